@@ -1,6 +1,7 @@
 """Settings: one object from the environment, `em.yaml` and the defaults, in this order."""
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import UsageError
+from em.trust import FOLDERS, content_hash, is_trusted
 from em.values.mismatch import closest, mismatch
 from em.values.strict_yaml import load_yaml
 
@@ -218,14 +220,29 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     record: bool = True
 
     @classmethod
-    def load(cls, folder: str | Path = ".", environ: Mapping[str, str] | None = None) -> "Settings":
-        """Read the settings for a folder."""
+    def load(
+        cls,
+        folder: str | Path = ".",
+        environ: Mapping[str, str] | None = None,
+        *,
+        tells: bool = True,
+    ) -> "Settings":
+        """Read the settings for a folder.
+
+        Of an em.yaml that its user has not trusted, settings in `NAMED` are ignored; `tells`: a
+        warning says which.
+        """
         path = Path(folder) / FILE
         environ = os.environ if environ is None else environ
         given: dict[str, Any] = _given(environ, "EM_", ("db", "busy_timeout", "synchronous"))
         llm = _given(environ, "EM_LLM_", LlmSettings.__struct_fields__)
         # Ignore names without a value.
         from_file = {name: value for name, value in _read_file(path).items() if value is not None}
+        named = _named(from_file)
+        if named and not is_folder_trusted(path.parent):
+            from_file = _without(from_file, named)
+            if tells:
+                warnings.warn(Untrusted(path, named), stacklevel=2)
         if environ.get("EM_EMBED"):
             known = from_file.get("embed")
             given["embed"] = {
@@ -241,6 +258,83 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         merged = msgspec.structs.replace(settings.llm, **llm)
         api = _api(environ, settings.api)
         return msgspec.structs.replace(settings, llm=merged, api=api)
+
+
+NAMED = (
+    "db",
+    "llm.base_url",
+    "providers",
+    "allow",
+    "commands",
+    "embed",
+    "api.host",
+    "api.allowed_hosts",
+    "api.cors_origins",
+    "api.tokens",
+    "state.rules",
+)
+"""Settings that name an address, a variable, a program, code or a database."""
+
+
+class Untrusted(UserWarning):
+    """Settings of an em.yaml were ignored, because nobody has trusted its folder."""
+
+    def __init__(self, path: Path, ignored: Sequence[str]) -> None:
+        super().__init__(
+            f"{path}: ignored until you trust this folder: {', '.join(ignored)}"
+            f" (read the file, then: em trust --folder {path.parent})"
+        )
+
+
+def _named(values: Mapping[str, Any]) -> list[str]:
+    """Return those of the `NAMED` settings that a file has."""
+    found = []
+    for name in NAMED:
+        first, _, second = name.partition(".")
+        held = values.get(first)
+        if held is not None and (not second or (isinstance(held, dict) and second in held)):
+            found.append(name)
+    return found
+
+
+def _without(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    kept = {name: value for name, value in values.items() if name not in names}
+    for name in names:
+        first, _, second = name.partition(".")
+        if second:
+            kept[first] = {key: one for key, one in kept[first].items() if key != second}
+    return kept
+
+
+def is_folder_trusted(folder: Path) -> bool:
+    """Return whether the person of this account trusts the em.yaml that this folder has now."""
+    place = folder.resolve()
+    for known in os.environ.get(FOLDERS, "").split(os.pathsep):
+        if os.path.isabs(known) and place.is_relative_to(Path(known).resolve()):
+            return True
+    return is_trusted(folder_hash(folder))
+
+
+def folder_hash(folder: Path) -> str:
+    """Return the hash of a folder's place, its em.yaml and the code that this names."""
+    file = folder / FILE
+    rules = _read_file(file).get("state")
+    named = rules.get("rules") if isinstance(rules, dict) else None
+    parts = [os.fsencode(folder.resolve()), file.read_bytes()]
+    if isinstance(named, str):
+        code = folder / named
+        parts.append(code.read_bytes() if code.is_file() else b"")
+    return content_hash(b"folder" + b"".join(content_hash(part).encode() for part in parts))
+
+
+def named_settings(folder: Path) -> dict[str, Any]:
+    """Return what a folder's em.yaml has of the `NAMED` settings, by their names."""
+    values = {name: value for name, value in _read_file(folder / FILE).items() if value is not None}
+    found = {}
+    for name in _named(values):
+        first, _, second = name.partition(".")
+        found[name] = values[first][second] if second else values[first]
+    return found
 
 
 def _api(environ: Mapping[str, str], from_file: ApiSettings) -> ApiSettings:

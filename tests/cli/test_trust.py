@@ -10,7 +10,8 @@ from em_command import EM, em
 from tests.children import LIMIT
 
 from em import Memory
-from em.runner.authorship import WRITTEN_BY, code_hash, render_marks
+from em.runner.authorship import WRITTEN_BY, render_marks
+from em.trust import content_hash
 
 CODE = "import os\n\ndef where():\n    return os.getppid()\n\n# \u202egnp.\u202c \x1b[2J\n"
 ROUTINE = """
@@ -42,7 +43,7 @@ def test_trusting_and_taking_it_back(folder: Path) -> None:
     assert not ran_in_em_itself()
     assert ran_in_em_itself("--trust")
     report = em("trust", "where", "--yes", "--json").json
-    assert report["sha256"] == code_hash(CODE.encode())
+    assert report["sha256"] == content_hash(CODE.encode())
     assert report["marked"] is True
     assert ran_in_em_itself()
     assert not Path(".em").exists(), "no memory is made for it"
@@ -57,10 +58,10 @@ def test_it_is_logged_where_there_is_a_log(folder: Path) -> None:
     em("trust", "where", "--yes")
     em("trust", "where", "--revoke")
     with Memory() as memory:
-        events = list(memory.log.read(stream=f"code/{code_hash(CODE.encode())}"))
+        events = list(memory.log.read(stream=f"code/{content_hash(CODE.encode())}"))
     assert [event.kind for event in events] == ["code_trusted", "code_distrusted"]
     assert events[0].body is not None
-    assert events[0].body["sha256"] == code_hash(CODE.encode())
+    assert events[0].body["sha256"] == content_hash(CODE.encode())
     assert events[0].body["file"] == str(folder / "udf.py")
 
 
@@ -84,7 +85,7 @@ def test_a_person_sees_the_code_with_nothing_hidden(folder: Path, answer: str, c
     shown = run.stderr.decode()
     assert "os.getppid()" in shown
     assert "\\u202egnp.\\u202c \\x1b[2J" in shown
-    assert code_hash(CODE.encode()) in shown
+    assert content_hash(CODE.encode()) in shown
     assert ran_in_em_itself() is (answer == "y")
 
 

@@ -10,16 +10,10 @@ import pytest
 from em.compiler.compile_trace import compile_trace_file
 from em.compiler.verification import NotReproduced
 from em.errors import UsageError
-from em.runner.authorship import (
-    WRITTEN_BY,
-    code_hash,
-    is_model_written,
-    render_marks,
-    revoke,
-    trust,
-)
+from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks
 from em.runner.engine import run_routine
 from em.runner.validation import validate
+from em.trust import content_hash, revoke, trust
 
 TRACE = {
     "mission": {"goal": "total", "input_summary": {"text": "lisbon,840"}},
@@ -120,10 +114,10 @@ def test_a_models_functions_are_taken_once_they_are_read_and_their_mark_goes_wit
     (tmp_path / "p" / WRITTEN_BY).write_text(render_marks({"udf.py": CODE.encode()}, "acme/1"))
     with pytest.raises(UsageError, match="em trust"):
         compile_trace_file(trace, tmp_path / "r", udfs=str(file))
-    trust(code_hash(CODE.encode()), file, len(CODE))
+    trust(content_hash(CODE.encode()), file, len(CODE))
     try:
         compile_trace_file(trace, tmp_path / "r", udfs=str(file))
     finally:
-        revoke(code_hash(CODE.encode()), file)
+        revoke(content_hash(CODE.encode()), file)
     assert is_model_written(tmp_path / "r", "udf.py")
     assert "acme/1" in (tmp_path / "r" / WRITTEN_BY).read_text()

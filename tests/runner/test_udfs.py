@@ -12,20 +12,13 @@ import pytest
 from em import Memory
 from em.compiler.export.python import export_python
 from em.errors import ExportError, NotFound, RoutineError, SandboxRefused, UsageError
-from em.runner.authorship import (
-    WRITTEN_BY,
-    code_hash,
-    is_model_written,
-    render_marks,
-    revoke,
-    trust,
-    trust_folder,
-)
+from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks
 from em.runner.engine import arun_routine, run_routine
 from em.runner.package import Package, files_in, find_routine, keep_routine
 from em.runner.sandbox.sandbox import backends
 from em.runner.tools import ToolRegistry, load_module
 from em.store import Commit
+from em.trust import content_hash, revoke, trust, trust_folder
 
 ROUTINE = """
 version: "1"
@@ -106,7 +99,7 @@ def test_a_mark_for_another_file_says_nothing_of_this_one(tmp_path: Path) -> Non
 def test_trust_is_for_this_content_only_and_can_be_taken_back(tmp_path: Path) -> None:
     folder = package(tmp_path, WHERE, marked=WHERE)
     file = folder / "udf.py"
-    trust(code_hash(file.read_bytes()), file, file.stat().st_size)
+    trust(content_hash(file.read_bytes()), file, file.stat().st_size)
     assert ran_here(folder)
     file.write_text(WHERE + "# more\n")
     assert not ran_here(folder)
@@ -127,7 +120,7 @@ def test_a_package_can_not_bring_its_own_trust(
 ) -> None:
     """Neither files in it, nor a database or settings in the folder where somebody runs it."""
     folder = package(tmp_path, WHERE, marked=WHERE)
-    sha256 = code_hash(WHERE.encode())
+    sha256 = content_hash(WHERE.encode())
     trust(sha256, folder / "udf.py", 1)
     shutil.copytree(trust_folder(), folder / "trusted")
     shutil.copytree(trust_folder(), tmp_path / ".em" / "trusted")
@@ -144,7 +137,7 @@ def test_a_package_can_not_bring_its_own_trust(
 
 def test_trust_that_others_may_write_is_none(tmp_path: Path) -> None:
     folder = package(tmp_path, WHERE, marked=WHERE)
-    trust(code_hash(WHERE.encode()), folder / "udf.py", 1)
+    trust(content_hash(WHERE.encode()), folder / "udf.py", 1)
     trust_folder().chmod(0o777)
     with pytest.raises(UsageError, match="other users can write"):
         run_routine(folder, {"n": 3})
@@ -238,7 +231,7 @@ def test_unread_code_is_not_loaded_as_tools_or_functions_either(
             load_module(source)
         with pytest.raises(UsageError, match="no person has read it"):
             ToolRegistry.load(source)
-    trust(code_hash(PLAIN.encode()), folder / "udf.py", len(PLAIN))
+    trust(content_hash(PLAIN.encode()), folder / "udf.py", len(PLAIN))
     assert load_module(str(folder / "udf.py")).twice(2) == 4
 
 
@@ -247,7 +240,7 @@ def test_a_script_has_no_sandbox_so_unread_code_is_not_exported(tmp_path: Path) 
     with pytest.raises(ExportError, match="nobody has read them"):
         export_python(Package(folder))
     assert "def twice" in export_python(Package(folder), trust=True)
-    trust(code_hash(PLAIN.encode()), folder / "udf.py", len(PLAIN))
+    trust(content_hash(PLAIN.encode()), folder / "udf.py", len(PLAIN))
     assert "def twice" in export_python(Package(folder))
 
 

@@ -3,16 +3,19 @@
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 import em
-from em.cli.output import print_error
+from em.cli.output import note, print_error
 from em.errors import EmError, StoreError, UsageError
+
+_SHOW = warnings.showwarning
 
 COMMANDS = {
     "alerts": ("em.cli.state:alerts", "List the deadlines and alerts that are due for a subject."),
@@ -65,7 +68,7 @@ COMMANDS = {
     "state": ("em.cli.state:state", "Show a subject's compiled state."),
     "suggest": ("em.cli.traces:suggest", "Suggest which traces are worth compiling."),
     "traces": ("em.cli.traces:traces", "List, show, compare and label traces."),
-    "trust": ("em.cli.routine:trust", "Trust the code that a model wrote, after you have read it."),
+    "trust": ("em.cli.trust:trust", "Trust code or a folder's em.yaml after you have read it."),
     "ui": ("em.cli.serve:ui", "Open the memory in a browser."),
     "uninstall": ("em.cli.install:uninstall", "Undo `em install` completely."),
     "validate": ("em.cli.routine:validate", "List every problem of a routine."),
@@ -164,6 +167,7 @@ def main() -> None:
 def run(args: list[str]) -> int:
     """Run one command; return its exit code."""
     as_json = "--json" in args
+    warnings.showwarning = _show_warning
     try:
         result: Any = root.main(args=args, prog_name="em", standalone_mode=False)
     except EmError as error:
@@ -180,6 +184,21 @@ def run(args: list[str]) -> int:
     except (click.Abort, OSError, SystemExit) as error:
         return _left_early(error, as_json=as_json)
     return result if isinstance(result, int) else 0
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print what a user has to know as a line; leave other warnings to Python."""
+    if category.__name__ == "Untrusted":
+        note(str(message))
+    else:
+        _SHOW(message, category, filename, lineno, file, line)
 
 
 def _left_early(error: BaseException, *, as_json: bool) -> int:

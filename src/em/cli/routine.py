@@ -1,4 +1,4 @@
-"""Commands about routines: `em routine`, `em compile`, `em validate`, `em export`, `em trust`."""
+"""Commands about routines: `em routine`, `em compile`, `em validate`, `em export`."""
 
 import re
 import sys
@@ -31,9 +31,7 @@ from em.cli.output import (
     wants_json,
 )
 from em.errors import EmError, NotFound, UsageError
-from em.log.event import code_stream
-from em.runner.authorship import code_hash, code_notes, is_model_written, revoke
-from em.runner.authorship import trust as trust_code
+from em.runner.authorship import code_notes
 from em.runner.expressions.words import request_in_words
 from em.runner.package import (
     ROUTINE,
@@ -950,78 +948,3 @@ def _write_skill(
         {"routine": routine, "to": "skill", "folder": str(folder)},
         lambda: note(f"{folder}: a skill; agents read its SKILL.md"),
     )
-
-
-@click.command("trust")
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False))
-@click.option("--revoke", "take_back", is_flag=True, help="Revoke the trust.")
-@click.option("--yes", is_flag=True, help="Don't ask: you have read the code elsewhere.")
-@everywhere
-def trust(folder: str, take_back: bool, yes: bool) -> int:
-    """Show the functions of the routine in DIR, and trust them after you have read them.
-
-    Code that a model wrote runs in the sandbox until it is trusted. Trust is stored for the hash of
-    the code, in your user folder and not in DIR: changed code, or the same code on another machine,
-    must be trusted again.
-    """
-    path = Path(folder) / UDF
-    try:
-        code = path.read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"can't be read: {error.strerror}",
-            place=str(path),
-            fix="name the folder of a routine that has functions",
-        ) from None
-    facts: Json = {
-        "file": str(path.resolve()),
-        "sha256": code_hash(code),
-        "size": len(code),
-        "marked": is_model_written(path.parent, UDF),
-    }
-    if take_back:
-        revoked = revoke(facts["sha256"], path)
-        for sha256 in revoked:
-            _log("code_distrusted", {"file": facts["file"], "sha256": sha256})
-        result = "no longer trusted" if revoked else "was not trusted"
-        emit({**facts, "revoked": revoked}, f"{facts['file']}: {result}")
-        return 0
-    if not yes and not _confirmed(code, facts):
-        note("nothing was changed")
-        return 1
-    entry = trust_code(facts["sha256"], path, len(code))
-    _log("code_trusted", {name: facts[name] for name in ("file", "sha256", "size")})
-    emit(
-        {**facts, "trusted_at": entry.at},
-        f"{facts['file']}: trusted; it runs in em's process from now on",
-    )
-    return 0
-
-
-def _confirmed(code: bytes, facts: Json) -> bool:
-    if wants_json() or not sys.stdin.isatty():
-        raise UsageError(
-            "can't ask for confirmation here",
-            place=facts["file"],
-            fix="read the file, then pass --yes",
-        )
-    click.echo(_readable(code), err=True)
-    unmarked = "" if facts["marked"] else " (not marked as written by a model)"
-    note(f"{facts['file']}: {facts['size']:,} bytes, {facts['sha256']}{unmarked}")
-    return click.confirm("Have you read this code, and may it do all that you may do?", err=True)
-
-
-def _readable(code: bytes) -> str:
-    """Return the code with every character visible: control and bidi characters are escaped."""
-    text = code.decode(errors="backslashreplace")
-    shown = (char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
-    return "".join(shown)
-
-
-def _log(kind: str, body: Json) -> None:
-    """Append it to the memory's log too, if there is one."""
-    try:
-        memory = open_memory()
-    except NotFound:
-        return
-    memory.log.append(code_stream(body["sha256"]), kind, body)

@@ -115,7 +115,7 @@ def is_left_alone(folder: Path) -> bool:
     """
     for place in (folder, *folder.parents):
         try:
-            if (place / IGNORE).exists() or not Settings.load(place, {}).record:
+            if (place / IGNORE).exists() or not Settings.load(place, {}, tells=False).record:
                 return True
         except (EmError, OSError):
             return True

@@ -6,11 +6,8 @@ the mark can't be read. Trust gives rights: a person has read the code with this
 with that person's account, never in the package.
 """
 
-import hashlib
 import os
-import stat
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -18,6 +15,7 @@ import msgspec
 from em.errors import RoutineError, UsageError
 from em.log.event import Draft, code_stream
 from em.log.kinds import event_body
+from em.trust import content_hash, is_trusted
 from em.values.canonical import Json
 
 WRITTEN_BY = "written_by.json"
@@ -31,14 +29,9 @@ class Mark(msgspec.Struct, frozen=True):
     model: str = ""
 
 
-def code_hash(code: bytes) -> str:
-    """Return the hash that identifies a piece of code."""
-    return hashlib.sha256(code).hexdigest()
-
-
 def render_marks(files: dict[str, bytes], model: str) -> str:
     """Return the text of `written_by.json` for files that a model wrote."""
-    marks = {name: Mark(sha256=code_hash(code), model=model) for name, code in files.items()}
+    marks = {name: Mark(sha256=content_hash(code), model=model) for name, code in files.items()}
     return msgspec.json.format(msgspec.json.encode(marks), indent=2).decode() + "\n"
 
 
@@ -70,7 +63,7 @@ def runs_in_sandbox(path: Path, code: bytes) -> bool:
     if not any(is_model_written(file.parent, file.name) for file in {path, path.resolve()}):
         return False
 
-    return not is_trusted(code_hash(code))
+    return not is_trusted(content_hash(code))
 
 
 def refuse_unread(path: Path, code: bytes) -> None:
@@ -107,7 +100,7 @@ def code_notes(
                 place=WRITTEN_BY,
                 fix="restore the file, or remove its mark",
             )
-        sha256 = code_hash(files[name].encode())
+        sha256 = content_hash(files[name].encode())
         body: Json = {"file": name, "sha256": sha256, "model": mark.model, "routine": routine}
         if from_events:
             body["from_events"] = list(from_events)
@@ -141,69 +134,3 @@ class CodeDistrusted(msgspec.Struct, frozen=True):
 
     file: str
     sha256: str
-
-
-class Trusted(msgspec.Struct, frozen=True):
-    """A person has read this code: where it was, how long it was, and when."""
-
-    path: str
-    size: int
-    at: str
-
-
-def trust_folder() -> Path:
-    """Return the folder that stores trust: one file for each hash."""
-    home = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(home) if os.path.isabs(home) else Path("~/.local/share").expanduser()
-    return base / "em" / "trusted"
-
-
-def is_trusted(sha256: str) -> bool:
-    """Return whether the person of this account has read the code with this hash."""
-    file = trust_folder() / f"{sha256}.json"
-    try:
-        found = [file.lstat(), file.parent.stat()]
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    _check_owner(file, found)
-    return stat.S_ISREG(found[0].st_mode)
-
-
-def trust(sha256: str, path: Path, size: int) -> Trusted:
-    """Store that a person has read the code with this hash."""
-    folder = trust_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    entry = Trusted(path=str(path.resolve()), size=size, at=datetime.now(UTC).isoformat())
-    unfinished = folder / f".{sha256}.{os.getpid()}"
-    unfinished.touch(mode=0o600)
-    unfinished.write_bytes(msgspec.json.encode(entry))
-    unfinished.replace(folder / f"{sha256}.json")
-    return entry
-
-
-def revoke(sha256: str, path: Path) -> list[str]:
-    """Stop trusting this code and everything trusted at this path; return the hashes."""
-    gone = []
-    for file in sorted(trust_folder().glob("*.json")):
-        if file.stem == sha256 or _path_of(file) == str(path.resolve()):
-            file.unlink(missing_ok=True)
-            gone.append(file.stem)
-    return gone
-
-
-def _path_of(file: Path) -> str:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=Trusted).path
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return ""
-
-
-def _check_owner(file: Path, found: list[os.stat_result]) -> None:
-    for status in found:
-        theirs = status.st_uid not in (os.geteuid(), 0)
-        if theirs or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise UsageError(
-                "other users can write to the folder that stores which code you trust",
-                place=str(file.parent),
-                fix=f"check its files, then run: chmod -R go-w {file.parent}",
-            )

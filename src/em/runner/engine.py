@@ -10,7 +10,6 @@ import msgspec
 from em.errors import RoutineError, UsageError
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
-from em.runner.authorship import code_hash
 from em.runner.drivers import Effects, WriteNotes, adrive, drive
 from em.runner.history import PastRun, package_of, read_run
 from em.runner.journal import (
@@ -30,6 +29,7 @@ from em.runner.secrets import Given, Secrets, without_secrets
 from em.runner.tools import Function, Tool, ToolRegistry, code_digest
 from em.settings import AllowSettings
 from em.store.protocol import Store
+from em.trust import content_hash
 from em.values.canonical import Json
 from em.values.ids import new_id
 
@@ -315,7 +315,7 @@ class _Run:
         """Return what errors call each piece of code that the run can call, and its digest."""
         own = self.package.udf_hash
         others = sorted({code_digest(each) for each in self._options["udfs"].values()})
-        found = [(UDF, code_hash(repr([own, others]).encode()) if own or any(others) else "")]
+        found = [(UDF, content_hash(repr([own, others]).encode()) if own or any(others) else "")]
         for name in sorted(self.package.program.tool_names):
             tool: Tool | None = self._options["tools"].get(name)
             digest = "" if tool is None else tool.digest or code_digest(tool.function)

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from em.errors import InvalidRoutine, NotFound, RoutineError, SandboxError, UsageError
-from em.runner.authorship import WRITTEN_BY, code_hash, code_notes, runs_in_sandbox
+from em.runner.authorship import WRITTEN_BY, code_notes, runs_in_sandbox
 from em.runner.card import KIND
 from em.runner.routine import Program, Routine
 from em.runner.tools import Function, functions_of, load_file
 from em.runner.trial import Trial, Trials
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Store
+from em.trust import content_hash
 from em.values.canonical import Json
 from em.values.mismatch import mismatch
 from em.values.strict_yaml import load_yaml
@@ -56,7 +57,7 @@ def load_udfs(path: Path, *, trust: bool = False) -> Udfs:
         return Udfs()
     if runs_in_sandbox(path, code) and not trust:
         return sandboxed(path, code)
-    module = load_file(path, f"em_udf_{code_hash(code)[:12]}", code)
+    module = load_file(path, f"em_udf_{content_hash(code)[:12]}", code)
     return Udfs(functions_of(module, imported=True))
 
 
@@ -175,7 +176,7 @@ class Package:
     def udf_hash(self) -> str:
         """The hash of udf.py; empty without one."""
         try:
-            return code_hash((self.folder / UDF).read_bytes())
+            return content_hash((self.folder / UDF).read_bytes())
         except FileNotFoundError:
             return ""
 

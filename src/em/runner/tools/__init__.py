@@ -20,7 +20,8 @@ from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
 from em.errors import RoutineError, UsageError
-from em.runner.authorship import code_hash, refuse_unread
+from em.runner.authorship import refuse_unread
+from em.trust import content_hash
 from em.values.call import Effect, Signature
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -171,7 +172,7 @@ def load_module(source: str) -> ModuleType:
             return importlib.import_module(source)
         code = path.read_bytes()
         refuse_unread(path, code)
-        return load_file(path, f"em_tools_{path.stem}_{code_hash(code)[:12]}", code)
+        return load_file(path, f"em_tools_{path.stem}_{content_hash(code)[:12]}", code)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{source}.".startswith(f"{error.name}."):
             raise RoutineError(
@@ -201,7 +202,7 @@ def load_file(path: Path, name: str, code: bytes | None = None) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    setattr(module, _CODE, code_hash(code))
+    setattr(module, _CODE, content_hash(code))
     # As for an import: dataclasses look their module up by its name.
     before = sys.modules.get(name)
     sys.modules[name] = module
@@ -254,14 +255,14 @@ def code_digest(function: Function) -> str:
         file = os.stat(name)
         return _file_digest(name, file.st_mtime_ns, file.st_size)
     except OSError:
-        return code_hash(repr(_parts(code)).encode()) if isinstance(code, CodeType) else ""
+        return content_hash(repr(_parts(code)).encode()) if isinstance(code, CodeType) else ""
 
 
 @functools.lru_cache(maxsize=256)
 def _file_digest(name: str, _changed: int, _size: int) -> str:
     path = Path(name)
     is_ours = path.suffix == ".py" and not _is_of_python_or_em(path)
-    return code_hash(path.read_bytes()) if is_ours else ""
+    return content_hash(path.read_bytes()) if is_ours else ""
 
 
 def _innermost(function: Any) -> Any:

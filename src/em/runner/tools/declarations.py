@@ -12,7 +12,6 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from em.errors import RoutineError
-from em.runner.authorship import code_hash
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import (
     Evaluate,
@@ -29,6 +28,7 @@ from em.runner.tools.http import HttpFailed, request
 from em.runner.tools.mcp import McpFailed, Servers, value_of
 from em.runner.tools.permissions import Environment, check_host, find_program, host_of
 from em.settings import AllowSettings, McpServer
+from em.trust import content_hash
 from em.values.canonical import Json
 from em.values.leaves import texts
 
@@ -60,7 +60,7 @@ def declared_tools(
             tools[name] = _server_tool(spec, allow, secrets, servers)
         else:
             tools[name] = _tool(spec, allow, secrets)
-        tools[name].digest = code_hash(msgspec.json.encode(spec))
+        tools[name].digest = content_hash(msgspec.json.encode(spec))
     return tools
 
 
@@ -100,7 +100,7 @@ def through(spec: ToolSpec, shell: Tool) -> Tool:
 
     tool = Tool(spec.name, acall if shell.is_async else call, spec.known_effect)
     own = shell.digest or code_digest(shell.function)
-    tool.digest = code_hash(msgspec.json.encode((spec, own)))
+    tool.digest = content_hash(msgspec.json.encode((spec, own)))
     tool.preview = template.filled
     return tool
 
