@@ -353,7 +353,7 @@ class Memory:
         confirm: "Confirm" = (),
         shadow: bool = False,
         force: bool = False,
-        beside: Sequence[str] = (),
+        beside: Sequence[str] | None = None,
     ) -> "KeptRoutine":
         """Compile traces of this memory into a routine, stored as a new version.
 
@@ -373,14 +373,17 @@ class Memory:
 
         Traces of different tasks of one kind are learnt from together. What is learnt is tried on
         each of them: see the `trials` of the routine. One with a wrong trial is refused unless
-        `force`. beside: traces of other tasks, from which it is learnt how people speak of values.
+        `force`. beside: traces of other tasks, from which it is learnt how people speak of values,
+        and which other reads give what is needed. Unless they are named, the reads of the 100
+        newest traces count. No value of theirs gets into the routine.
         """
         from em.compiler.compile_trace import compile_several
         from em.runner.package import keep_routine
-        from em.traces.catalogue import get_traces
+        from em.traces.catalogue import get_traces, pooled_traces
 
         ids = [trace_ids] if isinstance(trace_ids, str) else trace_ids
         traces = get_traces(self.store, ids)
+        pools = beside is None and len(ids) > 1
         made = compile_several(
             traces,
             name=name,
@@ -392,6 +395,7 @@ class Memory:
             confirm=confirm,
             force=force,
             beside=get_traces(self.store, beside) if beside else (),
+            pool=pooled_traces(self.store, ids) if pools else (),
         )
         return keep_routine(self.store, made.files, made.from_events, retired=shadow)
 

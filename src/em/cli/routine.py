@@ -55,7 +55,7 @@ from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.runner.trial import Trials
 from em.runner.version_change import changes, proof_change
 from em.store.protocol import Commit
-from em.traces.catalogue import get_traces
+from em.traces.catalogue import get_traces, pooled_traces
 from em.values.canonical import Json, short
 
 if TYPE_CHECKING:
@@ -420,8 +420,10 @@ def _compiled(traces: tuple[str, ...], options: dict[str, Any]) -> "CompiledTrac
     }
     if len(traces) == 1 and (Path(traces[0]).exists() or not _is_id(traces[0])):
         return compile_file(traces[0], **how)
-    found = get_traces(open_memory().store, traces)
-    return compile_several(found, **how, force=options["force"])
+    store = open_memory().store
+    found = get_traces(store, traces)
+    pool = pooled_traces(store, traces) if len(traces) > 1 else ()
+    return compile_several(found, **how, force=options["force"], pool=pool)
 
 
 def _confirming(given: tuple[str, ...]) -> "Confirm":

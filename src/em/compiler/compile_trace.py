@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -285,6 +285,13 @@ class CompiledTrace(msgspec.Struct, frozen=True, kw_only=True):
     not_compiled: Mapping[str, str] = {}
 
 
+class _Others(NamedTuple):
+    """Traces of other tasks: how values are spoken of, and what reads give."""
+
+    spoken: Sequence[KeptTrace] = ()
+    pool: Sequence[KeptTrace] = ()
+
+
 def compile_several(
     traces: Sequence[KeptTrace],
     *,
@@ -298,6 +305,7 @@ def compile_several(
     confirm: Confirm = (),
     force: bool = False,
     beside: Sequence[KeptTrace] = (),
+    pool: Sequence[KeptTrace] = (),
 ) -> CompiledTrace:
     """Compile one routine from attempts at one task: from those that succeeded, if any did.
 
@@ -307,6 +315,8 @@ def compile_several(
     `allow_unlabelled` to False: traces that don't say whether they succeeded are refused then.
     force: return the routine though it did the wrong thing in a trial.
     beside: traces of other tasks, from which it is learnt how values are spoken of.
+    pool: traces of other tasks, from which it is learnt which other reads give what is needed, as
+    those of `beside`. Of their arguments only the looks get into the routine.
     """
     given = load_udfs(udfs)
     usable = _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
@@ -318,6 +328,7 @@ def compile_several(
         "allow_failed": allow_failed,
         "refusals": _refusals(usable, declared),
     }
+    others = _Others(beside, [*pool, *beside])
     if client is None and len(usable) > 1:
         repaired = _repaired(usable, how, force=force)
         if repaired is not None:
@@ -327,7 +338,7 @@ def compile_several(
     except RoutineError as error:
         # What no trace shows alone, all of them may show together.
         alone = error.data.get("failed") if len(usable) > 1 and client is None else None
-        learnt = _said(usable, how, beside, force=force, only_form=True) if alone else None
+        learnt = _said(usable, how, others, force=force, only_form=True) if alone else None
         if learnt is None:
             raise
         return msgspec.structs.replace(learnt, udfs=given)
@@ -335,7 +346,7 @@ def compile_several(
     if not callable(confirm) and list(confirm):
         made = _one_way(usable, drafts, how)
     else:
-        made = _proven(usable, drafts, how, beside, with_model=client is not None, force=force)
+        made = _proven(usable, drafts, how, others, with_model=client is not None, force=force)
     trace = next(kept.trace for kept in usable if kept.id == made.same_way[0])
     draft = _confirmed(made.draft, confirm, given.functions)
     group = None
@@ -356,7 +367,7 @@ def _proven(
     traces: Sequence[KeptTrace],
     drafts: Mapping[str, Draft],
     how: Mapping[str, Any],
-    beside: Sequence[KeptTrace],
+    beside: _Others,
     *,
     with_model: bool,
     force: bool,
@@ -465,7 +476,7 @@ def _filled_in_or_said(
     drafts: Mapping[str, Draft],
     how: Mapping[str, Any],
     drafter: _Drafter,
-    beside: Sequence[KeptTrace],
+    beside: _Others,
     *,
     force: bool,
 ) -> CompiledTrace | None:
@@ -523,7 +534,7 @@ def _of_sessions(
 def _said(
     traces: Sequence[KeptTrace],
     how: Mapping[str, Any],
-    beside: Sequence[KeptTrace],
+    beside: _Others,
     *,
     force: bool = False,
     only_form: bool = False,
@@ -540,7 +551,8 @@ def _said(
         description=goals.pop() if len(goals) == 1 else "",
         force=force,
         only_form=only_form,
-        beside=list(examples_of(beside, how["declared"] or {}).values()),
+        beside=list(examples_of(beside.spoken, how["declared"] or {}).values()),
+        pool=list(examples_of(beside.pool, how["declared"] or {}).values()),
     )
     return None if draft is None else _of_all(traces, with_outcome(draft, traces))
 
@@ -549,7 +561,7 @@ def _one_way_or_asked(
     traces: Sequence[KeptTrace],
     drafts: Mapping[str, Draft],
     how: Mapping[str, Any],
-    beside: Sequence[KeptTrace],
+    beside: _Others,
 ) -> CompiledTrace:
     """Return a routine that goes one way; where it can't be made, one that words must ask for."""
     try:

@@ -18,7 +18,7 @@ from em.runner.routine import PlanStep, Routine, RulesStep
 from em.runner.trial import Trials
 from em.runner.version_change import changes, proof_change
 from em.store.protocol import Artefact, Store
-from em.traces.catalogue import get_traces, list_traces
+from em.traces.catalogue import get_traces, list_traces, pooled_traces
 from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect
 
@@ -68,7 +68,8 @@ def compile_again(store: Store, name: str, *, allow_unlabelled: bool = False) ->
     if not added:
         return Growth(old=old.ref, why_not="there are no new traces that did the same")
     try:
-        found, made = _grown(old, get_traces(store, known), added, declared)
+        others = pooled_traces(store, [*known, *(kept.id for kept in added)])
+        found, made = _grown(old, get_traces(store, known), added, declared, others)
         if found.why_not:
             return found
         # A version that is not in use yet is not put in use by growing.
@@ -93,15 +94,16 @@ def _grown(
     known: Sequence[KeptTrace],
     added: Sequence[KeptTrace],
     declared: Mapping[str, Effect | None],
+    others: Sequence[KeptTrace],
 ) -> tuple[Growth, CompiledTrace]:
     """Return what a routine and new traces become, and what that changes."""
-    made = _compiled(old, [*known, *added], declared)
+    made = _compiled(old, [*known, *added], declared, others)
     wrong = {one.trace for one in made.draft.trials.made if one.verdict == "wrong"}
     left_out = [kept.id for kept in added if kept.id in wrong]
     if left_out:
         # One new trace that did something else must not keep the routine from growing.
         added = [kept for kept in added if kept.id not in left_out]
-        made = _compiled(old, [*known, *added], declared) if added else made
+        made = _compiled(old, [*known, *added], declared, others) if added else made
     found = Growth(
         old=old.ref,
         added=[kept.id for kept in added],
@@ -116,10 +118,13 @@ def _grown(
 
 
 def _compiled(
-    old: KeptRoutine, traces: Sequence[KeptTrace], declared: Mapping[str, Effect | None]
+    old: KeptRoutine,
+    traces: Sequence[KeptTrace],
+    declared: Mapping[str, Effect | None],
+    others: Sequence[KeptTrace],
 ) -> CompiledTrace:
     # A wrong trial is judged against those of the old version.
-    return compile_several(traces, name=old.name, declared=declared, force=True)
+    return compile_several(traces, name=old.name, declared=declared, force=True, pool=others)
 
 
 def _why_worse(old: KeptRoutine, made: CompiledTrace, added: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ kept where it lived in every trace that looked there: the homes of a value. The 
 a chain of reads whose arguments are inputs, results of other reads, or values of the same effect.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from em.runner.mentions import FUNCTION_WORDS, analysed
 from em.runner.quantifiers import shown as quantity_shown
 from em.runner.task_plan import Effect, Known, Plan, Read, Slot, asks_for, listed
 from em.values.canonical import Json, identical
+from em.values.example_shape import EMAIL
 from em.values.leaves import mentioned_in
 
 MOST_EXAMPLES = 8
@@ -114,11 +116,14 @@ class _Found(NamedTuple):
 
 
 class Kind:
-    """What was learnt about tasks with the same effects."""
+    """What was learnt about tasks with the same effects.
 
-    def __init__(self, examples: Sequence[Example]) -> None:
+    others: tasks of other kinds, which may show further ways to what reads give.
+    """
+
+    def __init__(self, examples: Sequence[Example], others: Sequence[Example] = ()) -> None:
         self._examples = examples
-        self._reads = _Reads(examples)
+        self._reads = _Reads(examples, others)
 
     def plan(self) -> Plan:
         """Return what the traces have in common."""
@@ -161,10 +166,10 @@ class _Reads:
     """What is known about the reads of all traces: how each argument comes about.
 
     A read whose arguments vary within a task has parameters. The others follow from inputs and
-    from other reads, such as who the task is about.
+    from other reads, such as who the task is about. Tasks of other kinds may show more ways there.
     """
 
-    def __init__(self, examples: Sequence[Example]) -> None:
+    def __init__(self, examples: Sequence[Example], others: Sequence[Example] = ()) -> None:
         self._calls: dict[str, list[tuple[TracedCall, Example]]] = {}
         for example in examples:
             for call in example.calls:
@@ -182,6 +187,13 @@ class _Reads:
         self._names: dict[str, str] = {}
         for tool in self._calls:
             self._names[tool] = self._free_name(tool)
+        self._pooled = {
+            tool: way
+            for (reader, name), sources in self._sources.items()
+            if sources
+            for tool, way in _ways_of_others(others, reader, name).items()
+            if tool not in self._calls
+        }
 
     def _arguments(self, tool: str) -> list[str]:
         return list(dict.fromkeys(name for call, _ in self._calls[tool] for name in call.args))
@@ -249,7 +261,70 @@ class _Reads:
                     inputs[identifier(name)] = Known([*known, *_distinct(values)][:MOST_EXAMPLES])
             read = Read(tool=tool, args=args, given=self.parameters[tool])
             reads.setdefault(self._names[tool], []).append(read)
+        taken = {*reads, *(name for effect in effects.values() for name in effect.slots)}
+        for tool, way in self._pooled.items():
+            names = {name: identifier(name) for name in way.looks}
+            if way.gives in reads and taken.isdisjoint(names.values()):
+                args = {name: f"{{{{ {own} }}}}" for name, own in names.items()}
+                reads[way.gives].append(Read(tool=tool, args=args))
+                for name, own in names.items():
+                    known = inputs.get(own, Known()).examples
+                    inputs[own] = Known(_distinct([*known, *way.looks[name]])[:MOST_EXAMPLES])
         return _needed(Plan(effects=effects, reads=reads, inputs=inputs))
+
+
+class _OtherWay(NamedTuple):
+    """A read of other kinds of task: what it gives, and what its arguments look like."""
+
+    gives: str
+    looks: Mapping[str, Sequence[str]]
+
+
+def _ways_of_others(others: Sequence[Example], reader: str, name: str) -> dict[str, _OtherWay]:
+    """Return the reads whose result was an argument of another read, in every task that made both.
+
+    Of their own arguments only the looks are kept: they are about other people.
+    """
+    made: dict[str, list[TracedCall]] = {}
+    denied: set[str] = set()
+    for example in others:
+        for call in example.calls:
+            if call.name == reader and not isinstance(call.args.get(name), dict | list):
+                wanted = call.args.get(name)
+                for read in example.calls[: call.index]:
+                    if read.effect != "read" or isinstance(read.result, dict | list):
+                        continue
+                    if identical(read.result, wanted) and _is_said(read, example):
+                        made.setdefault(read.name, []).append(read)
+                    else:
+                        denied.add(read.name)
+    found: dict[str, _OtherWay] = {}
+    for tool, calls in made.items():
+        looks = {arg: [faceless(call.args.get(arg)) for call in calls] for arg in calls[0].args}
+        same = all(call.args.keys() == calls[0].args.keys() for call in calls)
+        different = {quoted(call.args) for call in calls}
+        constant = any(len({quoted(c.args.get(arg)) for c in calls}) == 1 for arg in looks)
+        if tool not in denied and same and looks and not constant and len(different) >= SURE:
+            found[tool] = _OtherWay(name, {arg: _distinct(own) for arg, own in looks.items()})
+    return found
+
+
+def _is_said(read: TracedCall, example: Example) -> bool:
+    """Return whether all arguments of a read stand in the words of its task."""
+    values = list(read.args.values())
+    return bool(values) and all(
+        isinstance(one, str | int | float) and mentioned_in(one, example.said) for one in values
+    )
+
+
+def faceless(value: Any) -> str:
+    """Return a value that looks like another one, and says nothing else about it."""
+    text = str(value)
+    if EMAIL.fullmatch(text.strip()):
+        return "name@host.example"
+    if text.isalpha():
+        return "Name" if text[:1].isupper() else "name"
+    return re.sub(r"[^\W\d_]", "x", re.sub(r"\d", "0", text))
 
 
 def _needed(plan: Plan) -> Plan:

@@ -86,14 +86,16 @@ def draft_kind(
     force: bool = False,
     only_form: bool = False,
     beside: Sequence[Example] = (),
+    pool: Sequence[Example] = (),
 ) -> Draft | None:
     """Learn a kind of task from traces, and try what was learnt on each of them.
 
     None if they teach nothing. description: unless it is given, the effects are named.
     force: return it though a trial was wrong. only_form: one way of doing the tasks is enough, if
     words ask for it. beside: tasks of other kinds that show how values are spoken of.
+    pool: tasks of other kinds that show further ways to what reads give.
     """
-    found = None if only_form else _strict(examples)
+    found = None if only_form else _strict(examples, pool)
     if found is None or found.made.count("right") * 2 < len(examples):
         right = 0 if found is None else found.made.count("right")
         found = _free(examples, right, beside) or found
@@ -133,12 +135,31 @@ class _Tried(NamedTuple):
     made: Trials
 
 
-def _strict(examples: Mapping[str, Example]) -> _Tried | None:
+def _strict(examples: Mapping[str, Example], pool: Sequence[Example]) -> _Tried | None:
     """Return a plan that accounts for every word of a request."""
     plan = Kind(list(examples.values())).plan()
     if not is_learnable(plan, examples.values()):
         return None
-    return _Tried(plan, trials(examples, lambda some: _within(Kind(some).plan(), plan)))
+    made = trials(examples, lambda some: _within(Kind(some).plan(), plan))
+    pooled = Kind(list(examples.values()), pool).plan() if pool else plan
+    if pooled == plan:
+        return _Tried(plan, made)
+    more = trials(examples, lambda some: _within(Kind(some, pool).plan(), pooled))
+    return _Tried(pooled, _either(made, more))
+
+
+def _either(alone: Trials, pooled: Trials) -> Trials:
+    """Return the trials of a plan with further ways, which a recording may not have made.
+
+    A trace that is done right without them is done right: they only have to agree.
+    """
+    ranks = ("wrong", "right", "handed over")
+    return Trials(
+        [
+            min(other, one, key=lambda trial: ranks.index(trial.verdict))
+            for one, other in zip(alone.made, pooled.made, strict=True)
+        ]
+    )
 
 
 def _within(part: Plan, whole: Plan) -> Plan:

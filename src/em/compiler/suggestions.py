@@ -23,7 +23,7 @@ from em.errors import EmError
 from em.runner.routine import PlanStep, ToolStep, UdfStep
 from em.runner.trial import Trials
 from em.store.protocol import Store
-from em.traces.catalogue import get_traces, list_traces
+from em.traces.catalogue import get_traces, list_traces, pooled_traces
 from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, Message, ToolCall, Trace, UdfCall
 from em.values.canonical import Json
@@ -255,7 +255,7 @@ def _proved(one: Suggestion, store: Store) -> Suggestion:
     """Compile a sample of a group; add the proof and the number of steps, or the problem."""
     kept = get_traces(store, one.sample)
     try:
-        made = compile_several(kept)
+        made = compile_several(kept, pool=pooled_traces(store, one.sample))
     except EmError as error:
         return msgspec.structs.replace(one, problem=str(error))
     trials: Trials = made.draft.trials
