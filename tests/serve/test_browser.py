@@ -9,7 +9,9 @@ import pytest
 import sample
 from served import Serve
 
-from em import Memory
+from em import Memory, recorded_tool
+from em.log.event import EventQuery
+from em.runner.package import find_routine, keep_routine
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -23,6 +25,21 @@ pytestmark = [
 ]
 TOKEN = "a-token-that-is-long-enough"
 SIZES = [(1280, "light"), (1280, "dark"), (375, "light"), (375, "dark")]
+
+
+SHADOWED = """\
+version: "1"
+name: refund
+input_schema: {type: object, properties: {order_id: {type: string}}}
+tools: [{name: pay, effect: write}]
+steps:
+  - {id: pay, type: tool.call, tool: pay, args: {order_id: "{{ order_id }}"}}
+"""
+
+
+@recorded_tool(effect="write")
+def pay(order_id: str) -> str:
+    return f"paid for {order_id}"
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +262,55 @@ def test_a_form_on_another_site_does_nothing(serve: Serve, look: Any, tmp_path: 
     page.wait_for_load_state()
     assert "not allowed" in page.content() or "not accepted" in page.content()
     assert service.get("/runs")["pagination"]["total"] == before
+
+
+def test_a_person_promotes_a_routine_that_agreed_often_enough(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    with Memory(tmp_path / "em.db") as memory:
+        keep_routine(memory.store, {"routine.yaml": SHADOWED}, retired=True)
+        for order in ("A-1", "A-2", "A-3"):
+            with memory.record("refund", {"order_id": order}, shadow=True):
+                pay(order)
+    service = serve()
+    looking = look(service.url)
+    page = looking.page
+    page.goto("/ui/routine?ref=refund%401")
+    assert "agreed 3, differed 0" in page.locator("section[aria-labelledby=shadow]").inner_text()
+    section = page.locator("section[aria-labelledby=promote]")
+    assert "agreed with the agent 3 times in a row" in section.inner_text()
+    section.get_by_role("button", name="Promote").click()
+    page.get_by_text("3 times in a row, and 10 are needed").wait_for()
+    assert section.get_by_role("spinbutton").input_value() == "10"
+    section.get_by_role("spinbutton").fill("3")
+    section.get_by_role("button", name="Promote").click()
+    section.wait_for(state="detached")
+    assert "retired" not in page.locator(".head").inner_text()
+    with Memory(tmp_path / "em.db") as memory:
+        assert find_routine(memory.store, "refund").retired_at is None
+        (event,) = memory.store.read(EventQuery(kinds=["routine_promoted"]))
+        assert event.body is not None
+        assert (event.body["in_a_row"], event.body["after"]) == (3, 3)
+    # A refused form is an answer with the code 400, which the browser tells.
+    assert all("400" in words for words in looking.complaints)
+    assert looking.elsewhere == []
+
+
+def test_a_token_that_may_only_read_has_no_button_to_promote(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    with Memory(tmp_path / "em.db") as memory:
+        keep_routine(memory.store, {"routine.yaml": SHADOWED}, retired=True)
+    settings = "api:\n  tokens: [{env: READ_TOKEN, access: read}]\n"
+    Path("em.yaml").write_text(settings)
+    service = serve(env={"EM_API_TOKEN": TOKEN, "READ_TOKEN": f"read-{TOKEN}"})
+    page = look(service.url).page
+    page.goto("/ui/routine?ref=refund%401")
+    page.get_by_label("Token").fill(f"read-{TOKEN}")
+    page.get_by_role("button").click()
+    section = page.locator("section[aria-labelledby=promote]")
+    section.get_by_text("Your token is read-only").wait_for()
+    assert section.get_by_role("button").count() == 0
 
 
 def test_the_page_of_a_routine_charts_how_it_did_beside_the_agent(

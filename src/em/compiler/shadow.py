@@ -68,12 +68,11 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 _log = logging.getLogger("em.shadow")
 
 
-@event_body("shadow_compared")
-class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a routine would have done was compared with what the agent did.
+class _BesideAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a routine would have done, and what the agent did.
 
-    The event has no subject: what a routine would have done may quote what it was compiled from.
-    `about` is the subject of the trace.
+    The calls are there where the two differ, and where the routine would have handed over.
+    about: the subject of the trace.
     """
 
     routine: str
@@ -83,6 +82,15 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     did: Sequence[EffectMade] = ()
     trace: str = ""
     about: str | None = None
+
+
+@event_body("shadow_compared")
+class Compared(_BesideAgent, frozen=True, kw_only=True, omit_defaults=True):
+    """What a routine would have done was compared with what the agent did.
+
+    The event has no subject: what a routine would have done may quote what it was compiled from.
+    """
+
     from_events: Sequence[str] = ()
 
 
@@ -486,21 +494,11 @@ def version_of(store: Store, ref: str) -> Artefact:
 # --- the report -----------------------------------------------------------------------------------
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One comparison: what the routine would have done, and what the agent did.
-
-    The calls are there where the two differ, and where the routine would have handed over.
-    """
+class Comparison(_BesideAgent, frozen=True, kw_only=True):
+    """One comparison as a report shows it: when it was made, and its event."""
 
     at: datetime
     event_id: str
-    routine: str
-    verdict: Verdict
-    reason: str = ""
-    would_do: Sequence[EffectMade] = ()
-    did: Sequence[EffectMade] = ()
-    trace: str = ""
-    about: str | None = None
 
 
 class ShadowReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -548,7 +546,7 @@ def comparisons(
         found[key] = Comparison(
             at=event.at,
             event_id=event.id,
-            **{name: getattr(body, name) for name in Compared.__struct_fields__[:-1]},
+            **{name: getattr(body, name) for name in _BesideAgent.__struct_fields__},
         )
     return list(found.values())
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from litestar import Response, get, post
 
+from em.compiler.shadow import ENOUGH, NotPromoted
 from em.errors import EmError, InputError
 from em.runner.package import (
     ROUTINE,
@@ -28,6 +29,7 @@ from em.serve.pages.shadow import shadow_view
 from em.serve.pages.view import address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Artefact
+from em.values.canonical import short
 
 
 @get(f"{PAGES}/routines", include_in_schema=False, sync_to_thread=True)
@@ -58,6 +60,7 @@ def _show(
     ref: str,
     problem: EmError | None = None,
     given: dict[str, Any] | None = None,
+    after: int = ENOUGH,
 ) -> Response[str]:
     artefact = find_routine(service.store, ref)
     routine, texts = routine_of(artefact), texts_of(artefact)
@@ -79,6 +82,7 @@ def _show(
         fields=_fields(routine, texts),
         given=given or {},
         needs_code=_needs_code(routine),
+        after=after,
         problem=problem,
     )
 
@@ -158,4 +162,26 @@ async def post_run(request: AnyRequest) -> Response[str]:
     return await asyncio.to_thread(work)
 
 
-HANDLERS = [get_routines, get_routine, post_run]
+@post(f"{PAGES}/routine/promote", include_in_schema=False)
+async def post_promote(request: AnyRequest) -> Response[str]:
+    """Put a retired version in use, if it agreed with the agent often enough, and show it."""
+    form = await form_of(request)
+    service = service_of(request)
+    service.caller(request, "write").must_see(None)
+    ref, given = str(form.get("ref", "")), str(form.get("after", ""))
+    if not ref:
+        raise InputError("the form has no routine", place="ref")
+    if not given.isdecimal() or int(given) < 1:
+        raise InputError(f"after must be a number from 1 on, got {short(given)}", place="after")
+
+    def work() -> Response[str]:
+        try:
+            promoted = service.memory.promote(ref, after=int(given))
+        except NotPromoted as problem:
+            return _show(request, service, ref, problem, after=int(given))
+        return go_to(address("/routine", ref=promoted.routine))
+
+    return await asyncio.to_thread(work)
+
+
+HANDLERS = [get_routines, get_routine, post_run, post_promote]
