@@ -238,7 +238,7 @@ def _common_name(traces: Sequence[KeptTrace]) -> str | None:
     """Name a routine after what the requests of several coding sessions have in common."""
     goals = [_request_words(kept.trace.mission.goal) for kept in traces]
     all_general = all(_is_general(_last_tool(kept.trace)) for kept in traces)
-    if len(set(map(tuple, goals))) < 2 or not all_general:
+    if len({kept.trace.mission.goal for kept in traces}) < 2 or not all_general:
         return None
     common = [word for word in goals[0] if all(word in words for words in goals)]
     return identifier("_".join(common[:WORDS_OF_REQUEST])) if common else None
@@ -525,7 +525,6 @@ def _of_sessions(
         {name: example.said for name, example in examples.items()},
         name=how["name"] or _name_of(traces[-1].trace),
         declared=how["declared"] or {},
-        proved=partial(_proved, functions=how["udfs"]),
         force=force,
     )
     return None if draft is None else _of_all(traces, with_outcome(draft, traces))

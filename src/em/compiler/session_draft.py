@@ -8,7 +8,7 @@ needed are found. Tests that the sessions ran at the end are run at the end.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby, permutations
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from em.compiler.sources import quoted
 from em.compiler.step_trials import step_trials
 from em.compiler.templates import Filled, Template, templates_of, with_template
 from em.compiler.trials import refuse_wrong
+from em.compiler.verification import verify_draft
 from em.errors import EmError, RoutineError
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression
@@ -77,7 +78,6 @@ def draft_sessions(
     *,
     name: str,
     declared: Mapping[str, Effect | None],
-    proved: Callable[[Draft], Draft],
     force: bool = False,
 ) -> Draft | None:
     """Return the routine of sessions that did the same, tried on each; None if there is none.
@@ -90,7 +90,7 @@ def draft_sessions(
 
     def make(names: Sequence[str]) -> Draft:
         some = found.of(names)
-        made = next(_drafts(some, [said[one] for one in some.names], name, proved), None)
+        made = next(_drafts(some, [said[one] for one in some.names], name), None)
         if made is None:
             raise RoutineError("the other sessions don't explain all that was done")
         return made
@@ -110,9 +110,7 @@ def draft_sessions(
     )
 
 
-def _drafts(
-    found: "Sessions", said: Sequence[str], name: str, proved: Callable[[Draft], Draft]
-) -> Iterator[Draft]:
+def _drafts(found: "Sessions", said: Sequence[str], name: str) -> Iterator[Draft]:
     """Yield the routine for each template of the requests that explains everything."""
     for template in _templates(said):
         made = _Drafted(found, template).draft(name)
@@ -120,9 +118,10 @@ def _drafts(
             continue
         draft, filled = made
         try:
-            yield with_template(proved(draft), filled)
+            verify_draft(draft)
         except EmError:
             continue  # it does not repeat its own recording
+        yield with_template(msgspec.structs.replace(draft, proof=("same task: proved",)), filled)
 
 
 def sessions_of(
