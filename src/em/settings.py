@@ -169,6 +169,12 @@ class WorkflowMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=
     max_mb: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
+class RecordingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many days traces are stored after they were recorded; for ever by default."""
+
+    keep_days: Annotated[float, msgspec.Meta(gt=0, le=36_600)] | None = None
+
+
 Limit = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
@@ -218,6 +224,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workflow_memory: WorkflowMemorySettings = WorkflowMemorySettings()
     work: WorkSettings = WorkSettings()
     record: bool = True
+    recordings: RecordingSettings = RecordingSettings()
 
     @classmethod
     def load(

@@ -178,8 +178,14 @@ def hooks(idle: float, clients: tuple[Path, ...]) -> int:
     db = _memory()
     memory = open_memory(create=True)
     with suppress(_Ended):
-        proposer = Launch(db=db, folder="").proposer
-        HookService(memory, socket_of(db), idle=idle, homes=clients, proposer=proposer).run()
+        HookService(
+            memory,
+            socket_of(db),
+            idle=idle,
+            homes=clients,
+            proposer=Launch(db=db, folder="").proposer,
+            keep_days=Settings.load().recordings.keep_days,
+        ).run()
     return 0
 
 

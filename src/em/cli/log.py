@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,9 @@ from em.log.kinds import HOMES
 from em.log.lines import write_line
 from em.log.verify import Head, Report
 from em.memory import Memory
+from em.settings import Settings
 from em.store.protocol import Erasure
+from em.values.times import parse_duration
 
 MAX_CHARS = 400
 """Characters of an event that a line shows."""
@@ -339,20 +342,40 @@ _DESCRIPTIONS = {
 @click.option("--event", "event_ids", multiple=True, metavar="ID|SEQ", help="An event. Repeatable.")
 @click.option("--subject", metavar="NAME", help="Everything about this subject.")
 @click.option("--reason", default="", help="Stored with the record of the erasure.")
+@click.option("--recordings", is_flag=True, help="Traces that are older than em.yaml keeps them.")
+@click.option("--older-than", metavar="AGE", help="Traces that are older: 30d, 12h.")
+@click.option("--dry-run", is_flag=True, help="With traces: only list what would be erased.")
 @click.option("--yes", is_flag=True, help="Don't ask for confirmation.")
 @click.option("--finish", is_flag=True, help="Only scrub the disk after an earlier forget.")
 @everywhere
 def forget(
-    event_ids: tuple[str, ...], subject: str | None, reason: str, yes: bool, finish: bool
+    *,
+    event_ids: tuple[str, ...],
+    subject: str | None,
+    reason: str,
+    recordings: bool,
+    older_than: str | None,
+    dry_run: bool,
+    yes: bool,
+    finish: bool,
 ) -> int:
     """Erase events and everything derived from them: artefacts, records, texts, responses.
 
     This can't be undone. The rows, their hashes and a record of the erasure stay, so that the log
     still verifies.
+
+    --recordings erases the traces to which nothing was added for `recordings: {keep_days: …}` of
+    em.yaml, --older-than those of another age. Traces from which a routine in use was learnt stay.
     """
-    if finish == bool(event_ids or subject is not None):
-        problem = "--finish takes no events" if finish else "nothing to forget"
-        raise UsageError(problem, fix="give --event ID or --subject NAME, or --finish alone")
+    old = recordings or older_than is not None
+    if [finish, old, bool(event_ids or subject is not None)].count(True) != 1:
+        problem = "--finish takes no events" if finish else "nothing to forget, or two things"
+        fix = "give --event ID or --subject NAME, or --recordings, or --finish alone"
+        raise UsageError(problem, fix=fix)
+    if dry_run and not old:
+        raise UsageError("--dry-run is for --recordings and --older-than", place="--dry-run")
+    if old:
+        return _forget_recordings(older_than, dry_run=dry_run, yes=yes)
     memory = open_memory()
     if finish:
         memory.store.scrub()
@@ -370,6 +393,40 @@ def forget(
     return 0 if erasure.scrubbed else 1
 
 
+def _forget_recordings(older_than: str | None, *, dry_run: bool, yes: bool) -> int:
+    from em.clients.retention import Forgotten, forget_recordings
+
+    if older_than is not None:
+        age = parse_duration(older_than, "--older-than", bare_unit="d")
+    elif (days := Settings.load().recordings.keep_days) is not None:
+        age = timedelta(days=days)
+    else:
+        fix = "write `recordings: {keep_days: 30}` into em.yaml, or give --older-than 30d"
+        raise UsageError("em.yaml doesn't say how long recordings are kept", fix=fix)
+    memory = open_memory()
+    done: Forgotten = forget_recordings(memory, age, dry_run=True)
+    if not dry_run and done.events:
+        if not yes and not _asked(f"{count(len(done.traces), 'trace')} for good"):
+            note("nothing was erased")
+            return 1
+        done = forget_recordings(memory, age)
+
+    def text() -> None:
+        for trace_id in done.traces if dry_run else ():
+            click.echo(trace_id)
+        what = "would be erased" if dry_run else "erased"
+        events = count(done.events, "event")
+        click.echo(f"{what}: {count(len(done.traces), 'trace')}, {events}")
+        if done.kept:
+            kept = count(len(done.kept), "old trace")
+            note(f"{kept} stay: routines in use were learnt from them")
+        if not done.scrubbed:
+            note("erased, not yet scrubbed from the disk: run `em forget --finish`")
+
+    emit(done, text)
+    return 0 if done.scrubbed else 1
+
+
 def _confirmed(memory: Memory, events: int, subject: str | None) -> bool:
     what = [count(events, "event")] if events else []
     if subject is not None:
@@ -378,11 +435,16 @@ def _confirmed(memory: Memory, events: int, subject: str | None) -> bool:
             for event in memory.log.read(subject=subject)
         )
         what.append(f"{count(about, 'event')} about {subject!r}")
+    return _asked(f"{' and '.join(what)}, for good")
+
+
+def _asked(what: str) -> bool:
+    """Ask whether to erase this."""
     unanswered = UsageError("can't ask for confirmation here", fix="pass --yes")
     if wants_json():
         raise unanswered
     try:
-        return click.confirm(f"Erase {' and '.join(what)}, for good?", err=True)
+        return click.confirm(f"Erase {what}?", err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise

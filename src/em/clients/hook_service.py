@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
@@ -25,6 +26,7 @@ from em.clients.hook import missed, starting
 from em.clients.launch import private_folder
 from em.clients.live_sessions import LiveSessions, is_left_alone
 from em.clients.proposer import Proposer
+from em.clients.retention import forget_recordings
 from em.clients.skills import Skills, homes_of
 from em.compiler.proposals import note_told
 from em.errors import EmError
@@ -35,6 +37,8 @@ LARGEST = 16 * 1024 * 1024
 """Bytes of a hook that are read at most."""
 LOOK = 2.0
 """Seconds between two looks at the open sessions."""
+SWEEP = 6 * 3600.0
+"""Seconds between two looks for recordings that are too old."""
 
 
 class HookService:
@@ -42,6 +46,7 @@ class HookService:
 
     homes: em's folders in agents, in addition to the usual ones.
     proposer: the command that proposes what recurs, without the traces to look at.
+    keep_days: forget recordings that are older.
     """
 
     def __init__(
@@ -52,12 +57,14 @@ class HookService:
         idle: float = 1800.0,
         homes: Sequence[Path] = (),
         proposer: Sequence[str] = (),
+        keep_days: float | None = None,
     ) -> None:
         self._memory, self._address, self._idle = memory, address, idle
         self._homes = homes
         self._advice = Advice(memory)
         self._skills = Skills(memory.store)
         self._proposer = Proposer(proposer)
+        self._keep_days, self._next_sweep = keep_days, 0.0
         self._sessions = LiveSessions(memory)
         self._to_record: queue.Queue[Json | None] = queue.Queue()
         self._last = monotonic()
@@ -152,6 +159,7 @@ class HookService:
             except queue.Empty:
                 self._guarded(self._sessions.read_on_all)
                 self._guarded(self._proposer.look)
+                self._guarded(self.sweep)
                 continue
             if event is None:
                 self._guarded(lambda: self._learn(self._sessions.end_all()))
@@ -188,6 +196,12 @@ class HookService:
         self._proposer.add(trace_ids)
         if trace_ids:
             self._memory.reflect(trace_ids)
+
+    def sweep(self) -> None:
+        """Forget old recordings, from time to time."""
+        if self._keep_days is not None and monotonic() >= self._next_sweep:
+            self._next_sweep = monotonic() + SWEEP
+            forget_recordings(self._memory, timedelta(days=self._keep_days))
 
     def _note_told(self) -> None:
         told, self._advice.to_note = self._advice.to_note, []

@@ -50,7 +50,7 @@ class ProposalTold(msgspec.Struct, frozen=True):
 
 def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
     """Store the suggestions that are proven, and not kept or proposed already. Return those."""
-    learnt_from = _learnt_from(store)
+    in_use = learnt_from(store)
     known = {one.key: one for one in _every(store)}
     made = []
     for one in suggestions:
@@ -58,7 +58,7 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
             continue
         key = digest(one.effects, [] if one.effects else one.way)[:KEY_LENGTH]
         traces = get_traces(store, one.sample)
-        if learnt_from.intersection(event for kept in traces for event in kept.event_ids):
+        if in_use.intersection(event for kept in traces for event in kept.event_ids):
             continue
         assert one.proof is not None
         proposal = Proposal(
@@ -96,8 +96,8 @@ def open_proposals(store: Store, *, untold: bool = False) -> list[Proposal]:
     """
     told = _told(store) if untold else set()
     found = [one for one in _every(store) if one.key not in told]
-    learnt_from = _learnt_from(store) if found else set()
-    return [one for one in found if learnt_from.isdisjoint(one.from_events)]
+    in_use = learnt_from(store) if found else set()
+    return [one for one in found if in_use.isdisjoint(one.from_events)]
 
 
 def find_proposal(store: Store, key: str) -> Proposal:
@@ -134,7 +134,7 @@ def _told(store: Store) -> set[str]:
     return {event.body["key"] for event in store.read(query) if event.body is not None}
 
 
-def _learnt_from(store: Store) -> set[str]:
+def learnt_from(store: Store) -> set[str]:
     """Return the events from which the routines in use were learnt."""
     return {
         event
