@@ -493,3 +493,77 @@ def test_a_told_lesson_is_judged_by_whether_its_failure_came_back(memory: Memory
     assert book.get(lesson.id).retired
     assert told(memory) == []
     assert lessons(memory, worked) == []  # learning it again does not bring it back
+
+
+# --- what strangers' sessions look like -----------------------------------------------------------
+
+
+def test_scripts_of_one_interpreter_and_the_ways_to_call_pip_are_alike(memory: Memory) -> None:
+    def one(script: str, module: str, install: str) -> Trace:
+        error = f'Exit code 1\nTraceback (most recent call last):\n  File "/a/{script}", line 3\n'
+        error += f"ModuleNotFoundError: No module named '{module}'"
+        return repaired(script, error, install)
+
+    found = lessons(
+        memory,
+        one("python solve.py", "numpy", "pip install -q numpy"),
+        one("python3 /app/run.py --fast", "scipy", "python3 -m pip install scipy"),
+        one("python -c 'import rich'", "rich", "pip3 install rich 2>&1 | tail -2"),
+    )
+    assert found == [
+        (
+            "python fails with: ModuleNotFoundError: No module named X",
+            'First run "pip install X", then make the same call again.',
+        )
+    ]
+
+
+def test_two_programs_from_standard_input_are_not_the_same_call(memory: Memory) -> None:
+    first = "python3 <<'EOF'\nopen('a.txt')\nEOF"
+    second = "python3 <<'EOF'\nprint(1)\nEOF"
+    error = "Exit code 1\nFileNotFoundError: No such file or directory: 'a.txt'\n/usr/bin/python3"
+    made = session(bash(first, error), bash("touch b.txt"), bash(second))
+    fixed = session(bash(first, error), bash("python3 <<'EOF'\nfix()\nEOF"), bash(first))
+    assert lessons(memory, made, made, session(bash(first, error), bash(second))) == []
+    again = session(bash(first, error), bash("python3 <<'EOF'\nother()\nEOF"), bash(first))
+    assert lessons(memory, fixed, again) == []
+
+
+def test_edits_by_different_tools_may_be_what_helped(memory: Memory) -> None:
+    error = "Exit code 1\nE   AssertionError: totals differ"
+    change = call("Edit", file_path="/a.py", old_string="1", new_string="2")
+    whole = call("Write", file_path="/b.py", content="x = 1")
+    build = bash("npm run build")
+    one = session(bash("pytest", error), change, build, bash("pytest"))
+    other = session(bash("pytest", error), whole, build, bash("pytest"))
+    by_sed = session(bash("pytest", error), bash("sed -i s/1/2/ a.py"), build, bash("pytest"))
+    assert lessons(memory, one, other, by_sed) == []
+
+
+def test_words_in_what_was_to_be_replaced_do_not_ask_for_a_read(memory: Memory) -> None:
+    error = "String to replace not found in file.\nString: you must read the manual first"
+    made = session(
+        call("Edit", error, file_path="/a.md", old_string="x", new_string="y"),
+        call("Read", file_path="/a.md", result="z"),
+        call("Edit", file_path="/a.md", old_string="z", new_string="y"),
+    )
+    assert lessons(memory, made, made) == []
+
+
+def test_words_in_a_long_log_are_not_a_refusal(memory: Memory) -> None:
+    words = "useState hook, sandbox, policy # noqa\n" * 20
+    steps = "compiling a module\n" * 6
+    error = f"Exit code 1\n{steps}{words}Error: schema is out of date\n{words}{steps}"
+    made = repaired("npm run build", error, "npm run migrate")
+    assert len(lessons(memory, made, made)) == 1
+
+
+def test_a_linter_between_repairs_nothing(memory: Memory) -> None:
+    made = repaired("pytest", missing("yarl"), "pip install yarl", "mypy src", "ruff check .")
+    ((_, action),) = lessons(memory, made, made)
+    assert action == 'First run "pip install X", then make the same call again.'
+
+
+def test_an_endless_line_is_read_in_bounds() -> None:
+    line = "a" * 400_000 + "/b" * 50_000
+    assert len(failure_of("x", f"Exit code 1\n{line}\n{'a.' * 200_000}").line) <= 160

@@ -9,6 +9,8 @@ talk to their reader teach nothing.
 import re
 from collections.abc import Iterable, Sequence
 
+LONGEST = 20_000
+"""Characters of a text that are looked at."""
 _PROGRAMS = frozenset(
     "rm rmdir unlink shred dd mkfs fdisk parted sudo su doas chown chgrp chattr setfacl kill"
     " killall pkill reboot shutdown halt poweroff truncate eval iptables ufw visudo passwd"
@@ -83,9 +85,13 @@ def is_refusal(printed: str) -> bool:
     return bool(_REFUSED.search(printed))
 
 
-def talks_to_reader(printed: str) -> bool:
-    """Tell whether a text that a program printed asks its reader for something dangerous."""
-    return bool(_TALKS.search(printed) or _TEXTS.search(printed))
+def talks_to_reader(printed: str, said: str | None = None) -> bool:
+    """Tell whether a text that a program printed asks its reader for something.
+
+    said: the part of it that may be quoted, in which also dangerous commands are looked for.
+    """
+    looked_at = printed if said is None else said
+    return bool(_TALKS.search(printed[:LONGEST]) or _TEXTS.search(looked_at[:LONGEST]))
 
 
 def is_dangerous_command(

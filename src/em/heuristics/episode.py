@@ -156,7 +156,8 @@ def is_linked(one: Episode) -> bool:
 
 
 def _key(step: Step) -> str:
-    return f"{step.kind} {step.label}"
+    """Return what makes two steps comparable: all edits are, whatever made them."""
+    return step.kind if step.kind in ("edit", "unsafe") else f"{step.kind} {step.label}"
 
 
 def _step(one: Episode, key: str) -> Step:
@@ -176,6 +177,8 @@ def _general(steps: Sequence[Step], of: Sequence[Episode]) -> Step | None:
     linked = [_linked(step, one) for step, one in zip(steps, of, strict=True)]
     if first.kind == "run":
         return _general_command(linked)
+    if len({step.label for step in steps}) > 1:
+        return None
     common = _common_arguments(linked)
     texts = [text for _, text in common]
     has_content = first.kind == "call" or (first.kind == "change" and " from " in first.label)
@@ -222,6 +225,8 @@ def _common_words(lists: Sequence[Sequence[str]]) -> list[str]:
         for op, a, b, c, d in matcher.get_opcodes():
             if op == "equal":
                 merged += common[a:b]
+            elif all(word.startswith("-") for word in (*common[a:b], *other[c:d])):
+                continue  # an option that not all had
             elif b - a == d - c == 1:
                 merged.append(_common_text(common[a], other[c]))
             elif not merged or merged[-1] != GAP:

@@ -13,7 +13,7 @@ import msgspec
 from em.text.terms import STOP_WORDS, stems_of, words_of
 
 LONGEST_ERROR = 160
-LONGEST_READ = 100_000
+LONGEST_READ, LONGEST_LINE = 100_000, 1_000
 LOOKED_AT = 20
 GAP = "…"
 
@@ -81,7 +81,10 @@ def error_text(error: Any) -> str:
     """Return the line of an error that tells what went wrong."""
     if isinstance(error, dict):
         error = error.get("message") or error.get("error") or msgspec.json.encode(error).decode()
-    text = _ESCAPES.sub("", str(error)[:LONGEST_READ])
+    text = str(error)
+    if len(text) > 2 * LONGEST_READ:
+        text = f"{text[:LONGEST_READ]}\n{text[-LONGEST_READ:]}"
+    text = _ESCAPES.sub("", text)
     lines = _lines(text)
     if not lines:
         return "an error without words"
@@ -90,7 +93,7 @@ def error_text(error: Any) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    found = (_TAG.sub("", line.strip()).strip() for line in text.splitlines())
+    found = (_TAG.sub("", line.strip()[:LONGEST_LINE]).strip() for line in text.splitlines())
     return ["".join(c if c.isprintable() else " " for c in line) for line in found if line]
 
 
@@ -103,8 +106,7 @@ def errors_in(printed: Any) -> frozenset[str]:
         printed = "\n".join(str(value) for value in printed.values())
     if not isinstance(printed, str) or not printed.strip():
         return frozenset()
-    lines = _lines(_ESCAPES.sub("", printed))
-    looked_at = (error_text(printed), *lines[:LOOKED_AT], *lines[-LOOKED_AT:])
+    looked_at = (error_text(printed), *edges_of(printed, LOOKED_AT))
     found = [failure_of("", line) for line in dict.fromkeys(looked_at)]
     return frozenset(text for one in found for text in (one.shape, one.line))
 
@@ -114,6 +116,12 @@ def _telling(lines: list[str]) -> str:
     after = lines.index(chosen) + 1
     # `… due to the following issue:` has the issue on the next line.
     return f"{chosen} {lines[after]}" if chosen.endswith(":") and after < len(lines) else chosen
+
+
+def edges_of(printed: str, size: int) -> list[str]:
+    """Return the first and the last lines of a text."""
+    lines = _lines(_ESCAPES.sub("", printed))
+    return lines if len(lines) <= 2 * size else [*lines[:size], *lines[-size:]]
 
 
 def _chosen(lines: list[str]) -> str:

@@ -26,7 +26,7 @@ from em.heuristics.danger import (
     talks_to_reader,
 )
 from em.heuristics.episode import SPELLED, Episode, Kind, Step
-from em.heuristics.failure import Failure, error_text, failure_of, is_telling
+from em.heuristics.failure import Failure, edges_of, error_text, failure_of, is_telling
 from em.runner.tools.coding import EDITORS, SHELLS, command_of, plain_edit
 from em.traces.outcomes import check_of, outcome_of_call
 from em.values.canonical import Json, identical
@@ -43,6 +43,8 @@ MOST_BETWEEN = 3
 MOST_CHANGED = 3
 """Words of a command that may differ the second time."""
 LONGEST_PRINTED = 4_000
+EDGE = 5
+"""First and last lines of what was printed, in which a refusal would stand."""
 SIMILAR, NEARLY_THE_SAME = 0.6, 0.9
 """How similar two spellings of one value are: with the same digits, and with different ones."""
 
@@ -53,7 +55,7 @@ _FREE = frozenset(
 """Arguments in which an agent says something to people. They are never why a call failed."""
 _PROSE_WORD = re.compile(r"[(\"'“]?[^\W\d_]+(?:['’\-][^\W\d_]+)*[.,;:!?)\"'”]*")
 _PROSE_LOOKED_AT = 20
-_TRIVIAL = frozenset("cd pushd popd echo printf true : set pwd sleep source .".split())
+_TRIVIAL = frozenset("cd pushd popd echo printf true : set pwd sleep".split())
 _FILE_TOOLS = frozenset(
     "Write Edit MultiEdit Insert NotebookEdit write edit multiedit write_file".split()
 )
@@ -65,6 +67,11 @@ _WRONG_VALUE = re.compile(
     r"|not valid|(?:must|should) be|not available",
     re.IGNORECASE,
 )
+_PYTHON = re.compile(r"python[\d.]*")
+_CHECKERS = frozenset(
+    ("mypy", "pyright", "pylint", "tsc", "ruff check", "cargo check", "cargo clippy", "go vet")
+)
+"""Programs that look for mistakes, and repair none unless they are told to."""
 _NO_PROGRAM = re.compile(r"not found|not recognized|no such file", re.IGNORECASE)
 
 
@@ -117,8 +124,8 @@ def episodes(calls: Sequence[TracedCall], session: str) -> Iterator[Found]:
 
 
 def _can_teach(act: Act, failure: Failure) -> bool:
-    printed = act.printed[:LONGEST_PRINTED]
-    if not is_telling(failure.shape) or is_refusal(printed) or talks_to_reader(printed):
+    said = "\n".join((error_text(act.printed), *edges_of(act.printed, EDGE)))
+    if not is_telling(failure.shape) or is_refusal(said) or talks_to_reader(act.printed, said):
         return False
     return not act.is_command or act.step.kind != "unsafe"
 
@@ -178,9 +185,10 @@ def _names(act: Act, step: Step) -> bool:
 def _read_first(acts: Sequence[Act], at: int) -> tuple[Step, Act] | None:
     """Return the read that an error asks for, if the call worked after it."""
     act = acts[at]
-    if act.is_command or not _FIRST.search(act.printed):
+    asked = error_text(act.printed)
+    if act.is_command or not _FIRST.search(asked):
         return None
-    mentioned = set(words_of(act.printed[:LONGEST_PRINTED]))
+    mentioned = set(words_of(asked))
     own = {str(leaf) for _, leaf in leaves(act.args) if is_informative(leaf)}
     for n in range(at + 1, len(acts)):
         one = acts[n]
@@ -225,7 +233,7 @@ def _words_changed(act: Act, later: Act) -> Step | None:
         added = set(later.variables) - set(act.variables)
         return Step("change", f"variable {added.pop()}") if old == new and len(added) == 1 else None
     if old[1:] == new[1:]:
-        missing = _NO_PROGRAM.search(act.printed) and old[0] in act.printed
+        missing = old[0] != new[0] and old[0] in act.printed and _NO_PROGRAM.search(act.printed)
         return _change("program", old[0], new[0]) if missing else None
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     blocks = [block for block in matcher.get_opcodes() if block[0] != "equal"]
@@ -553,7 +561,7 @@ class _Shell:
         words = tuple(word.shown for word in first.words)
         variables = tuple(sorted({one.name for one in first.assignments}))
         writes = [r for one in pipe for r in one.redirects if r.writes]
-        label = _label(words, reading.roles)
+        label, own = _label(words, reading.roles)
         is_export = words[0] == "export"
         programs = [name for one in readings for name in one.programs]
         heads = [one.words[0].shown for one in pipe if one.words]
@@ -562,21 +570,23 @@ class _Shell:
             or runs_what_it_gets(heads)
             or is_dangerous_command(programs, label, words, variables)
         )
-        step = Step("run", label, [("", word) for word in words])
+        step = Step("run", label, [("", word) for word in (*label.split(), *words[own:])])
+        inputs = [(r.target, r.body) for one in pipe for r in one.redirects]
+        given = [word.shown for pair in inputs for word in pair if word is not None]
         if is_export:
             step = Step(
                 "run", f"export {' '.join(variables)}", [("", w) for w in ("export", *variables)]
             )
         elif writes or label.split()[0] in _TEXT_PROGRAMS or any(r.body for r in first.redirects):
-            step = Step("edit", label, [("command", " ".join(words))])
+            step = Step("edit", label, [("command", " ".join(words)), ("text", "\n".join(given))])
         return Act(
             call=call,
             label=label,
-            key=msgspec.json.encode(("$", folder, words, variables)).decode(),
+            key=msgspec.json.encode(("$", folder, words, variables, given)).decode(),
             status="unknown",
             is_write=is_export
             or bool(writes)
-            or (check_of(words) is None and any(one.reason for one in readings)),
+            or (not _only_checks(label, words) and any(one.reason for one in readings)),
             words=words,
             step=Step("unsafe") if is_unsafe else step,
             variables=variables,
@@ -584,17 +594,32 @@ class _Shell:
         )
 
 
-def _label(words: Sequence[str], roles: Sequence[str]) -> str:
-    """Return a program with its subcommands, without the programs that only start it."""
+def _only_checks(label: str, words: Sequence[str]) -> bool:
+    """Tell whether a program only tests or checks, so that it repairs nothing."""
+    return check_of(words) is not None or (label in _CHECKERS and "--fix" not in words)
+
+
+def _label(words: Sequence[str], roles: Sequence[str]) -> tuple[str, int]:
+    """Return a program with its subcommands, and where its own arguments begin.
+
+    Programs that only start another one are left out. A script is an argument of its interpreter.
+    """
     start = max(n for n, role in enumerate(roles) if role == "program")
     name = words[start].rpartition("/")[2]
-    rest = list(zip(words[start + 1 :], roles[start + 1 :], strict=True))
-    if re.fullmatch(r"python[\d.]*", name) and rest and rest[0][0] == "-m" and len(rest) > 1:
-        module, after = rest[1][0], rest[2:]
-        sub = after[0][0] if module == "pip" and after and not after[0][0].startswith("-") else ""
-        return f"{module} {sub}".strip()
-    inner = [word for word, role in rest if role == "command"]
-    return " ".join([name, *inner])
+    rest = list(enumerate(zip(words, roles, strict=True)))[start + 1 :]
+    is_python = bool(_PYTHON.fullmatch(name))
+    if is_python and len(rest) > 1 and rest[0][1][0] == "-m":
+        module, after = rest[1][1][0], rest[2:]
+        if module == "pip" and after and not after[0][1][0].startswith("-"):
+            return f"pip {after[0][1][0]}", after[0][0] + 1
+        return module, rest[1][0] + 1
+    names = [name if not is_python else "python"] if name != "pip3" else ["pip"]
+    end = start + 1
+    for number, (word, role) in rest:
+        if role == "command" and not re.search(r"[/.]", word):
+            names.append(word)
+            end = number + 1
+    return " ".join(names), end
 
 
 def _ended(
