@@ -7,6 +7,7 @@ subset of Python that every sandbox runs, each with a function that reads it fro
 Everything that came from outside enters as a quoted literal or as a cleaned name.
 """
 
+import keyword
 import re
 import sys
 import threading
@@ -15,6 +16,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import NamedTuple
 
+from em.errors import StateInvalid
 from em.state.rules import RANKS, condition_code, deadlines_code
 from em.state.schema import PROFILE, Constraint, FieldSchema, Policy, StateSchema, TypeSchema
 from em.state.types import Typed, class_name, quoted, resolve
@@ -210,6 +212,7 @@ _SANDBOX = Dialect(
 
 def write_module(schema: StateSchema, *, examples: bool = True) -> str:
     """Write the module. Without examples it shows types only, no values of records."""
+    check_names(schema)
     names = ClassNames(schema)
     parts = [
         f'"""State of {_doc(schema.subject)}. Compiled by em: changes here are lost."""',
@@ -230,6 +233,7 @@ def write_module(schema: StateSchema, *, examples: bool = True) -> str:
 
 def write_sandbox_code(schema: StateSchema) -> str:
     """Write the classes for the sandbox, with `_EM_READ`: the reader of each collection's rows."""
+    check_names(schema)
     names = ClassNames(schema)
     collections = [type_ for type_ in schema.types.values() if type_.given != PROFILE]
     arguments = "".join(f", {one.collection}=()" for one in collections)
@@ -248,6 +252,36 @@ def write_sandbox_code(schema: StateSchema) -> str:
         "",
     ]
     return "\n".join(parts)
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+
+
+def check_names(schema: StateSchema) -> None:
+    """Raise for a name that is not as em makes them: a schema may come from anybody's database."""
+    for constraint in schema.constraints:
+        _check_name(constraint.id.replace("-", "_"), "constraint")
+    for type_ in schema.types.values():
+        _check_name(type_.name, "type")
+        _check_name(type_.collection, "collection")
+        _check_fields(type_)
+
+
+def _check_fields(type_: TypeSchema) -> None:
+    for field in type_.fields.values():
+        _check_name(field.name, "field")
+        nested = _nested(field)
+        if nested is not None:
+            _check_fields(nested)
+
+
+def _check_name(name: str, what: str) -> None:
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise StateInvalid(
+            f"{name[:60]!r} is no name of a {what} that em gives",
+            place="the stored state",
+            fix="somebody changed it; compile the state again from the log: em checkpoint SUBJECT",
+        )
 
 
 class ClassNames:
