@@ -17,10 +17,12 @@ from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.expectations import expectations
 from em.compiler.homes import SURE, Example
 from em.compiler.sources import quoted, reference
+from em.compiler.symmetry import in_order, symmetric_reads
 from em.redaction.redactor import MARKER
 from em.runner.free_words import (
     HARD,
     Mention,
+    known_words,
     last_earlier,
     look_of,
     mentions_in,
@@ -96,9 +98,17 @@ class _Manner(NamedTuple):
 
 
 class Spoken:
-    """How tasks of other kinds speak of the values of their calls."""
+    """How tasks of other kinds speak of the values of their calls.
 
-    def __init__(self, examples: Sequence[Example]) -> None:
+    own: the tasks of the kind. Which arguments a tool has is known from all of them, also where one
+    is left out to try what the others teach.
+    """
+
+    def __init__(self, examples: Sequence[Example], own: Sequence[Example] = ()) -> None:
+        self.symmetric = symmetric_reads(own)
+        self.arguments: dict[str, dict[str, None]] = {}
+        for call in (call for one in own for call in one.calls):
+            self.arguments.setdefault(call.name, {}).update(dict.fromkeys(call.args))
         instances: dict[tuple[str, str], list[_Instance]] = {}
         for example in examples:
             for call in example.calls:
@@ -181,6 +191,7 @@ class _Blanks:
         self._reads: dict[str, list[Read]] = {}
 
     def plan(self) -> Plan | None:
+        self._whole = self._alike()
         shapes = {self._shape(one, all_calls=True) for one in self._whole}
         all_calls = len(shapes) == 1
         if not all_calls:
@@ -192,7 +203,8 @@ class _Blanks:
         for name, tool in _keys(next(iter(shapes))).items():
             known[name] = list(self._instances(name, tool, all_calls=all_calls))
             slots = self._slots(name, known)
-            if slots is None and known[name][0].call.effect == "read" and all_calls:
+            is_answer = known[name][0].call.effect == "read"
+            if slots is None and is_answer and all_calls and any(o.writes for o in self._whole):
                 del known[name]  # what it answers can't be found out; the effects can
                 continue
             if slots is None:
@@ -210,6 +222,19 @@ class _Blanks:
         )
         return Plan(effects=effects, reads=self._reads, form=form)
 
+    def _alike(self) -> Sequence[Example]:
+        """Return the tasks to learn from; of those that only read, the ones most of them are like.
+
+        How often something is done must be the same in all tasks that have an effect.
+        """
+        if any(one.writes for one in self._whole):
+            return self._whole
+        shapes = Counter(self._shape(one, all_calls=True) for one in self._whole)
+        (most, count), *others = shapes.most_common()
+        if not all(count > other for _, other in others):
+            return self._whole
+        return [one for one in self._whole if self._shape(one, all_calls=True) == most]
+
     def _shape(self, example: Example, *, all_calls: bool) -> tuple[str, ...]:
         calls = example.calls if all_calls else effects_of(example, self._whole)
         return tuple(call.name for call in calls)
@@ -221,7 +246,10 @@ class _Blanks:
             calls = [call for call in example.calls if call.name == tool]
             is_whole = any(example is one for one in self._whole)
             if is_whole or (len(calls) == 1 and number == 0):
-                yield _Instance(calls[number], example)
+                call = calls[number]
+                if tool in self._spoken.symmetric:
+                    call = in_order(call, example)
+                yield _Instance(call, example)
 
     def _effect(self, tool: str, slots: dict[str, Slot], instances: list[_Instance]) -> Effect:
         calls = [one.call for one in instances if any(one.example is o for o in self._whole)]
@@ -288,7 +316,8 @@ class _Blanks:
     def _slots(self, name: str, known: Mapping[str, list[_Instance]]) -> dict[str, Slot] | None:
         """Return the values of an effect; None if one of them has no source in any task."""
         instances = known[name]
-        names = list(dict.fromkeys(arg for one in instances for arg in one.call.args))
+        names = dict.fromkeys(arg for one in instances for arg in one.call.args)
+        names |= self._spoken.arguments.get(instances[0].call.name, {})
         slots: dict[str, Slot] = {}
         for arg in names:
             slot = self._slot(name, arg, known)
@@ -301,6 +330,8 @@ class _Blanks:
 
     def _slot(self, name: str, arg: str, known: Mapping[str, list[_Instance]]) -> Slot | None:
         instances = [one for one in known[name] if arg in one.call.args]
+        if not instances:
+            return Slot(optional=True)
         values = [one.call.args[arg] for one in instances]
         optional = len(instances) < len(known[name])
         flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
@@ -312,6 +343,9 @@ class _Blanks:
         same = self._same(name, arg, known)
         if same:
             return msgspec.structs.replace(slot, same=same)
+        given = self._given(name, arg, known)
+        if given:
+            return msgspec.structs.replace(slot, default=given)
         said = [_said(one, one.call.args[arg], slot) for one in instances]
         distinct = _distinct(values)
         requests = {one.example.said for one in instances}
@@ -420,15 +454,39 @@ class _Blanks:
         most = max((count for count, _ in kept), default=0)
         return [way for count, way in sorted(kept, reverse=True) if count * 2 >= most]
 
-    def _of_reads(self, arg: str, unsaid: Sequence[_Instance]) -> list[str]:
-        """Return the expressions of reads with values of the effect that gave the value."""
+    def _given(self, name: str, arg: str, known: Mapping[str, list[_Instance]]) -> list[str]:
+        """Return the results of effects before this one that held the value in every task."""
+        others = {other: several for other, several in known.items() if other != name}
+        whole = {id(one) for one in self._whole}
+        own = [one for one in known[name] if id(one.example) in whole and arg in one.call.args]
+        if len(own) < len(whole) or not others:
+            return []
+        before = tuple(f"({other}." for other in others)
+        found = self._of_reads(arg, own, others, max(FEWEST, len(own)))
+        return [text for text in found if any(one in text for one in before)]
+
+    def _of_reads(
+        self,
+        arg: str,
+        unsaid: Sequence[_Instance],
+        others: Mapping[str, list[_Instance]] | None = None,
+        fewest: int = FEWEST,
+    ) -> list[str]:
+        """Return the expressions of reads with values of the effects that gave the value.
+
+        others: effects before this one; `check.port` is the value of one of them. fewest: tasks
+        in which it must have been so.
+        """
         tried: dict[str, list[bool]] = {}
         made: dict[str, Read] = {}
         for one in unsaid:
             for call in one.example.calls[: one.call.index]:
                 if call.effect != "read":
                     continue
-                links = {p: _argument_of(one.call, v, arg) for p, v in call.args.items()}
+                links = {
+                    p: _argument_of(one.call, v, arg) or _argument_before(one, v, others or {})
+                    for p, v in call.args.items()
+                }
                 if not all(links.values()):
                     continue
                 name = result_name(call.name, is_write=False)
@@ -439,7 +497,7 @@ class _Blanks:
                         tried.setdefault(way, []).append(identical(value, one.call.args[arg]))
                         args = {p: f"{{{{ {p} }}}}" for p in call.args}
                         made[way] = Read(tool=call.name, args=args, given=list(call.args))
-        kept = [way for way, held in tried.items() if len(held) >= FEWEST and all(held)]
+        kept = [way for way, held in tried.items() if len(held) >= fewest and all(held)]
         for way in kept:
             name = way.partition("(")[0]
             self._reads[name] = [made[way]]
@@ -505,6 +563,8 @@ def _keys(shape: Sequence[str]) -> dict[str, str]:
 def _said(one: _Instance, value: Any, slot: Slot) -> list[Mention]:
     """Return where a value stands in the words; of a list, every item must."""
     mentions = mentions_in(one.example.said)
+    if not one.example.writes:
+        mentions += known_words(one.example.said, value if isinstance(value, list) else [value])
     found: list[Mention] = []
     for item in value if isinstance(value, list) else [value]:
         own = [m for m in mentions if _is_said(m, item, slot)]
@@ -586,6 +646,16 @@ def _argument_of(call: TracedCall, value: Any, but: str) -> str:
     for name, own in call.args.items():
         if name != but and not isinstance(own, dict | list) and identical(own, value):
             return name
+    return ""
+
+
+def _argument_before(one: _Instance, value: Any, others: Mapping[str, list[_Instance]]) -> str:
+    """Return the argument of an effect before another that has this value, as `effect.name`."""
+    for effect, instances in others.items():
+        for other in instances:
+            name = _argument_of(other.call, value, "") if other.example is one.example else ""
+            if name:
+                return f"{effect}.{name}"
     return ""
 
 

@@ -185,7 +185,7 @@ def _free(
     every = list(examples.values())
     whole = {id(one) for one in whole_examples(every)}
     names = [name for name, one in examples.items() if id(one) in whole]
-    spoken = Spoken(beside)
+    spoken = Spoken(beside, every)
     denied: set[str] = set()
     for _ in range(MOST_ROUNDS):
         now = frozenset(denied)

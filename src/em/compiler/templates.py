@@ -17,6 +17,7 @@ from em.compiler.draft import Draft
 from em.compiler.inputs import REQUEST, escaped
 from em.compiler.loops import Loop, folded, inputs_of, loop_of, turns
 from em.compiler.sources import text_key
+from em.errors import RoutineError
 from em.runner.expressions.functions import kind_of
 from em.runner.routine import Request
 from em.traces.trace import Message, Mission, ToolCall, Trace, UdfCall
@@ -215,8 +216,19 @@ def filled(traces: Sequence[Trace], said: Sequence[str], template: Template) -> 
 
 
 def with_template(draft: Draft, found: Filled) -> Draft:
-    """Return a draft whose inputs are taken from a request in words."""
+    """Return a draft whose inputs are taken from a request in words.
+
+    Raises if a part of the requests varied that the routine does not use: nobody knows what other
+    words there would ask for.
+    """
     schema = dict(draft.routine.input_schema or {})
+    unused = sorted(found.values.keys() - schema.get("properties", {}).keys())
+    if unused:
+        raise RoutineError(
+            f"nothing depends on {', '.join(unused)} of the requests",
+            place="traces",
+            fix="record more traces, or say in other words what varies",
+        )
     properties = {
         name: {**content, "examples": _examples(found.values[name])}
         if name in found.values

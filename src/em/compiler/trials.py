@@ -7,7 +7,7 @@ order of all keys and lists changed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from em.compiler.calls import TracedCall
 from em.compiler.homes import Example
 from em.compiler.proof import reordered
 from em.compiler.sources import quoted
+from em.compiler.symmetry import sorted_args, symmetric_reads, with_sorted_args
 from em.errors import EmError, RoutineError
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_value
@@ -50,10 +51,11 @@ def trials(
     """
     made: dict[str, Trial] = {}
     chosen = list(examples) if names is None else names
+    symmetric = symmetric_reads(examples.values())
     for left_out, _ in folds_of(chosen):
         plan = learn([one for name, one in examples.items() if name not in left_out])
         for name in left_out:
-            made[name] = Trial(name, *tried(plan, examples[name], blamed))
+            made[name] = Trial(name, *tried(plan, examples[name], blamed, symmetric))
     return Trials([made[name] for name in chosen])
 
 
@@ -78,12 +80,18 @@ def refuse_wrong(made: Trials, *, force: bool) -> None:
 
 
 def tried(
-    plan: Plan | None, example: Example, blamed: set[str] | None = None
+    plan: Plan | None,
+    example: Example,
+    blamed: set[str] | None = None,
+    symmetric: Collection[str] = (),
 ) -> tuple[Verdict, str]:
-    """Return how a plan does on a recording, and why."""
+    """Return how a plan does on a recording, and why.
+
+    symmetric: reads whose two arguments may change places.
+    """
     if plan is None:
         return "handed over", "the other traces teach nothing"
-    return in_both_orders(example, lambda one: _tried(plan, one, blamed))
+    return in_both_orders(example, lambda one: _tried(plan, one, blamed, symmetric))
 
 
 def in_both_orders(
@@ -116,7 +124,9 @@ def _in_other_order(example: Example) -> Example:
     return Example(calls, example.said, earlier, example.refused)
 
 
-def _tried(plan: Plan, example: Example, blamed: set[str] | None) -> tuple[Verdict, str]:
+def _tried(
+    plan: Plan, example: Example, blamed: set[str] | None, symmetric: Collection[str]
+) -> tuple[Verdict, str]:
     results = Results()
     scope = {REQUEST: example.said, EARLIER: example.earlier}
     while True:
@@ -131,6 +141,14 @@ def _tried(plan: Plan, example: Example, blamed: set[str] | None) -> tuple[Verdi
         except EmError as error:
             return "handed over", error.message
         else:
+            if symmetric:
+                planned = [
+                    EffectCall(
+                        one.effect, sorted_args(plan.effects[one.effect].tool, one.args, symmetric)
+                    )
+                    for one in planned
+                ]
+                example = with_sorted_args(example, symmetric)
             verdict, reason = _compared(plan, planned, example)
             if verdict == "wrong" and blamed is not None:
                 blamed |= {*_blamed(plan, planned, example, planner.sources)}

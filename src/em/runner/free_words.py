@@ -36,6 +36,15 @@ VAGUE = frozenset(
 """Words that leave open what is meant, if no value says it."""
 SEVERAL = frozenset("all every each both any them".split())
 """Words that ask for more than one thing, if no value says which."""
+LOGIC = frozenset(
+    "not no don't dont doesn't won't can't cannot never none nothing neither nor without unless if"
+    " whether or either else otherwise maybe perhaps possibly prefer preferably".split()
+)
+"""Words of `HARD` that change whether something is done, and not with which values."""
+DENIALS = frozenset("not no don't dont doesn't won't never nothing neither nor without".split())
+"""Words that turn round what stands behind them."""
+ORDINALS = frozenset("second third fourth fifth sixth seventh eighth ninth tenth next".split())
+"""Words that choose from a list, if no value says which."""
 SOFT = frozenset(
     "just before after everything again more most best until rest same but"
     " all every each both any".split()
@@ -60,9 +69,11 @@ LONG = 5
 """Letters from which words that begin in the same way are of one family."""
 _DIRECTED = frozenset("please kindly me".split())
 _WISHES = frozenset("want need like love wish require appreciate appreciated let's should".split())
+_CURIOUS = frozenset("curious wonder wondering interested keen eager useful helpful great".split())
+"""Words that wish to know something."""
 _TELLERS = frozenset(
-    "i i'm i've i'll i'd we we're we've he she they it it's that's there there's my our his her"
-    " their the this".split()
+    "i i'm i've i'll i'd we we're we've you you're you've he she they it it's that's there there's"
+    " my our your his her their the this".split()
 )
 """Words with which sentences begin that tell something, unless they wish for it."""
 _ASKS = re.compile(r"\b(?:can|could|will|would) you\b|\?\s*$", re.IGNORECASE)
@@ -104,6 +115,9 @@ _INITIAL = re.compile(r"\b[A-Z]\.\s*\Z")
 _ROUGHLY = re.compile(r"\b(?:about|around|over|under) (?=[$€£]?\d)", re.IGNORECASE)
 _TAGS = re.compile(r"[#@]\w+(?:,? +[#@]\w+)+")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[.!?;:]")
+_PLAIN_WORDS = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+)*")
+WORD = "word"
+"""The look of a recorded value that is plain words, and may be said in any case."""
 SAID = frozenset(("cue", "bare", "alias", "list"))
 """Sources of values that stand in the words."""
 _ALWAYS_USED = frozenset(("e-mail", "tag", "handle", "date", "file", "number", "quote"))
@@ -145,6 +159,18 @@ def mentions_in(text: str) -> tuple[Mention, ...]:
         if word in _NUMBERS and not any(o.start <= span.start < o.end for o, _, _ in found):
             found.append((span, str(_NUMBERS[word]), "number word"))
     return tuple(Mention(span, said, look, _cues(text, span)) for span, said, look in sorted(found))
+
+
+def known_words(text: str, values: Iterable[Any]) -> tuple[Mention, ...]:
+    """Return where values that are plain words stand in a text, in any case: `technology`."""
+    words = analysed(text)
+    return tuple(
+        Mention(span, value, WORD, _cues(text, span))
+        for value in values
+        if isinstance(value, str) and len(value) >= LONG and _PLAIN_WORDS.fullmatch(value)
+        for span in words.find(value)
+        if not words.is_in_literal(span.start)
+    )
 
 
 def spoken_in(text: str, start: int = 0) -> Iterator[str]:
@@ -244,7 +270,11 @@ class Reader:
         self._plan, self._form = plan, plan.form
         self._text, self._given, self._earlier = text, given, earlier
         self._evaluate = evaluate
+        self._only_reads = all(plan.effects[name].reads for name in plan.form.always)
         self._mentions = mentions_in(text)
+        for slot in self._all_slots():
+            if WORD in slot.looks:
+                self._mentions += known_words(text, slot.examples)
         self.sources: dict[str, str] = {}
         """Where each value came from, by `effect.value`."""
 
@@ -269,7 +299,9 @@ class Reader:
         return (word for _, word in self._spans())
 
     def _spans(self) -> Iterator[tuple[Span, str]]:
-        quotes = [one.span for one in self._mentions if one.look not in ("name", "number word")]
+        quotes = [
+            one.span for one in self._mentions if one.look not in ("name", "number word", WORD)
+        ]
         idioms = [Span(*one.span()) for one in _IDIOMS.finditer(self._text)]
         for span, word in analysed(self._text).plain():
             if any(one.start <= span.start < one.end for one in idioms):
@@ -288,6 +320,9 @@ class Reader:
             for word in plain
             if word in HARD or (word in OPERATORS - known and stem(word) not in meanings)
         ]
+        if self._only_reads:
+            # Whether a read was to be made, or on what condition, does no harm; of what, does.
+            unknown = [word for word in unknown if word not in LOGIC and self._all_slots()]
         if unknown:
             raise Unplanned(f"it is not clear what {', '.join(map(repr, unknown[:3]))} changes")
         self._check_vocabulary(meanings)
@@ -333,14 +368,29 @@ class Reader:
         slots = (slot for one in self._plan.effects.values() for slot in one.slots.values())
         return any(slot.earlier for slot in slots)
 
+    def _all_slots(self) -> list[Slot]:
+        return [
+            slot for name in self._form.always for slot in self._plan.effects[name].slots.values()
+        ]
+
     def _check_vague(self) -> None:
         """Refuse words that leave something open, where not all values stand in the words."""
         sources = set(self.sources.values()) - {"unsaid"}
         is_said = bool(sources) and sources <= SAID
         is_known = sources <= {*SAID, "constant"}
-        for word in self._plain():
-            if (word in VAGUE and not is_said) or (word in SEVERAL and not is_known):
+        plain = list(self._plain())
+        for number, word in enumerate(plain):
+            if self._only_reads and not self._is_of_reads(plain[number + 1 : number + 3]):
+                continue
+            if (word in VAGUE | ORDINALS and not is_said) or (word in SEVERAL and not is_known):
                 raise Unplanned(f"it is not clear what {word!r} means")
+
+    def _is_of_reads(self, following: Sequence[str]) -> bool:
+        """Return whether one of the words behind another one names what is read."""
+        effects = [self._plan.effects[name] for name in self._form.always]
+        names = [*(w for one in effects for w in one.words), *(n for e in effects for n in e.slots)]
+        own = {stem(word) for name in names for word in re.findall(r"[a-z]+", name.lower())}
+        return _has_one(map(stem, following), own)
 
     def _check_asked(self, *, said: bool) -> None:
         """Refuse words that don't ask for this, or for something else as well.
@@ -348,17 +398,19 @@ class Reader:
         What most tasks said counts only beside values of it. Each sentence that is directed to
         whoever does it must have such a word, or a value.
         """
-        stems = self._stems(Span(0, len(self._text)))
-        is_hinted = said and sum(_has_one([one], self._form.hints) for one in stems) >= HINTS
+        stems = {one for piece in self._asking() for one in self._stems(piece)}
+        enough = 1 if self._only_reads else HINTS
+        is_hinted = said and sum(_has_one([one], self._form.hints) for one in stems) >= enough
         if not is_hinted and not _has_one(stems, self._form.words):
             raise Unplanned("nothing in these words asks for something that was learnt")
         known = {*self._form.words, *self._form.hints}
         is_asked = False
-        for piece in self._sentences():
+        for piece in self._asking():
             plain = {word for span, word in self._spans() if piece.start <= span.start < piece.end}
             asks = plain & _DIRECTED or _ASKS.search(self._text, piece.start, piece.end)
             words = [word for span, word in self._spans() if piece.start <= span.start < piece.end]
-            is_asked |= bool(asks or plain & _WISHES or (words and words[0] not in _TELLERS))
+            tells = not words or words[0] in _TELLERS or words[1:2] in (["is"], ["are"], ["was"])
+            is_asked |= bool(asks or plain & self._wishes() or not tells)
             has_value = any(
                 piece.start <= one.span.start < piece.end
                 and one.look not in ("name", "number word")
@@ -370,6 +422,22 @@ class Reader:
                 raise Unplanned(f"it is not clear what this asks for: {said_here[:80]!r}")
         if not is_asked:
             raise Unplanned("these words tell something, and don't ask for it")
+
+    def _wishes(self) -> frozenset[str]:
+        return _WISHES | _CURIOUS if self._only_reads else _WISHES
+
+    def _asking(self) -> list[Span]:
+        """Return the sentences, of reads without those that deny what is asked for."""
+        if not self._only_reads:
+            return self._sentences()
+        return [piece for piece in self._sentences() if not self._denies(piece)]
+
+    def _denies(self, piece: Span) -> bool:
+        """Return whether a word that asks for a read stands behind one that turns it round."""
+        known = {*self._form.words, *self._form.hints}
+        words = [word for span, word in self._spans() if piece.start <= span.start < piece.end]
+        first = next((n for n, word in enumerate(words) if word in DENIALS), len(words))
+        return _has_one(map(stem, words[first:]), known)
 
     def _sentences(self) -> list[Span]:
         """Return the sentences; what stands in quotes does not end one, nor does an initial."""
@@ -445,6 +513,8 @@ class Reader:
             raise Unplanned(f"nothing accounts for {', '.join(map(repr, left[:4]))}")
         most = max(score for score, _ in whole)
         best = [way for score, way in whole if score == most]
+        if self._only_reads and len({frozenset(way.values()) for way in best}) == 1:
+            best = [way for way in best if self._is_in_order(way, values)] or best
         if len(best) > 1:
             raise Unplanned(f"the values can be read in {len(best)} ways: {short(best[:3])}")
         for blank, text in best[0].items():
@@ -454,6 +524,15 @@ class Reader:
         return {
             blank: self._as_value(values[text], single[blank]) for blank, text in best[0].items()
         }
+
+    def _is_in_order(self, way: Mapping[str, str], values: Mapping[str, list[Mention]]) -> bool:
+        """Return whether what is read several times is read in the order of the words."""
+        by_value: dict[tuple[str, str], list[int]] = {}
+        for blank, text in way.items():
+            effect, _, name = blank.partition(".")
+            key = (self._plan.effects[effect].tool, name)
+            by_value.setdefault(key, []).append(values[text][0].span.start)
+        return all(starts == sorted(starts) for starts in by_value.values())
 
     def _distinct(self) -> dict[str, list[Mention]]:
         """Return the mentions by what they say."""
@@ -488,10 +567,14 @@ class Reader:
         return alias + len({cue for one in mentions for cue in one.cues} & set(slot.cues))
 
     def _fits(self, mentions: Sequence[Mention], slot: Slot) -> bool:
-        return any(_may_be(one, slot) for one in mentions)
+        return any(self._may_be(one, slot) for one in mentions)
+
+    def _may_be(self, mention: Mention, slot: Slot) -> bool:
+        # Of one thing that is only read, it does not matter which way it is looked at.
+        return _may_be(mention, slot, is_directed=not self._only_reads or len(self._blanks()) > 1)
 
     def _as_value(self, mentions: Sequence[Mention], slot: Slot) -> Any:
-        return next(value_of(one, slot) for one in mentions if _may_be(one, slot))
+        return next(value_of(one, slot) for one in mentions if self._may_be(one, slot))
 
     def _left(self, values: Mapping[str, list[Mention]], way: Mapping[str, str]) -> list[str]:
         """Return the values in the words that a way does not use."""
@@ -518,7 +601,7 @@ class Reader:
             return filled[blank]
         found = {
             "means": self._meant(slot),
-            "default": self._default(slot, args),
+            "default": self._default(slot, {**_by_effect(filled), **args}),
             "earlier": self._known_earlier(slot),
         }
         known = {source: one for source, one in found.items() if one is not msgspec.UNSET}
@@ -566,6 +649,15 @@ class Reader:
         return held[0]
 
 
+def _by_effect(filled: Mapping[str, Any]) -> Json:
+    """Return values by effect and name, from `effect.value`."""
+    found: Json = {}
+    for blank, value in filled.items():
+        effect, _, name = blank.partition(".")
+        found.setdefault(effect, {})[name] = value
+    return found
+
+
 def _has_one(stems: Iterable[str], words: Collection[str]) -> bool:
     """Return whether a stem is one of some words, or begins like a long one: `cancellation`."""
     return any(
@@ -576,7 +668,7 @@ def _has_one(stems: Iterable[str], words: Collection[str]) -> bool:
     )
 
 
-def _may_be(mention: Mention, slot: Slot) -> bool:
+def _may_be(mention: Mention, slot: Slot, *, is_directed: bool) -> bool:
     """Return whether a value in the words looks like those of a slot."""
     if plain_name(mention.text) in slot.aliases:
         return True
@@ -584,7 +676,7 @@ def _may_be(mention: Mention, slot: Slot) -> bool:
         return False
     if slot.secret and mention.cues.isdisjoint(slot.cues):
         return False
-    if {f"{word} …" for word in _DIRECTIONS} & mention.cues - set(slot.cues):
+    if is_directed and {f"{word} …" for word in _DIRECTIONS} & mention.cues - set(slot.cues):
         return False
     look = "number" if mention.look == "number word" else mention.look
     value = value_of(mention, slot) if look in slot.looks else None
