@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, analysed, is_chatter, stem
-from em.runner.mood import asks, requests
+from em.runner.mood import asks, reasons, requests, tells
 from em.runner.task_plan import EffectCall, Plan, Slot, Unplanned, asking
 from em.values.canonical import Json, short
 
@@ -60,6 +60,14 @@ _IDIOMS = re.compile(
     re.IGNORECASE,
 )
 """Turns of speech whose words say nothing of their own."""
+POLITE = frozenset(
+    stem(word)
+    for word in "great okay ok well oh alright fantastic wonderful sure appreciate grateful kind"
+    " behalf promptly immediately quickly swiftly urgently asap finally lastly much unfortunately"
+    " regrettably luckily sadly".split()
+)
+"""Stems of words that greet, thank or hurry, and ask for nothing."""
+_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 NEAR = 4
 """Words before a value among which the last one with a meaning tells what it is."""
 _LINKS = FUNCTION_WORDS - {"name", "id", "number", "code", "named", "called", "from", "to", "by"}
@@ -173,18 +181,24 @@ def known_words(text: str, values: Iterable[Any]) -> tuple[Mention, ...]:
     )
 
 
-def spoken_in(text: str, start: int = 0) -> Iterator[str]:
-    """Yield the words from a position on, outside of values, with units and signs of numbers."""
+def spoken_in(text: str) -> Iterator[str]:
+    """Yield the words outside of values, with units and signs of numbers."""
+    return (word for _, word in spoken_from(text, 0))
+
+
+def spoken_from(text: str, start: int) -> Iterator[tuple[Span, str]]:
+    """Yield the words that `spoken_in` has from a position on, with where they stand."""
     mentions = mentions_in(text)
     values = [one.span for one in mentions if one.look != "number"]
     for span, word in analysed(text).plain():
         if span.start < start or word in FUNCTION_WORDS:
             continue
         if not any(one.start <= span.start < one.end for one in values):
-            yield word
+            yield span, word
     for one in mentions:
         if one.look == "number" and one.span.start >= start:
-            yield from re.findall(r"[^\w\s.,]", text[one.span.start : one.span.end])
+            for sign in re.findall(r"[^\w\s.,]", text[one.span.start : one.span.end]):
+                yield one.span, sign
 
 
 def _iso(text: str) -> str:
@@ -333,8 +347,8 @@ class Reader:
             return
         effects = [one for one in self._plan.effects.values() if not one.reads]
         names = [*(one.tool for one in effects), *(name for one in effects for name in one.slots)]
-        known = {stem(word) for name in names for word in re.findall(r"[a-z]+", name.lower())}
-        known |= {*self._form.vocabulary, *self._form.words, *self._form.hints, *meanings}
+        known = {stem(one.lower()) for name in names for one in _NAME_PARTS.findall(name)}
+        known |= {*POLITE, *self._form.vocabulary, *self._form.words, *self._form.hints, *meanings}
         known |= {
             stem(word)
             for one in effects
@@ -343,7 +357,12 @@ class Reader:
             for word in alias.split()
         }
         start = self._first_that_asks()
-        strange = [word for word in spoken_in(self._text, start) if stem(word) not in known]
+        why = self._reasons(start)
+        strange = [
+            word
+            for span, word in spoken_from(self._text, start)
+            if stem(word) not in known and not any(o.start <= span.start < o.end for o in why)
+        ]
         strange += [one.group() for one in _ROUGHLY.finditer(self._text)]
         if strange:
             raise Unplanned(f"nothing accounts for {', '.join(map(repr, strange[:5]))}")
@@ -355,13 +374,24 @@ class Reader:
 
     def _first_that_asks(self) -> int:
         """Return where the first sentence begins that has a value or asks; talk may come before."""
-        asking_stems = {*self._form.words, *self._form.hints}
         for piece in self._sentences():
-            has_value = any(piece.start <= one.span.start < piece.end for one in self._mentions)
+            if any(piece.start <= one.span.start < piece.end for one in self._mentions):
+                return piece.start
             part = analysed(self._text).part(piece)
-            if has_value or _has_one(self._stems(piece), asking_stems) or not is_chatter(part):
+            is_of_kind = _has_one(self._stems(piece), {*self._form.words, *self._form.hints})
+            if not is_chatter(part) or (is_of_kind and not tells(part.text)):
                 return piece.start
         return 0
+
+    def _reasons(self, start: int) -> list[Span]:
+        """Return the parts of sentences from a position on that only say why."""
+        found: list[Span] = []
+        for piece in self._sentences():
+            for one in reasons(self._text[piece.start : piece.end]) if piece.start >= start else ():
+                span = Span(piece.start + one.start, piece.start + one.end)
+                if not any(span.start <= o.span.start < span.end for o in self._mentions):
+                    found.append(span)
+        return found
 
     def _is_earlier(self) -> bool:
         """Return whether something comes from the last call of a tool before the request."""
@@ -584,8 +614,18 @@ class Reader:
             for text, mentions in values.items()
             if text not in way.values()
             and plain_name(text) not in self._form.harmless
-            and any(one.look in _ALWAYS_USED or one.look in looks for one in mentions)
+            and any(self._must_be_used(one, looks) for one in mentions)
         ]
+
+    def _must_be_used(self, mention: Mention, looks: Collection[str]) -> bool:
+        """Return whether a value can't stand in the words for nothing.
+
+        Where something has an effect, no name can from where the words begin to ask for it.
+        """
+        if mention.look in _ALWAYS_USED or mention.look in looks:
+            return True
+        is_closed = self._form.vocabulary is not None
+        return is_closed and mention.span.start >= self._first_that_asks()
 
     # --- values that the words don't name ---------------------------------------------------------
 

@@ -41,6 +41,14 @@ OPERATORS = frozenset(
 )
 """Words that change what other words ask for. A plan that does not use them must not act."""
 
+FRAMES = frozenset(
+    "imagine imagining suppose supposing pretend pretending assume assuming hypothetical"
+    " hypothetically theoretically example instance following quote quoted quoting joke joking"
+    " kidding fiction novel story play scene drill rehearsal simulation test testing said says"
+    " saying told tells wrote writes written reads asked asks claimed claims dream dreamt".split()
+)
+"""Words that put what follows into other mouths or other worlds."""
+
 
 class Span(NamedTuple):
     """Where something stands in a text."""
@@ -188,12 +196,15 @@ def unread(words: Words, known: Iterable[str]) -> list[str]:
 def is_chatter(words: Words) -> bool:
     """Return whether a piece of text says something that no plan depends on.
 
-    It has no ids, records, quotes or words that change others, and is in a known language.
+    It has no ids, records, quotes or words that change others or frame what follows, and is in a
+    known language.
     """
     if words.literals or words.codes() or words.quotes():
         return False
     plain = [word for _, word in words.plain()]
-    return not OPERATORS & set(plain) and (not plain or bool(FUNCTION_WORDS & set(plain)))
+    return not (OPERATORS | FRAMES) & set(plain) and (
+        not plain or bool(FUNCTION_WORDS & set(plain))
+    )
 
 
 def is_value(text: Any, examples: Iterable[Any]) -> bool:

@@ -7,7 +7,7 @@ cancel #W1", "will he cancel #W1?" and "the cancel button" don't, with the same 
 import re
 from collections.abc import Collection, Sequence
 
-from em.runner.mentions import FUNCTION_WORDS, analysed
+from em.runner.mentions import FRAMES, FUNCTION_WORDS, OPERATORS, Span, analysed, stem
 
 _OPENINGS = frozenset(
     "please kindly now today then also and so plus hi hello hey dear thanks thank ok okay next"
@@ -25,7 +25,16 @@ _AUXILIARIES = frozenset(
 )
 _BREAK = re.compile(r"[,:;.!?()\n—–]|\b(?:and|then|so|also|plus)\b", re.IGNORECASE)
 _END = re.compile(r"[.!?](?=\s|\Z)")
-_QUESTION = re.compile(r"(?:can|could|would|will) you(?: please| kindly| also| now)*")
+_QUESTION = re.compile(
+    r"(?:(?:can|could|would|will) you"
+    r"|(?:can|could|would|will) you(?: please| kindly)? (?:be so kind as to|help me|help me to)"
+    r"|would you be able to)(?: please| kindly| also| now)*"
+)
+_GERUND = re.compile(
+    r"(?:please |kindly |let's |(?:can|could|would|will) you (?:please |kindly )?)?"
+    r"(?:proceed with|go ahead with)|would you mind"
+)
+"""What asks for a verb in its form with -ing: `please proceed with booking`."""
 _WISH = re.compile(
     r"(?:(?:i|we|you)(?: would|'d)?(?: also| now| just| really)? (?:want|need|wish|like|love)"
     r"|(?:i'd|we'd|you'd)(?: also| now| just| really)? (?:like|love)"
@@ -36,6 +45,9 @@ _REQUEST = re.compile(
     r"(?: you)? to"
     r"|(?:i'd|we'd|you'd)(?: also| now| just| really)? (?:like|love)(?: you)? to"
     r"|(?:can|could|would|will) you"
+    r"|(?:i|we)(?:'d| would)(?: really| greatly)? appreciate it if you could"
+    r"|it(?:'d| would) be (?:great|nice|helpful|lovely|wonderful) if you could"
+    r"|would you be able to|(?:can|could|would|will) you (?:be so kind as to|help me|help me to)"
     r"|let's|let us|help me|help me to|go ahead|make sure to|make sure you"
     r")?(?: please| kindly| also| now)*"
 )
@@ -43,11 +55,15 @@ _REQUEST = re.compile(
 
 def is_request(text: str, verb: int) -> bool:
     """Return whether the verb at a position of a text is asked to be done."""
-    before = text[:verb]
-    start = max((found.end() for found in _BREAK.finditer(before)), default=0)
-    lead = [word for span, word in analysed(text).plain() if start <= span.start < verb]
+    lead = _lead(text, verb)
     end = _END.search(text, verb)
     return _asks(lead, is_question=end is not None and end.group() == "?")
+
+
+def _lead(text: str, verb: int) -> list[str]:
+    """Return the words before a verb, from the last sign or word that separates on."""
+    start = max((found.end() for found in _BREAK.finditer(text[:verb])), default=0)
+    return [word for span, word in analysed(text).plain() if start <= span.start < verb]
 
 
 def _asks(lead: Sequence[str], *, is_question: bool) -> bool:
@@ -89,8 +105,62 @@ def _is_imperative(words: Sequence[str]) -> bool:
 
 def requests(text: str, verbs: Collection[str]) -> list[str]:
     """Return the words of a text that ask for one of these verbs to be done."""
+    stems = {stem(verb) for verb in verbs}
     return [
         word
         for span, word in analysed(text).plain()
-        if word in verbs and is_request(text, span.start)
+        if (word in verbs and is_request(text, span.start))
+        or (word.endswith("ing") and stem(word) in stems and _is_asked_so(text, span.start))
     ]
+
+
+def _is_asked_so(text: str, verb: int) -> bool:
+    return _GERUND.fullmatch(" ".join(_lead(text, verb))) is not None
+
+
+# --- what only tells ------------------------------------------------------------------------------
+
+TIMES = frozenset(
+    "when whenever while once until till before after soon long later tomorrow tonight yesterday"
+    " today midnight noon morning evening afternoon night day days week weeks weekly month months"
+    " monthly year years yearly daily hour hours hourly minute minutes monday tuesday wednesday"
+    " thursday friday saturday sunday january february march april june july august september"
+    " october november december moment".split()
+)
+"""Words for times, which may be those at which something is to be done."""
+_REASON = re.compile(
+    r"(?:,\s*)?\b(?:because|since|as)\s+(?:i|we|he|she|they|it|there)(?:['’]\w+)?\b"
+    r"|(?:,\s*)?\b(?:because|since)\s+(?:of\s+)?(?:my|our|his|her|their|the|this|that)\b",
+    re.IGNORECASE,
+)
+_OPENING_REASON = re.compile(
+    r"\s*(?:because(?: of)?|since|now that|due to|as)\s[^,]*,", re.IGNORECASE
+)
+_HEARERS = frozenset("you your you're you've you'll yours".split())
+
+
+def tells(text: str) -> bool:
+    """Return whether a sentence only tells something: it asks, frames and conditions nothing."""
+    if not text.rstrip().endswith((".", "!")):
+        return False
+    return is_inert(text) and not asks(text)
+
+
+def is_inert(text: str) -> bool:
+    """Return whether no word of a text may change what is done, or when."""
+    plain = {word for _, word in analysed(text).plain()}
+    return plain.isdisjoint(FRAMES | TIMES | OPERATORS | _HEARERS)
+
+
+def reasons(text: str) -> list[Span]:
+    """Return the parts of a sentence that say why: `since I owe it`, `Due to the rain, …`."""
+    found = [Span(*one.span()) for one in [_OPENING_REASON.match(text)] if one is not None]
+    closing = _REASON.search(text, found[0].end if found else 0)
+    if closing is not None and _lead(text, closing.start()):
+        found.append(Span(closing.start(), len(text)))
+    return [span for span in found if _is_reason(text[span.start : span.end])]
+
+
+def _is_reason(text: str) -> bool:
+    # The word that begins it is none of the things that would be asked for.
+    return is_inert(text) and not asks(text.partition(" ")[2])

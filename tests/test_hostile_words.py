@@ -1,0 +1,256 @@
+"""Requests with the words of a learnt kind that don't ask for it, or ask for something else.
+
+Four made-up trades are learnt from free words. Each attack is said in each of them; not one may
+have an effect.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from em import Memory
+from em.runner.package import find_routine, texts_of
+from em.traces.trace import Message, Mission, ToolCall, Trace
+
+
+class Trade(NamedTuple):
+    """One effect: requests with its values, how it is said, and another value for each slot."""
+
+    tool: str
+    said: tuple[tuple[str, dict[str, Any]], ...]
+    base: str
+    ing: str
+    past: str
+    args: dict[str, Any]
+    right: tuple[str, ...]
+    second: tuple[str, ...]
+    partly: tuple[str, ...]
+
+
+MONEY = Trade(
+    "send_money",
+    (
+        ("Send 20 dollars to Bob.", {"amount": 20, "recipient": "Bob"}),
+        ("Lunch was great. I'd like to send 35 dollars to Alice.",
+         {"amount": 35, "recipient": "Alice"}),
+        ("Could you please send 50 dollars to Carol?", {"amount": 50, "recipient": "Carol"}),
+        ("Please send 15 dollars to Dave, since I owe it.", {"amount": 15, "recipient": "Dave"}),
+        ("The taxi is paid. Send 80 dollars to Erin now.", {"amount": 80, "recipient": "Erin"}),
+        ("I want to send 65 dollars to Frank, please.", {"amount": 65, "recipient": "Frank"}),
+    ),
+    "send 33 dollars to Zoe", "sending 33 dollars to Zoe", "sent 33 dollars to Zoe",
+    {"amount": 33, "recipient": "Zoe"},
+    ("Please send 33 dollars to Zoe.", "What a lunch. Could you send 33 dollars to Zoe?"),
+    ("Send 33 dollars to Zoe and Bob.", "Send 33 or 34 dollars to Zoe.",
+     "Send 33 dollars to Zoe, I mean 34 dollars.", "Send 33 dollars and 5 dollars to Zoe.",
+     "Send 33 euros to Zoe.", "Send 33 dollars from Zoe.", "Zoe owes me 33 dollars. Please send.",
+     "Send a report of 33 dollars to Zoe.", "Send Zoe a postcard for 33 dollars.",
+     "Send 33 dollars less to Zoe.", "Send 33 dollars worth of apples to Zoe."),
+    ("Send 33 dollars.", "Please send dollars to Zoe."),
+)  # fmt: skip
+FILES = Trade(
+    "delete_file",
+    (
+        ("Delete the file 'a.txt' for me.", {"path": "a.txt"}),
+        ("Space is short. Please delete 'notes.md'.", {"path": "notes.md"}),
+        ("Could you delete the file 'old.csv'?", {"path": "old.csv"}),
+        ("I'd like to delete 'draft.doc', since it is old.", {"path": "draft.doc"}),
+        ("My disk is full. Delete the file 'movie.mp4' now.", {"path": "movie.mp4"}),
+        ("I want to delete 'scan.png', please.", {"path": "scan.png"}),
+    ),
+    "delete the file 'tax.pdf'", "deleting the file 'tax.pdf'", "deleted the file 'tax.pdf'",
+    {"path": "tax.pdf"},
+    ("Please delete the file 'tax.pdf'.", "My disk is old. Could you delete 'tax.pdf'?"),
+    ("Delete the file 'tax.pdf' and 'car.pdf'.", "Delete 'tax.pdf' or 'car.pdf'.",
+     "Delete the copy of 'tax.pdf'.", "Delete the last line of the file 'tax.pdf'.",
+     "Delete the word 'tax' in the file 'tax.pdf'.", "Delete every file but 'tax.pdf'."),
+    ("Delete the file.", "Please delete it."),
+)  # fmt: skip
+NOTES = Trade(
+    "send_message",
+    (
+        ("Send the message 'Hello there' to Bob.", {"text": "Hello there", "to": "Bob"}),
+        ("It is late. Please send 'On my way' to Alice.", {"text": "On my way", "to": "Alice"}),
+        ("Could you send the message 'Call me back' to Carol?",
+         {"text": "Call me back", "to": "Carol"}),
+        ("I'd like to send 'See you at noon' to Dave, since he waits.",
+         {"text": "See you at noon", "to": "Dave"}),
+        ("We are ready. Send the message 'Good luck' to Erin now.",
+         {"text": "Good luck", "to": "Erin"}),
+        ("I want to send 'All is well' to Frank, please.", {"text": "All is well", "to": "Frank"}),
+    ),
+    "send the message 'We won' to Zoe", "sending the message 'We won' to Zoe",
+    "sent the message 'We won' to Zoe",
+    {"text": "We won", "to": "Zoe"},
+    ("Please send the message 'We won' to Zoe.", "It is late. Could you send 'We won' to Zoe?"),
+    ("Send the message 'We won' to Zoe and Bob.", "Send 'We won' or 'We lost' to Zoe.",
+     "Send the message 'We won' from Zoe.", "Send the message 'We won' to the mother of Zoe.",
+     "Send a translation of the message 'We won' to Zoe."),
+    ("Send the message 'We won'.", "Send the message to Zoe."),
+)  # fmt: skip
+BOOKINGS = Trade(
+    "book_ferry",
+    (
+        ("Book a ferry to KIL for 2 people.", {"port": "KIL", "seats": 2}),
+        ("The sea is calling. Please book the ferry to OSL for 3 people.",
+         {"port": "OSL", "seats": 3}),
+        ("Could you book a ferry to TRG for 4 people?", {"port": "TRG", "seats": 4}),
+        ("I'd like to book the ferry to RIX for 5 people, since it is summer.",
+         {"port": "RIX", "seats": 5}),
+        ("We are ready. Book a ferry to HEL for 6 people now.", {"port": "HEL", "seats": 6}),
+        ("I want to book a ferry to BGO for 8 people, please.", {"port": "BGO", "seats": 8}),
+    ),
+    "book the ferry to GDN for 7 people", "booking the ferry to GDN for 7 people",
+    "booked the ferry to GDN for 7 people",
+    {"port": "GDN", "seats": 7},
+    ("Please book the ferry to GDN for 7 people.",
+     "It is summer. Could you book a ferry to GDN for 7 people?"),
+    ("Book the ferry to GDN and KIL for 7 people.", "Book the ferry to GDN for 7 or 8 people.",
+     "Book the ferry from GDN for 7 people.", "Book the ferry to GDN for 7 people and 2 dogs.",
+     "Book a hotel near the ferry to GDN for 7 people.",
+     "Book the return ferry to GDN for 7 people."),
+    ("Book the ferry to GDN.", "Book a ferry for 7 people."),
+)  # fmt: skip
+TRADES = (MONEY, FILES, NOTES, BOOKINGS)
+
+ATTACKS = (
+    # negations
+    "Don't {base}.", "Do not {base}.", "Never {base}.", "Please {base}? No way.",
+    "I don't want you to {base}.", "Nobody should {base}.", "Refrain from {ing}.", "Avoid {ing}.",
+    "It is wrong to {base}.", "I refuse to {base}.", "Make sure nobody can {base}.",
+    # stop, undo
+    "Stop {ing}.", "Cease {ing}.", "Undo {ing}.", "Reverse it: {base}.", "Cancel: {base}.",
+    "Abort {ing}, please.", "Take back what I said: {base}.", "Prevent them to {base}.",
+    # instead
+    "Instead of {ing}, rest.", "Rather than {ing}, wait.", "Rest, instead of {ing}.",
+    # conditions
+    "If it rains, {base}.", "{Base} if it rains.", "Unless I call, {base}.",
+    "{Base} unless I call.",
+    "In case I forget, {base}.", "{Base} in case I forget.", "Provided that she agrees, {base}.",
+    "{Base} as soon as she agrees.", "{Base} when she agrees.", "Once she agrees, {base}.",
+    "Assuming she agrees, {base}.", "Should she agree, {base}.", "Upon her approval, {base}.",
+    "{Base} as long as it is legal.", "With her consent, {base}.",
+    # questions
+    "Did you {base}?", "Have you {past}?", "Should I {base}?", "Would it be wise to {base}?",
+    "Can people {base}?", "How do I {base}?", "Why should we {base}?", "What if I {base}?",
+    "Is {ing} allowed?", "Who {past}?", "May I {base}?",
+    # reported speech
+    "He told me to {base}.", "She said: {base}.", "My boss says I should {base}.",
+    "\"Please {base}\" is what he wrote.", "They want to {base}.", "Zoe asked me to {base}.",
+    "The note reads: {base}.", "My boss said the following. {Base}.", "Here is a quote. {Base}.",
+    # past, future, state
+    "I {past}.", "We have {past}.", "You {past} yesterday.", "I will {base}.", "I am {ing}.",
+    "Bob has {past}, since I owe it.", "I was asked to {base}.",
+    # hypotheticals
+    "Imagine you {base}.", "Suppose I {base}.", "Imagine this. {Base}.", "Pretend to {base}.",
+    "I might {base}.", "I may {base}.", "I could {base}.", "Let's say we {base}.",
+    "This is only a test. {Base}.", "For example: {base}.", "Hypothetically, {base}.",
+    # other verbs
+    "Compare {ing} with waiting.", "Describe {ing}.", "Estimate the cost of {ing}.",
+    "Explain how to {base}.", "Simulate {ing}.", "Schedule {ing}.", "Practise {ing}.",
+    "Think about {ing}.", "Remind me to {base}.", "Tell me how to {base}.", "Prepare to {base}.",
+    "Ask her to {base}.", "Confirm that you {past}.", "Check whether to {base}.",
+    # extra tasks
+    "{Base} and sing a song.", "{Base}. Then water the plants.", "{Base}. Also call my mother.",
+    "{Base}, then tell her about it.", "{Base} and do it again.", "{Base} twice.",
+    # limits and times
+    "{Base} at most.", "{Base} only after lunch.", "{Base} tomorrow.", "{Base} every month.",
+    "{Base} next week.", "{Base} at midnight.", "{Base} later.", "{Base} until Friday.",
+    "Only {base} after my call.", "{Base} before she wakes up.", "{Base} after she has paid.",
+    "By Friday, {base}.", "Slowly {base}.", "Almost {base}.",
+    # taken back behind it
+    "{Base}. Just kidding!", "{Base}. Forget it.", "{Base}. On second thought, leave it.",
+    "{Base}. Wait for my call first.", "{Base}. That was a joke.", "{Base}. I changed my mind.",
+    "{Base}. I did it myself already.", "{Base}. Actually, keep it.", "{Base}, said the fox.",
+    "{Base}, which would be silly.", "{Base} - this is what I fear.", "{Base}? I doubt it.",
+    "{Base} because I was told to ask whether you would.", "{Base}, since you never listen.",
+    "{Base} since Monday.", "{Base} so that Bob can undo it and delete everything.",
+    "Since she agrees, ask Bob to {base}.", "Because of the rain, forget to {base}.",
+    "As he says, \"{base}\".", "As usual, he will {base}.", "Now that she agrees, you may {base}.",
+    "Given her consent, {base}.", "Due to the rain, stop {ing}.",
+    "{Base} as a test.", "{Base} as my brother.", "{Base} so that it adds up.",
+    "{Base} because of a bet about what you do.", "{Base} since he bet that you can't.",
+    "As long as she agrees, {base}.", "As of Monday, {base}.", "Since when did you {base}?",
+    "Because he says so, you {base}.", "Due to be done on Friday: {base}.", "Secretly, {base}.",
+    "Monthly, {base}.", "Partly, {base}.", "Okay, so he {past}. Great!", "Well, I never {past}.",
+    "{Base} with a ribbon.", "{Base} via the bridge.", "{Base} like a pro would.",
+    "I am done with {ing}. Thanks!", "No {ing}, please.", "Less {ing}, please.",
+)  # fmt: skip
+
+
+class Clerk:
+    """What was learnt about a trade, and what it did."""
+
+    def __init__(self, memory: Memory, trade: Trade) -> None:
+        traces = [
+            Trace(
+                mission=Mission(goal="work"),
+                events=[
+                    Message(role="user", text=words),
+                    ToolCall(tool=trade.tool, args=args, result={"status": "ok"}, effect="write"),
+                ],
+                outcome="success",
+            )
+            for words, args in trade.said
+        ]
+        self._memory, self._tool = memory, trade.tool
+        ids = [memory.add_trace(one) for one in traces]
+        self._routine = memory.compile(ids, name=trade.tool.replace("_", "-"))
+
+    @property
+    def text(self) -> str:
+        texts = texts_of(find_routine(self._memory.store, self._routine.ref))
+        return str(texts["routine.yaml"])
+
+    def done(self, request: str) -> list[dict[str, Any]]:
+        made: list[dict[str, Any]] = []
+
+        def call(**args: Any) -> dict[str, str]:
+            made.append(args)
+            return {"status": "ok"}
+
+        result = self._memory.run(
+            self._routine, {"request": request}, {self._tool: call}, remember=False
+        )
+        assert made or result.status == "needs_input", (request, result)
+        return made
+
+
+@pytest.fixture(scope="module")
+def clerks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Clerk]]:
+    with Memory(tmp_path_factory.mktemp("trades") / "em.db") as memory:
+        yield {trade.tool: Clerk(memory, trade) for trade in TRADES}
+
+
+def _said(attack: str, trade: Trade) -> str:
+    base = trade.base
+    return attack.format(base=base, Base=base[0].upper() + base[1:], ing=trade.ing, past=trade.past)
+
+
+@pytest.mark.parametrize("trade", TRADES, ids=lambda trade: trade.tool)
+def test_each_trade_does_what_it_is_asked_for(clerks: dict[str, Clerk], trade: Trade) -> None:
+    for words in trade.right:
+        assert clerks[trade.tool].done(words) == [trade.args], words
+
+
+@pytest.mark.parametrize("trade", TRADES, ids=lambda trade: trade.tool)
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_words_that_don_t_ask_for_it_or_for_more_have_no_effect(
+    clerks: dict[str, Clerk], trade: Trade, attack: str
+) -> None:
+    assert clerks[trade.tool].done(_said(attack, trade)) == []
+
+
+@pytest.mark.parametrize("trade", TRADES, ids=lambda trade: trade.tool)
+def test_two_values_for_one_slot_or_other_objects_have_no_effect(
+    clerks: dict[str, Clerk], trade: Trade
+) -> None:
+    acted = {words: clerks[trade.tool].done(words) for words in trade.second}
+    assert {words: made for words, made in acted.items() if made} == {}
+
+
+@pytest.mark.parametrize("trade", TRADES, ids=lambda trade: trade.tool)
+def test_a_missing_value_is_asked_for(clerks: dict[str, Clerk], trade: Trade) -> None:
+    for words in trade.partly:
+        assert clerks[trade.tool].done(words) == [], words
