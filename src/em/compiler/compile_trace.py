@@ -641,8 +641,21 @@ def _refuse_other_effects(drafts: Mapping[str, Draft]) -> None:
 
 
 def _most_common(drafts: Mapping[str, Draft], traces: Sequence[KeptTrace]) -> str:
-    """Return the trace to compile: the most common sequence of calls, then the shortest."""
+    """Return the trace to compile: the most common sequence of calls, then the shortest.
+
+    A way with more reads that are used is the more careful one, if two went it and at least half
+    as many: those who did not look say nothing about what they would have seen.
+    """
     ways = Counter(_way(draft) for draft in drafts.values())
+    most = max(ways.values())
+    ways = Counter(
+        {
+            way: sum(n for other, n in ways.items() if _is_part(other, way))
+            if count > 1 and count * 2 >= most
+            else count
+            for way, count in ways.items()
+        }
+    )
     # Among equals take the newest: the last recording is most likely still true.
     return max(
         drafts,
@@ -652,6 +665,12 @@ def _most_common(drafts: Mapping[str, Draft], traces: Sequence[KeptTrace]) -> st
             _age(traces, kept),
         ),
     )
+
+
+def _is_part(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether a way has all calls of another, in their order."""
+    left = iter(other)
+    return all(name in left for name in one)
 
 
 def _usable(

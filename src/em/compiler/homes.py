@@ -180,10 +180,12 @@ class _Reads:
         for tool in self._calls:
             names = self._arguments(tool)
             varying = tuple(name for name in names if self._varies(tool, name))
-            self.parameters[tool] = varying
             for name in names:
                 if name not in varying:
                     self._sources[tool, name] = self._whole_results(tool, name)
+                    if not self._sources[tool, name] and self._is_acted_on(tool, name):
+                        varying = (*varying, name)
+            self.parameters[tool] = varying
         self._names: dict[str, str] = {}
         for tool in self._calls:
             self._names[tool] = self._free_name(tool)
@@ -211,6 +213,15 @@ class _Reads:
             ):
                 return True
         return any(len(values) > 1 for values in seen.values())
+
+    def _is_acted_on(self, tool: str, name: str) -> bool:
+        """Return whether a read was always about what an effect after it was made on."""
+        values = {quoted(call.args.get(name)) for call, _ in self._calls[tool]}
+        return len(values) >= SURE and all(
+            information(call.args.get(name)) >= ENOUGH
+            and _is_on(call.args.get(name), call, example)
+            for call, example in self._calls[tool]
+        )
 
     def _whole_results(self, tool: str, name: str) -> set[str]:
         """Return the reads whose whole result was this argument."""
@@ -271,6 +282,15 @@ class _Reads:
                     known = inputs.get(own, Known()).examples
                     inputs[own] = Known(_distinct([*known, *way.looks[name]])[:MOST_EXAMPLES])
         return _needed(Plan(effects=effects, reads=reads, inputs=inputs))
+
+
+def _is_on(value: Any, read: TracedCall, example: Example) -> bool:
+    """Return whether all effects after a read have a value as an argument."""
+    after = [call for call in example.writes if call.index > read.index]
+    return bool(after) and all(
+        any(not isinstance(v, dict | list) and identical(v, value) for v in call.args.values())
+        for call in after
+    )
 
 
 class _OtherWay(NamedTuple):

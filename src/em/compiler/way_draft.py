@@ -45,7 +45,7 @@ def way_drafts(
                 draft = proved(draft)
                 yield with_template(draft, found) if found.template else draft
         except NothingDecides as error:
-            undecided = error
+            undecided = error if found.template else undecided
         except EmError:
             continue  # one of the traces can't be compiled so, or not be repeated
     if undecided is not None:
