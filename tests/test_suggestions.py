@@ -164,3 +164,59 @@ def test_the_command_shows_groups_with_savings_and_proof(memory: Memory, shop: S
     made = em("compile", *best["sample"], "--keep", "--name", "cancel", EM_DB="em.db")
     assert made.code == 0, made.err
     assert Path("em.db").exists()
+
+
+def made_session(version: str, reads: int, note: str, day: int) -> Trace:
+    """A session of a coding agent, of which nothing says how it ended."""
+    text = f'     1→name = "mill"\n     2→version = "{version}"'
+    read = ToolCall(tool="Read", args={"file_path": "/work/mill/p.toml"}, result=text)
+    looks = [ToolCall(tool="Bash", args={"command": "ls"}, result="p.toml")] * reads
+    new = f"{version[:-1]}9"
+    edit = ToolCall(
+        tool="Edit",
+        args={
+            "file_path": "/work/mill/p.toml",
+            "old_string": f'version = "{version}"',
+            "new_string": f'version = "{new}"  # {note}',
+        },
+        result="updated",
+    )
+    goal = f'Set the version to {new}, because "{note}".'
+    events = [Message(role="user", text=goal), *looks, read, edit]
+    return Trace(app={"cwd": "/work/mill"}, mission=Mission(goal), events=events)
+
+
+NOTES = ["new colours", "a faster start", "fixed the wheel", "less noise"]
+
+
+def test_sessions_that_change_the_same_are_suggested_however_they_looked_around(
+    memory: Memory,
+) -> None:
+    ids = [
+        memory.add_trace(made_session(f"{n + 1}.{n}.1", n % 3, note, n))
+        for n, note in enumerate(NOTES)
+    ]
+    (found,) = memory.suggest()
+    assert sorted(found.traces) == sorted(ids)
+    assert (found.effects, found.problem, found.unlabelled) == (("change *.toml",), "", 4)
+    assert found.right_share == 1
+
+
+def test_sessions_that_were_asked_for_other_things_are_other_groups(memory: Memory) -> None:
+    for n, note in enumerate(NOTES):
+        memory.add_trace(made_session(f"{n + 1}.{n}.1", 0, note, n))
+        other = made_session(f"{n + 1}.{n}.1", 0, note, n)
+        goal = f"Comment on the release that has {note}."
+        events = [Message(role="user", text=goal), *other.events[1:]]
+        memory.add_trace(msgspec.structs.replace(other, mission=Mission(goal), events=events))
+    found = memory.suggest()
+    assert [one.count for one in found] == [4, 4]
+
+
+def test_a_session_that_a_person_doubts_is_not_suggested(memory: Memory) -> None:
+    ids = [
+        memory.add_trace(made_session(f"{n + 1}.{n}.1", 0, note, n)) for n, note in enumerate(NOTES)
+    ]
+    memory.label(ids[0], "unknown")
+    (found,) = memory.suggest()
+    assert sorted(found.traces) == sorted(ids[1:])

@@ -82,7 +82,7 @@ def test_a_hostile_value_is_only_ever_text(package: Path, here: Path, word: str,
     before = {**KEPT, "notes.txt": f"{word} beta\n" if "\n" not in word else "alpha beta\n"}
     for name, text in before.items():
         (here / name).write_text(text)
-    result: Any = run_routine(package, {"replace": word, "part_2": new}, allow=ALLOWED)
+    result: Any = run_routine(package, {"replace": word, "text": new}, allow=ALLOWED)
     after = {file.name: file.read_text() for file in here.iterdir()}
     assert "canary" not in after
     assert after["other.txt"] == KEPT["other.txt"]

@@ -480,7 +480,7 @@ def suggest(
         if not found:
             note("no traces that succeeded belong together; `em suggest --at-least 1` lists all")
         if not allow_unlabelled:
-            _note_unlabelled(memory, task)
+            _note_unlabelled(memory, task, sum(one.unlabelled for one in found))
         if not found:
             return
         columns = ("traces", "proved", "answers", "tokens", "seconds", "usd", "steps", "effects")
@@ -505,9 +505,9 @@ def _print_proposal(one: "Proposal") -> None:
     click.echo(f"  em compile --proposal {one.key}")
 
 
-def _note_unlabelled(memory: Memory, task: str | None) -> None:
-    unlabelled = len(list_traces(memory.store, task=task, outcome="unknown").traces)
-    if unlabelled:
+def _note_unlabelled(memory: Memory, task: str | None, taken: int) -> None:
+    unlabelled = len(list_traces(memory.store, task=task, outcome="unknown").traces) - taken
+    if unlabelled > 0:
         note(
             f"without an outcome: {count(unlabelled, 'trace')}; label them "
             "(`em traces label TRACE success`), or take them too with --allow-unlabelled"
@@ -533,6 +533,8 @@ def _print_suggestion(one: "Suggestion") -> None:
     if one.problem:
         click.echo(f"  not worth compiling: {printable(one.problem[:200])}")
         return
+    if one.unlabelled:
+        click.echo(f"  {count(one.unlabelled, 'trace')} without an outcome: nothing says it failed")
     if one.proof is not None:
         click.echo(f"  tried on {count(len(one.sample), 'trace')}: {one.proof['summary']}")
     click.echo(f"  em compile {' '.join(one.sample)} --keep")

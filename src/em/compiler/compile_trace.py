@@ -223,7 +223,7 @@ def _name_of(trace: Trace) -> str:
     if 0 < len(words) <= MAX_NAME_WORDS:
         return identifier("_".join(words))
     if _is_general(_last_tool(trace)):
-        said = _request_words(trace.mission.goal)[:WORDS_OF_REQUEST]
+        said = request_words(trace.mission.goal)[:WORDS_OF_REQUEST]
         if said:
             return identifier("_".join(said))
     calls, _ = calls_of(trace, {})
@@ -236,7 +236,7 @@ def _name_of(trace: Trace) -> str:
 
 def _common_name(traces: Sequence[KeptTrace]) -> str | None:
     """Name a routine after what the requests of several coding sessions have in common."""
-    goals = [_request_words(kept.trace.mission.goal) for kept in traces]
+    goals = [request_words(kept.trace.mission.goal) for kept in traces]
     all_general = all(_is_general(_last_tool(kept.trace)) for kept in traces)
     if len({kept.trace.mission.goal for kept in traces}) < 2 or not all_general:
         return None
@@ -254,7 +254,7 @@ def _is_general(tool: str) -> bool:
     return is_coding_tool(tool) or is_bookkeeping(tool)
 
 
-def _request_words(request: str) -> list[str]:
+def request_words(request: str) -> list[str]:
     """Return the words of a request that say what to do: no values, and no names."""
     found: list[str] = []
     is_start = True

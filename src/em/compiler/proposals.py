@@ -56,7 +56,8 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
     for one in suggestions:
         if not _is_proven(one):
             continue
-        key = digest(one.effects, [] if one.effects else one.way)[:KEY_LENGTH]
+        what = [*one.words] if one.effects else one.way
+        key = digest(one.effects, what)[:KEY_LENGTH]
         traces = get_traces(store, one.sample)
         if in_use.intersection(event for kept in traces for event in kept.event_ids):
             continue

@@ -72,6 +72,26 @@ def is_session(trace: Trace) -> bool:
     return bool(tools) and any(map(is_coding_tool, tools))
 
 
+def session_effects(trace: Trace) -> list[str] | None:
+    """Return what a coding agent's session did: `change *.py`, `git commit`.
+
+    None if it is no such session, or if it is not known what it did.
+    """
+    session = session_of(trace, {}) if is_session(trace) else None
+    if session is None:
+        return None
+    return sorted({_effect(call) for call in session.calls if call.effect == "write"})
+
+
+def _effect(call: TracedCall) -> str:
+    path = call.args.get("file_path")
+    if call.name not in _FILES or not isinstance(path, str):
+        return call.title
+    name = path.rpartition("/")[2]
+    kind = f"*.{name.rpartition('.')[2]}" if "." in name[1:] else name
+    return f"{'create' if call.name == CREATE else 'change'} {kind}"
+
+
 def draft_sessions(
     traces: Mapping[str, Trace],
     said: Mapping[str, str],
@@ -225,7 +245,9 @@ def _named(template: Template) -> list[str]:
     names, found = Names(), []
     for number, words in enumerate(template.words[:-1]):
         plain = [word for word in re.findall(r"[a-z]+", words.lower()) if word not in STOP_WORDS]
-        found.append(names.free(identifier(plain[-1] if plain else f"part_{number + 1}")))
+        is_quoted = words.endswith(('"', "“", "'"))
+        other = "text" if is_quoted else f"part_{number + 1}"
+        found.append(names.free(identifier(plain[-1] if plain else other)))
     return found
 
 

@@ -87,6 +87,11 @@ class Read(NamedTuple):
     args: dict[str, Given]
 
     @property
+    def sessions(self) -> frozenset[int]:
+        """The sessions that made it."""
+        return frozenset(number for number, call in enumerate(self.calls) if call is not None)
+
+    @property
     def texts(self) -> list[str | None]:
         """What it showed in each session."""
         return [call.result if call is not None else None for call in self.calls]
@@ -128,6 +133,8 @@ class SharedTexts:
         self.reads: dict[str, Read] = {}
         """The reads that were found to be needed, by the name of their result."""
         self._failed: set[tuple[str, tuple[int, ...]]] = set()
+        # The sessions that made all reads which are needed so far: some must have made every one.
+        self._whole = frozenset(range(len(calls)))
 
     def explained(
         self, values: Sequence[Any], before: Sequence[int], depth: int = 0
@@ -269,8 +276,11 @@ class SharedTexts:
             return known
         ways: dict[str, Way] = {}
         for read in self._reads_with(values, before, depth):
+            if len(self._whole & read.sessions) < FEWEST:
+                continue
             for way in itertools.islice(self._parts_of(read, values, before), MOST_RIVALS):
                 self.reads[read.saved] = read
+                self._whole &= read.sessions
                 needed = way.reads.union(*(_reads_of(self.reads[name]) for name in way.reads))
                 ways.setdefault(way.expression, Way(way.expression, needed))
             if len(ways) >= MOST_RIVALS:
@@ -380,6 +390,7 @@ class SharedTexts:
         other = SharedTexts.__new__(SharedTexts)
         other._calls = [self._calls[number] for number in sessions]
         other._name_of, other._inputs, other._failed = self._name_of, self._inputs, set()
+        other._whole = frozenset(range(len(sessions)))
         other._atoms = [
             atom._replace(values=tuple(atom.values[number] for number in sessions))
             for atom in self._atoms
@@ -401,6 +412,7 @@ class SharedTexts:
             for text, value in zip(texts, values, strict=True)
         ):
             yield Way(read.saved, own)
+            return
         there = [
             (text, value) for text, value in zip(texts, values, strict=True) if text is not None
         ]

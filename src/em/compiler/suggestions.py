@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 
 from em.compiler.calls import calls_of
-from em.compiler.compile_trace import CompiledTrace, compile_several
+from em.compiler.compile_trace import CompiledTrace, compile_several, request_words
 from em.compiler.kind_draft import examples_of
+from em.compiler.session_draft import is_session, session_effects
 from em.errors import EmError
 from em.runner.routine import PlanStep, ToolStep, UdfStep
 from em.runner.trial import Trials
@@ -48,6 +49,9 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     sample: the traces that were compiled, to see whether it works and how well.
     model_calls, tokens, seconds, cost_usd: the savings of one run, as the median of the traces
     that report them; None if none does.
+    words: what the requests of a coding agent's sessions say. Sessions that change the same kinds
+    of files do many kinds of work.
+    unlabelled: how many of the traces don't say how they ended.
     proof: how what the others teach did on each of the sample; None if that was not tried.
     problem: why the traces are not worth compiling; empty if they are.
     """
@@ -65,6 +69,8 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None
     proof: Json | None = None
     right_share: float = 0.0
+    words: Sequence[str] = ()
+    unlabelled: int = 0
     problem: str = ""
 
     @property
@@ -90,8 +96,9 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 class _Group:
     """What is known of a group while traces are counted; the traces themselves are let go."""
 
-    def __init__(self, effects: tuple[str, ...]) -> None:
-        self.effects = effects
+    def __init__(self, effects: tuple[str, ...], words: tuple[str, ...] = ()) -> None:
+        self.effects, self.words = effects, words
+        self.unlabelled = 0
         self.ids: list[str] = []
         self.ways: dict[tuple[str, ...], list[str]] = {}
         self.goal = ""
@@ -129,6 +136,8 @@ class _Group:
             traces=ids,
             sample=ids[-SAMPLE:],
             count=len(ids),
+            words=self.words,
+            unlabelled=self.unlabelled,
             steps=len(way),
             model_calls=median(self.model_calls),
             tokens=median(self.tokens) if self.tokens else None,
@@ -150,8 +159,9 @@ def suggest(
     """Return the groups of at least `at_least` traces, the largest proven savings first.
 
     task: some words of their goal. Only traces that succeeded count, as they say or as their last
-    test run or push shows; with `allow_unlabelled` also those of which nobody knows. about: only
-    the groups of these traces, among the newest.
+    test run or push shows. Sessions of coding agents count if nothing says that they failed; with
+    `allow_unlabelled` all others of which nobody knows, too. about: only the groups of these
+    traces, among the newest.
     """
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
     newest = MOST_READ if about else None
@@ -161,14 +171,16 @@ def suggest(
         if one.outcome in (*usable, "unknown") and not one.incomplete
     ]
     tell = progress or (lambda _done, _total: None)
-    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], _Group] = {}
+    groups: _Groups = {}
     for number, trace_id in enumerate(ids, 1):
         (kept,) = get_traces(store, [trace_id])
-        is_usable = outcome_of_kept(kept) in usable
+        outcome = outcome_of_kept(kept)
+        is_open = outcome == "unknown" and kept.label is None and is_session(kept.trace)
+        is_usable = outcome in usable or is_open
         if is_usable and (way := way_of(kept.trace)):
-            effects = tuple(sorted(set(_effects(kept.trace))))
-            group = groups.setdefault((effects, () if effects else way), _Group(effects))
+            group = _group_of(kept.trace, way, groups)
             group.add(kept, way)
+            group.unlabelled += outcome == "unknown"
         tell(number, len(ids) + min(limit, len(groups)))
     found = [
         (one.suggestion(), one)
@@ -185,6 +197,30 @@ def suggest(
         proved.append(_best_of(one, group, store, at_least))
         tell(len(ids) + len(proved), len(ids) + max(len(proved), min(limit, len(found))))
     return sorted(proved, key=lambda one: one.worth, reverse=True)[:limit]
+
+
+_Groups = dict[tuple[tuple[str, ...], tuple[str, ...]], _Group]
+
+
+def _group_of(trace: Trace, way: tuple[str, ...], groups: _Groups) -> _Group:
+    """Return the group of a trace: by its effects, for a session also by what was asked for."""
+    done = session_effects(trace)
+    if not done:
+        effects = tuple(sorted(set(_effects(trace))))
+        return groups.setdefault((effects, () if effects else way), _Group(effects))
+    effects, words = tuple(done), tuple(request_words(trace.mission.goal))
+    for known in groups.values():
+        if known.effects == effects and known.words and _is_alike(known.words, words):
+            return known
+    return groups.setdefault((effects, words), _Group(effects, words))
+
+
+def _is_alike(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether two requests have at least half of the shorter one's words in common.
+
+    The other words may be values.
+    """
+    return 2 * len({*one} & {*other}) >= min(len(one), len(other)) > 0 or one == other
 
 
 def _best_of(one: Suggestion, group: _Group, store: Store, at_least: int) -> Suggestion:
@@ -264,8 +300,15 @@ def _proved(one: Suggestion, store: Store) -> Suggestion:
         steps=len(made.draft.recording) or len(one.way),
         proof=trials.as_dict(),
         right_share=trials.right_share,
-        problem=_why_constant(made, kept),
+        problem=_why_constant(made, kept) or (_why_unproved(trials) if one.words else ""),
     )
+
+
+def _why_unproved(trials: Trials) -> str:
+    """Say that a routine did none of the tasks that it was tried on."""
+    if not trials or trials.count("right"):
+        return ""
+    return f"in none of its trials it did what was done; {trials.reasons()[0]}"
 
 
 def _why_constant(made: CompiledTrace, traces: Sequence[KeptTrace]) -> str:

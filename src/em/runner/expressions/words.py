@@ -31,6 +31,8 @@ def in_words(text: str) -> str:
     bare = text.strip()
     if bare.startswith("{{") and bare.endswith("}}"):
         bare = bare[2:-2].strip()
+    if "{{" in bare:
+        return f"`{bare}`".replace("\n", "\\n")  # a text with values in it
     node = _parsed(bare)
     if node is None:
         return f"`{bare}`"
