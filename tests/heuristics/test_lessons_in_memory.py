@@ -138,6 +138,9 @@ def test_attempts_at_one_task_are_compared_across_time(memory: Memory) -> None:
     (lesson,) = memory.reflect(solved)
     assert lesson.lesson.how == "difference"
     assert lesson.lesson.source_task == "pay for W1"
+    assert memory.brief("pay for W1").ids == [lesson.id]
+    assert "W1" not in memory.brief("pay for W1").text
+    assert not memory.brief("pay for W2")  # another task, perhaps of another person
 
 
 def test_near_duplicates_in_free_words_merge_and_keep_all_evidence(memory: Memory) -> None:

@@ -178,9 +178,9 @@ def learned_text(body: Json) -> str:
 
 def searched_text(lesson: Lesson) -> str:
     """Return the words by which a lesson is found."""
-    return "\n".join(
-        filter(None, (lesson.trigger, lesson.action, " ".join(lesson.tools), lesson.domain))
-    )
+    task = lesson.source_task if lesson.how == "difference" else ""
+    words = (lesson.trigger, lesson.action, " ".join(lesson.tools), lesson.domain, task)
+    return "\n".join(filter(None, words))
 
 
 @event_body("heuristic_used")
@@ -338,7 +338,7 @@ def settled(lessons: Iterable[Lesson]) -> dict[str, Lesson]:
     shown: dict[tuple[str, str], str] = {}
     for name, one in sorted(found.items(), key=lambda pair: bool(pair[1].doubt)):
         if one.action != UNKNOWN:
-            shown.setdefault((one.program or one.trigger, one.action), name)
+            shown.setdefault((one.program or one.source_task or one.trigger, one.action), name)
     return {name: found[name] for name in shown.values()}
 
 
@@ -363,7 +363,7 @@ def settled_lesson(lessons: Sequence[Lesson]) -> tuple[Lesson, int]:
         action=found.action,
         analysis=found.analysis,
         doubt=found.doubt,
-        source_task=first.source_task if len(lessons) == 1 else "",
+        source_task="",
         episode=None,
     )
     return lesson, found.sessions

@@ -367,7 +367,8 @@ def _difference_lesson(
         ]
 
     return Lesson(
-        trigger=f"the task is: {plain(goal_text(goal))}",
+        # Whose task it is, only the same task says: see `Lesson.holds_for`.
+        trigger="this very task was tried before",
         action=action,
         analysis=cut(because[0].upper() + because[1:] + ".", 600),
         polarity=polarity,
