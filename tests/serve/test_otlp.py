@@ -128,3 +128,27 @@ def test_a_token_of_one_subject_writes_of_that_subject_only(serve: Callable[...,
     service.stop()
     with Memory("em.db") as memory:
         assert [kept.subject for kept in memory.traces()] == ["anna"]
+
+
+def test_spans_with_the_trace_id_of_another_subject_begin_a_trace_of_their_own(
+    serve: Callable[..., Any],
+) -> None:
+    from pathlib import Path
+
+    bobs = "a-token-of-bob-0123456789"
+    Path("em.yaml").write_text(
+        "api: {tokens: [{env: ANNA_TOKEN, subjects: [anna]}, {env: BOB_TOKEN, subjects: [bob]}]}"
+    )
+    service = serve(env={"ANNA_TOKEN": TOKEN, "BOB_TOKEN": bobs})
+    anna, bob = ({"Authorization": f"Bearer {token}"} for token in (TOKEN, bobs))
+    assert service.post("/v1/traces", export(1), **anna).status_code == 200
+    before = service.http.get("/trajectories", headers=anna).json()
+    (hers,) = before["trajectories"]
+    whole = service.http.get(f"/trajectories/{hers['id']}", headers=anna).json()
+    for _ in range(2):
+        assert service.post("/v1/traces", export(2), **bob).status_code == 200
+    (his,) = service.http.get("/trajectories", headers=bob).json()["trajectories"]
+    assert his["id"] != hers["id"]
+    assert service.http.get(f"/trajectories/{hers['id']}", headers=bob).status_code == 404
+    assert service.http.get(f"/trajectories/{hers['id']}", headers=anna).json() == whole
+    assert service.http.get("/trajectories", headers=anna).json() == before

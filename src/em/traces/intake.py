@@ -84,7 +84,7 @@ class Incoming:
         self.usage: dict[str, Any] = {}
         self.thoughts: Any = None
         self.tags: Sequence[str] = ()
-        self.id = "" if key is None else digest(app.get("name"), key)
+        self.id = "" if key is None else intake.trace_id(app.get("name"), key)
         self._began: datetime | None = None
         self._last: datetime | None = None
         self._queue: deque[_Entry] = deque()
@@ -393,7 +393,7 @@ class Incoming:
         if known is not None and len(identities) >= known.events:
             goes_on = digest(identities[: known.events]) == known.digest
             self.id = known.id if goes_on else ""
-        self.id = self.id or digest(
+        self.id = self.id or self._intake.trace_id(
             self.app.get("name"), self.goal, self.outcome, [entry.body for entry in self._queue]
         )
         self._intake.note_known(Known(self.id, len(identities), digest(identities)))
@@ -484,6 +484,23 @@ class Intake:
         if found is None:
             found = self._traces[key] = Incoming(self, key, {"name": name, **app})
         return found
+
+    def trace_id(self, *parts: Any) -> str:
+        """Return the id of the trace that these parts name, for the subject of this intake.
+
+        A trace belongs to one subject: who sends the key of another's trace begins one of their
+        own. Traces of before were named without the subject.
+        """
+        plain = digest(*parts)
+        if self._subject is None or self._owner(plain) == self._subject:
+            return plain
+        return digest("subject", self._subject, *parts)
+
+    def _owner(self, trace_id: str) -> str | None:
+        if self.store is None:
+            return None
+        query = EventQuery(stream=trace_stream(trace_id), limit=1)
+        return next((event.subject for event in self.store.read(query)), None)
 
     def known_trace(self, key: str) -> Incoming | None:
         """Return the trace of this key, or None."""

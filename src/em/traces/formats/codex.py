@@ -113,7 +113,7 @@ class _Reader:
             self._trace = self._intake.trace(str(key), NAME, session=str(key), **app)
             self._trace.ends_with_answer = True
             if isinstance(body.get("parent_thread_id"), str):
-                self._trace.parent = digest(NAME, body["parent_thread_id"])
+                self._trace.parent = self._intake.trace_id(NAME, body["parent_thread_id"])
         return self._trace
 
     def _read(self, trace: Incoming, outer: str, body: Json, at: Any) -> bool:
