@@ -84,6 +84,10 @@ class CodingAgent(ABC):
     def tool_of_em(self, name: str, args: dict[str, Any]) -> Turn:
         """Return the reply with which the model calls a tool of em's MCP server."""
 
+    def delegate(self, task: str) -> Turn:
+        """Return the reply with which the model gives a task to a sub-agent."""
+        raise NotImplementedError(f"{self.name} has no sub-agents here")
+
     @abstractmethod
     def sessions(self) -> list[Path]:
         """Return the transcripts in the agent's home, oldest first."""
@@ -111,6 +115,10 @@ class ClaudeCode(CodingAgent):
 
     def tool_of_em(self, name: str, args: dict[str, Any]) -> Turn:
         return calling(f"mcp__plugin_em_em__{name}", args)
+
+    def delegate(self, task: str) -> Turn:
+        given = {"description": task, "prompt": task, "subagent_type": "general-purpose"}
+        return calling("Agent", {**given, "run_in_background": False})
 
     def sessions(self) -> list[Path]:
         return _by_age(self.home / ".claude" / "projects")
@@ -184,6 +192,10 @@ class Opencode(CodingAgent):
 
     def tool_of_em(self, name: str, args: dict[str, Any]) -> Turn:
         return calling(f"em_{name}", args)
+
+    def delegate(self, task: str) -> Turn:
+        given = {"description": task, "prompt": task, "subagent_type": "general"}
+        return calling("task", given)
 
     def sessions(self) -> list[Path]:
         return [self.home / ".local" / "share" / "opencode" / "opencode.db"]

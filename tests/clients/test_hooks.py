@@ -301,6 +301,30 @@ def test_a_session_is_recorded_as_it_goes_and_an_import_later_adds_nothing(
     assert (again.id, len(again.event_ids)) == (trace.id, events)
 
 
+def test_sub_agents_are_recorded_with_their_session(memory: Memory, tmp_path: Path) -> None:
+    service = HookService(memory, tmp_path / "s")
+    transcript = tmp_path / "s1.jsonl"
+    transcript.write_text("".join(lines_of_a_session(tmp_path)))
+    beside = tmp_path / "s1" / "subagents" / "agent-a1.jsonl"
+    beside.parent.mkdir(parents=True)
+    of_agent = [
+        json.dumps({**json.loads(line), "isSidechain": True, "agentId": "a1"}) + "\n"
+        for line in lines_of_a_session(tmp_path)
+    ]
+    beside.write_text("".join(of_agent[:2]))
+    named = {"transcript_path": str(transcript)}
+    service.record(event("Stop", **named))
+    beside.write_text("".join(of_agent))
+    service.record(event("SessionEnd", **named))
+    (session,) = [one for one in memory.traces() if one.trace.parent is None]
+    (child,) = [one for one in memory.traces() if one.trace.parent == session.id]
+    assert [call.result for call in child.trace.calls] == ["a.txt"]
+    events = len([*memory.log.read(stream=f"trace/{child.id}")])
+    memory.import_files(tmp_path)
+    assert len(memory.traces()) == 2
+    assert len([*memory.log.read(stream=f"trace/{child.id}")]) == events
+
+
 def test_a_session_that_is_read_before_its_task_is_there_waits_for_it(
     memory: Memory, tmp_path: Path
 ) -> None:

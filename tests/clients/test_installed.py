@@ -131,6 +131,27 @@ def until_offered(agent: CodingAgent, tool: str) -> Callable[[Seen], Any]:
     return reply
 
 
+def test_a_sub_agent_is_recorded_as_part_of_its_session(installed: CodingAgent, db: Path) -> None:
+    agent = installed
+    if isinstance(agent, Codex):
+        pytest.skip("Codex has no sub-agents unless they are turned on")
+    replies = agent.delegate("look around"), agent.shell("ls"), "One file.", "There is one file."
+    agent.run("let somebody look around", *replies)
+    with Memory(db) as memory:
+
+        def children() -> dict[str, int]:
+            """The calls of the sub-agents of the task's session."""
+            (task,) = (one.id for one in memory.traces() if "somebody" in one.trace.mission.goal)
+            of_task = [one for one in memory.traces() if one.trace.parent == task]
+            return {one.trace.mission.goal: len(one.trace.calls) for one in of_task}
+
+        until(lambda: any("somebody" in one.trace.mission.goal for one in memory.traces()))
+        until(lambda: children() == {"look around": 1})
+        before = len(memory.traces())
+        memory.import_files(agent.sessions())
+        assert (len(memory.traces()), children()) == (before, {"look around": 1})
+
+
 def test_a_folder_that_opted_out_is_not_recorded(installed: CodingAgent, db: Path) -> None:
     (installed.folder / ".emignore").touch()
     installed.run("the secret task", installed.shell("echo secret"), "Done.")

@@ -33,13 +33,40 @@ class LiveSessions:
         self._in_databases: dict[tuple[Path, str], None] = {}
 
     def read_on(self, path: Path, session: str = "") -> list[str]:
-        """Store what is new in a transcript. Return the ids of its traces.
+        """Store what is new in a transcript and its sub-agents'. Return the ids of the traces.
 
         A session in a database is only noted: it is read when it ends.
         """
         if _is_database(path):
             self._in_databases[path, session] = None
             return []
+        return [one for file in (path, *_sub_agents(path)) for one in self._read(file)]
+
+    def read_on_all(self) -> None:
+        """Store what is new in every transcript that is open."""
+        for path in [*self._open]:
+            self._read(path)
+
+    def end(self, path: Path, session: str = "") -> list[str]:
+        """Store the rest of a session that ended, and of its sub-agents.
+
+        Return the ids of its traces; of a session in a database those with news.
+        """
+        if _is_database(path):
+            self._in_databases.pop((path, session), None)
+            return import_session(self._memory.store, path, session)
+        return [one for file in (path, *_sub_agents(path)) for one in self._end(file)]
+
+    def end_all(self) -> list[str]:
+        """Store the rest of every session. Return the ids of their traces."""
+        of_files = [trace_id for path in [*self._open] for trace_id in self._end(path)]
+        return of_files + [
+            trace_id
+            for path, session in [*self._in_databases]
+            for trace_id in self.end(path, session)
+        ]
+
+    def _read(self, path: Path) -> list[str]:
         try:
             reading = self._reading(path)
             if reading is None:
@@ -51,16 +78,7 @@ class LiveSessions:
             self._open.pop(path, None)
             return []
 
-    def read_on_all(self) -> None:
-        """Store what is new in every transcript that is open."""
-        for path in [*self._open]:
-            self.read_on(path)
-
-    def end(self, path: Path, session: str = "") -> list[str]:
-        """Store the rest of a session that ended. Return the ids of its traces with news."""
-        if _is_database(path):
-            self._in_databases.pop((path, session), None)
-            return import_session(self._memory.store, path, session)
+    def _end(self, path: Path) -> list[str]:
         try:
             reading = self._reading(path)
             if reading is None:
@@ -72,15 +90,6 @@ class LiveSessions:
         except Conflict:
             self._open.pop(path, None)
             return []
-
-    def end_all(self) -> list[str]:
-        """Store the rest of every session. Return the ids of their traces."""
-        of_files = [trace_id for path in [*self._open] for trace_id in self.end(path)]
-        return of_files + [
-            trace_id
-            for path, session in [*self._in_databases]
-            for trace_id in self.end(path, session)
-        ]
 
     def _reading(self, path: Path) -> Reading | None:
         found = self._open.get(path)
@@ -98,6 +107,11 @@ class LiveSessions:
         if len(self._open) > MOST_OPEN:
             self._open.popitem(last=False)[1].finish()
         return found
+
+
+def _sub_agents(path: Path) -> list[Path]:
+    """Return the transcripts of a session's sub-agents, as Claude Code names them."""
+    return sorted(path.with_suffix("").glob("subagents/*.jsonl"))
 
 
 def _is_database(path: Path) -> bool:
