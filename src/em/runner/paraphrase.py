@@ -15,6 +15,7 @@ from em.errors import BadAnswer, EmError
 from em.llm.client import LlmClient, ask_struct
 from em.runner.agreement import INPUTS
 from em.runner.engine import RunOptions, Tools, run_routine
+from em.runner.framing import framing_of
 from em.runner.mentions import OPERATORS, Words
 from em.runner.package import Package
 from em.runner.public_form import described_input
@@ -104,7 +105,7 @@ def _would_ask(package: Package, given: Json, tools: Tools, options: Any) -> boo
 def bind(routine: Routine, text: str, client: LlmClient) -> str:
     """Return a request in words that a routine reads; empty if the model's reading is no use."""
     plain = {word for _, word in Words(text).plain()}
-    if plain & (OPERATORS - HARMLESS):
+    if plain & (OPERATORS - HARMLESS) or framing_of(text) is not None:
         return ""  # a word like "not" that a model overlooked would do the opposite
     known = dict(_actions(routine))
     if not known:

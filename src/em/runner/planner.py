@@ -27,6 +27,7 @@ from em.runner.candidates import (
 )
 from em.runner.expressions.functions import FUNCTIONS, equal, every, items_of, kind_of, may_matter
 from em.runner.expressions.language import compile_expression
+from em.runner.framing import framing_of
 from em.runner.free_words import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, is_chatter, stem, unread
 from em.runner.mood import requests
@@ -104,11 +105,20 @@ class Planner:
         tasks = scope.get(TASKS)
         if isinstance(tasks, list) and tasks:
             return self._ordered(self._from_tasks(tasks, known, words))
+        self._check_framing(words)
         if self._plan.form is not None and isinstance(words, str) and words.strip():
             return self._from_form(words, known, scope.get(EARLIER) or ())
         if isinstance(words, str) and words.strip():
             return self._ordered(self.from_words(words, known))
         return [self._from_inputs(known, request)]
+
+    def _check_framing(self, words: Any) -> None:
+        """Refuse words that are introduced as a test, a question, an example or a quotation."""
+        acts = any(not effect.reads for effect in self._plan.effects.values())
+        framed = framing_of(words) if acts and isinstance(words, str) else None
+        if framed is not None:
+            kind, said = framed
+            raise Unplanned(f"{said!r} says that what follows is a {kind}".replace(" a e", " an e"))
 
     def _from_inputs(self, given: Json, request: str) -> EffectCall:
         """Return the one effect of a plan with values that are given by name."""
