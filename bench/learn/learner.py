@@ -29,6 +29,16 @@ class Material(NamedTuple):
     beside: Sequence[str] = ()
 
 
+class Way(NamedTuple):
+    """How a routine is run.
+
+    registered: its tools are registered before; otherwise each run is given their functions.
+    """
+
+    journal: bool = False
+    registered: bool = False
+
+
 class Learnt:
     """A learnt routine."""
 
@@ -69,19 +79,19 @@ class Learnt:
 
     @contextmanager
     def prepared(
-        self, given: Mapping[str, Any], tools: Tools, *, journal: bool
+        self, given: Mapping[str, Any], tools: Tools, way: Way
     ) -> Iterator[Callable[[], int]]:
         """A function that runs the opened routine each time it is called, and counts its steps."""
         from em.runner.engine import run_routine
         from em.runner.package import opened
         from em.runner.tools import ToolRegistry
 
-        memory, input_data, registry = self._memory, dict(given), ToolRegistry(tools)
+        memory, input_data = self._memory, dict(given)
+        known = ToolRegistry(tools) if way.registered else tools
+        store = memory.store if way.journal else None
 
         def run() -> int:
-            ran = run_routine(
-                package, input_data, registry, store=memory.store if journal else None
-            )
+            ran = run_routine(package, input_data, known, store=store)
             assert ran.status == "ok", ran
             return len(ran.steps)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.figure import Figure, in_turns, seconds
-from bench.learn.learner import Learner, Learnt, Material
+from bench.learn.learner import Learner, Learnt, Material, Way
 
 MANY, FEW = 300, 30
 SECONDS, MEGABYTES, TIMES, OVERHEAD = 60, 1_000, 15, 2
@@ -203,10 +203,12 @@ def main(count: int) -> None:
 def overhead(folder: Path) -> Iterator[Figure]:
     """A learnt routine beside a hand-written one that makes the same calls.
 
-    Both have the same tools, registered once, and the same number of steps and effects. The
-    hand-written one is given its inputs and checks nothing; the learnt one reads them in the
-    request and checks all that it learnt to check. Measured on an unseen task; a learner that only
-    asks there, on a task that it saw; one that only asks there too, on the task of a single trace.
+    Both have the same tools, and the same number of steps and effects. The hand-written one is
+    given its inputs and checks nothing; the learnt one reads them in the request and checks all
+    that it learnt to check. The bar is for tools given as functions, which each run inspects;
+    beside it stands what is left of a run whose tools were registered before.
+    Measured on an unseen task; a learner that only asks there, on a task that it saw; one that
+    only asks there too, on the task of a single trace.
     """
     for count in (FEW, 1):
         learner, learnt, _ = learnt_from(count, folder / f"overhead-{count}")
@@ -234,21 +236,28 @@ def _done(learnt: Learnt, count: int) -> int | None:
     return None
 
 
+WAYS: dict[str, tuple[Way, float | None]] = {
+    "without a journal": (Way(), OVERHEAD),
+    "journalled": (Way(journal=True), OVERHEAD),
+    "without a journal, tools registered before": (Way(registered=True), None),
+}
+"""How routines are run, each with its bar."""
+
+
 def _sides(learnt: Learnt, written: Learnt, shop: Shop) -> Iterator[Figure]:
     given = {"email": shop.email, "order_id": shop.order_id, "reason": shop.reason}
     asked, tools = {"request": shop.request}, shop.tools()
-    for journal in (False, True):
+    for how, (way, bar) in WAYS.items():
         with (
-            learnt.prepared(asked, tools, journal=journal) as ours,
-            written.prepared(given, tools, journal=journal) as theirs,
+            learnt.prepared(asked, tools, way) as ours,
+            written.prepared(given, tools, way) as theirs,
         ):
             steps = ours()
             assert theirs() == steps, "the two routines make different calls"
             mine, other, ratio = in_turns(_each(ours), _each(theirs), rounds=15)
         per, beside = mine / steps * 1e6, other / steps * 1e6
-        how = "journalled" if journal else "without a journal"
         what = f"a step of a learnt routine, {how}: microseconds"
-        yield Figure(what, per, "hand-written", beside, "µs", ratio, OVERHEAD, False)
+        yield Figure(what, per, "hand-written", beside, "µs", ratio, bar, False)
 
 
 def _each(run: Callable[[], int]) -> Callable[[], float]:

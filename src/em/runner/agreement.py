@@ -9,7 +9,7 @@ effect, so that a refusal comes before anything was done.
 import copy
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from em.runner.expressions.words import (
     past_in_words,
     request_in_words,
 )
-from em.runner.mentions import is_item, is_value
+from em.runner.mentions import is_item, is_value, plain_words
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.values.canonical import Json, digest_unordered, identical, same, short
 
@@ -267,7 +267,7 @@ class Contract:
         # From each step on: what it requires, and what the later ones do.
         self.rest = {one.step_id: steps[number:] for number, one in enumerate(steps)}
         # The inputs that each step needs.
-        self.inputs = {one.step_id: sorted(one.names & self.properties.keys()) for one in steps}
+        self.inputs = {one.step_id: one.names & self.properties.keys() for one in steps}
         # The guards by the name of the first value that they wait for.
         self.waiting: dict[str, tuple[tuple[str, Term], ...]] = {}
         for one in steps:
@@ -388,13 +388,15 @@ class Agreement:
         is_first = writes and not self._planned
         later = self._later(terms, scope) if is_first else ()
         questions = self._open(terms, scope, is_now=True)
-        _check_arguments(terms, scope)
+        if terms.others:
+            _check_arguments(terms, scope)
         for one in later:
             questions |= self._open(one, scope, is_now=False)
             _check_arguments(one, scope)
         if questions or is_first:
             self._settle_open(terms, scope, questions, writes=writes)
-        self._check_rest(terms, scope)
+        if terms.guards:
+            self._check_rest(terms, scope)
         if writes:
             self._planned = True
 
@@ -419,8 +421,8 @@ class Agreement:
         found = {
             name: self._missing(name, scope)
             for one in steps
-            for name in inputs[one.step_id]
-            if not _has(scope, (name,)) and not self._waits(name, scope)
+            for name in sorted(inputs[one.step_id])
+            if not _has(scope, {name}) and not self._waits(name, scope)
         }
         for name, words in self._doubts.items() if any(one.may_write for one in steps) else ():
             found[name] = _Question({"name": name, "type": "confirm", "label": words}, words)
@@ -443,7 +445,7 @@ class Agreement:
                 if _has(scope, guard.names):
                     _check_guard(guard, scope, step_id)
                 else:
-                    missing = min(one for one in guard.names if not _has(scope, (one,)))
+                    missing = min(one for one in guard.names if not _has(scope, {one}))
                     _wait_for(self._waiting, missing, step_id, guard)
 
     def _check_rest(self, terms: Terms, scope: Json) -> None:
@@ -454,7 +456,11 @@ class Agreement:
 
     def _open(self, terms: Terms, scope: Json, *, is_now: bool) -> dict[str, _Question]:
         """Return what is open about a step: inputs that are missing, values that differ."""
-        found = self._open_inputs(terms, scope)
+        found: dict[str, _Question] = {}
+        if self._assumed or self._found or not _has(scope, self._contract.inputs[terms.step_id]):
+            found = self._open_inputs(terms, scope)
+        if not terms.leaves:
+            return found
         settled = self.settled.get(terms.step_id, ())
         for leaf in terms.leaves:
             ready = is_now or _has(scope, leaf.own.names)
@@ -477,8 +483,8 @@ class Agreement:
     def _open_inputs(self, terms: Terms, scope: Json) -> dict[str, _Question]:
         """Return the inputs of a step that are missing, or that what was read speaks against."""
         found: dict[str, _Question] = {}
-        for name in self._contract.inputs[terms.step_id]:
-            if not _has(scope, (name,)):
+        for name in sorted(self._contract.inputs[terms.step_id]):
+            if not _has(scope, {name}):
                 found[name] = self._missing(name, scope)
         if self._assumed:
             for name in sorted(self._assumed & terms.uses):
@@ -523,7 +529,7 @@ class Agreement:
 
     def _lost(self, name: str, scope: Json) -> str:
         """Say what reads held of an input when recorded, and hold no more; empty if they do."""
-        if not _has(scope, (name,)):
+        if not _has(scope, {name}):
             return ""
         for term in self._found[name]:
             if not _has(scope, term.names):
@@ -649,15 +655,16 @@ def left_of(text: str) -> str:
     return re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
 
 
-def _has(scope: Json, names: Collection[str]) -> bool:
+_FUNCTION_NAMES = frozenset(FUNCTIONS)
+
+
+def _has(scope: Json, names: Set[str]) -> bool:
     """Return whether a run's scope has all these values; a function of that name is not one."""
-    for name in names:
-        if name not in scope:
-            return False
-        own = FUNCTIONS.get(name)
-        if own is not None and scope[name] is own:
-            return False
-    return True
+    if not names <= scope.keys():
+        return False
+    return names.isdisjoint(_FUNCTION_NAMES) or all(
+        scope[name] is not FUNCTIONS[name] for name in names & _FUNCTION_NAMES
+    )
 
 
 def _differing(terms: Sequence[Term], scope: Json) -> tuple[str, str] | None:
@@ -723,14 +730,14 @@ class _Hole(NamedTuple):
     after: str
     mark: str
     """The sign that ends it if it is quoted."""
-    around: Sequence[re.Pattern[str]]
+    around: re.Pattern[str] | None
     """The words around it. A value that has them in itself holds several."""
 
     def may_be(self, value: str) -> bool:
         """Return whether a value in lower case can stand here: it holds one value only."""
         if not value or (self.mark and self.mark in value):
             return False
-        return not any(words.search(value) for words in self.around)
+        return self.around is None or not self.around.search(value)
 
 
 class Template:
@@ -794,7 +801,8 @@ class _Looks(NamedTuple):
     """What the recorded values of an input look like."""
 
     examples: Sequence[Any]
-    kinds: frozenset[str]
+    kinds: Set[str]
+    words: Set[str]
 
 
 class Wording:
@@ -807,7 +815,8 @@ class Wording:
         for name in self._template.names:
             recorded = _examples(properties.get(name, {}))
             examples = [part for one in recorded for part in _parts(one)]
-            self._looks[name] = _Looks(examples, frozenset(map(kind_of, examples or (None,))))
+            kinds = {kind_of(one) for one in examples or (None,)}
+            self._looks[name] = _Looks(examples, kinds, plain_words(examples))
 
     def bind(self, text: str) -> Json | None:
         """Return the inputs that a request names; None unless they look like the recorded ones."""
@@ -823,12 +832,11 @@ class Wording:
 
     def _fits(self, name: str, value: Any) -> bool:
         """Return whether a value of the words looks like the recorded ones."""
-        examples, kinds = self._looks[name]
-        is_named = name in self._template.quoted
-        for part in _parts(value):
-            if kind_of(part) not in kinds or not (is_named or is_value(part, examples)):
+        looks, is_named = self._looks[name], name in self._template.quoted
+        for part in (value,) if isinstance(value, str) else _parts(value):
+            if kind_of(part) not in looks.kinds or not (is_named or is_value(part, looks.words)):
                 return False
-            if name in self._between and not is_item(part, examples):
+            if name in self._between and not is_item(part, looks.examples):
                 return False
         return True
 
@@ -867,13 +875,13 @@ _MARKS = "\"”»'"
 
 def _hole(place: str, before: str, after: str) -> _Hole:
     name, *position = place_parts(place)
-    around = [words.strip() for words in (before, after) if any(map(str.isalnum, words))]
+    words = [re.escape(one.strip()) for one in (before, after) if any(map(str.isalnum, one))]
     return _Hole(
         name=str(name),
         is_item=bool(position),
         after=after,
         mark=after[:1] if after[:1] in tuple(_MARKS) else "",
-        around=[re.compile(rf"(?<!\w){re.escape(words)}(?!\w)") for words in around],
+        around=re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)") if words else None,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
-from em.runner.agreement import Agreement, left_of
+from em.runner.agreement import Agreement, Terms, left_of
 from em.runner.answers import check_answers, fields_of
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import FUNCTIONS
@@ -74,6 +74,8 @@ _HAPPENED = "the step returned: its effect happened, and is not repeated"
 _UNKNOWN = "unknown: the call may have happened, and is not repeated"
 
 _EXPLAINED = "the arguments of a call with an effect come from what explains them, not from a fix"
+
+_ONCE = Retry(attempts=1)
 
 AutoFix = Callable[[Json], Any]
 Steps = Generator[Effect, Any, Any]
@@ -316,7 +318,7 @@ class Calls:
         count: how often it was made before.
         """
         step, scope = attempt.step, attempt.scope
-        retry = step.retry or Retry(attempts=1)
+        retry = step.retry or _ONCE
         while True:
             count += 1
             returned = False
@@ -768,8 +770,9 @@ class Machine:
             start = time.perf_counter()
             if self._on_start is not None:
                 self._on_start(step.id)
-            if step.is_plain and not is_kept and step.key is None:
-                self._settle(step)
+            if step.is_plain and not is_kept:
+                if step.terms is not None:
+                    self._settle(step, step.terms)
                 try:
                     value = yield calls.call(step, self._scope)
                 except Exception as error:  # noqa: BLE001 - a tool may raise anything; reported
@@ -787,10 +790,14 @@ class Machine:
             else:
                 value = yield from self._do(step, start)
             if step.save_as is not None:
-                self._saved[step.save_as] = self._scope[step.save_as] = value
-                if self._agreement is not None:
-                    self._agreement.learn((step.save_as,), self._scope)
+                self._save(step.save_as, value)
         return None
+
+    def _save(self, name: str, value: Any) -> None:
+        """Save the result of a step, and check the guards that waited for it."""
+        self._saved[name] = self._scope[name] = value
+        if self._agreement is not None:
+            self._agreement.learn((name,), self._scope)
 
     def _turns(self, loop: CompiledStep) -> Steps:
         """Make the steps of a loop: all of them for one item, then all of them for the next.
@@ -926,7 +933,8 @@ class Machine:
 
     def _do(self, step: CompiledStep, start: float) -> Steps:
         if step.kind == "assert":
-            self._settle(step)
+            if step.terms is not None:
+                self._settle(step, step.terms)
             self._assert(step, start)
             return (yield from self._turns(step))
         if step.kind == "prompt":
@@ -937,17 +945,18 @@ class Machine:
             return (yield from self._act(step, step.planned, start))
         if step.rules is not None:
             return (yield from self._cure(step, step.rules, start))
-        self._settle(step)
+        if step.terms is not None:
+            self._settle(step, step.terms)
         if step.for_each is None:
             return (yield from self._calls.once(step, self._scope, None, start))
         items = self._evaluated(step, step.for_each)
         return (yield from self._calls.for_each(step, items, self._scope, start))
 
-    def _settle(self, step: CompiledStep) -> None:
-        """Settle what a step requires before its call, if it requires something."""
-        if step.terms is not None and self._agreement is not None:
-            acts = self._has_effect(step) or (step.kind != "assert" and self._program.only_reads)
-            self._agreement.settle(step.terms, self._scope, writes=acts)
+    def _settle(self, step: CompiledStep, terms: Terms) -> None:
+        """Settle what a step requires before its call."""
+        assert self._agreement is not None
+        acts = self._has_effect(step) or (step.kind != "assert" and self._program.only_reads)
+        self._agreement.settle(terms, self._scope, writes=acts)
 
     def _act(self, step: CompiledStep, planned: PlanStep, start: float) -> Steps:
         """Find out what to do, then do it: a list of results for each effect."""

@@ -7,7 +7,7 @@ that nothing used means that they ask for more than was read in them.
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -207,24 +207,23 @@ def is_chatter(words: Words) -> bool:
     )
 
 
-def is_value(text: Any, examples: Iterable[Any]) -> bool:
-    """Return whether a part of a request names something, as the examples do.
+def is_value(text: Any, known: Set[str]) -> bool:
+    """Return whether a part of a request names something, as recorded values do.
 
     `nothing`, `all but one` and `them` don't: what they mean is not what they say.
+    known: the words of letters in the recorded values.
     """
     words = analysed(str(text))
-    known = _plain_words(tuple(map(str, examples)))
     plain = {word for _, word in words.plain()}
     if OPERATORS & plain - known:
         return False
-    has_others = words.codes() or words.quotes() or not plain <= FUNCTION_WORDS | known
+    has_others = words.codes() or words.quotes() or not plain - known <= FUNCTION_WORDS
     return bool(has_others) or bool(plain & known) or not plain
 
 
-@lru_cache(maxsize=1000)
-def _plain_words(texts: tuple[str, ...]) -> frozenset[str]:
-    """Return the words of letters in recorded texts, which every run looks at again."""
-    return frozenset(word for text in texts for _, word in Words(text).plain())
+def plain_words(values: Iterable[Any]) -> Set[str]:
+    """Return the words of letters in recorded values."""
+    return {word for value in values for _, word in Words(str(value)).plain()}
 
 
 def is_item(text: Any, examples: Iterable[Any]) -> bool:

@@ -187,11 +187,9 @@ class Rehearsal(Machine):
         if value is _UNKNOWN:
             self._lack(step)
         elif step.save_as is not None and value is not _SKIPPED:
-            self._saved[step.save_as] = self._scope[step.save_as] = value
             if self._written:
                 self._stale.add(step.save_as)
-            if self._agreement is not None:
-                self._agreement.learn((step.save_as,), self._scope)
+            self._save(step.save_as, value)
 
     def _lack(self, step: CompiledStep) -> None:
         if step.save_as is not None and step.save_as not in self._saved:

@@ -530,6 +530,7 @@ class CompiledStep:
             or self.post
             or self.timeout
             or self.expects
+            or self.key
         )
         if self.args_schema is not None or self.result_schema is not None:
             self.is_plain = False

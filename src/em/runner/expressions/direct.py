@@ -156,6 +156,9 @@ class _Compiler:
         if len(args) == 1 and not named:
             only = args[0]
             return lambda scope: scope.get(name, own)(only(scope))
+        if len(args) == 2 and not named:
+            first, second = args
+            return lambda scope: scope.get(name, own)(first(scope), second(scope))
 
         def called(scope: Any) -> Any:
             function = scope.get(name, own)

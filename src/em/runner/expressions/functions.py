@@ -358,6 +358,8 @@ def module_name(path: Any) -> str:
 
 def equal(one: Any, other: Any) -> bool:
     """Compare two values; a number equals the same number as a text."""
+    if type(one) is str and type(other) is str:
+        return one == other
     if isinstance(one, str) != isinstance(other, str) and not isinstance(one, bool):
         numbers = int | float | str
         if isinstance(one, numbers) and isinstance(other, numbers) and not isinstance(other, bool):
