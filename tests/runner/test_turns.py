@@ -111,3 +111,16 @@ def test_a_routine_with_turns_is_valid(tmp_path: Path) -> None:
 def test_within_must_name_the_loop_before(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(EmError):
         run_routine(written(tmp_path, wrong), {"rooms": []}, {})
+
+
+def test_a_guard_over_what_the_turns_saved_is_checked(tmp_path: Path) -> None:
+    guarded = ROUTINE.replace(
+        'args: {lights: "{{ light }}"}', 'args: {lights: "{{ light }}"}, guards: ["len(light) < 2"]'
+    )
+    house = House(hall=False, attic=False)
+    result = run_routine(written(tmp_path, guarded), {"rooms": ["hall", "attic"]}, house.tools())
+    assert (result.status, house.done) == ("failed", [("look", "hall"), ("look", "attic")])
+    assert result.failure is not None
+    assert result.failure.error_type == "GuardFailed"
+    fine = run_routine(written(tmp_path, guarded), {"rooms": ["hall"]}, house.tools())
+    assert (fine.status, house.done[-1]) == ("ok", ("report", 1))

@@ -823,8 +823,8 @@ class Machine:
                 if step.save_as is not None:
                     own[step.save_as] = value
                     made[step.save_as].append(value)
-        self._saved |= made
-        self._scope |= made
+        for name, values in made.items():
+            self._save(name, values)
 
     def _turn_scopes(self, loop: CompiledStep) -> list[Json]:
         """Return what the steps in each turn of a loop see."""
@@ -935,8 +935,9 @@ class Machine:
         if step.kind == "assert":
             if step.terms is not None:
                 self._settle(step, step.terms)
-            self._assert(step, start)
-            return (yield from self._turns(step))
+            value = self._assert(step, start)
+            yield from self._turns(step)
+            return value
         if step.kind == "prompt":
             answer = self._ask(step, self._scope)
             self._reports.add(step.id, "done", 0, start)
