@@ -58,20 +58,28 @@ class Example:
         refused: Sequence[TracedCall] = (),
     ) -> None:
         self.calls, self.said, self.earlier, self.refused = calls, said, earlier, refused
-        self._places: dict[str, list[Place]] = {}
+        self._places: dict[str, list[Place]] | None = None
         self._reads: dict[str, list[TracedCall]] = {}
         self._looks: list[Look] | None = None
         for call in calls:
             if call.effect == "read":
                 self._reads.setdefault(call.name, []).append(call)
+
+    def _by_value(self) -> dict[str, list[Place]]:
+        """Return the places of all values in the results of reads; made when first needed."""
+        if self._places is None:
+            self._places = {}
+            reads = (call for calls in self._reads.values() for call in calls)
+            for call in sorted(reads, key=lambda call: call.index):
                 for place in places(call.index, call.result):
                     self._places.setdefault(text_key(place.value), []).append(place)
+        return self._places
 
     def places_of(self, value: Any, before: TracedCall) -> Iterator[Place]:
         """Yield where the results of reads before a call hold a value."""
         if value is None or isinstance(value, bool | dict | list):
             return
-        for place in self._places.get(text_key(value), ()):
+        for place in self._by_value().get(text_key(value), ()):
             if place.call < before.index:
                 yield place
 

@@ -150,12 +150,18 @@ class Sources:
         for path, items in lists(result):
             for total, expression in _totals(name, path, items):
                 self._totals.setdefault(round(total, 6), []).append((call, expression))
+        # What the values on one way are called, which is the same for all items of a list.
+        ways: dict[tuple[str, ...], tuple[str, set[str]]] = {}
         for place in found:
             self._note(place)
             self.size += 1
-            self._named[place.key] = self._named.get(place.key, 0) + 1
+            if place.general not in ways:
+                kind = self.kind_of(place)
+                ways[place.general] = place.key, self._distinct.setdefault(kind, set())
+            last, distinct = ways[place.general]
+            self._named[last] = self._named.get(last, 0) + 1
             key = text_key(place.value)
-            self._distinct.setdefault(self.kind_of(place), set()).add(key)
+            distinct.add(key)
             groups = self._by_value.setdefault(key, {})
             group = groups.setdefault((call, place.general), [])
             if len(group) < MOST_ITEMS:
