@@ -441,6 +441,8 @@ def test_danger_is_in_the_words(command: str, is_dangerous: bool) -> None:
     [
         ("Exit code 1\nno such table", "no such table"),
         ("Wall time: 0.5 seconds\nProcess exited with code 1\nOutput:\nno table", "no table"),
+        ("Chunk ID: a1b2\nWall time: 0.5 seconds\nOutput:\nno table", "no table"),
+        ("<returncode>1</returncode>\n<output>\nno table\n</output>", "no table"),
         ("collecting\nE   KeyError: 'a'\n2 failed", "KeyError: 'a'"),
         ("npm ERR! code E404\nnpm ERR! 404 not found: x", "npm ERR! … not found: x"),
         ("a.c:3:10: fatal error: foo.h: No such file", "a.c:…: fatal error: foo.h: No such file"),

@@ -48,8 +48,9 @@ class Advice:
         """The keys of proposals that were told, to be noted in the log."""
 
     def prepare(self) -> None:
-        """Read the routines, so that the first prompt need not wait for it."""
+        """Read routines and the table of programs, so that the first hook need not wait for it."""
         self._routines()
+        after_failure(self._memory.store, "Bash", {"command": "true"}, "-")
 
     def to(self, event: Json) -> str:
         """Return what to tell the agent at an event; mostly nothing."""

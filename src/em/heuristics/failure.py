@@ -134,9 +134,19 @@ def _chosen(lines: list[str]) -> str:
     if "Traceback" in lines[0]:
         return lines[-1]
     said = [
-        line for line in lines if not _EXIT_CODE.fullmatch(line) and not _MEASURE.fullmatch(line)
+        line
+        for line in lines[_header_of(lines) :]
+        if re.search(r"[^\W\d_]", line)
+        and not _EXIT_CODE.fullmatch(line)
+        and not _MEASURE.fullmatch(line)
     ]
     return said[0] if said else lines[0]
+
+
+def _header_of(lines: list[str]) -> int:
+    """Return how many lines a shell tool wrote before what the program printed."""
+    at = next((n for n, line in enumerate(lines[:LOOKED_AT]) if line == "Output:"), -1)
+    return at + 1 if at + 1 < len(lines) else 0
 
 
 def error_shape(error: Any) -> str:
