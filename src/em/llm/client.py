@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -17,6 +18,7 @@ import msgspec
 
 from em.errors import BadAnswer, LlmError, LlmRefused, LlmRejected, LlmUnavailable, UsageError
 from em.llm.wires import Message, Reply, Request, Tokens, Wire, WireError
+from em.redaction.redactor import Redactor
 from em.settings import Price
 from em.values import json_schema
 from em.values.canonical import Json
@@ -328,6 +330,11 @@ def _wait(retry: int, error: WireError) -> float:
     return longest * (0.5 + random.random() / 2)  # noqa: S311 - not for secrets
 
 
+@lru_cache(maxsize=1)
+def _redactor() -> Redactor:
+    return Redactor()
+
+
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -364,11 +371,13 @@ def ask_struct(
         query, _ = ask_struct(client, Query, "…", choices={"tables": names}, name="query")
     """
     schema = struct_schema(kind, choices or {})
-    messages = [Message("user", prompt)] if isinstance(prompt, str) else list(prompt)
+    clean = _redactor().text  # no model needs a recognisable secret
+    given = [Message("user", prompt)] if isinstance(prompt, str) else prompt
+    messages = [Message(one.role, clean(one.text)) for one in given]
     for _ in range(CORRECTIONS + 1):
         completion = client.complete(
             messages,
-            system=system,
+            system=clean(system),
             schema=schema,
             name=name,
             max_tokens=max_tokens,

@@ -23,6 +23,7 @@ from em.runner.tools.declarations import declared_tools, spec_of
 from em.runner.tools.mcp import Servers
 from em.runner.tools.permissions import refused
 from em.settings import AllowSettings, Settings
+from em.store import redactor_of
 from em.store.protocol import Store
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -64,6 +65,7 @@ class Models:
 
     def __init__(self, settings: Settings, client: LlmClient | None = None) -> None:
         self._settings = settings
+        self._redactor = redactor_of(settings)
         self._lock = threading.Lock()
         self._clients: dict[tuple[str | None, str | None], LlmClient] = {}
         self._only = client
@@ -100,8 +102,8 @@ class Models:
         """Run `model_call`: return the answer, and what it used."""
         client = self.client(provider, model)
         done = client.complete(
-            as_text(prompt),
-            system=as_text(system),
+            self._redactor.text(as_text(prompt)),  # no model needs a recognisable secret
+            system=self._redactor.text(as_text(system)),
             schema=output_schema,
             max_tokens=int(max_tokens),
             temperature=None if temperature is None else float(temperature),
