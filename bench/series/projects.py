@@ -108,6 +108,7 @@ def bump_judgements() -> list[Task]:
         case("no version line", project=project.replace('version = "3.1.4"\n', "")),
         case("a version elsewhere", init=init.replace("__version__", "VERSION")),
         case("a version in words", base.request.replace("3.2.0", "the next minor one")),
+        case("a version with a letter before it", base.request.replace("3.2.0", "v3.2.0")),
         case("no version asked for", f"Bump the version and write the changelog: {quoted}."),
         case("more is asked for", f"{base.request} Then publish it."),
         case("a condition", f"{base.request[:-1]}, but only if all tests pass."),

@@ -24,7 +24,11 @@ def value(expression: str) -> object:
         (r'lines_before(log, "## ")', 2),
         (r'lines_after(log, "# Changelog\n\n")', 2),
         ("line_count(log)", 7),
-        ('module_name("./src/shop/cart.py")', "shop.cart"),
+        ('module_name("./src/shop/cart.py", "src")', "shop.cart"),
+        ('module_name("./shop/cart.py", "src")', "shop.cart"),
+        ('looks_like("4.0.0", "1.2.3", "2.0.0rc1")', True),
+        ('looks_like("v4.0.0", "1.2.3", "2.0.0rc1")', False),
+        ('looks_like("4.0.0 or so", "1.2.3")', False),
         ('module_name("shop/__init__.py")', "shop"),
     ],
 )
@@ -46,6 +50,7 @@ def test_the_one_place_that_fits_is_found(expression: str, expected: object) -> 
         'line_count("no line break")',
         'module_name("shop/cart.txt")',
         'module_name("../cart.py")',
+        'module_name("lib/cart.py", "src")',
     ],
 )
 def test_no_place_or_several_fail(expression: str) -> None:

@@ -454,6 +454,7 @@ class _Drafted:
                     tool=call.name,
                     args={key: given.value for key, given in args.items()},
                     agree={key: list(given.agree) for key, given in args.items() if given.agree},
+                    guards=self._guards(args) if call.effect == "write" else (),
                     save_as=saved,
                 )
             )
@@ -484,6 +485,15 @@ class _Drafted:
             comments={},
         )
         return draft, Filled([], [], text, self._inputs, [])
+
+    def _guards(self, args: Mapping[str, Given]) -> tuple[str, ...]:
+        """Return that a version or an id looks like those of all sessions: 1.3.0, not v1.3.0."""
+        used = sorted({name for given in args.values() for name in given.inputs})
+        return tuple(
+            f"looks_like({name}, {', '.join(map(quoted, dict.fromkeys(self._inputs[name])))})"
+            for name in used
+            if all(re.fullmatch(r"\S*\d\S*", value) for value in self._inputs[name])
+        )
 
     def _check(self, base: int) -> TracedCall | None:
         """Return the test run that ends the routine: one that sessions ended with, as it was."""

@@ -9,6 +9,7 @@ sessions is used; where several things hold, they must agree when the routine ru
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from em.compiler.calls import TracedCall
@@ -17,6 +18,7 @@ from em.compiler.file_changes import FOLDER
 from em.compiler.inputs import escaped
 from em.compiler.sources import quoted
 from em.runner.expressions.functions import line_part, module_name
+from em.runner.tools.coding import TODAY
 from em.values.canonical import identical
 
 FEWEST = 3
@@ -35,6 +37,8 @@ _KNOWN_ENOUGH = 6.0
 """Bits from which a value may stand within a word: v1.3.0."""
 _SEGMENTS = (r"[^\s\"'`(),;:=<>\[\]{}]+", r"\w+", r"[^\n\"]+", r"[^\n]+")
 _RULER = re.compile(r"\n?([^a-zA-Z0-9\s])\1{2,}\n?")
+_DATE = re.compile(r"\b(?:19|20)\d\d\b|\b\d{1,2}\.\d{1,2}\.\d{2,4}\b")
+"""A year stands in most dates."""
 _PATH = re.compile(r"[\w.+-]+(?:/[\w.+-]+)*\.py")
 
 
@@ -133,8 +137,22 @@ class SharedTexts:
         self.reads: dict[str, Read] = {}
         """The reads that were found to be needed, by the name of their result."""
         self._failed: set[tuple[str, tuple[int, ...]]] = set()
+        self._take_days()
         # The sessions that made all reads which are needed so far: some must have made every one.
         self._whole = frozenset(range(len(calls)))
+
+    def _take_days(self) -> None:
+        """Know the day of each session: it may stand in a text that all sessions share."""
+        days = [[call for call in own if call.name == TODAY] for own in self._calls]
+        found: dict[tuple[str, ...], list[Way]] = {}
+        for calls in zip(*days, strict=False):
+            saved = self._name_of(TODAY)
+            args = {key: Given(value) for key, value in calls[0].args.items()}
+            self.reads[saved] = Read(TODAY, saved, calls, args)
+            ways = found.setdefault(tuple(str(call.result) for call in calls), [])
+            ways.append(Way(saved, frozenset({saved})))
+        self._atoms += [Atom(tuple(ways), values) for values, ways in found.items()]
+        self._has_days = all(days)
 
     def explained(
         self, values: Sequence[Any], before: Sequence[int], depth: int = 0
@@ -143,13 +161,16 @@ class SharedTexts:
 
         before: the number of the call that has it, in each session.
         """
-        if all(identical(one, values[0]) for one in values):
+        if all(identical(one, values[0]) for one in values) and not self._may_be_dated(values[0]):
             return Given(_literal(values[0]), expression=quoted(values[0]))
         if all(isinstance(one, dict) for one in values):
             return self._structure(values, before, depth)
         if not all(isinstance(one, str) and one for one in values):
             return None
         return self._text(values, before, depth)
+
+    def _may_be_dated(self, value: Any) -> bool:
+        return isinstance(value, str) and _DATE.search(value) is not None
 
     def needed(self, name: str, calls: Sequence[TracedCall]) -> Read | None:
         """Return a read that is needed whatever it shows; None if it can't be made again."""
@@ -180,6 +201,8 @@ class SharedTexts:
         pieces = self._pieces(values, [0] * len(values), before, depth, _Tried())
         if pieces is None:
             return None
+        if not self._has_days and any(isinstance(one, str) and _DATE.search(one) for one in pieces):
+            return None  # nobody knows whether it is the day of the session
         joined: list[str | Atom] = []
         for piece in pieces:
             if isinstance(piece, str) and joined and isinstance(joined[-1], str):
@@ -313,11 +336,14 @@ class SharedTexts:
             shown = (call.result for call in own[:limit] if call.effect == "read")
             texts = [text for text in shown if isinstance(text, str)]
             found = {path for text in texts for path in _PATH.findall(text)}
-            paths.append({path for path in found if _module_of(path) == value})
+            paths.append({path for path in found if _is_module(path, value)})
         for chosen in itertools.islice(itertools.product(*map(sorted, paths)), 64):
             path = self._found(chosen, before, depth + 1) if len(set(chosen)) > 1 else None
             if path is not None:
-                made = tuple(Way(f"module_name({way.expression})", way.reads) for way in path.ways)
+                roots = "".join(f", {quoted(root)}" for root in _roots(chosen, values))
+                made = tuple(
+                    Way(f"module_name({way.expression}{roots})", way.reads) for way in path.ways
+                )
                 self._atoms.append(Atom(made, tuple(values)))
                 return self._atoms[-1]
         return None
@@ -390,6 +416,7 @@ class SharedTexts:
         other = SharedTexts.__new__(SharedTexts)
         other._calls = [self._calls[number] for number in sessions]
         other._name_of, other._inputs, other._failed = self._name_of, self._inputs, set()
+        other._has_days = self._has_days
         other._whole = frozenset(range(len(sessions)))
         other._atoms = [
             atom._replace(values=tuple(atom.values[number] for number in sessions))
@@ -504,11 +531,21 @@ def _reads_of(read: Read) -> frozenset[str]:
     return frozenset().union(*(given.reads for given in read.args.values()))
 
 
-def _module_of(path: str) -> str:
-    try:
-        return module_name(path)
-    except ValueError:
-        return ""
+def _is_module(path: str, name: str) -> bool:
+    """Return whether a file is a module, by all of its path or without the first folder."""
+    first = path.removeprefix("./").partition("/")[0]
+    for roots in ((), (first,)):
+        with suppress(ValueError):
+            if module_name(path, *roots) == name:
+                return True
+    return False
+
+
+def _roots(paths: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the first folders that are not part of the names of modules."""
+    firsts = [path.removeprefix("./").partition("/")[0] for path in paths]
+    found = zip(firsts, names, strict=True)
+    return sorted({first for first, name in found if name.partition(".")[0] != first})
 
 
 def _distance(call: TracedCall, other: TracedCall) -> tuple[int, int]:

@@ -343,17 +343,42 @@ def line_count(text: Any) -> int:
     return whole.count("\n")
 
 
-def module_name(path: Any) -> str:
-    """Return the name that Python imports a file by: `shop.cart` for `src/shop/cart.py`."""
+_ROOTS = frozenset({"src", "lib", "python", "source", "sources", "app"})
+"""Folders that are often not part of a module's name."""
+
+
+def module_name(path: Any, *roots: str) -> str:
+    """Return the name that Python imports a file by: `shop.cart` for `src/shop/cart.py`.
+
+    roots: folders that are not part of the name. Fail where another one may be such a folder.
+    """
     plain = str(path).removeprefix("./")
     parts = plain.removesuffix(".py").split("/")
     if not plain.endswith(".py"):
         raise ValueError(f"{plain!r} is not a file of Python")
-    parts = parts[1:] if parts[0] in ("src", "lib") and len(parts) > 1 else parts
+    if parts[0] in roots and len(parts) > 1:
+        parts = parts[1:]
+    elif parts[0] in _ROOTS:
+        raise ValueError(f"it is not clear whether {parts[0]!r} is part of a module's name")
     parts = parts[:-1] if parts[-1] == "__init__" else parts
     if not parts or not all(part.isidentifier() for part in parts):
         raise ValueError(f"{plain!r} can't be imported by its path")
     return ".".join(parts)
+
+
+def looks_like(value: Any, *examples: str) -> bool:
+    """Return whether a value begins and ends with signs of the same kind as the examples."""
+    text = str(value)
+    ends = {(_sign(one[:1]), _sign(one[-1:])) for one in examples}
+    first, last = ({pair[side] for pair in ends} for side in (0, 1))
+    spaced = any(one.split() != [one] for one in examples)
+    return (
+        _sign(text[:1]) in first and _sign(text[-1:]) in last and (spaced or not text.split()[1:])
+    )
+
+
+def _sign(text: str) -> str:
+    return "digit" if text.isdigit() else "letter" if text.isalpha() else text
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -543,7 +568,7 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         only, pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most,
         value_at, between, line_part, line_like, once, lines_after, lines_before, line_count,
-        module_name, kind_of, shape_of, error_of, missing_keys, strange_keys,
+        module_name, looks_like, kind_of, shape_of, error_of, missing_keys, strange_keys,
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""

@@ -292,6 +292,9 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "lines_after": lambda node: f"behind {_said(node.args[1])} in {_said(node.args[0])}",
     "line_count": lambda node: f"the end of {_said(node.args[0])}",
     "module_name": lambda node: f"the module of {_said(node.args[0])}",
+    "looks_like": lambda node: (
+        f"{_said(node.args[0])} looks like {', '.join(map(_said, node.args[1:]))}"
+    ),
     "len": lambda node: f"the number of {_items(node.args[0])}",
     "sum": lambda node: f"the sum of {_items(node.args[0])}",
     "str": lambda node: _said(node.args[0]),

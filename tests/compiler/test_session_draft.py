@@ -1,0 +1,133 @@
+"""Sessions of a coding agent are learnt from by what they changed, and only if all explain it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em.compiler.draft import Draft, GivenUdfs
+from em.compiler.package_files import write_package
+from em.compiler.session_draft import draft_sessions
+from em.runner.engine import run_routine
+from em.runner.tools import coding
+from em.settings import AllowSettings
+from em.traces.trace import Message, Mission, ToolCall, Trace
+
+LOG = "# Log\n\n## 1.0 (2025-01-01)\n\n- first\n"
+VERSIONS = ["1.2.0", "2.5.1", "3.3.7", "4.0.9"]
+
+
+def logged(
+    version: str, written: str, at: str | None, *, looks: Sequence[str] = (), file: str = "LOG.md"
+) -> Trace:
+    """A session that adds a version with a date to a log."""
+    shown = "\n".join(f"{n:6}→{line}" for n, line in enumerate(LOG.splitlines(), 1))
+    given = {"file_path": f"/work/{file}"}
+    entry = f"## {version} ({written})\n\n- more\n\n"
+    calls = [("Bash", {"command": look}, "some text") for look in looks]
+    calls += [("Read", given, shown)]
+    edit = {**given, "old_string": "## 1.0 (", "new_string": f"{entry}## 1.0 ("}
+    calls += [("Edit", edit, "updated")]
+    goal = f"Log version {version}."
+    events: list[Any] = [Message(role="user", text=goal)]
+    for tool, args, result in calls:
+        events.append(ToolCall(tool=tool, args=args, result=result, started_at=at))
+    return Trace(app={"cwd": "/work"}, mission=Mission(goal), events=events, outcome="success")
+
+
+def learnt(*traces: Trace) -> Draft | None:
+    named = {f"t{number}": trace for number, trace in enumerate(traces)}
+    said = {name: trace.mission.goal for name, trace in named.items()}
+    return draft_sessions(named, said, name="log", declared={})
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "LOG.md").write_text(LOG)
+    monkeypatch.chdir(project)
+    return project
+
+
+def run(draft: Draft | None, here: Path, request: str) -> tuple[str, str]:
+    assert draft is not None
+    write_package(draft, here.parent / "package", GivenUdfs())
+    allow = AllowSettings(folders=["."])
+    result = run_routine(here.parent / "package", {"request": request}, allow=allow)
+    return result.status, (here / "LOG.md").read_text()
+
+
+def test_sessions_that_each_wrote_their_own_day_write_the_day(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = ["2026-03-01", "2026-03-09", "2026-04-02", "2026-05-05"]
+    draft = learnt(
+        *(logged(v, day, f"{day}T11:00:00Z") for v, day in zip(VERSIONS, days, strict=True))
+    )
+    monkeypatch.setattr(coding, "now", lambda: datetime.fromisoformat("2027-06-07T11:00:00+00:00"))
+    status, text = run(draft, here, "Log version 9.9.9.")
+    assert (status, text) == (
+        "ok",
+        LOG.replace("## 1.0", "## 9.9.9 (2027-06-07)\n\n- more\n\n## 1.0"),
+    )
+
+
+def test_a_day_that_all_sessions_share_may_be_the_day_or_a_constant(here: Path) -> None:
+    day = "2026-03-01"
+    draft = learnt(*(logged(version, day, f"{day}T11:00:00Z") for version in VERSIONS))
+    assert run(draft, here, "Log version 9.9.9.") == ("needs_input", LOG)
+
+
+def test_a_date_is_not_learnt_from_sessions_of_which_nobody_knows_the_day() -> None:
+    assert learnt(*(logged(version, "2026-03-01", None) for version in VERSIONS)) is None
+
+
+def test_a_date_that_is_not_the_day_is_not_learnt() -> None:
+    days = ["2026-03-01", "2026-03-09", "2026-04-02", "2026-05-05"]
+    made = [logged(v, day, "2026-07-07T11:00:00Z") for v, day in zip(VERSIONS, days, strict=True)]
+    assert learnt(*made) is None
+
+
+def test_looking_around_is_no_other_way(here: Path) -> None:
+    looks = [(), ("ls",), ("git status", "ls -la"), ("cat README.md | head -3",)]
+    made = [
+        logged(version, "soon", "2026-03-01T11:00:00Z", looks=look)
+        for version, look in zip(VERSIONS, looks, strict=True)
+    ]
+    draft = learnt(*made)
+    assert draft is not None
+    assert [step.tool for step in draft.routine.steps[:-1]] == ["FileText", "Insert"]
+    assert draft.trials.count("right") == len(made)
+    assert run(draft, here, "Log version 9.9.9.")[0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("request_words", "text"),
+    [
+        ("Log version v9.9.9.", LOG),
+        ("Log version 9.9.9 and 9.9.8.", LOG),
+        ("Log version 9.9.9, if it is out.", LOG),
+        ("Log version 9.9.9.", "# Log\n"),
+        ("Log version 9.9.9.", "# Log\n\nAll versions.\n"),
+    ],
+)
+def test_what_no_session_shows_changes_nothing(here: Path, request_words: str, text: str) -> None:
+    draft = learnt(*(logged(version, "soon", "2026-03-01T11:00:00Z") for version in VERSIONS))
+    (here / "LOG.md").write_text(text)
+    status, after = run(draft, here, request_words)
+    assert (status != "ok", after) == (True, text)
+
+
+def test_two_sessions_are_too_few() -> None:
+    assert learnt(*(logged(version, "soon", None) for version in VERSIONS[:2])) is None
+
+
+def test_a_file_name_that_nothing_explains_is_not_learnt() -> None:
+    made = [
+        logged(version, "soon", "2026-03-01T11:00:00Z", file=f"{name}.md")
+        for version, name in zip(VERSIONS, ["A", "LOG", "NEWS", "WHY"], strict=True)
+    ]
+    assert learnt(*made) is None
