@@ -303,3 +303,42 @@ def test_without_the_extra_compiling_says_how_to_get_it(monkeypatch: pytest.Monk
     # What only looks at traces, such as lessons and suggestions, goes on with what is known.
     calls, _ = calls_of(counted("orders.csv"), {})
     assert [call.effect for call in calls] == ["write", "read", "write", "write"]
+
+
+def agents(name: str, *calls: Call) -> Trace:
+    return msgspec.structs.replace(trace("Do it.", *calls), app={"name": name})
+
+
+@pytest.mark.parametrize(
+    ("agent", "tool", "args", "reason"),
+    [
+        ("claude-code", "Bash", {"command": "npm start", "run_in_background": True}, "background"),
+        ("claude-code", "Task", {"prompt": "look"}, "without a model"),
+        ("codex", "write_stdin", {"session_id": 1, "chars": "y"}, "goes on running"),
+        ("openhands", "run_ipython", {"code": "x = 1"}, "session of Python"),
+        ("swe-agent", "edit", {"start_line": 1, "end_line": 2}, "file that is open"),
+    ],
+)
+def test_what_no_routine_can_do_again_is_refused_with_the_reason(
+    agent: str, tool: str, args: dict[str, Any], reason: str
+):
+    with pytest.raises(RoutineError) as refused:
+        compile_trace(agents(agent, (tool, args, "ok")))
+    assert reason in refused.value.message
+    # A user who has such a tool can compile it.
+    assert compile_trace(agents(agent, (tool, args, "ok")), declared={tool: "write"})
+
+
+def test_other_agents_may_have_tools_of_the_same_names():
+    made = compile_trace(agents("shop", ("run", {"command": "belt"}, "ok"), ("submit", {}, "ok")))
+    assert [tool.name for tool in made.routine.tools] == ["run", "submit"]
+
+
+def test_a_tool_of_one_agent_is_what_others_call_otherwise():
+    made = compile_trace(
+        agents("openhands", ("run", {"command": "touch a.txt"}, ""), ("finish", {}, "done"))
+    )
+    assert [tool.shell for tool in made.routine.tools] == ["touch {{ file }}"]
+    looked = agents("swe-agent", ("open", {"path": "a.py"}, "1:x"), bash("touch a.txt"))
+    calls, _ = calls_of(looked, {})
+    assert [call.effect for call in calls] == ["read", "write"]

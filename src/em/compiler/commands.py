@@ -6,13 +6,14 @@ other argument.
 """
 
 import shlex
+from collections.abc import Container, Mapping
 from importlib.util import find_spec
 from posixpath import isabs, join, normpath
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from em.errors import MissingExtra
+from em.errors import MissingExtra, RoutineError
 from em.runner.tools.coding import BOOKKEEPING, SHELLS, Run, command_of, plain_edit
 from em.settings import Settings
 from em.traces.trace import ToolCall, Trace
@@ -25,6 +26,32 @@ if TYPE_CHECKING:
 
 _STAYING = frozenset({"Bash", "execute_bash", "terminal"})
 """The shells in which `cd` counts for later calls too."""
+_SAME_AS: Mapping[str, Mapping[str, str]] = {
+    "openhands": {"run": "execute_bash", "finish": "think", "message": "think"},
+    "swe-agent": {"submit": "think"},
+}
+"""By agent: tools whose names mean something else with others, and the tools that they are."""
+_LOOKS: Mapping[str, frozenset[str]] = {
+    "swe-agent": frozenset(
+        "open goto scroll_up scroll_down search_dir search_file find_file".split()
+    ),
+    "claude-code": frozenset({"BashOutput", "TaskOutput"}),
+    "openhands": frozenset({"browse"}),
+}
+"""By agent: tools that only look, though their names don't say so."""
+_A_MODEL = "another agent did it, and a routine runs without a model"
+_RUNNING = "it needs a program that goes on running, and a routine runs each command to its end"
+_OPEN_FILE = "it changes lines by their numbers in the file that is open"
+_SESSION = "it needs the values that code before it left in a session of Python"
+_UNREPEATABLE: Mapping[str, Mapping[str, str]] = {
+    "claude-code": {
+        "Task": _A_MODEL, "Agent": _A_MODEL, "KillBash": _RUNNING, "KillShell": _RUNNING,
+    },
+    "codex": {"write_stdin": _RUNNING, "functions.exec": "it runs code of the model"},
+    "openhands": {"run_ipython": _SESSION},
+    "swe-agent": {"edit": _OPEN_FILE, "create": _OPEN_FILE, "insert": _OPEN_FILE},
+}  # fmt: skip
+"""By agent: tools that em can't repeat, and why."""
 _RESET = "Shell cwd was reset to"
 """What Claude Code prints when it goes back to its folder."""
 
@@ -57,11 +84,33 @@ def require_commands(trace: Trace) -> None:
         raise MissingExtra("shell", "reading the shell commands of a trace")
 
 
+def refuse_unrepeatable(trace: Trace, known: Container[str]) -> None:
+    """Raise RoutineError if a coding agent did something that no routine can do again.
+
+    known: tools that the user has, which may do it.
+    """
+    why = _UNREPEATABLE.get(str(trace.app.get("name")), {})
+    for call in trace.calls:
+        if not isinstance(call, ToolCall) or call.tool in known or call.error is not None:
+            continue
+        reason = why.get(call.tool, "")
+        if call.tool in SHELLS and call.args.get("run_in_background") is True:
+            reason = "it went on in the background, and a routine runs each command to its end"
+        if reason:
+            raise RoutineError(
+                f"the session called {call.tool}, which a routine can't repeat: {reason}",
+                place=f"trace, tool {call.tool}",
+                fix="compile a session without it, or give a tool of this name with --tools",
+            )
+
+
 class Commands:
     """Takes the calls of one trace apart, in their order."""
 
     def __init__(self, trace: Trace) -> None:
-        calls = [call for call in trace.calls if isinstance(call, ToolCall)]
+        agent = str(trace.app.get("name"))
+        self._same_as, self._looks = _SAME_AS.get(agent, {}), _LOOKS.get(agent, frozenset())
+        calls = [self._renamed(call) for call in trace.calls if isinstance(call, ToolCall)]
         runs = [command_of(call.tool, call.args) for call in calls if call.tool in SHELLS]
         folders = {run.folder for run in runs if run is not None}
         # One folder for all calls is where the agent was started; a routine has its own.
@@ -72,6 +121,19 @@ class Commands:
 
     def taken(self, call: ToolCall) -> Taken | None:
         """Return a call taken apart; None if it stays as it is."""
+        renamed = self._renamed(call)
+        taken = self._taken(renamed)
+        if taken is None and renamed is not call:
+            return Taken(renamed.tool, renamed.args)
+        if taken is None and call.tool in self._looks:
+            return Taken(call.tool, call.args, "read")
+        return taken
+
+    def _renamed(self, call: ToolCall) -> ToolCall:
+        other = self._same_as.get(call.tool)
+        return call if other is None else msgspec.structs.replace(call, tool=other)
+
+    def _taken(self, call: ToolCall) -> Taken | None:
         edit = plain_edit(call.tool, call.args)
         if edit is not None:
             return Taken(*edit)

@@ -15,7 +15,7 @@ import msgspec
 
 from em.compiler.branches import NothingDecides
 from em.compiler.calls import calls_of, identifier
-from em.compiler.commands import is_bookkeeping, require_commands
+from em.compiler.commands import is_bookkeeping, refuse_unrepeatable, require_commands
 from em.compiler.confirmation import Confirm, confirmed, relaxed
 from em.compiler.differences import told_apart
 from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, draft_routine, load_udfs
@@ -84,6 +84,7 @@ def compile_trace(
             fix="record the agent's tool calls: a routine is made of them",
         )
     require_commands(trace)
+    refuse_unrepeatable(trace, declared or {})
     chosen = name or _name_of(trace)
     functions = load_udfs(udfs).functions
     with uncollected():

@@ -159,7 +159,7 @@ class _Followed:
 
     def take(self, call: TracedCall, tool: ToolCall) -> None:
         """Take the next call."""
-        if is_bookkeeping(tool.tool):
+        if is_bookkeeping(call.name):
             return
         if call.shell and _only_tests(tool):
             call.effect, call.effect_inferred, call.is_test = "read", False, True

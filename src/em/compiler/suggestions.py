@@ -21,7 +21,7 @@ from em.compiler.compile_trace import CompiledTrace, compile_several, request_wo
 from em.compiler.kind_draft import examples_of
 from em.compiler.session_draft import is_session, session_effects
 from em.errors import EmError
-from em.runner.routine import PlanStep, ToolStep, UdfStep
+from em.runner.routine import PlanStep, ReturnStep, ToolStep, UdfStep
 from em.runner.trial import Trials
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces, list_traces, pooled_traces
@@ -314,15 +314,19 @@ def _why_unproved(trials: Trials) -> str:
 def _why_constant(made: CompiledTrace, traces: Sequence[KeptTrace]) -> str:
     """Say why a routine would do the same on every run; empty if its effects depend on a task."""
     steps = made.draft.routine.steps
+    if all(isinstance(step, ReturnStep) for step in steps):
+        return "it would only give an answer that was recorded"
     if any(isinstance(step, PlanStep) for step in steps):
         return ""
     reads = {tool.name for tool in made.draft.routine.tools if tool.known_effect == "read"}
     writes = [step for step in steps if isinstance(step, ToolStep) and step.tool not in reads]
     # Inputs that a run asks for, and that were the same in every trace.
     same = {f"{{{{ {name} }}}}" for name, one in made.draft.routine.asks.items() if not one.others}
-    if not writes or any(_depends(step.args, same) or step.when for step in writes):
-        return ""
-    if any(isinstance(step, UdfStep) for step in steps):
+    if (
+        not writes
+        or any(_depends(step.args, same) or step.when for step in writes)
+        or any(isinstance(step, UdfStep) for step in steps)
+    ):
         return ""
     said = {example.said for example in examples_of(traces, {}).values()}
     if len(said) > 1:
