@@ -1,8 +1,8 @@
 """BFCL multi-turn: each turn of a conversation is a task, on what the turns before it left.
 
 A turn's trace has the gold calls, made by BFCL's own tools in the state that the gold calls of
-earlier turns lead to. Its request is what the user said, all turns up to this one (`--turns alone`:
-only this one). Kinds are the tools of a turn that write, or if none does, those that read. Every
+earlier turns lead to. Its request is what the user said in it (`--turns joined`: in all turns up
+to it). Kinds are the tools of a turn that write, or if none does, those that read. Every
 second conversation is learnt from, the others are scored by BFCL's checker.
 
 A sibling lacks a parameter in one turn, and says it in the next: in that turn nothing may be done.
