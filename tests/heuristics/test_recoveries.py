@@ -569,3 +569,22 @@ def test_a_linter_between_repairs_nothing(memory: Memory) -> None:
 def test_an_endless_line_is_read_in_bounds() -> None:
     line = "a" * 400_000 + "/b" * 50_000
     assert len(failure_of("x", f"Exit code 1\n{line}\n{'a.' * 200_000}").line) <= 160
+
+
+def test_no_secret_of_two_sessions_is_told(memory: Memory) -> None:
+    error = "Exit code 1\nError: not signed in to the registry"
+    step = "docker login --username me --password hunter2 --token=abcdefgh reg.example"
+    made = repaired("docker push app", error, step)
+    signed = session(
+        call("fetch", "not signed in", url="u1"),
+        call("sign_in", user="me", password="hunter2"),
+        call("fetch", url="u1"),
+    )
+    found = lessons(memory, made, made, signed, signed)
+    assert 'run "docker login --username me --password … --token=… reg.example"' in repr(found)
+    assert 'sign_in(user="me", password=…)' in "".join(action for _, action in found)
+    everything = repr([one.lesson for one in memory.heuristics.every()])
+    stored = repr([e.body for e in memory.log.read(kinds=["heuristic_learned"])])
+    for secret in ("hunter2", "abcdefgh"):
+        assert secret not in everything
+        assert secret not in stored

@@ -26,7 +26,7 @@ from em.heuristics.danger import (
     talks_to_reader,
 )
 from em.heuristics.episode import SPELLED, Episode, Kind, Step
-from em.heuristics.failure import Failure, edges_of, error_text, failure_of, is_telling
+from em.heuristics.failure import GAP, Failure, edges_of, error_text, failure_of, is_telling
 from em.runner.tools.coding import EDITORS, SHELLS, command_of, plain_edit
 from em.traces.outcomes import check_of, outcome_of_call
 from em.values.canonical import Json, identical
@@ -67,6 +67,11 @@ _WRONG_VALUE = re.compile(
     r"|not valid|(?:must|should) be|not available",
     re.IGNORECASE,
 )
+_SECRET = re.compile(
+    r"pass(?:word|wd|phrase)?$|token|secret|api[_\-]?key|private[_\-]?key|credential|\bauth$|^pin$",
+    re.IGNORECASE,
+)
+"""Names of options and arguments whose values are not kept, whoever shares them."""
 _PYTHON = re.compile(r"python[\d.]*")
 _CHECKERS = frozenset(
     ("mypy", "pyright", "pylint", "tsc", "ruff check", "cargo check", "cargo clippy", "go vet")
@@ -274,7 +279,8 @@ def _value_changed(act: Act, later: Act, calls: Sequence[TracedCall]) -> Step | 
     # Which part of a list or an object helped, nobody knows.
     is_plain = all(_is_plain(one.args[name]) for one in (act, later) if name in one.args)
     old, new = (_text(one.args[name]) if name in one.args else "" for one in (act, later))
-    if not is_plain or is_forcing(name) or is_dangerous_call("", (), [new]):
+    is_secret = bool(_SECRET.search(name))
+    if not is_plain or is_secret or is_forcing(name) or is_dangerous_call("", (), [new]):
         return None
     source = _source(later.args.get(name), later.call, calls)
     origin = f"{name} from {source}" if source else name
@@ -479,7 +485,7 @@ def _tool_act(call: TracedCall, free: frozenset[tuple[str, str]]) -> Act:
     edit = plain_edit(call.name, call.args)
     name, args = edit if edit is not None else (call.name, call.args)
     own = {n: value for n, value in args.items() if (call.name, n) not in free}
-    texts = [(n, _text(value)) for n, value in own.items()]
+    texts = [(n, GAP if _SECRET.search(n) else _text(value)) for n, value in own.items()]
     kind: Kind = "edit" if name in _EDITS else "call"
     is_unsafe = is_dangerous_call(name, words_of(name), [text for _, text in texts]) or any(
         is_forcing(n) and value not in (None, False, "", 0) for n, value in own.items()
@@ -558,7 +564,8 @@ class _Shell:
 
         readings = [read_command(one, self._programs) for one in pipe]
         first, reading = pipe[0], readings[0]
-        words = tuple(word.shown for word in first.words)
+        whole = [word.shown for word in first.words]
+        words = tuple(_without_secrets(whole))
         variables = tuple(sorted({one.name for one in first.assignments}))
         writes = [r for one in pipe for r in one.redirects if r.writes]
         label, own = _label(words, reading.roles)
@@ -582,7 +589,7 @@ class _Shell:
         return Act(
             call=call,
             label=label,
-            key=msgspec.json.encode(("$", folder, words, variables, given)).decode(),
+            key=msgspec.json.encode(("$", folder, whole, variables, given)).decode(),
             status="unknown",
             is_write=is_export
             or bool(writes)
@@ -592,6 +599,19 @@ class _Shell:
             variables=variables,
             is_piped=len(pipe) > 1,
         )
+
+
+def _without_secrets(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a command with gaps for passwords, tokens and the like."""
+    is_secret = False
+    for word in words:
+        name, has_value, _ = word.partition("=")
+        is_option = word.startswith("-") and bool(_SECRET.search(name.lstrip("-")))
+        if is_option and has_value:
+            yield f"{name}={GAP}"
+        else:
+            yield GAP if is_secret else word
+        is_secret = is_option and not has_value
 
 
 def _only_checks(label: str, words: Sequence[str]) -> bool:
