@@ -441,3 +441,36 @@ def test_tasks_without_words_have_loops_too(memory: Memory) -> None:
     result = memory.run(routine, {"person": "zoe@it.example"}, desk.tools())
     assert result.status == "ok", result.failure or result.pending_prompt
     assert len(desk.done) == 2
+
+
+def test_a_member_of_another_person_is_handed_over(memory: Memory) -> None:
+    """Every ticket was of the person who was asked about, though nobody said that it must be."""
+    several = zip(PEOPLE, ("ww", "ow", "o", "wow"), strict=False)
+    made = [closed_all(p, queue(9 * n, q, owner=p)) for n, (p, q) in enumerate(several)]
+    routine = learnt(memory, made)
+    said, zoe = ALL.format("zoe@it.example"), "zoe@it.example"
+    desk = Desk(queue(70, "wow", owner=zoe))
+    assert len(done(memory, routine, desk, said)) == 3
+    desk = Desk([*queue(70, "wo", owner=zoe), *queue(80, "w", owner="ian@it.example")])
+    assert handed_over(memory, routine, desk, said)
+
+
+def test_a_member_that_is_no_record_or_lacks_its_state_is_handed_over(
+    memory: Memory, waiting: Any
+) -> None:
+    for odd in ({"id": "T-9000", "subject": "x"}, {"status": "waiting"}, "T-9000", None):
+        desk = Desk(queue(70, "wo"))
+        tools = desk.tools()
+        tickets = [*desk.tickets, odd]
+        tools["list_tickets"] = lambda person, tickets=tickets: tickets
+        said = {"request": SAID.format("zoe@it.example")}
+        result = memory.run(waiting, said, tools)
+        assert (result.status != "ok", desk.done) == (True, [])
+
+
+def test_a_dry_run_shows_every_member_that_would_be_changed(memory: Memory, waiting: Any) -> None:
+    desk = Desk(queue(70, "wow"))
+    said = {"request": SAID.format("zoe@it.example")}
+    result = memory.run(waiting, said, desk.tools(), dry_run=True)
+    assert [one.item for one in result.planned if one.tool == "close_ticket"] == [0, 1]
+    assert desk.done == []

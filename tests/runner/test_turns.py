@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from em import Memory
 from em.errors import EmError
 from em.runner.engine import run_routine
 from em.runner.validation import validate
@@ -124,3 +125,30 @@ def test_a_guard_over_what_the_turns_saved_is_checked(tmp_path: Path) -> None:
     assert result.failure.error_type == "GuardFailed"
     fine = run_routine(written(tmp_path, guarded), {"rooms": ["hall"]}, house.tools())
     assert (fine.status, house.done[-1]) == ("ok", ("report", 1))
+
+
+def test_a_run_that_was_killed_in_a_turn_goes_on_there(tmp_path: Path) -> None:
+    house = House(hall=True, cellar=True, attic=True)
+    dies = {"attic"}
+
+    def switch_off(room: str) -> str:
+        if room in dies:
+            dies.clear()
+            raise KeyboardInterrupt
+        return house.switch_off(room)
+
+    tools = {**house.tools(), "switch_off": switch_off}
+    given = {"rooms": ["hall", "cellar", "attic"]}
+    with Memory(tmp_path / "em.db") as memory:
+        with pytest.raises(KeyboardInterrupt):
+            memory.run(written(tmp_path), given, tools, run_id="r1")
+        asked = memory.resume("r1", tools)
+        assert asked.status == "needs_input", "nobody knows whether the last call was made"
+        answers = {asked.pending_prompt.step_id: {"happened": False}}
+        result = memory.resume("r1", tools, answers=answers)
+    assert result.status == "ok", result.failure
+    assert [one for one in house.done if one[0] == "off"] == [
+        ("off", "hall"),
+        ("off", "cellar"),
+        ("off", "attic"),
+    ]

@@ -104,12 +104,11 @@ def stages_of(traces: Sequence[Sequence[TracedCall]]) -> list[Stage]:
     names = list(dict.fromkeys(call.name for calls in traces for call in calls))
     if len(names) > MOST_TOOLS:
         return []
-    before = {
-        (one.name, other.name)
-        for calls in traces
-        for at, one in enumerate(calls)
-        for other in calls[at + 1 :]
-    }
+    before: set[tuple[str, str]] = set()
+    for calls in traces:
+        first = {call.name: at for at, call in reversed(list(enumerate(calls)))}
+        last = {call.name: at for at, call in enumerate(calls)}
+        before |= {(one, other) for one in first for other in last if first[one] < last[other]}
     for middle, one, other in itertools.product(names, repeat=3):
         if (one, middle) in before and (middle, other) in before:
             before.add((one, other))

@@ -13,7 +13,7 @@ import msgspec
 from em.compiler.branches import MOST_REASONS, NothingDecides, Reason, columns_of, reasons_of
 from em.compiler.calls import Names, TracedCall, identifier, result_name
 from em.compiler.draft import Draft, Recorded, names_used
-from em.compiler.evidence import ENOUGH, INCREDIBLE, of_mention
+from em.compiler.evidence import ENOUGH, INCREDIBLE, information, of_mention
 from em.compiler.homes import allowed_values
 from em.compiler.loops import bare, checked_early, renamed, renamed_value
 from em.compiler.members import (
@@ -30,6 +30,7 @@ from em.compiler.members import (
 )
 from em.compiler.sources import quoted, reference
 from em.runner.agreement import names_in_expression, part_at, place_parts, single_places
+from em.runner.expressions.functions import FUNCTIONS
 from em.runner.routine import AssertStep, ReturnStep, Step, ToolStep, UdfStep
 from em.traces.trace import Mission, ToolCall, Trace, UdfCall
 from em.values.canonical import Json
@@ -40,6 +41,9 @@ FEWEST_TRACES = 3
 """Traces that show that something is done to all members, and not to these ones."""
 FEWEST_WITH_SEVERAL = 2
 """Traces among them with more than one member."""
+
+MOST_COMPILED = 100
+"""Turns of which a call is compiled, evenly spread; about members all turns count."""
 
 Merge = Callable[[Sequence[Trace], Collection[int]], Draft | None]
 """Compiles traces that made the same calls; the second argument are reads that stay in any case."""
@@ -103,6 +107,8 @@ class _Writer:
         self._traces, self._said, self._stages, self._rounds = traces, said, stages, rounds
         self._merge, self._first = merge, first
         self._names = Names()
+        for name in FUNCTIONS:
+            self._names.free(name)
         self._saved: dict[int, str] = {}
         """The name of each stage's result."""
         self._turn_names: dict[str, str] = {}
@@ -220,6 +226,7 @@ class _Writer:
             (at, turn) for at, own in enumerate(found.turns) for turn in own if tool in turn.calls
         ]
         pairs = [(turn.member, turn.calls[tool]) for _, turn in turns]
+        turns = turns[:: max(1, len(turns) // MOST_COMPILED)]
         given, fields, must = _given(pairs, tool, self._names)
         ahead = [
             other
@@ -255,8 +262,12 @@ class _Writer:
             return call
         key = _member(item, source.key)
         path = f"{source.path}.{source.key}" if source.key else source.path
-        is_on_it = f"among(every({self._saved[source.stage]}, {quoted(path)}), {key})"
-        return call._replace(conditions=[t for t in call.conditions if is_on_it not in t])
+        own = self._saved[source.stage]
+        is_on_it = f"among(every({own}, {quoted(path)}), {key})"
+        # What the list says of a member is what the member says.
+        says = f"fact_of(every({own}, {quoted(source.path)}), {quoted(source.key)}, {key}, "
+        texts = [t for t in call.conditions if is_on_it not in t and not t.startswith(says)]
+        return call._replace(conditions=texts)
 
     def _renaming(self, draft: Draft, ahead: Sequence[str]) -> dict[str, str]:
         """Return how the results that a call uses are called in the whole routine."""
@@ -364,11 +375,35 @@ class _Writer:
             [turn.member for turn in turns if turn.way == way],
             [turn.member for turn in turns],
         )
+        yield from self._joins(number, item, way)
         first = found.always_first
         if first and len(found.body) > 1 and self._stages[number].effect_of(first) == "read":
             results = {id(turn): turn.calls[first].result for turn in turns}
             own = [results[id(turn)] for turn in turns if turn.way == way]
             yield from _facts(self._turn_names[first], own, list(results.values()))
+
+    def _joins(self, number: int, item: str, way: Way) -> Iterator[str]:
+        """Yield that a field equals something known, where it did so for every member of a way.
+
+        A ticket belongs to the person who is asked about, though nobody said that it must.
+        """
+        shared: set[tuple[str, str]] | None = None
+        values: set[str] = set()
+        for at, own in enumerate(self._rounds[number].turns):
+            known = self._known(number, at)
+            for turn in own:
+                if turn.way == way:
+                    pairs = {
+                        (name, other)
+                        for name, value in features(turn.member).items()
+                        if name and isinstance(value, str) and information(value) >= ENOUGH
+                        for other, held in known.items()
+                        if held == value
+                    }
+                    values |= {str(known[other]) for _, other in pairs}
+                    shared = pairs if shared is None else shared & pairs
+        if len(values) > 1:
+            yield from (f"{_member(item, name)} == {other}" for name, other in sorted(shared or ()))
 
     # --- steps ------------------------------------------------------------------------------------
 
