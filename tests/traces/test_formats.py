@@ -1,11 +1,13 @@
 """Each format is found by looking, and its calls come with what they were given and gave."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sessions import lines, order_session, otlp
 
+from em import Memory
 from em.traces.trace import KeptTrace, ToolCall
 from em.traces.transcripts import read_traces
 
@@ -296,3 +298,23 @@ def test_otlp_ids_may_be_hexadecimal_or_base64() -> None:
         for name in ("traceId", "spanId", "parentSpanId"):
             span[name] = b64encode(bytes.fromhex(span[name])).decode()
     assert read_one(hexadecimal).trace == read_one(base64).trace
+
+
+def test_lines_of_claude_code_are_read_whatever_their_other_fields_hold(tmp_path: Path) -> None:
+    line = {"type": "user", "sessionId": "s", "uuid": "1", "parentUuid": None, "isSidechain": False}
+    said = {"role": "user", "content": "Do it"}
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "a.txt"}
+    written: list[dict[str, object]] = [
+        {**line, "message": said, "toolUseResult": 5, "more": {"message": [1, {}]}},
+        {**line, "type": "assistant", "message": {"id": "m", "content": [call], "usage": "odd"}},
+        {**line, "message": {"content": [result]}, "toolUseResult": ["durationMs", {"x": 1}]},
+        {**line, "message": 17},
+    ]
+    path = tmp_path / "session.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in written))
+    with Memory(":memory:") as memory:
+        (read,) = memory.import_files(path)
+        (kept,) = memory.traces()
+    assert (read.calls, read.unknown, read.broken) == (1, 1, 0)
+    assert [one.result for one in kept.trace.calls] == ["a.txt"]

@@ -19,7 +19,9 @@ _encode = msgspec.json.Encoder().encode
 
 def hash_body(salt: bytes, text: bytes) -> bytes:
     """Hash the canonical text of a body with its salt."""
-    return sha256(salt + text).digest()
+    body = sha256(salt)
+    body.update(text)  # not joined before: a body may be large
+    return body.digest()
 
 
 def hash_event(

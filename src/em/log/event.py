@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -72,18 +71,13 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_name(name: Any, field: str) -> str:
     """Return a name, such as that of a stream. Raise InputError if it is not printable text."""
-    if type(name) is str and _is_name(name):
+    if type(name) is str and 0 < len(name) <= MAX_NAME and name.isprintable():
         return name
     raise InputError(
         f"expected a name, got {str(name)[:60]!r}",
         place=field,
         fix=f"use 1 to {MAX_NAME} printable characters",
     )
-
-
-@lru_cache(maxsize=4096)
-def _is_name(name: str) -> bool:
-    return 0 < len(name) <= MAX_NAME and name.isprintable()
 
 
 class Row(msgspec.Struct, frozen=True):

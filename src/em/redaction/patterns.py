@@ -7,7 +7,7 @@ The patterns are data: `patterns.toml`. Each has anchors, which make the common 
 import re
 import tomllib
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ class Shape:
     """One kind of secret. A group `secret` narrows what is taken out, a group `name` names it.
 
     `begins_with_name`: a match begins with a secret's name, so it is sought from the names' words.
+    `needs`: texts in lower case that every match holds, so a text without them is not searched.
     """
 
     def __init__(
@@ -31,10 +32,12 @@ class Shape:
         source: str,
         flags: int = 0,
         begins_with_name: bool = False,
+        needs: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.anchors = anchors
         self.begins_with_name = begins_with_name
+        self.needs = needs
         self._source = source
         self._flags = flags
 
@@ -92,6 +95,7 @@ def _place(entry: dict[str, Any]) -> Shape:
         _filled(entry["pattern"]),
         _FLAGS if entry.get("case") else _FLAGS | re.IGNORECASE,
         entry.get("begins_with_name", False),
+        tuple(entry.get("needs", ())),
     )
 
 
@@ -160,6 +164,7 @@ _TOKEN = re.compile(r"(?P<of>.*?)[_. -]?token", re.ASCII | re.DOTALL)
 _HARMLESS_TOKENS = tuple(_DATA["harmless_tokens"])
 
 
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether what stands under this name is a secret, if it can be one."""
     lowered = name.lower()

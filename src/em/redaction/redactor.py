@@ -103,6 +103,13 @@ class Redactor:
             return range(len(texts))
         return with_anchor(texts)
 
+    def suspect_names(self, names: Iterable[str]) -> Iterable[str]:
+        """Return the names that may have a secret: never too few, sometimes too many."""
+        names = set(names) - self._clean_names
+        # A secret in one name is no less one between the others, so all are searched at once.
+        lowered = "\n".join(names).lower()
+        return names if self._always or next(_automaton().iter(lowered), None) else ()
+
     def is_clean_name(self, name: str) -> bool:
         """Whether a name has no secret in it. Caches clean names, since names repeat."""
         if name in self._clean_names:
@@ -116,8 +123,10 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return a text without its secrets."""
-        for shape in (*shapes_in(text.lower()), *self._own):
-            text = _without(shape, text)
+        lowered = text.lower()
+        for shape in (*shapes_in(lowered), *self._own):
+            if all(need in lowered for need in shape.needs):
+                text = _without(shape, text)
         return text
 
     def value(self, value: Any) -> Any:

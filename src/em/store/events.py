@@ -236,8 +236,13 @@ class Chain:
         prepared: Sequence[PreparedEvent],
         recorded_at: int,
         expected: Mapping[str, int],
+        *,
+        only_rows: bool = False,
     ) -> tuple[list[Event], Tip | None]:
-        """Chain events to their streams and insert them. Return them and the new end of the log."""
+        """Chain events to their streams and insert them. Return them and the new end of the log.
+
+        only_rows: return no events, for a caller who does not look at them.
+        """
         remembered, self._remembered = self._remembered, None
         if not prepared:
             for stream, pos in expected.items():
@@ -245,11 +250,13 @@ class Chain:
             return [], None
         if remembered is not None:
             try:
-                return self._append(session, prepared, recorded_at, expected, remembered)
+                return self._append(
+                    session, prepared, recorded_at, expected, remembered, only_rows=only_rows
+                )
             except (self._taken, PositionConflict, ChainConflict):  # type: ignore[misc]  # an empty tuple remembers nothing
                 pass  # the remembered end may be stale: read it and try once more
         tip = _read_tip(session, prepared[0].stream)
-        return self._append(session, prepared, recorded_at, expected, tip)
+        return self._append(session, prepared, recorded_at, expected, tip, only_rows=only_rows)
 
     def insert_at_once(
         self, session: Session, event: PreparedEvent, expected: Mapping[str, int]
@@ -275,6 +282,8 @@ class Chain:
         recorded_at: int,
         expected: Mapping[str, int],
         tip: Tip,
+        *,
+        only_rows: bool = False,
     ) -> tuple[list[Event], Tip]:
         for stream, pos in expected.items():
             _check_position(stream, pos, tip.head(session, stream)[0])
@@ -287,10 +296,11 @@ class Chain:
             head = heads.get(item.stream) or tip.head(session, item.stream)
             seal = _import if item.imported is not None else _seal
             salt = salts[n * SALT_BYTES : (n + 1) * SALT_BYTES]
-            row, event = seal(item, tip.newest + 1 + n, head, salt, recorded_at)
-            heads[item.stream] = (event.pos, row[-1])
+            row = seal(item, tip.newest + 1 + n, head, salt, recorded_at)
+            heads[item.stream] = (row[_POS], row[-1])
             rows.append(row)
-            events.append(event)
+            if not only_rows:
+                events.append(_event_of(item, row))
             if item.sources:
                 derivations += derivations_of(item.sources, "events", item.id)
         self._insert_events(session, rows)
@@ -338,8 +348,8 @@ def _moment(micros: int) -> datetime:
 
 def _seal(
     item: PreparedEvent, seq: int, head: tuple[int, bytes], salt: bytes, recorded_at: int
-) -> tuple[tuple[Any, ...], Event]:
-    """Give a new event its position, times and hashes."""
+) -> tuple[Any, ...]:
+    """Return the row of a new event, with its position, times and hashes."""
     assert item.text is not None
     pos = head[0] + 1
     at = recorded_at if item.at is None else item.at
@@ -357,10 +367,23 @@ def _seal(
         body_hash,
     )
     start = (seq, item.id, item.stream, pos, item.subject, item.kind, item.v)
-    row = (*start, at, recorded_at, item.text.decode(), salt, body_hash, own)
+    return (*start, at, recorded_at, item.text.decode(), salt, body_hash, own)
+
+
+def _event_of(item: PreparedEvent, row: tuple[Any, ...]) -> Event:
+    """Return the event of a row that was just made."""
+    if item.imported is not None:
+        return msgspec.structs.replace(item.imported, seq=row[_SEQ])
+    seq, event_id, stream, pos, subject, kind, v, at, recorded_at, _, salt, body_hash, own = row
     recorded = _moment(recorded_at)
-    event = Event(
-        *start,
+    return Event(
+        seq,
+        event_id,
+        stream,
+        pos,
+        subject,
+        kind,
+        v,
         recorded if item.at is None else from_micros(at),
         recorded,
         item.body,
@@ -368,13 +391,12 @@ def _seal(
         body_hash.hex(),
         own.hex(),
     )
-    return row, event
 
 
 def _import(
     item: PreparedEvent, seq: int, head: tuple[int, bytes], _salt: bytes, _recorded_at: int
-) -> tuple[tuple[Any, ...], Event]:
-    """Return an imported event unchanged, if it continues its stream and its hashes fit."""
+) -> tuple[Any, ...]:
+    """Return the row of an imported event, if it continues its stream and its hashes fit."""
     event = item.imported
     assert event is not None
     if event.pos != head[0] + 1:
@@ -386,8 +408,7 @@ def _import(
     if own != hash_event(head[1], *start, at, recorded_at, body_hash):
         raise _misfit(item, "its hash does not fit its fields and the event before it")
     text = None if item.text is None else item.text.decode()
-    row = (seq, *start, at, recorded_at, text, salt, body_hash, own)
-    return row, msgspec.structs.replace(event, seq=seq)
+    return (seq, *start, at, recorded_at, text, salt, body_hash, own)
 
 
 def _misfit(item: PreparedEvent, why: str) -> ChainConflict:
@@ -448,6 +469,7 @@ def without_known(session: Session, prepared: Prepared) -> Prepared:
     return prepared._replace(
         events=list(new.values()),
         given_ids=[],  # the events that are left are not in the log
+        skip_known=False,
     )
 
 

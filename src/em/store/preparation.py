@@ -68,7 +68,7 @@ class Prepared(NamedTuple):
 def prepare(commit: Commit, redactor: Redactor) -> Prepared:
     """Check, redact and encode a commit."""
     given_ids = [event.id for event in commit.events if event.id is not None]
-    events = _events(commit.events, given_ids, redactor)
+    events = _events(commit.events, given_ids, redactor, is_decoded=commit.is_decoded)
     if commit.is_only_events:
         return _prepared_events(commit, events, given_ids)
     sources = {event_id for event in events for event_id in event.sources}
@@ -113,14 +113,18 @@ def _prepared_events(commit: Commit, events: list[PreparedEvent], given_ids: lis
 
 
 def _events(
-    drafts: Sequence[Draft | Event], given_ids: Sequence[str], redactor: Redactor
+    drafts: Sequence[Draft | Event],
+    given_ids: Sequence[str],
+    redactor: Redactor,
+    *,
+    is_decoded: bool,
 ) -> list[PreparedEvent]:
     several = len(drafts) > 1
     ids = new_ids(len(drafts)) if several else [new_id()]
     prepared: list[PreparedEvent] = []
     for n, draft in enumerate(drafts):
         try:
-            prepared.append(_event(draft, ids[n]))
+            prepared.append(_event(draft, ids[n], is_decoded=is_decoded))
         except InputError as error:
             error.data["index"] = n
             if several:
@@ -142,7 +146,7 @@ def with_pieces(event: PreparedEvent, now_: datetime) -> PreparedEvent:
     return PreparedEvent(*event[:-1], pieces(text, at, detail(event.body, "speaker")))
 
 
-def _event(draft: Draft | Event, fresh_id: str) -> PreparedEvent:
+def _event(draft: Draft | Event, fresh_id: str, *, is_decoded: bool) -> PreparedEvent:
     check_name(draft.stream, "stream")
     if draft.subject is not None:
         check_name(draft.subject, "subject")
@@ -159,7 +163,7 @@ def _event(draft: Draft | Event, fresh_id: str) -> PreparedEvent:
                 place="body",
                 fix='write {"text": …}',
             )
-        text, body = canonical(draft.body)
+        text, body = canonical(draft.body, is_decoded=is_decoded)
         check_body(draft.kind, text)
     if imported is not None:
         _check_imported(imported, text)
@@ -210,14 +214,15 @@ def _check_imported(event: Event, text: bytes | None) -> None:
 def _redact_events(
     events: list[PreparedEvent], given_ids: Sequence[str], redactor: Redactor
 ) -> None:
-    names = {event.stream for event in events} | {event.subject for event in events}
-    for name in (*names, *given_ids):
-        if name is not None:
-            refuse_secret_name(name, redactor)
+    names = {event.stream for event in events} | {event.subject or "" for event in events}
+    for name in redactor.suspect_names(names.union(given_ids)):
+        refuse_secret_name(name, redactor)
     for n in redactor.suspects([event.text or b"" for event in events]):
         event = events[n]
-        clean = redactor.value(event.body)
-        if clean == event.body:
+        assert event.text is not None
+        body = msgspec.json.decode(event.text)  # what is stored, whatever the writer had
+        clean = redactor.value(body)
+        if clean == body:
             continue
         if event.imported is not None:
             raise InputError(

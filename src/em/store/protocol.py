@@ -168,6 +168,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     expected_pos: for a stream, the position of its last event (0: none). Makes the commit a
         compare-and-append: it raises PositionConflict if the stream has moved.
     skip_known: skip events that are in the log. One with the same id and other content is refused.
+    is_decoded: the events' bodies consist of what was decoded from JSON, as an import's do. They
+        are not decoded again to see what JSON makes of them.
     """
 
     events: Sequence[Draft | Event] = ()
@@ -180,6 +182,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     request: RequestOutcome | None = None
     expected_pos: Mapping[str, int] = {}
     skip_known: bool = False
+    is_decoded: bool = False
 
     @property
     def is_only_events(self) -> bool:

@@ -229,8 +229,12 @@ class SqlStore(ABC):
         ready: Iterable[Prepared] = list(each) if isinstance(commits, Sequence) else each
         with self._writing() as session:
             for prepared in ready:
-                committed, _, also = self._write(session, prepared)
-                count += len(committed.events)
+                if prepared.skip_known:
+                    prepared = without_known(session, prepared)  # noqa: PLW2901 - what is left
+                # Nobody looks at the events, unless they erase others.
+                is_plain = not any(item.kind == "erased" for item in prepared.events)
+                _, _, also = self._write(session, prepared, only_rows=is_plain)
+                count += len(prepared.events)
                 erased |= also
         if erased:
             self._try_to_scrub()
@@ -248,9 +252,16 @@ class SqlStore(ABC):
             yield found
             last = found
 
-    def _write(self, session: Session, prepared: Prepared) -> tuple[Committed, Tip | None, bool]:
-        """Write a commit, and erase what imported tombstones name."""
-        committed, tip = self._insert(session, prepared)
+    def _write(
+        self, session: Session, prepared: Prepared, *, only_rows: bool = False
+    ) -> tuple[Committed, Tip | None, bool]:
+        """Write a commit, and erase what imported tombstones name.
+
+        only_rows: return no events, for a caller who does not look at them.
+        """
+        if prepared.skip_known:
+            prepared = without_known(session, prepared)
+        committed, tip = self._insert(session, prepared, only_rows=only_rows)
         if not any(event.kind == "erased" for event in committed.events):
             return committed, tip, False
         erased = erasure.erase_as_imported(session, self._chain, self.index, committed.events)
@@ -258,26 +269,27 @@ class SqlStore(ABC):
             self._ask_for_scrub(session)
         return committed, None, erased
 
-    def _insert(self, session: Session, prepared: Prepared) -> tuple[Committed, Tip | None]:
+    def _insert(
+        self, session: Session, prepared: Prepared, *, only_rows: bool
+    ) -> tuple[Committed, Tip | None]:
         """Insert all rows of a commit. Return the result and the new end of the log."""
         recorded_at = now_micros()
-        if prepared.skip_known:
-            prepared = without_known(session, prepared)
         if prepared.given_ids:
             refuse_duplicates(session, prepared.given_ids)
         if prepared.sources:
             refuse_erased_sources(session, prepared.sources)
         events, tip = self._chain.append(
-            session, prepared.events, recorded_at, prepared.expected_pos
+            session, prepared.events, recorded_at, prepared.expected_pos, only_rows=only_rows
         )
         artefacts = [put_artefact(session, item, recorded_at) for item in prepared.artefacts]
         if prepared.records:
             put_records(session, prepared.records)
         if prepared.lessons:
             put_lessons(session, self.index, prepared.lessons)
+        first = 0 if tip is None else tip.newest - len(prepared.events) + 1
         searched = [
-            (item, event.seq, recorded_at if item.at is None else item.at)
-            for item, event in zip(prepared.events, events, strict=True)
+            (item, seq, recorded_at if item.at is None else item.at)
+            for seq, item in enumerate(prepared.events, first)
             if item.pieces
         ]
         if searched:

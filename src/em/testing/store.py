@@ -445,6 +445,17 @@ class HolderConformance:
         assert [a.version for a in store.artefacts("routine")] == [1, 2, 3]
         assert list(store.artefacts("state")) == []
 
+    def test_what_counts_as_decoded_is_redacted_as_it_is_stored(self, store: Store) -> None:
+        """A writer who says so and has a tuple is protected too; without events the count is."""
+        body = {"text": "x", "parts": (f"key {SECRET}", 1)}
+        draft = Draft(stream="notes", kind="note", body=body)
+        assert store.commit_all([Commit(events=[draft], is_decoded=True)]) == 1
+        (event,) = store.read(EventQuery(stream="notes"))
+        assert event.body is not None
+        assert event.body["parts"][1] == 1
+        assert SECRET not in event.body["parts"][0]
+        assert verify(store.rows).ok
+
     def test_cards_show_artefacts_in_use_without_their_bodies(self, store: Store) -> None:
         """A card is replaced by a newer one, redacted, and goes with the artefact's body."""
         (source,) = append(store, note("plan"))

@@ -25,6 +25,7 @@ MAX_WORD = 64
 """Longer words are cut to this length."""
 _WORD = re.compile(rf"[^\W_]{{1,{MAX_WORD}}}|[\u2600-\u27bf\U0001f000-\U0001faff]")
 _ASCII = bytes(ord(chr(n).lower()) if chr(n).isalnum() else 32 for n in range(128)).ljust(256)
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
     "\U00020000-\U0003ffff]+"
@@ -67,14 +68,23 @@ def words_of(text: str) -> list[str]:
     if text.isascii():
         # Splits as the pattern does, in a quarter of the time.
         return text.encode().translate(_ASCII).decode().split()
-    return [part for word in _WORD.findall(_folded(text.lower())) for part in _parts(word)]
+    words: list[str] = []
+    for word in _WORD.findall(_folded(text.lower())):
+        if word.isascii():  # it starts with a letter or a digit, and is of a script with spaces
+            words.append(word)
+        else:
+            words.extend(_parts(word))
+    return words
 
 
 def _folded(text: str) -> str:
     """Remove accents: café becomes cafe. Hangul and similar scripts are composed again."""
     parts = unicodedata.normalize("NFKD", text)
-    bare = "".join(c for c in parts if not unicodedata.combining(c))
-    return unicodedata.normalize("NFKC", bare).lower()
+    return unicodedata.normalize("NFKC", _NOT_ASCII.sub(_without_marks, parts)).lower()
+
+
+def _without_marks(found: re.Match[str]) -> str:
+    return "".join(sign for sign in found.group() if not unicodedata.combining(sign))
 
 
 def _parts(word: str) -> Iterator[str]:

@@ -581,9 +581,8 @@ class Intake:
             return
         while drafts:
             try:
-                self.added += len(
-                    self.store.commit(Commit(events=drafts, expected_pos=expected)).events
-                )
+                commit = Commit(events=drafts, expected_pos=expected, is_decoded=True)
+                self.added += self.store.commit_all([commit])
             except InputError as error:
                 if "index" not in error.data:
                     raise

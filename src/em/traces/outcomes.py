@@ -74,7 +74,11 @@ _MAY_CHECK = re.compile(
     ),
     re.DOTALL,
 )
-"""Most commands are no checks: this tells them without reading their words."""
+_NEEDED = frozenset(
+    "test" if "test" in check.words else max(check.words.rstrip("*").split(), key=len)
+    for check in CHECKS
+)
+"""Most commands are no checks: these two tell them without reading their words."""
 _EXPECTED = tuple((check, check.words.split()) for check in CHECKS)
 _HERE = re.compile(r"(<<-?[ \t]*(['\"]?)(\w+)\2[^\n]*)\n.*?\n[ \t]*\3(?=\s|$)", re.DOTALL)
 _REDIRECT = re.compile(r"\d*>&-?\d*|&>>?")  # its `&` does not end a command
@@ -145,7 +149,7 @@ def outcome_of_kept(kept: KeptTrace) -> Outcome:
 
 def _last_check(command: str) -> tuple[Check, bool] | None:
     """Return the last check of a command line, and whether its exit code is that of the line."""
-    if not _MAY_CHECK.search(command):
+    if not any(word in command for word in _NEEDED) or not _MAY_CHECK.search(command):
         return None
     found: tuple[Check, bool] | None = None
     for words, decides in _simple_commands(command):

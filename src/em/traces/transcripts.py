@@ -12,6 +12,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,7 @@ from em.store.protocol import Store
 from em.traces.formats import Importer, Reader, importer_of, importers
 from em.traces.intake import Intake, Known, Problem
 from em.traces.trace import KeptTrace
+from em.values.canonical import uncollected
 
 MAX_LINE = 64 * 1024 * 1024
 MAX_DOCUMENT = 512 * 1024 * 1024
@@ -78,8 +80,28 @@ def decoded(raw: bytes) -> tuple[Any, str]:
         return None, f"expected JSON: {error}"
 
 
-def lines_of(file: IO[bytes], number: int = 0) -> Iterator[Value]:
-    """Yield the lines that are not empty, from the file's position, one in memory at a time."""
+@lru_cache(maxsize=32)
+def _decoder(line: Any) -> Callable[[bytes], tuple[Any, str]]:
+    """Return what decodes the lines of a format: only the fields that its reader looks at."""
+    if line is None:
+        return decoded
+    decode_line = msgspec.json.Decoder(line).decode
+
+    def decode(raw: bytes) -> tuple[Any, str]:
+        try:
+            return decode_line(raw), ""
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return decoded(raw)  # another shape than expected, or no JSON
+
+    return decode
+
+
+def lines_of(file: IO[bytes], number: int = 0, line: Any = None) -> Iterator[Value]:
+    """Yield the lines that are not empty, from the file's position, one in memory at a time.
+
+    line: the fields of a line that are looked at, see `Importer`.
+    """
+    decode = _decoder(line)
     at = file.tell()
     while raw := file.readline(MAX_LINE + 1):
         number += 1
@@ -88,12 +110,12 @@ def lines_of(file: IO[bytes], number: int = 0) -> Iterator[Value]:
             at += _skip_line(file)
             yield Value(number, raw[:1000], None, f"longer than {MAX_LINE:,} bytes", at)
             continue
-        text = raw.removeprefix(_BOM) if number == 1 else raw
-        if text.strip():
-            value, problem = decoded(text)
+        text = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
+        if text:
+            value, problem = decode(text)
             if problem and not raw.endswith(b"\n"):
                 problem = f"the line is cut off: {problem}"
-            yield Value(number, text.strip(), value, problem, at)
+            yield Value(number, text, value, problem, at)
 
 
 def _skip_line(file: IO[bytes]) -> int:
@@ -117,7 +139,7 @@ def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
         yield from _documents_of(file.name, shape.importer)
         return
     if not shape.is_document:
-        yield from lines_of(file)
+        yield from lines_of(file, line=shape.importer.line)
         return
     raw, value = _document(file, name)
     if isinstance(value, list) and not _fits(shape.importer, value):
@@ -378,7 +400,7 @@ def import_paths(
     read = []
     for path, named in files_in(paths):
         try:
-            with opened(path) as file:
+            with opened(path) as file, uncollected():
                 read.append(
                     import_file(
                         store, file, str(path), path=path, format_=format_, subject=subject,
@@ -527,7 +549,7 @@ class Reading:
         """Read the complete lines that were added; return whether there were any."""
         file.seek(self.offset)
         before = self.offset
-        for value in lines_of(file, self._number):
+        for value in lines_of(file, self._number, self._shape.importer.line):
             if value.problem.startswith("the line is cut off"):
                 break
             self._read(value)

@@ -30,11 +30,14 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
 
-def canonical(value: Any, place: str = "body") -> tuple[bytes, Any]:
-    """Encode a value; return the text, and the plain value that decoding the text gives."""
+def canonical(value: Any, place: str = "body", *, is_decoded: bool = False) -> tuple[bytes, Any]:
+    """Encode a value; return the text, and the plain value that decoding the text gives.
+
+    is_decoded: the value consists of what was decoded from JSON, so it is that plain value.
+    """
     try:
         text = _encode(value)
-        plain = _decode(text)
+        plain = value if is_decoded else _decode(text)
     except RecursionError:
         raise too_deep(place) from None
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
@@ -47,7 +50,7 @@ def canonical(value: Any, place: str = "body") -> tuple[bytes, Any]:
         )
     if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _depth(plain) > MAX_DEPTH:
         raise too_deep(place)
-    if plain != value:
+    if plain is not value and plain != value:
         _refuse_converted(value, place)
     return text, plain
 

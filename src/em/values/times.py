@@ -27,6 +27,8 @@ def now_micros() -> int:
 
 def moment(value: Moment, field: str = "at") -> datetime:
     """Read a datetime, a date, or either in ISO 8601. Without a time zone it is UTC."""
+    if type(value) is datetime and value.tzinfo is UTC:
+        return value
     if isinstance(value, str):
         value = _parse(value, field)
     if not isinstance(value, date):

@@ -33,6 +33,8 @@ class Importer(msgspec.Struct, frozen=True, kw_only=True):
 
     fits: return whether a value (a line or a document) is of this format, without false positives.
     reader: make a reader that adds what it reads to an intake.
+    line: a TypedDict of the fields of a line that the reader looks at, all of them optional. Other
+    fields are not decoded.
     tables, documents: for a program that writes a SQLite database: the tables by which it is
     recognised, and what yields its documents, one for each session or only that of an id.
     """
@@ -41,6 +43,7 @@ class Importer(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     fits: Callable[[Any], bool]
     reader: Callable[[Intake], Reader]
+    line: Any = None
     tables: frozenset[str] = frozenset()
     documents: Callable[[sqlite3.Connection, str | None], Iterator[Any]] | None = None
 

@@ -25,7 +25,8 @@ def when(value: Any) -> datetime | None:
             at = datetime.fromisoformat(value)
         except ValueError:
             return None
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+        return at if at.tzinfo is UTC else at.astimezone(UTC)
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         return None
     seconds = float(value)

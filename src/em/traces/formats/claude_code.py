@@ -5,7 +5,7 @@ around them (`session_id`, `parent_tool_use_id`), and a `result` at the end.
 """
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, TypedDict
 
 from em.traces.formats import Importer
 from em.traces.formats._messages import as_args, as_value, text_of, tokens_of, when
@@ -18,6 +18,48 @@ REMEMBERED = 1024
 _SESSION = ("sessionId", "isSidechain", "parentUuid")
 _SPAWNS = frozenset({"Task", "Agent"})
 _STREAM = frozenset({"system", "assistant", "user", "result"})
+
+
+class _Took(TypedDict, total=False):
+    """What is read of the program's own record of a call, which repeats its result."""
+
+    durationMs: Any
+
+
+_Extra = _Took | list[Any] | str | int | float | bool | None
+
+
+class _Message(TypedDict, total=False):
+    """The fields of a message that are read."""
+
+    id: Any
+    content: Any
+    usage: Any
+
+
+class _Line(TypedDict, total=False):
+    """The fields of a line that are read."""
+
+    type: Any
+    subtype: Any
+    message: _Message | list[Any] | str | int | float | bool | None
+    timestamp: Any
+    uuid: Any
+    parentUuid: Any
+    sessionId: Any
+    session_id: Any
+    agentId: Any
+    cwd: Any
+    isSidechain: Any
+    isMeta: Any
+    isApiErrorMessage: Any
+    isCompactSummary: Any
+    parent_tool_use_id: Any
+    is_error: Any
+    result: Any
+    total_cost_usd: Any
+    toolUseResult: _Extra
+    tool_use_result: _Extra
 
 
 def _fits(value: Any) -> bool:
@@ -198,4 +240,4 @@ def _remember(seen: "OrderedDict[str, str]", key: str, value: str) -> None:
         seen.popitem(last=False)
 
 
-IMPORTER = Importer(name=NAME, title="Claude Code sessions", fits=_fits, reader=_Reader)
+IMPORTER = Importer(name=NAME, title="Claude Code sessions", fits=_fits, reader=_Reader, line=_Line)
