@@ -279,8 +279,9 @@ NAMED = (
     "api.cors_origins",
     "api.tokens",
     "state.rules",
+    "recordings",
 )
-"""Settings that name an address, a variable, a program, code or a database."""
+"""Settings that name an address, a variable, a program, code or a database, or that erase."""
 
 
 class Untrusted(UserWarning):

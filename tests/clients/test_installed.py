@@ -89,6 +89,9 @@ def test_a_routine_is_proposed_after_two_sessions_and_does_the_third_task_over_m
 ) -> None:
     agent = installed
     (agent.folder / "em.yaml").write_text("allow: {commands: [grep], folders: [.]}\n")
+    as_user = {"HOME": str(agent.home), "XDG_DATA_HOME": "", "EM_TRUSTED_FOLDERS": ""}
+    trusted = em("trust", "--folder", str(agent.folder), "--yes", **as_user)
+    assert trusted.code == 0, trusted.err
     for count, name in enumerate(("orders", "sales", "returns"), 1):
         (agent.folder / f"{name}.csv").write_text("1,pending\n" * count + "2,paid\n")
     for name in ("orders", "sales"):

@@ -100,7 +100,11 @@ def test_the_command_asks_and_takes_the_age_of_em_yaml(memory: Memory, tmp_path:
     ran = em("forget", "--recordings", *db)
     assert (ran.code, "keep_days" in ran.err) == (2, True)
     Path("em.yaml").write_text("recordings: {keep_days: 30}\n")
-    ran = em("forget", "--recordings", "--dry-run", *db)
+    # A folder of a stranger must not say what is erased.
+    ran = em("forget", "--recordings", "--dry-run", *db, EM_TRUSTED_FOLDERS="")
+    assert (ran.code, "ignored until you trust this folder" in ran.err) == (2, True)
+    trusted = {"EM_TRUSTED_FOLDERS": str(Path.cwd())}
+    ran = em("forget", "--recordings", "--dry-run", *db, **trusted)
     assert (ran.code, "would be erased: 0 traces" in ran.out) == (0, True)
     ran = em("forget", "--older-than", "0.000001s", "--dry-run", *db)
     assert (ran.code, "would be erased: 4 traces" in ran.out) == (0, True), ran.err
