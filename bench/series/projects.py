@@ -96,6 +96,7 @@ def bump_judgements() -> list[Task]:
     """Return tasks of the first kind that need a person, or a model."""
     base = _bump(1, "weir", "src", "3.1.4", "3.2.0", "CHANGELOG.md", "Open two gates", "2026-07-01")
     project, init = base.files["pyproject.toml"], base.files["src/weir/__init__.py"]
+    log = base.files["CHANGELOG.md"]
 
     def case(name: str, request: str = base.request, **changed: str) -> Task:
         files = {**base.files, **{_FILES[key]: text for key, text in changed.items()}}
@@ -112,6 +113,9 @@ def bump_judgements() -> list[Task]:
         case("no version asked for", f"Bump the version and write the changelog: {quoted}."),
         case("more is asked for", f"{base.request} Then publish it."),
         case("a condition", f"{base.request[:-1]}, but only if all tests pass."),
+        case("an unreleased section", log=log.replace("## 3.1.4", "## Unreleased\n\n## 3.1.4")),
+        case("an entry that is there", log=log.replace("## 3.1.4", "## 3.2.0\n\n## 3.1.4")),
+        case("a version that is there", base.request.replace("3.2.0", "3.1.4")),
         case("a changelog without entries", log="# Changelog\n"),
         case("no such changelog", base.request.replace("CHANGELOG.md", "NEWS.md")),
         case("the version is built", init='from weir._build import version as __version__\n',

@@ -342,3 +342,28 @@ def test_a_tool_of_one_agent_is_what_others_call_otherwise():
     looked = agents("swe-agent", ("open", {"path": "a.py"}, "1:x"), bash("touch a.txt"))
     calls, _ = calls_of(looked, {})
     assert [call.effect for call in calls] == ["read", "write"]
+
+
+def repaired(home: str, fault: str) -> Trace:
+    """A session that looks at two things with commands, and fixes the one that is wrong."""
+    mode, pump = ("summer", "running") if fault == "mode" else ("winter", "stuck")
+    looks = [
+        bash(f"head -n 1 {home}", f"mode: {mode}"),
+        bash(f"tail -n 1 {home}", f"pump: {pump}"),
+    ]
+    fix = bash(f"chmod 600 {home}") if fault == "mode" else bash(f"touch {home}")
+    again = [
+        bash(f"head -n 1 {home}", "mode: winter"),
+        bash(f"tail -n 1 {home}", "pump: running"),
+        bash(f"cat {home}", "room: warm"),
+    ]
+    return trace(f"The room stays cold. Home: {home}.", *looks, fix, *again)
+
+
+def test_rules_that_were_learnt_from_commands_say_how_to_run_them():
+    traces = [
+        as_kept(repaired(f"H-7{n}1", "mode" if n % 2 else "pump"), f"t{n}") for n in range(1, 9)
+    ]
+    made = compile_several(traces)
+    assert [step.id for step in made.draft.routine.steps] == ["rules", "return"]
+    assert all(tool.shell for tool in made.draft.routine.tools)

@@ -1,7 +1,10 @@
 """The draft of a routine whose rules were learnt from traces of repairs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+import msgspec
+
+from em.compiler.calls import specs_of
 from em.compiler.diagnosis import Diagnosis
 from em.compiler.draft import Draft
 from em.compiler.homes import Example
@@ -38,7 +41,7 @@ def draft_rules(
     refuse_wrong(made, force=force)
     # A goal that not all traces have may be the words of one person.
     about = next(iter(goals)) if len(goals) == 1 else f"Puts right: {', '.join(remedies.rules)}"
-    return draft_of(_routine(remedies, name, about), RULES, examples, made)
+    return draft_of(_routine(remedies, name, about, examples.values()), RULES, examples, made)
 
 
 def _are_repairs(examples: list[Example]) -> bool:
@@ -73,7 +76,9 @@ def _sees_a_change(example: Example) -> bool:
     return False
 
 
-def _routine(remedies: Remedies, name: str, description: str) -> Routine:
+def _routine(
+    remedies: Remedies, name: str, description: str, examples: Iterable[Example]
+) -> Routine:
     step = RulesStep(
         id=RULES,
         looks=remedies.looks,
@@ -88,8 +93,13 @@ def _routine(remedies: Remedies, name: str, description: str) -> Routine:
     )
     steps: list[Step] = [step, ReturnStep(id="return", value=f"{{{{ {DONE} }}}}")]
     reads = {look.tool for look in remedies.looks.values()}
+    known = specs_of(call for example in examples for call in example.calls)
     tools = [
-        ToolSpec(name=tool, effect="read" if tool in reads else "write")
+        msgspec.structs.replace(
+            known.get(tool, ToolSpec(name=tool)),
+            effect="read" if tool in reads else "write",
+            effect_inferred=False,
+        )
         for tool in sorted(remedies.tools)
     ]
     schema: Json = {

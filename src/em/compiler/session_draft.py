@@ -28,7 +28,7 @@ from em.compiler.templates import Filled, Template, templates_of, with_template
 from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
 from em.errors import EmError, RoutineError
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import FUNCTIONS, sign_of
 from em.runner.expressions.language import compile_expression
 from em.runner.routine import ReturnStep, Routine, Step, ToolStep
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
@@ -273,6 +273,7 @@ class _Drafted:
             name: [values[hole] for values in template.values]
             for hole, name in enumerate(self._holes)
         }
+        self._conditions: dict[int, tuple[str, ...]] = {}
         self._texts = SharedTexts(
             [session.calls for session in self._sessions], self._inputs, self._saved
         )
@@ -317,12 +318,25 @@ class _Drafted:
             if found is None:
                 return None
             args[key] = found
+        text = self._text_of(calls) if calls[0].name in (EDIT, INSERT) else None
         if calls[0].name == EDIT:
-            text = self._text_of(calls)
             if text is None:
                 return None
             args["old_string"] = self._replaced(args["old_string"], calls, text)
+        conditions = tuple(self._new(args, text))
+        self._conditions |= {id(call): conditions for call in calls}
         return args
+
+    def _new(self, args: Mapping[str, Given], text: Read | None) -> Iterator[str]:
+        """Yield that what is written is new: it stood in no file where it was written."""
+        given = args.get("new_string")
+        if text is None or given is None:
+            return
+        for name in sorted(given.inputs):
+            values = self._inputs[name]
+            shown = zip(text.texts, values, strict=True)
+            if all(one is not None and value not in one for one, value in shown):
+                yield f"absent({text.saved}, {name})"
 
     def _replaced(self, old: Given, calls: Sequence[TracedCall], text: Read) -> Given:
         """Return the text that is replaced: it stands once, and nothing else looks like it.
@@ -361,8 +375,14 @@ class _Drafted:
             return None
         texts = [str(text) for text in read.texts]
         rows = [text.split("\n") for text in texts]
-        start = shared_start([own[line] for own, line in zip(rows, lines, strict=True)])
+        following = [own[line] for own, line in zip(rows, lines, strict=True)]
+        start = shared_start(following)
         forms = [f"lines_before({read.saved}, {quoted(start)})"] if _TELLING.search(start) else []
+        kinds = {sign_of(line[len(start) :][:1]) for line in following}
+        if forms and len(kinds) == 1:
+            # The next entry is like those of all sessions: a version, not "Unreleased".
+            kind = quoted(kinds.pop())
+            forms.append(f"lines_before({read.saved}, {quoted(start)}, {kind})")
         forms += [f"lines_after({read.saved}, {quoted(one)})" for one in _anchors(rows, lines)]
         forms.append(f"line_count({read.saved})")
         holding = [
@@ -454,7 +474,7 @@ class _Drafted:
                     tool=call.name,
                     args={key: given.value for key, given in args.items()},
                     agree={key: list(given.agree) for key, given in args.items() if given.agree},
-                    guards=self._guards(args) if call.effect == "write" else (),
+                    guards=self._guards(call, args) if call.effect == "write" else (),
                     save_as=saved,
                 )
             )
@@ -486,14 +506,15 @@ class _Drafted:
         )
         return draft, Filled([], [], text, self._inputs, [])
 
-    def _guards(self, args: Mapping[str, Given]) -> tuple[str, ...]:
+    def _guards(self, call: TracedCall, args: Mapping[str, Given]) -> tuple[str, ...]:
         """Return that a version or an id looks like those of all sessions: 1.3.0, not v1.3.0."""
         used = sorted({name for given in args.values() for name in given.inputs})
-        return tuple(
+        alike = tuple(
             f"looks_like({name}, {', '.join(map(quoted, dict.fromkeys(self._inputs[name])))})"
             for name in used
             if all(re.fullmatch(r"\S*\d\S*", value) for value in self._inputs[name])
         )
+        return (*alike, *self._conditions.get(id(call), ()))
 
     def _check(self, base: int) -> TracedCall | None:
         """Return the test run that ends the routine: one that sessions ended with, as it was."""

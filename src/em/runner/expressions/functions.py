@@ -327,12 +327,21 @@ def lines_after(text: Any, lines: str) -> int:
     return whole.partition(f"\n{lines}")[0].count("\n") + lines.count("\n")
 
 
-def lines_before(text: Any, start: str) -> int:
-    """Return how many lines stand before the first one that begins with a text."""
+def lines_before(text: Any, start: str, sign: str = "") -> int:
+    """Return how many lines stand before the first one that begins with a text.
+
+    sign: what comes next there: a `digit`, a `letter`, or a certain sign.
+    """
     for number, line in enumerate(str(text).split("\n")):
-        if start and line.startswith(start):
+        after = line[len(start) :][:1]
+        if start and line.startswith(start) and (not sign or sign_of(after) == sign):
             return number
-    raise ValueError(f"no line begins with {start!r}")
+    raise ValueError(f"no line begins with {start!r}{f' and a {sign}' * bool(sign)}")
+
+
+def absent(text: Any, part: Any) -> bool:
+    """Return whether a text does not stand in another one."""
+    return str(part) not in str(text)
 
 
 def line_count(text: Any) -> int:
@@ -369,15 +378,18 @@ def module_name(path: Any, *roots: str) -> str:
 def looks_like(value: Any, *examples: str) -> bool:
     """Return whether a value begins and ends with signs of the same kind as the examples."""
     text = str(value)
-    ends = {(_sign(one[:1]), _sign(one[-1:])) for one in examples}
+    ends = {(sign_of(one[:1]), sign_of(one[-1:])) for one in examples}
     first, last = ({pair[side] for pair in ends} for side in (0, 1))
     spaced = any(one.split() != [one] for one in examples)
     return (
-        _sign(text[:1]) in first and _sign(text[-1:]) in last and (spaced or not text.split()[1:])
+        sign_of(text[:1]) in first
+        and sign_of(text[-1:]) in last
+        and (spaced or not text.split()[1:])
     )
 
 
-def _sign(text: str) -> str:
+def sign_of(text: str) -> str:
+    """Return what kind of sign a text is: a digit, a letter, or itself."""
     return "digit" if text.isdigit() else "letter" if text.isalpha() else text
 
 
@@ -568,7 +580,7 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         only, pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most,
         value_at, between, line_part, line_like, once, lines_after, lines_before, line_count,
-        module_name, looks_like, kind_of, shape_of, error_of, missing_keys, strange_keys,
+        module_name, looks_like, absent, kind_of, shape_of, error_of, missing_keys, strange_keys,
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""

@@ -289,6 +289,7 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "lines_before": lambda node: (
         f"the first line of {_said(node.args[0])} that begins with {_said(node.args[1])}"
     ),
+    "absent": lambda node: f"{_said(node.args[1])} does not stand in {_said(node.args[0])}",
     "lines_after": lambda node: f"behind {_said(node.args[1])} in {_said(node.args[0])}",
     "line_count": lambda node: f"the end of {_said(node.args[0])}",
     "module_name": lambda node: f"the module of {_said(node.args[0])}",
