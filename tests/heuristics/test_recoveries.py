@@ -1,9 +1,11 @@
 """A lesson is what repaired the same failure in two sessions, or what the error itself names."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from em import Memory
@@ -12,6 +14,8 @@ from em.heuristics.failure import failure_of
 from em.heuristics.heuristic import Heuristic
 from em.heuristics.recovery import free_texts
 from em.traces.trace import Mission, ToolCall, Trace, as_kept
+
+_NUMBERS = itertools.count()
 
 
 @pytest.fixture
@@ -38,8 +42,10 @@ def told(memory: Memory) -> list[Heuristic]:
 
 
 def lessons(memory: Memory, *sessions: Trace) -> list[tuple[str, str]]:
+    """Reflect on sessions, each of which begins in its own way; return what agents are told."""
     for one in sessions:
-        memory.reflect(one)
+        begin = call("look_around", at=next(_NUMBERS))
+        memory.reflect(msgspec.structs.replace(one, events=[begin, *one.events]))
     return [(one.lesson.trigger, one.lesson.action) for one in told(memory)]
 
 
@@ -278,6 +284,13 @@ def test_sub_agents_of_one_session_are_not_two_sessions(memory: Memory) -> None:
         Trace(mission=trace.mission, events=trace.events, parent="the-session") for _ in range(2)
     ]
     assert lessons(memory, *parts) == []
+
+
+def test_a_copy_of_a_recording_is_not_a_second_session(memory: Memory) -> None:
+    trace = repaired("npm test", "Exit code 1\nError: no such table", "npm run migrate")
+    for _ in range(3):
+        assert memory.reflect(trace) == []
+    assert len(lessons(memory, trace)) == 1
 
 
 def test_forgetting_a_session_takes_a_lesson_that_needs_it(memory: Memory) -> None:

@@ -64,12 +64,13 @@ class Episode(msgspec.Struct, frozen=True, omit_defaults=True):
 class Settled(NamedTuple):
     """What the episodes of one failure teach. `doubt` says why it is not told; "" if it is.
 
+    times: how often it helped, copies of a recording included.
     letters: for the gaps of the error that the action names, by their number.
     """
 
     action: str
     analysis: str
-    sessions: int
+    times: int
     doubt: str
     letters: Mapping[int, str]
 
@@ -103,7 +104,8 @@ def settle(episodes: Sequence[Episode]) -> Settled:
         if n > 1
         else ("The error names it." if chosen and chosen[0].is_named else "Seen in one session.")
     )
-    return Settled(_action(steps, letters), analysis, helped, doubt, letters)
+    times = sum(not one.came_back and label in map(_key, one.steps) for one in episodes)
+    return Settled(_action(steps, letters), analysis, times, doubt, letters)
 
 
 def _most_shared(episodes: Sequence[Episode]) -> tuple[str, list[Episode]]:

@@ -313,8 +313,8 @@ def _learned_before(store: Store, heuristic_id: str) -> dict[str, Lesson]:
 
 
 def _settled(heuristic_id: str, known: dict[str, Lesson]) -> tuple[ArtefactDraft, int]:
-    """Make the lesson of all episodes of one failure, and count the sessions it helped in."""
-    lesson, sessions = settled_lesson(list(known.values()))
+    """Make the lesson of all episodes of one failure, and count how often it helped."""
+    lesson, times = settled_lesson(list(known.values()))
     evidence = [each for one in known.values() for each in one.evidence.event_ids]
     draft = ArtefactDraft(
         kind=KIND,
@@ -322,7 +322,7 @@ def _settled(heuristic_id: str, known: dict[str, Lesson]) -> tuple[ArtefactDraft
         body=msgspec.to_builtins(lesson),
         from_events=list(dict.fromkeys([*known, *evidence])),
     )
-    return draft, sessions
+    return draft, times
 
 
 def settled(lessons: Iterable[Lesson]) -> dict[str, Lesson]:
@@ -350,7 +350,7 @@ def _of_group(group: Sequence[Lesson]) -> Lesson:
 
 
 def settled_lesson(lessons: Sequence[Lesson]) -> tuple[Lesson, int]:
-    """Return what lessons about the same failure teach together, and in how many sessions."""
+    """Return what lessons about the same failure teach together, and how often it helped."""
     with_episodes = [one for one in lessons if one.episode is not None]
     first = with_episodes[-1]
     found = settle([one.episode for one in with_episodes if one.episode is not None])
@@ -366,7 +366,7 @@ def settled_lesson(lessons: Sequence[Lesson]) -> tuple[Lesson, int]:
         source_task="",
         episode=None,
     )
-    return lesson, found.sessions
+    return lesson, found.times
 
 
 def _learned(event_id: str, lesson: Lesson) -> Draft:

@@ -5,6 +5,7 @@ kept failing, and from differences between attempts that solved a task and attem
 With a model, lessons come in words and must cite calls that the trace really has.
 """
 
+import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -184,12 +185,25 @@ def mine(stored: KeptTrace, declared: Mapping[str, Effect | None] | None = None)
     """Find the lessons of one trace, without a model."""
     calls, _ = calls_of(stored.trace, declared or {}, as_made=True)
     ids = call_ids(stored)
-    found = list(episodes(calls, stored.trace.parent or stored.id))
+    found = list(episodes(calls, _session_of(stored)))
     lessons = recoveries(found, stored, ids)
     if stored.trace.app.get("name") == LOOP:
         return [*lessons, *_failed_check(stored, calls, ids)]
     repaired = {one.act.call.index for one in found if one.worked is not None}
     return [*lessons, *dead_ends(stored, calls, ids, repaired)]
+
+
+def _session_of(stored: KeptTrace) -> str:
+    """Return what tells sessions apart: sub-agents are of one, and so are copies of a recording."""
+    if stored.trace.parent:
+        return stored.trace.parent
+    done = [
+        (event.function if isinstance(event, UdfCall) else event.tool, event.args, event.result,
+         event.error)
+        for event in stored.trace.calls
+    ]  # fmt: skip
+    content = msgspec.json.encode((stored.trace.mission.goal, done), order="sorted")
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def call_ids(stored: KeptTrace) -> list[str]:
