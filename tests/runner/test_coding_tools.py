@@ -331,7 +331,8 @@ def test_a_command_that_must_fail_returns_all_that_it_printed(here: Path):
     (here / "tests.sh").write_text("echo out; echo err >&2; exit 3\n")
     assert run_routine(made, allow=allowed("bash")).output == "out\nerr"
     (here / "tests.sh").write_text("exit 0\n")
-    assert run_routine(made, allow=allowed("bash")).status == "failed"
+    failure = run_routine(made, allow=allowed("bash")).failure
+    assert failure.message == "`sh tests.sh` ended with exit code 0 (it ended with 3 when recorded)"
 
 
 def test_a_new_file_is_never_written_over_another_one(here: Path):

@@ -11,7 +11,7 @@ from typing import Any
 
 from em.errors import NotAllowed
 from em.runner.routine import ToolSpec
-from em.runner.tools.command import run_command
+from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.permissions import check_path, refused
 from em.settings import AllowSettings
 from em.shell.form import Template
@@ -32,6 +32,8 @@ BUILT_IN = frozenset(
 )
 """Commands of the shell itself that run no program."""
 
+LONGEST_SHOWN = 80
+"""Characters of a command that an error shows."""
 _ANYWHERE = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 
 
@@ -82,7 +84,18 @@ def run_shell(
         argv, accept = ["bash", "-c", f"exec 2>&1\n{text}"], tuple(exit_codes)
     else:
         argv, accept = ["bash", "-c", text], (0,)
-    return run_command(argv, bash, timeout=timeout, env={}, accept=accept).rstrip(b"\n")
+    try:
+        return run_command(argv, bash, timeout=timeout, env={}, accept=accept).rstrip(b"\n")
+    except CommandFailed as error:
+        raise type(error)(_with_command(str(error), text, exit_codes)) from None
+
+
+def _with_command(problem: str, text: str, exit_codes: Sequence[int]) -> str:
+    """Name the command that failed instead of the shell that ran it."""
+    shown = " ".join(text.split())
+    shown = f"`{shown if len(shown) <= LONGEST_SHOWN else shown[:LONGEST_SHOWN] + '…'}`"
+    expected = f" (it ended with {', '.join(map(str, exit_codes))} when recorded)"
+    return problem.replace("bash", shown, 1) + expected * bool(exit_codes)
 
 
 def check_programs(done: Doing, allow: AllowSettings) -> None:
