@@ -46,6 +46,26 @@ def test_reflect_keeps_nothing_without_store_and_all_of_it_with(tmp_path: Path) 
     assert em("--db", "h.db", "reflect", "--all", "--json").json["lessons"][0]["id"] == kept["id"]
 
 
+def test_a_lesson_waits_for_a_second_session_and_says_so(tmp_path: Path) -> None:
+    def session(module: str) -> str:
+        error = f"Exit code 1\nModuleNotFoundError: No module named '{module}'"
+        steps = [
+            {"action": "Bash", "args": {"command": "pytest"}, "error": error},
+            {"action": "Bash", "args": {"command": f"pip install {module}"}, "observation": "ok"},
+            {"action": "Bash", "args": {"command": "pytest"}, "observation": "3 passed"},
+        ]
+        return write(tmp_path / f"{module}.json", {"task": "run the tests", "steps": steps})
+
+    first = em("--db", "h.db", "reflect", session("yarl"), "--store")
+    assert "seen in one session" in first.out
+    assert "1 of them not told yet; stored" in first.err
+    assert em("--db", "h.db", "heuristics", "list", "--json").json == {"heuristics": []}
+    second = em("--db", "h.db", "reflect", session("rich"), "--store")
+    assert "It helped in 2 of 2 sessions." in second.out
+    assert second.err == "1 lesson; stored\n"
+    assert 'run "pip install X"' in em("--db", "h.db", "retrieve", "pytest lacks a module").out
+
+
 def test_what_a_refusing_model_says_is_told_and_nothing_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,6 +184,7 @@ def reflect(
     client = model(wanted=llm)
     book = memory.heuristics
     lessons: list[Lesson] = []
+    stored: list[Heuristic] = []
     known = []
     for name in traces:
         if not _is_file(name, memory):
@@ -194,19 +195,19 @@ def reflect(
         found = book.lessons_of(kept, client)
         lessons += found
         if keep:
-            book.keep(found, events=events)
+            stored += book.keep(found, events=events)
     if everything:
         known = book.every_trace()
     if known:
         found = book.lessons_in(known, client)
         lessons += found
         if keep:
-            book.keep(found)
+            stored += book.keep(found)
     if everything and keep:
         book.retire_outdated()
     emit(
         {"lessons": [{"id": one.id, "lesson": one} for one in lessons], "kept": keep},
-        lambda: _print_lessons(lessons, stored=keep),
+        lambda: _print_lessons(lessons, stored if keep else None),
     )
 
 
@@ -216,8 +217,10 @@ def _is_file(name: str, memory: Memory) -> bool:
     return not memory.store.head(trace_stream(name))[0]
 
 
-def _print_lessons(lessons: list[Lesson], *, stored: bool) -> None:
+def _print_lessons(lessons: list[Lesson], stored: list[Heuristic] | None) -> None:
+    """Print lessons as they are stored; those that wait for a second session as they were found."""
     found = settled(lessons)
+    found |= {one.id: one.lesson for one in stored or () if one.id in found}
     for heuristic_id, one in found.items():
         click.secho(f"{heuristic_id}  {one.how}", bold=True)
         why = {"when": one.trigger, "do": one.action, "because": one.analysis, "doubt": one.doubt}
@@ -227,7 +230,7 @@ def _print_lessons(lessons: list[Lesson], *, stored: bool) -> None:
     if not found:
         note("no lessons found")
         return
-    kept = "stored" if stored else "not stored (use --store)"
+    kept = "not stored (use --store)" if stored is None else "stored"
     doubted = sum(bool(one.doubt) for one in found.values())
     waiting = f", {doubted} of them not told yet" if doubted else ""
     note(f"{count(len(found), 'lesson')}{waiting}; {kept}")
