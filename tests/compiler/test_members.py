@@ -474,3 +474,76 @@ def test_a_dry_run_shows_every_member_that_would_be_changed(memory: Memory, wait
     result = memory.run(waiting, said, desk.tools(), dry_run=True)
     assert [one.item for one in result.planned if one.tool == "close_ticket"] == [0, 1]
     assert desk.done == []
+
+
+# --- attacks --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Please close all open tickets of zoe@it.example.",
+        "Please don't close all waiting tickets of zoe@it.example.",
+        "Please close all waiting tickets of zoe@it.example but the first.",
+        "Please close all waiting tickets of zoe@it.example and ian@it.example.",
+        "Please close all waiting tickets of zoe@it.example. Not the urgent ones.",
+    ],
+)
+def test_other_words_are_asked_about(memory: Memory, waiting: Any, said: str) -> None:
+    assert handed_over(memory, waiting, Desk(queue(70, "wow")), said)
+
+
+def cut_off(person: str, tickets: Sequence[Ticket], part: slice) -> Trace:
+    """An agent that takes a part of the list by its place."""
+    desk = Desk(tickets)
+    for one in desk.call("list_tickets", person=person)[part]:
+        desk.call("close_ticket", ticket_id=one["id"])
+    return trace(desk, SORT.format(person))
+
+
+@pytest.mark.parametrize("part", [slice(2), slice(-1), slice(1, None)])
+def test_a_part_of_a_list_by_place_is_not_taken_for_a_reason(memory: Memory, part: slice) -> None:
+    several = zip(PEOPLE, ("owcw", "wwo", "cowo", "wow", "ooww"), strict=True)
+    made = [cut_off(p, queue(9 * n, q), part) for n, (p, q) in enumerate(several)]
+    try:
+        routine = learnt(memory, made)
+    except EmError:
+        return
+    assert handed_over(memory, routine, Desk(queue(70, "wowo")), SORT.format("zoe@it.example"))
+
+
+def test_a_trace_that_left_one_out_denies_the_reason(memory: Memory) -> None:
+    several = zip(PEOPLE, QUEUES, strict=True)
+    made = [closed(p, queue(9 * n, q)) for n, (p, q) in enumerate(several)]
+    desk = Desk(queue(90, "owww"))
+    for one in desk.call("list_tickets", person="kim@it.example")[1:3]:
+        desk.call("close_ticket", ticket_id=one["id"])
+    made.append(trace(desk, SAID.format("kim@it.example")))
+    try:
+        routine = learnt(memory, made)
+    except EmError:
+        return
+    assert handed_over(memory, routine, Desk(queue(70, "wowo")), SAID.format("zoe@it.example"))
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_two_writes_for_each_member_keep_their_order(memory: Memory, in_turns: bool) -> None:
+    made = []
+    for number, (person, states) in enumerate(zip(PEOPLE, QUEUES, strict=True)):
+        desk = Desk(queue(9 * number, states))
+        listed = desk.call("list_tickets", person=person)
+        ids = [one["id"] for one in listed if one["status"] == "waiting"]
+        calls = [(tool, one) for one in ids for tool in ("close_ticket", "notify_owner")]
+        for tool, one in calls if in_turns else sorted(calls):
+            desk.call(tool, ticket_id=one)
+        made.append(trace(desk, SAID.format(person)))
+    routine = learnt(memory, made)
+    assert routine.trials.count("right") == 5
+    desk = Desk(queue(70, "wow"))
+    one, _, other = (ticket["id"] for ticket in desk.tickets)
+    calls = [("close", one), ("notify", one), ("close", other), ("notify", other)]
+    wanted = calls if in_turns else sorted(calls)
+    said = SAID.format("zoe@it.example")
+    assert done(memory, routine, desk, said) == wanted
+    for states in ("wl", "oc"):
+        assert handed_over(memory, routine, Desk(queue(70, states)), said)

@@ -434,41 +434,38 @@ class _Writer:
                     message=_question(loop),
                 )
             )
-        return made
+        return made + self._some(loop)
 
     def _one_step(self, loop: _Loop, call: "_Call") -> tuple[list[Step], list[Step]]:
         """Return a round of one call as a step with `for_each`."""
         taken = next(way for way in loop.ways if way)
-        items = loop.items
-        if loop.reasons:
-            at = loop.ways.index(taken)
-            where = ", ".join(
-                f"{quoted(one.name.removeprefix(f'{loop.item}.'))}: {one.tests[at]}"
-                for one in loop.reasons
-            )
-            # Two braces side by side would end the expression.
-            where = f"{{{where}}}".replace("}}", "} }")
-            items = f"select({loop.items}, where={where}{self._or_none(loop)})"
+        allows = self._allows_none(loop)
+        items = _selected(loop, taken, or_none=allows) if loop.reasons else loop.items
         save_as = self._names.free(_plural(loop, call.step))
         self._saved[loop.number] = save_as
         step = msgspec.structs.replace(
             call.step, for_each=f"{{{{ {items} }}}}", as_=loop.item, save_as=save_as
         )
-        checks = self._checks(loop)
-        if loop.reasons and not self._or_none(loop):
-            checks.append(
-                AssertStep(
-                    id=self._names.free(f"some_for_{call.step.id}"),
-                    check=f"({items} | length) > 0",
-                    message="nothing on the list is as what was taken in the recordings",
-                )
-            )
-        return [step], checks
+        return [step], self._checks(loop)
 
-    def _or_none(self, loop: _Loop) -> str:
-        """Return the argument of `select` that allows nothing, if nothing was taken in a trace."""
+    def _allows_none(self, loop: _Loop) -> bool:
+        """Return whether nothing was done to any member in a trace."""
         turns = self._rounds[loop.number].turns
-        return ", or_none=true" if any(not any(t.way for t in own) for own in turns) else ""
+        return any(not any(turn.way for turn in own) for own in turns)
+
+    def _some(self, loop: _Loop) -> list[Step]:
+        """Return the check that something is done to a member, unless a trace did nothing."""
+        if () not in loop.ways or not _can_select(loop) or self._allows_none(loop):
+            return []
+        chosen = [_selected(loop, way, or_none=True) for way in loop.ways if way]
+        at = self._ids[self._rounds[loop.number].body[0]]
+        return [
+            AssertStep(
+                id=self._names.free(f"some_for_{at}"),
+                check=" + ".join(f"len({one})" for one in chosen) + " > 0",
+                message="nothing on the list is as what was taken in the recordings",
+            )
+        ]
 
     def _turns(
         self, loop: _Loop, calls: Mapping[str, "_Call"]
@@ -784,6 +781,17 @@ def _can_select(loop: _Loop) -> bool:
     """Return whether `select` can choose the members that something is done to."""
     own = f"{loop.item}."
     return all(reason.tests and reason.name.startswith(own) for reason in loop.reasons)
+
+
+def _selected(loop: _Loop, way: Way, *, or_none: bool) -> str:
+    """Return the expression of the members that go a way."""
+    at = loop.ways.index(way)
+    tests = [
+        f"{quoted(one.name.removeprefix(f'{loop.item}.'))}: {one.tests[at]}" for one in loop.reasons
+    ]
+    # Two braces side by side would end the expression.
+    where = f"{{{', '.join(tests)}}}".replace("}}", "} }")
+    return f"select({loop.items}, where={where}{', or_none=true' if or_none else ''})"
 
 
 def _with_mention(reason: Reason, ways: Sequence[Way], requests: Sequence[Sequence[str]]) -> Reason:
