@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from tests.cli.em_command import em, on_terminal
 
+from em.cli.install import refresh_skills
+from em.cli.root import root
+
 SETTINGS = (
     '{\n\t"model": "opus",   "env": {"TOKEN": "s3cret"},\r\n\t"enabledPlugins": {"a@b": true}\n}'
 )
@@ -239,3 +242,16 @@ def test_a_skill_of_somebody_else_and_a_changed_one_stay(used: Path) -> None:
     ran = em("uninstall", "codex", "--yes")
     assert (ran.code, str(changed) in ran.err) == (1, True)
     assert mine.read_text() == "my own"
+
+
+def test_a_skill_that_cannot_be_written_does_not_undo_the_command(home: Path) -> None:
+    em("install", "codex", "--yes")
+    (home / ".codex/skills").write_text("a file where a folder should be")
+    keep("count_orders")
+    assert "count_orders" in em("routine", "list").out
+
+
+def test_a_password_in_the_address_of_a_memory_stops_no_other_command() -> None:
+    with root.make_context("em", ["--db", "postgresql://u:pw@host/db", "routine"]) as context:
+        context.obj = {"db": "postgresql://u:pw@host/db", "json": False}
+        refresh_skills()

@@ -42,3 +42,7 @@ def test_a_stream_that_is_slow_cut_or_malformed_is_only_asked_for_again(
     said = agent.run("write a.txt", cut_off(), slowly, *malformed, "It is written.")
     assert (agent.folder / "a.txt").read_text() == "1\n"
     assert "It is written." in str(said)
+    with Memory() as memory:
+        memory.import_files(agent.sessions())
+        (trace,) = memory.traces()
+        assert [call.error for call in trace.trace.calls] == [None]

@@ -128,12 +128,16 @@ def _existing_memory() -> Memory | None:
         return None
 
 
-def _memory() -> str:
+def _address() -> str:
     """Return the memory's address, the same from every folder."""
-    db = database() or Settings.load().db
-    if "://" not in db:
-        return str(Path(db).resolve())
-    if urlsplit(db).password:
+    db = database() or Settings.load(tells=False).db
+    return db if "://" in db else str(Path(db).resolve())
+
+
+def _memory() -> str:
+    """Return the memory's address as it is written into settings: without a password."""
+    db = _address()
+    if "://" in db and urlsplit(db).password:
         raise UsageError(
             "the database's password would be written into the agent's settings",
             place="--db",
@@ -144,10 +148,13 @@ def _memory() -> str:
 
 def refresh_skills() -> None:
     """Let the agents that use this memory have its routines as skills."""
-    homes = homes_of(Launch(db=_memory(), folder="").socket)
-    memory = _existing_memory() if homes else None
-    if memory is not None:
-        Skills(memory.store).refresh(homes)
+    try:
+        homes = homes_of(Launch(db=_address(), folder="").socket)
+        memory = _existing_memory() if homes else None
+        if memory is not None:
+            Skills(memory.store).refresh(homes)
+    except (EmError, OSError) as error:  # the command itself has done its work
+        note(f"the skills of a coding agent could not be written: {error}")
 
 
 @click.command("hooks")
