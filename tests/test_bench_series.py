@@ -87,3 +87,16 @@ def test_the_routine_says_what_it_changed_and_how_it_did_in_trials(
     _, routine = bump
     assert routine.trials.count("wrong") == 0
     assert routine.trials.count("right") == len(BUMP.tasks)
+
+
+def test_a_routine_of_sessions_grows_with_the_next_session(
+    bumped: list[Done], tmp_path: Path
+) -> None:
+    for name in ("first", "next"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "next" / "session.jsonl").write_text(bumped[5].text)
+    with Memory(":memory:") as memory:
+        learnt(memory, bumped[:5], tmp_path / "first")
+        memory.import_files([tmp_path / "next"])
+        grown = memory.compile_again("learnt", allow_unlabelled=True)
+    assert (grown.new, len(grown.added), grown.why_not) == ("learnt@2", 1, "")

@@ -10,11 +10,13 @@ import msgspec
 
 from em.compiler.calls import calls_of
 from em.compiler.compile_trace import CompiledTrace, compile_several
+from em.compiler.file_changes import session_of
 from em.errors import EmError, NotFound
 from em.log.event import TRACE_PREFIX, EventQuery
 from em.runner.authorship import WRITTEN_BY
 from em.runner.package import UDF, KeptRoutine, find_routine, keep_routine, routine_of, texts_of
 from em.runner.routine import PlanStep, Routine, RulesStep
+from em.runner.tools.coding import FILE_TEXT
 from em.runner.trial import Trials
 from em.runner.version_change import changes, proof_change
 from em.store.protocol import Artefact, Store
@@ -210,7 +212,8 @@ def _declared(routine: Routine) -> dict[str, Effect | None]:
 
 def _has_effects_of(routine: Routine, trace: Trace, declared: Mapping[str, Effect | None]) -> bool:
     """Return whether a trace does what a routine does: its effects, or some of those of a plan."""
-    calls, _ = calls_of(trace, declared)
+    session = session_of(trace, declared) if FILE_TEXT in routine.called_tools else None
+    calls = calls_of(trace, declared)[0] if session is None else session.calls
     good = [call for call in calls if not call.failed]
     done = {call.name for call in good if call.effect == "write" and not call.is_udf}
     reads = {tool.name for tool in routine.tools if tool.known_effect == "read"}
