@@ -229,14 +229,14 @@ def test_bad_calls_are_told_with_what_to_do(connect: Connect, mode: str) -> None
         with pytest.raises(MCPError, match=r"there is no tool 'recal'; did you mean 'recall'\?"):
             await client.call_tool("recal", {})
         for name, given, words in (
-            ("observe", {}, "missing required field `subject`"),
+            ("observe", {}, "the argument `subject` is missing"),
             ("observe", {"subject": "ana"}, "either `text` or `record`"),
-            ("observe", {"subject": "ana", "text": "x", "txt": "y"}, "unknown field `txt`"),
-            ("recall", {"query": 3}, "query: Expected `str`"),
+            ("observe", {"subject": "ana", "text": "x", "txt": "y"}, "there is no argument `txt`"),
+            ("recall", {"query": 3}, "query: expected a string, got 3"),
             ("recall", {"query": "x", "since": "someday"}, "since"),
             ("read_trace", {"id": "none"}, "there is no trace"),
             ("resume", {"run_id": "none"}, "there is no run"),
-            ("ask", {"subject": "nobody", "question": "who?"}, "em checkpoint"),
+            ("ask", {"subject": "nobody", "question": "who?"}, "call `checkpoint` first"),
         ):
             result = await client.call_tool(name, given)
             assert result.is_error, name

@@ -16,7 +16,7 @@ from mcp_types import (
     InputRequiredResult,
 )
 
-from em.errors import EmError, UsageError
+from em.errors import EmError, NotFound, UsageError
 from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.card import KIND
 from em.runner.history import read_run, read_served_run
@@ -174,7 +174,11 @@ class Routines:
         return await self._converse(ctx, lambda: memory.run(routine, given, tools))
 
     def _resume(self, asked: own_tools.Resume) -> RunResult:
-        read_served_run(self._desk.store, asked.run_id)
+        try:
+            read_served_run(self._desk.store, asked.run_id)
+        except NotFound as error:
+            error.fix = "take the `run_id` that the run returned"
+            raise
         return self._desk.memory.resume(
             asked.run_id,
             self._desk.tools,
@@ -254,5 +258,5 @@ class Routines:
 
 def _unknown(name: str, known: list[str]) -> MCPError:
     close = get_close_matches(name, known, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = f"; did you mean {close[0]!r}?" if close else "; list the tools again"
     return MCPError(INVALID_PARAMS, f"there is no tool {one_line(name, 100)!r}{hint}")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
-from em.errors import InputError
+from em.errors import InputError, NotFound
 from em.serve.api.step import StepIn
 from em.serve.auth import Access, Caller
 from em.store.protocol import Passage
 from em.traces.trace import Outcome
-from em.values.canonical import Json
-from em.values.mismatch import mismatch
+from em.values.canonical import Json, short
+from em.values.mismatch import closest, mismatch
 
 if TYPE_CHECKING:
     from em.serve.api.shapes import TrajectoryOut
@@ -168,12 +168,64 @@ def schema_of(kind: type[Arguments]) -> Json:
 
 
 def read(kind: type[Arguments], given: Json) -> Any:
-    """Convert the arguments of a call, or raise InputError."""
+    """Convert the arguments of a call, or raise InputError that says what to give instead."""
     try:
         return msgspec.convert(given, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except RecursionError:
+        raise InputError("nested too deeply", place="arguments") from None
+    except msgspec.ValidationError as error:
         message, path = mismatch(error)
-        raise InputError(message, place=path or "arguments") from None
+        raise _problem(kind, given, message, path) from None
+
+
+def _problem(kind: type[Arguments], given: Json, message: str, path: str) -> InputError:
+    """Say in words an agent can act on what is wrong with its arguments."""
+    known: Json = schema_of(kind)["properties"]
+    unknown = [name for name in given if name not in known]
+    if not path and unknown:
+        fix = closest(unknown[0], known) or f"there are: {', '.join(known)}"
+        return InputError(f"there is no argument `{unknown[0]}`", place="arguments", fix=fix)
+    missing = [name for name in kind.__struct_fields__ if f"`{name}`" in message]
+    if not path and missing:
+        about = _rules(known[missing[0]]).get("description", "")
+        fix = f"add it: {about}" if about else "add it"
+        return InputError(f"the argument `{missing[0]}` is missing", place="arguments", fix=fix)
+    if path not in given:  # inside of an argument
+        return InputError(message.replace("`", ""), place=path)
+    rules = _rules(known[path])
+    return InputError(_broken(rules, given[path]), place=path, fix=rules.get("description", ""))
+
+
+def _rules(schema: Json) -> Json:
+    """Return the schema of an argument, of one that may be left out that of its value."""
+    found: Json = next((one for one in schema.get("anyOf", ()) if one != {"type": "null"}), schema)
+    return found
+
+
+_KINDS = {
+    "string": (str, "a string"),
+    "integer": (int, "a whole number"),
+    "boolean": (bool, "true or false"),
+    "array": (list, "a list"),
+    "object": (dict, "an object"),
+}
+
+
+def _broken(rules: Json, value: Any) -> str:
+    """Say which rule of its schema a value breaks."""
+    got = repr(value[:60]) if isinstance(value, str) else short(value)
+    if "enum" in rules:
+        return f"must be one of: {', '.join(map(str, rules['enum']))}; got {got}"
+    python, words = _KINDS.get(rules.get("type", ""), (object, "another value"))
+    if not isinstance(value, python) or (python is int and isinstance(value, bool)):
+        return f"expected {words}, got {got}"
+    if "minimum" in rules and value < rules["minimum"]:
+        return f"must be at least {rules['minimum']}, got {got}"
+    if "maximum" in rules and value > rules["maximum"]:
+        return f"must be at most {rules['maximum']:,}, got {got}"
+    if isinstance(value, str) and len(value) > rules.get("maxLength", len(value)):
+        return f"must have at most {rules['maxLength']:,} characters, got {len(value):,}"
+    return "must not be blank" if isinstance(value, str) else f"can't be used: {got}"
 
 
 Work = Callable[["Desk", Caller, Any], Json]
@@ -187,6 +239,8 @@ class BuiltIn(NamedTuple):
     access: Access
     arguments: type[Arguments]
     work: Work
+    if_not_found: str = ""
+    """What an agent can do if what it named is not there."""
 
     def listed(self) -> Json:
         """Return the tool as MCP lists it."""
@@ -205,7 +259,12 @@ class BuiltIn(NamedTuple):
     def carry_out(self, desk: "Desk", caller: Caller, given: Json) -> Json:
         """Call the tool, if the caller has the access that it needs."""
         caller.must(self.access)
-        return self.work(desk, caller, read(self.arguments, given))
+        asked = read(self.arguments, given)
+        try:
+            return self.work(desk, caller, asked)
+        except NotFound as error:
+            error.fix = self.if_not_found or error.fix
+            raise
 
 
 def _observe(desk: "Desk", caller: Caller, given: Observe) -> Json:
@@ -384,18 +443,26 @@ def _read_trace(desk: "Desk", caller: Caller, given: ReadTrace) -> Json:
     return _short(TrajectoryOut.of(stored))
 
 
+_COMPILE_FIRST = "call `checkpoint` first"
+_FIND_TRACES = "take an id from `list_traces` or `search_traces`"
 BUILT_IN = {
     tool.name: tool
     for tool in (
         BuiltIn("observe", "Remember", "write", Observe, _observe),
         BuiltIn("recall", "Recall", "read", Recall, _recall),
-        BuiltIn("checkpoint", "Compile a state", "write", Checkpoint, _checkpoint),
-        BuiltIn("ask", "Ask", "read", Ask, _ask),
-        BuiltIn("check", "Check an action", "read", Check, _check),
+        BuiltIn(
+            "checkpoint", "Compile a state", "write", Checkpoint, _checkpoint,
+            "call `observe` first",
+        ),
+        BuiltIn("ask", "Ask", "read", Ask, _ask, _COMPILE_FIRST),
+        BuiltIn("check", "Check an action", "read", Check, _check, _COMPILE_FIRST),
         BuiltIn("brief", "Brief", "read", Brief, _brief),
-        BuiltIn("record_outcome", "Record an outcome", "write", RecordOutcome, _record_outcome),
+        BuiltIn(
+            "record_outcome", "Record an outcome", "write", RecordOutcome, _record_outcome,
+            "take the ids that `brief` returned",
+        ),
         BuiltIn("list_traces", "List traces", "read", ListTraces, _list_traces),
         BuiltIn("search_traces", "Search traces", "read", SearchTraces, _search_traces),
-        BuiltIn("read_trace", "Read a trace", "read", ReadTrace, _read_trace),
+        BuiltIn("read_trace", "Read a trace", "read", ReadTrace, _read_trace, _FIND_TRACES),
     )
-}
+}  # fmt: skip

@@ -1,0 +1,33 @@
+"""The first request of a session offers the tools of em: its MCP server is ready by then."""
+
+import json
+from pathlib import Path
+
+from tests.cli.em_command import em
+from tests.clients.coding_agents import CodingAgent
+
+from em import Memory
+from em.clients.hook_service import end_service
+from em.clients.launch import socket_of
+from em.runner.package import keep_routine
+
+ECHO = "name: echo_{}\nsteps: [{{id: out, type: return, value: '{{{{ said }}}}'}}]\n"
+
+
+def test_the_first_turn_has_the_tools_of_em(agent: CodingAgent, tmp_path: Path) -> None:
+    db = tmp_path / "memory.db"
+    with Memory(db) as memory:
+        for number in range(20):
+            keep_routine(memory.store, {"routine.yaml": ECHO.format(number)})
+    ran = em("install", agent.name, "--yes", "--db", str(db), HOME=str(agent.home))
+    assert ran.code == 0, ran.err
+    try:
+        for _ in range(2):  # the first start of all makes the cards, and compiles modules
+            before = len(agent.model.requests)
+            agent.run("hello", "Hello.")
+        first = next(seen for seen in agent.model.requests[before:] if seen.body.get("tools"))
+        offered = json.dumps(first.body["tools"])
+        assert "record_outcome" in offered
+        assert "echo_19" in offered
+    finally:
+        end_service(socket_of(str(db)))
