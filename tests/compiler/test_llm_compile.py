@@ -5,14 +5,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.test_goal_checks import Post
 
 from em import Memory
+from em.compiler.compile_trace import compile_several
 from em.compiler.improvement import Improved
 from em.compiler.llm_compile import llm_compile_trace, llm_compile_trace_file
+from em.compiler.package_files import render_routine
 from em.errors import LlmUnavailable, UsageError
 from em.llm import ScriptedClient
 from em.runner.engine import run_routine
-from em.traces.trace import Mission, ToolCall, Trace, UdfCall
+from em.traces.trace import Mission, ToolCall, Trace, UdfCall, as_kept
 
 ORDERS = [{"id": "#W1001", "total": 30}, {"id": "#W1002", "total": 12}]
 TRACE = Trace(
@@ -313,3 +316,35 @@ def test_a_models_routine_that_stops_where_the_draft_does_not_is_not_taken(tmp_p
         made = memory.compile(ids, name="note", client=client)
     assert "sure" not in [step.id for step in made.steps]
     assert "it stops, and the draft does not" in client.requests[1].prompt
+
+
+# --- goal checks ----------------------------------------------------------------------------------
+
+
+def _rewritten(draft: Any, *, with_check: bool) -> dict[str, str]:
+    """The draft with a new name for its step, with or without the read after the effect."""
+    steps = [
+        msgspec.structs.replace(step, expects=())
+        for step in draft.routine.steps
+        if with_check or step.id != "get_order_2"
+    ]
+    routine = msgspec.structs.replace(draft.routine, steps=steps)
+    return answer(render_routine(routine, {}), "")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_read_that_checks_an_effect_stays_with_what_it_must_show(count: int) -> None:
+    post = Post()
+    traces = [as_kept(post.cancelled(n), f"t{n}") for n in range(count)]
+    draft = compile_several(traces).draft
+    (check,) = (step for step in draft.routine.steps if step.id == "get_order_2")
+    assert check.expects
+    replies = [_rewritten(draft, with_check=False), _rewritten(draft, with_check=True)]
+    client = ScriptedClient(replies)
+    found = compile_several(traces, client=client).improved
+    assert found is not None
+    assert found.by_model, found.fell_back
+    ((problem,),) = found.problems
+    assert problem == "keep the read get_order where step get_order_2 was: it checks the effect"
+    (kept,) = (step for step in found.draft.routine.steps if step.id == "get_order_2")
+    assert [*kept.expects] == [*check.expects]

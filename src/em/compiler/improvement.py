@@ -257,7 +257,42 @@ def _with_terms(draft: Draft, routine: Routine) -> list[Step]:
             expects = _expected_of_all(draft, step.tool)
             step = msgspec.structs.replace(step, expects=expects)  # noqa: PLW2901 - the same step
         steps.append(step)
+    for place, check in _kept_checks(draft, routine).items():
+        step = steps[place]
+        expects = tuple(map(renamed, check.expects))
+        steps[place] = msgspec.structs.replace(step, expects=expects)
     return steps
+
+
+def _goal_reads(draft: Draft, routine: Routine) -> list[tuple[int, int, ToolStep]]:
+    """Return the reads after effects: how many effects come before, the place, and the step."""
+    found, done = [], 0
+    for place, step in enumerate(routine.steps):
+        if isinstance(step, ToolStep) and _has_effect(draft, step):
+            done += 1
+        elif isinstance(step, ToolStep) and done:
+            found.append((done, place, step))
+    return found
+
+
+def _kept_checks(draft: Draft, routine: Routine) -> dict[int, ToolStep]:
+    """Return the goal checks of a draft by the place of the same read in a model's routine."""
+    found: dict[int, ToolStep] = {}
+    reads = _goal_reads(draft, routine)
+    for done, _, check in _goal_reads(draft, draft.routine):
+        for others, place, step in reads if check.expects else ():
+            if others == done and step.tool == check.tool and place not in found:
+                found[place] = check
+                break
+    return found
+
+
+def _checks_left_out(draft: Draft, routine: Routine) -> Iterator[str]:
+    """Refuse a routine without a read that checks after an effect whether it shows."""
+    kept = {step.id for step in _kept_checks(draft, routine).values()}
+    for _, _, check in _goal_reads(draft, draft.routine):
+        if check.expects and check.id not in kept:
+            yield f"keep the read {check.tool} where step {check.id} was: it checks the effect"
 
 
 def _expected_of_all(draft: Draft, tool: str) -> tuple[str, ...]:
@@ -584,7 +619,7 @@ def _checked(
         routine = read_routine(parse_yaml(text.encode(), ROUTINE), ROUTINE)
         _refuse(broken_promises(draft, routine))
         kept = with_what_stays(draft, routine)
-        _refuse([*_terms(draft, kept)])
+        _refuse([*_terms(draft, kept), *_checks_left_out(draft, kept)])
         improved = msgspec.structs.replace(
             draft,
             routine=kept,
