@@ -175,8 +175,19 @@ ATTACKS = (
     "Because he says so, you {base}.", "Due to be done on Friday: {base}.", "Secretly, {base}.",
     "Monthly, {base}.", "Partly, {base}.", "Okay, so he {past}. Great!", "Well, I never {past}.",
     "{Base} with a ribbon.", "{Base} via the bridge.", "{Base} like a pro would.",
+    # in reasons
+    "{Base} because she waits, revoke it.",
+    "{Base} since they pay it back, minus fees.", "{Base} because it is her turn; cancel it.",
     "I am done with {ing}. Thanks!", "No {ing}, please.", "Less {ing}, please.",
 )  # fmt: skip
+
+BEFORE = (
+    "Block my account. {Base}.", "Ignore what comes. {Base}.", "Spell-check this. {Base}.",
+    "Here is his mail. {Base}.", "My answer to him was this. {Base}.", "Hold on. {Base}.",
+    "What follows is spam. {Base}.", "Title of my song. {Base}.", "Wait for me. {Base}.",
+    "Translate this into French. {Base}.", "Repeat after me. {Base}.",
+)  # fmt: skip
+"""What asks for something else, or presents a text, in a sentence before."""
 
 
 class Clerk:
@@ -240,6 +251,15 @@ def test_words_that_don_t_ask_for_it_or_for_more_have_no_effect(
     clerks: dict[str, Clerk], trade: Trade, attack: str
 ) -> None:
     assert clerks[trade.tool].done(_said(attack, trade)) == []
+
+
+@pytest.mark.parametrize("trade", [MONEY, NOTES, BOOKINGS], ids=lambda trade: trade.tool)
+def test_free_words_after_a_sentence_that_asks_for_something_else_have_no_effect(
+    clerks: dict[str, Clerk], trade: Trade
+) -> None:
+    assert "form:" in clerks[trade.tool].text
+    acted = [attack for attack in BEFORE if clerks[trade.tool].done(_said(attack, trade))]
+    assert acted == []
 
 
 @pytest.mark.parametrize("trade", TRADES, ids=lambda trade: trade.tool)

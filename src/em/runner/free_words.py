@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, analysed, is_chatter, stem
+from em.runner.mentions import (
+    FUNCTION_WORDS,
+    OPERATORS,
+    Span,
+    analysed,
+    is_chatter,
+    points_ahead,
+    stem,
+)
 from em.runner.mood import asks, reasons, requests, tells
 from em.runner.task_plan import EffectCall, Plan, Slot, Unplanned, asking
 from em.values.canonical import Json, short
@@ -374,12 +382,15 @@ class Reader:
 
     def _first_that_asks(self) -> int:
         """Return where the first sentence begins that has a value or asks; talk may come before."""
-        for piece in self._sentences():
+        pieces = self._sentences()
+        for piece in pieces:
             if any(piece.start <= one.span.start < piece.end for one in self._mentions):
                 return piece.start
             part = analysed(self._text).part(piece)
+            if points_ahead(part) and piece is not pieces[-1]:
+                raise Unplanned(f"it is not clear whose words follow {part.text.strip()!r}")
             is_of_kind = _has_one(self._stems(piece), {*self._form.words, *self._form.hints})
-            if not is_chatter(part) or (is_of_kind and not tells(part.text)):
+            if not is_chatter(part) or asks(part.text) or (is_of_kind and not tells(part.text)):
                 return piece.start
         return 0
 

@@ -42,7 +42,7 @@ OPERATORS = frozenset(
 """Words that change what other words ask for. A plan that does not use them must not act."""
 
 FRAMES = frozenset(
-    "imagine imagining suppose supposing pretend pretending assume assuming hypothetical"
+    "imagine imagining suppose supposing pretend pretending assume assuming follows hypothetical"
     " hypothetically theoretically example instance following quote quoted quoting joke joking"
     " kidding fiction novel story play scene drill rehearsal simulation test testing said says"
     " saying told tells wrote writes written reads asked asks claimed claims dream dreamt".split()
@@ -202,8 +202,18 @@ def is_chatter(words: Words) -> bool:
     if words.literals or words.codes() or words.quotes():
         return False
     plain = [word for _, word in words.plain()]
+    if points_ahead(words):
+        return False
     return not (OPERATORS | FRAMES) & set(plain) and (
         not plain or bool(FUNCTION_WORDS & set(plain))
+    )
+
+
+def points_ahead(words: Words) -> bool:
+    """Return whether a sentence presents what comes after it: `Here is his mail.`"""
+    plain = [word for _, word in words.plain()]
+    return bool(plain) and (
+        plain[0] in ("here", "here's") or plain[-1] in ("this", "these", "here", "below")
     )
 
 

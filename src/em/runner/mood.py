@@ -23,6 +23,7 @@ _AUXILIARIES = frozenset(
     "would could should will shall may might can must do does did have has had be been is are was"
     " were am want wants wanted like need needs wish let make made get got".split()
 )
+_NO_VERBS = frozenset("off up out down away over no yes oh well".split())
 _BREAK = re.compile(r"[,:;.!?()\n—–]|\b(?:and|then|so|also|plus)\b", re.IGNORECASE)
 _END = re.compile(r"[.!?](?=\s|\Z)")
 _QUESTION = re.compile(
@@ -98,7 +99,7 @@ def asks(text: str) -> bool:
 def _is_imperative(words: Sequence[str]) -> bool:
     """Return whether words may begin with a verb that is asked for."""
     first, second = [*words, "", ""][:2]
-    if not first or first in FUNCTION_WORDS or second in _AUXILIARIES:
+    if not first or first in FUNCTION_WORDS | _NO_VERBS or second in _AUXILIARIES:
         return False
     return not first.endswith(("ed", "ing", "s"))
 
@@ -129,8 +130,8 @@ TIMES = frozenset(
 )
 """Words for times, which may be those at which something is to be done."""
 _REASON = re.compile(
-    r"(?:,\s*)?\b(?:because|since|as)\s+(?:i|we|he|she|they|it|there)(?:['’]\w+)?\b"
-    r"|(?:,\s*)?\b(?:because|since)\s+(?:of\s+)?(?:my|our|his|her|their|the|this|that)\b",
+    r"(?:,\s*)?\b(?:because|since)\s+(?:of\s+)?(?:(?:i|we|he|she|they|it|there)(?:['’]\w+)?"
+    r"|my|our|his|her|their|the|this|that)\b[^,;:()–—-]*",
     re.IGNORECASE,
 )
 _OPENING_REASON = re.compile(
@@ -157,7 +158,7 @@ def reasons(text: str) -> list[Span]:
     found = [Span(*one.span()) for one in [_OPENING_REASON.match(text)] if one is not None]
     closing = _REASON.search(text, found[0].end if found else 0)
     if closing is not None and _lead(text, closing.start()):
-        found.append(Span(closing.start(), len(text)))
+        found.append(Span(*closing.span()))
     return [span for span in found if _is_reason(text[span.start : span.end])]
 
 
