@@ -348,19 +348,26 @@ def compile_several(
         made = _one_way(usable, drafts, how)
     else:
         made = _proven(usable, drafts, how, others, with_model=client is not None, force=force)
-    trace = next(kept.trace for kept in usable if kept.id == made.same_way[0])
     draft = _confirmed(made.draft, confirm, given.functions)
+    made = msgspec.structs.replace(made, draft=draft, udfs=given, not_compiled=failed)
+    return _with_model(made, usable, drafts, declared or {}, client)
+
+
+def _with_model(
+    made: CompiledTrace,
+    traces: Sequence[KeptTrace],
+    drafts: Mapping[str, Draft],
+    declared: Mapping[str, Effect | None],
+    client: LlmClient | None,
+) -> CompiledTrace:
+    """Return a routine with its files, improved by a model if there is one."""
     group = None
     if client is not None and len(drafts) > 1:
-        group = Group(examples_of(usable, declared or {}), drafts)
-    final = _improved(trace, draft, given, client, group)
+        group = Group(examples_of(traces, declared), drafts)
+    trace = next(kept.trace for kept in traces if kept.id == made.same_way[0])
+    final = _improved(trace, made.draft, made.udfs, client, group)
     return msgspec.structs.replace(
-        made,
-        draft=final.draft,
-        files=final.files,
-        improved=final.improved,
-        udfs=given,
-        not_compiled=failed,
+        made, draft=final.draft, files=final.files, improved=final.improved
     )
 
 

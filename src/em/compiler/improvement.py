@@ -561,6 +561,13 @@ def improve(
     found = TriedFunctions(draft=draft)
     if codes and not given.functions:
         found = _best_functions(draft, codes, model)
+    return _not_taken(found, tried, redact, _difference(before, client.spent))
+
+
+def _not_taken(
+    found: TriedFunctions, tried: list[list[str]], redact: Redactor, spent: Spent
+) -> Improved:
+    """Return the draft without the model's routine; those of its functions that hold are used."""
     return Improved(
         draft=found.draft,
         by_model=False,
@@ -568,7 +575,7 @@ def improve(
         fell_back=f"the model's routine was not taken: {tried[-1][0]}",
         functions=found.names,
         left_out={name: redact.text(why) for name, why in found.left_out.items()},
-        spent=_difference(before, client.spent),
+        spent=spent,
     )
 
 
