@@ -509,10 +509,11 @@ class _Drafted:
     def _guards(self, call: TracedCall, args: Mapping[str, Given]) -> tuple[str, ...]:
         """Return that a version or an id looks like those of all sessions: 1.3.0, not v1.3.0."""
         used = sorted({name for given in args.values() for name in given.inputs})
+        known = ((name, self._inputs[name]) for name in used)
         alike = tuple(
-            f"looks_like({name}, {', '.join(map(quoted, dict.fromkeys(self._inputs[name])))})"
-            for name in used
-            if all(re.fullmatch(r"\S*\d\S*", value) for value in self._inputs[name])
+            f"looks_like({name}, {quoted(_sign_at(values, 0))}, {quoted(_sign_at(values, -1))})"
+            for name, values in known
+            if all(re.fullmatch(r"\S*\d\S*", value) for value in values)
         )
         return (*alike, *self._conditions.get(id(call), ()))
 
@@ -527,6 +528,12 @@ class _Drafted:
         best = max(texts, key=lambda text: texts[text])
         is_best = chosen is not None and quoted([chosen.name, chosen.args]) == best
         return chosen if is_best else None
+
+
+def _sign_at(values: Sequence[str], at: int) -> str:
+    """Return the kind of sign that all texts have at an end; empty if they differ."""
+    kinds = {sign_of(value[at]) for value in values}
+    return kinds.pop() if len(kinds) == 1 else ""
 
 
 def _once(values: Sequence[Any]) -> list[Any]:

@@ -17,6 +17,7 @@ from em.runner.package import ROUTINE, KeptRoutine, Package
 from em.runner.public_form import described_input, description_of, public_form
 from em.runner.routine import PlanStep, PromptStep, Routine, RulesStep, ToolStep
 from em.runner.tools import one_line, tool_name
+from em.runner.tools.coding import FILE_TEXT
 from em.runner.trial import Trials
 from em.values.canonical import Json
 
@@ -278,8 +279,12 @@ LEARNT = "routine"
 
 
 def is_learnt(routine: Routine) -> bool:
-    """Return whether a routine finds out from the request what to do."""
-    return any(isinstance(step, PlanStep | RulesStep) for step in routine.steps)
+    """Return whether only em can run a routine.
+
+    It finds out from the request what to do, or from the texts of files.
+    """
+    by_files = FILE_TEXT in routine.called_tools
+    return by_files or any(isinstance(step, PlanStep | RulesStep) for step in routine.steps)
 
 
 def _tools(path: Path) -> str:

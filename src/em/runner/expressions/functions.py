@@ -375,17 +375,14 @@ def module_name(path: Any, *roots: str) -> str:
     return ".".join(parts)
 
 
-def looks_like(value: Any, *examples: str) -> bool:
-    """Return whether a value begins and ends with signs of the same kind as the examples."""
+def looks_like(value: Any, first: str, last: str) -> bool:
+    """Return whether a value is one word that begins and ends with signs of a kind.
+
+    first, last: `digit`, `letter` or a certain sign; empty for any.
+    """
     text = str(value)
-    ends = {(sign_of(one[:1]), sign_of(one[-1:])) for one in examples}
-    first, last = ({pair[side] for pair in ends} for side in (0, 1))
-    spaced = any(one.split() != [one] for one in examples)
-    return (
-        sign_of(text[:1]) in first
-        and sign_of(text[-1:]) in last
-        and (spaced or not text.split()[1:])
-    )
+    begins, ends = sign_of(text[:1]) == first or not first, sign_of(text[-1:]) == last or not last
+    return text.split() == [text] and begins and ends
 
 
 def sign_of(text: str) -> str:

@@ -294,7 +294,8 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "line_count": lambda node: f"the end of {_said(node.args[0])}",
     "module_name": lambda node: f"the module of {_said(node.args[0])}",
     "looks_like": lambda node: (
-        f"{_said(node.args[0])} looks like {', '.join(map(_said, node.args[1:]))}"
+        f"{_said(node.args[0])} begins with a {_text(node.args[1]) or 'sign'} and ends with a"
+        f" {_text(node.args[2]) or 'sign'}"
     ),
     "len": lambda node: f"the number of {_items(node.args[0])}",
     "sum": lambda node: f"the sum of {_items(node.args[0])}",
