@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from em.compiler.draft import Draft, GivenUdfs
+from em.compiler.export.agent_tools import export_skill
 from em.compiler.package_files import write_package
 from em.compiler.session_draft import draft_sessions
 from em.runner.engine import run_routine
+from em.runner.package import Package
 from em.runner.tools import coding
 from em.settings import AllowSettings
 from em.traces.trace import Message, Mission, ToolCall, Trace
@@ -131,3 +133,13 @@ def test_a_file_name_that_nothing_explains_is_not_learnt() -> None:
         for version, name in zip(VERSIONS, ["A", "LOG", "NEWS", "WHY"], strict=True)
     ]
     assert learnt(*made) is None
+
+
+def test_its_skill_runs_it_with_em_and_says_what_to_allow(here: Path) -> None:
+    draft = learnt(*(logged(version, "soon", "2026-03-01T11:00:00Z") for version in VERSIONS))
+    assert draft is not None
+    write_package(draft, here.parent / "package", GivenUdfs())
+    files = export_skill(Package(here.parent / "package"))
+    assert set(files) == {"routine/routine.yaml", "SKILL.md"}
+    assert "em run routine --input input.json --allow-folder . --json" in files["SKILL.md"]
+    assert not any(version in text for version in VERSIONS for text in files.values())

@@ -17,7 +17,7 @@ from em.runner.package import ROUTINE, KeptRoutine, Package
 from em.runner.public_form import described_input, description_of, public_form
 from em.runner.routine import PlanStep, PromptStep, Routine, RulesStep, ToolStep
 from em.runner.tools import one_line, tool_name
-from em.runner.tools.coding import FILE_TEXT
+from em.runner.tools.coding import FILE_TEXT, is_coding_tool
 from em.runner.trial import Trials
 from em.values.canonical import Json
 
@@ -339,26 +339,40 @@ def _tools_part(routine: Routine, what: str) -> list[str]:
 
 def _learnt_skill(package: Package, tools: str | Path | None) -> str:
     routine, trials = package.routine, package.trials
-    option = "scripts/tools.py" if tools is not None else "TOOLS.py"
+    option = f"--tools {'scripts/tools.py' if tools is not None else 'TOOLS.py'}"
+    has_own = tools is None and all(
+        tool.shell is not None or is_coding_tool(tool.name) for tool in routine.tools
+    )
+    option = _allowed(routine) if has_own else option
+    needs = "'em-core[shell]'" if any(tool.shell for tool in routine.tools) else "em-core"
     proof = f" On other tasks of this kind it was {trials.summary}." if trials else ""
     parts = [
         *_head(routine, trials, trials.warning),
         "A kind of task that was done before. It reads the request, looks up what it needs, and"
         f" acts only if the request and the records say one thing; otherwise it asks.{proof}",
-        f"```bash\nem run {LEARNT} --input input.json --tools {option} --json\n```",
-        "It needs em (`pip install em-core`), and no model. `status` is `ok`, `failed` or"
+        f"```bash\nem run {LEARNT} --input input.json {option} --json\n```",
+        f"It needs em (`pip install {needs}`), and no model. `status` is `ok`, `failed` or"
         " `needs_input`. Then `pending_prompt` says what is missing: ask a person, don't make"
         " answers up, and write them to `answers.json` as `{STEP: {FIELD: VALUE}}` with the"
         " `step_id` of the prompt:",
-        f"```bash\nem resume RUN_ID --answers answers.json --tools {option} --json\n```",
+        f"```bash\nem resume RUN_ID --answers answers.json {option} --json\n```",
         "If it failed, the answer says what was done before. Finish by hand then, and don't run it"
         " again. `--dry-run` shows what would be done.",
         *_input_part(routine),
         "Give the request as the person wrote it. Inputs by name are for what it does not say.",
     ]
-    if tools is None:
+    if tools is None and not has_own:
         parts += _tools_part(routine, "The routine")
     return "\n\n".join(parts) + "\n"
+
+
+def _allowed(routine: Routine) -> str:
+    """Return the options that let a routine work in the folder that it is run in."""
+    from em.runner.tools.shell import BUILT_IN, template_of
+
+    shells = [template_of(tool).doing() for tool in routine.tools if tool.shell is not None]
+    programs = sorted({name for done in shells for name in done.programs} - BUILT_IN)
+    return " ".join(["--allow-folder .", *(f"--allow-command {name}" for name in programs)])
 
 
 def _skill(package: Package, *, with_tools: bool) -> str:
