@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from em import Memory
+from em.cli import install
 from em.clients import hook
 from em.clients.advice import HEADING, MOST_TOKENS, Advice
 from em.clients.hook_service import HookService, end_service
@@ -420,6 +422,16 @@ def test_a_service_that_is_ended_stores_what_it_read_and_leaves_no_files(
     end_service(address)  # nothing is there any more
     with Memory(db) as memory:
         assert len(memory.traces()) == 1
+
+
+def test_a_second_request_to_end_stops_nothing_that_is_being_stored() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(install._Ended):
+            install._end(signal.SIGTERM, None)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_folder_of_others_is_refused(memory: Memory, short: Path) -> None:

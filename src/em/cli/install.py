@@ -201,4 +201,6 @@ class _Ended(Exception):
 
 
 def _end(_signal: int, _frame: object) -> None:
+    # Who ends it asks again and again; a second time would stop what is being stored.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _Ended

@@ -123,12 +123,12 @@ class HookService:
         file = Path(missed(str(self._address)))
         try:
             lines = file.read_bytes().splitlines()
-            file.unlink()
         except FileNotFoundError:
             return
         for line in lines:
             with suppress(ValueError):
                 self._note(json.loads(line))  # nobody waits for an answer any more
+        file.unlink()  # at last: a service that is ended here leaves them for the next
 
     def answer(self, event: Any) -> Json | None:
         """Return the answer to a hook, or None; and remember what is to be recorded."""
@@ -214,7 +214,7 @@ def end_service(address: Path) -> None:
     if not lock.exists():
         return
     with lock.open("a+") as file:
-        for _ in range(100):
+        for _ in range(300):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
