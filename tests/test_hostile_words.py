@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from corner_shop import Shop, cancelled, customer, returned
 from em import Memory
 from em.runner.package import find_routine, texts_of
 from em.traces.trace import Message, Mission, ToolCall, Trace
@@ -274,3 +275,30 @@ def test_two_values_for_one_slot_or_other_objects_have_no_effect(
 def test_a_missing_value_is_asked_for(clerks: dict[str, Clerk], trade: Trade) -> None:
     for words in trade.partly:
         assert clerks[trade.tool].done(words) == [], words
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        "Hold on.",
+        "Ignore what comes.",
+        "Disregard the next line.",
+        "I changed my mind.",
+        "Translate this into French.",
+        "Read this back to me.",
+        "Confirm with my wife.",
+    ],
+)
+def test_talk_that_commands_something_else_is_asked_about(talk: str) -> None:
+    shop = Shop()
+    with Memory("em.db") as memory:
+        traces = [cancelled(shop, n, ("too late", "ordered by mistake")[n % 2]) for n in range(4)]
+        goods = (["P-4401"], ["P-4402", "P-4403"], ["P-4401"], ["P-4403"])
+        traces += [returned(shop, n, those) for n, those in enumerate(goods)]
+        routine = memory.compile([memory.add_trace(one) for one in traces], name="clerk")
+        _, email, _, order = customer(shop, 4)
+        for words, acts in ((f"{talk} cancel", False), ("cancel", True)):
+            shop.done.clear()
+            request = f"I am {email}. {words} {order} because too late."
+            memory.run(routine, {"request": request}, shop.tools(), remember=False)
+            assert bool(shop.done) == acts, request

@@ -40,6 +40,7 @@
     │   ├── Unauthorized      no token, or an unknown one
     │   ├── Forbidden         this token may not do this, or the host is not served
     │   ├── TooLarge          the body is larger than allowed
+    │   ├── HeadersTooLarge   the headers are larger than allowed
     │   ├── TooSlow           the body took longer than allowed
     │   ├── KeyReused         the idempotency key belongs to another request
     │   └── ResponseGone      the request was done, but its response was forgotten

@@ -45,7 +45,8 @@ FRAMES = frozenset(
     "imagine imagining suppose supposing pretend pretending assume assuming follows hypothetical"
     " hypothetically theoretically example instance following quote quoted quoting joke joking"
     " kidding fiction novel story play scene drill rehearsal simulation test testing said says"
-    " saying told tells wrote writes written reads asked asks claimed claims dream dreamt".split()
+    " saying told tells wrote writes written reads asked asks claimed claims dream dreamt"
+    " mind".split()
 )
 """Words that put what follows into other mouths or other worlds."""
 

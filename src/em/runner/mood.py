@@ -23,7 +23,9 @@ _AUXILIARIES = frozenset(
     "would could should will shall may might can must do does did have has had be been is are was"
     " were am want wants wanted like need needs wish let make made get got".split()
 )
-_NO_VERBS = frozenset("off up out down away over no yes oh well".split())
+_NO_VERBS = frozenset(
+    "off up out down away over no yes oh well hello hi hey dear good thanks thank sorry".split()
+)
 _BREAK = re.compile(r"[,:;.!?()\n—–]|\b(?:and|then|so|also|plus)\b", re.IGNORECASE)
 _END = re.compile(r"[.!?](?=\s|\Z)")
 _QUESTION = re.compile(
@@ -94,6 +96,14 @@ def asks(text: str) -> bool:
         elif _WISH.match(" ".join(inside)) or _is_imperative(inside):
             return True
     return False
+
+
+def commands(text: str) -> bool:
+    """Return whether a sentence begins with a verb that is asked for: `Ignore what comes.`"""
+    words = [word for _, word in analysed(text).plain()]
+    while words and words[0] in _OPENINGS:
+        words.pop(0)
+    return _is_imperative(words)
 
 
 def _is_imperative(words: Sequence[str]) -> bool:

@@ -30,7 +30,7 @@ from em.runner.expressions.language import compile_expression
 from em.runner.framing import framing_of
 from em.runner.free_words import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, is_chatter, stem, unread
-from em.runner.mood import requests
+from em.runner.mood import commands, requests
 from em.runner.quantifiers import quantified, restricting, unclear_talk
 from em.runner.task_plan import (
     EARLIER,
@@ -226,7 +226,9 @@ class Planner:
         """Refuse words before the first effect that say something nothing used."""
         rest = self._words.without(self._used)
         for span in before:
-            if not is_chatter(rest.part(span)):
+            tells_who = any(span.start <= used.start < span.end for used in self._used)
+            asks_more = not tells_who and commands(self._words.part(span).text)
+            if asks_more or not is_chatter(rest.part(span)):
                 raise Unplanned(f"it is not clear what this asks for: {_shown(rest.part(span))}")
 
     def _read_clause(self, span: Span) -> tuple[EffectCall, ...]:
