@@ -12,7 +12,7 @@ from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
 from em.compiler.learnt_input import SEVERAL, learnt_input
 from em.compiler.step_refusals import StepRefusals
-from em.compiler.trials import REQUEST, Learn, refuse_wrong, trials
+from em.compiler.trials import REQUEST, Learn, refuse_wrong, trials, with_signs
 from em.runner.free_words import spoken_in
 from em.runner.mentions import stem
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
@@ -101,7 +101,7 @@ def draft_kind(
         found = _free(examples, right, beside) or found
     if found is None:
         return None
-    plan, made = found
+    plan, made = with_signs(found.plan, examples.values()), found.made
     refuse_wrong(made, force=force)
     about = description or f"Does what is asked for: {', '.join(plan.effects)}"
     routine = _routine(plan, name, about, list(examples.values()))
@@ -242,6 +242,7 @@ def _routine(plan: Plan, name: str, description: str, examples: Sequence[Example
         reads=plan.reads,
         inputs=plan.inputs,
         form=plan.form,
+        signs=plan.signs,
         save_as=DONE,
     )
     steps: list[Step] = [step, ReturnStep(id="return", value=f"{{{{ {DONE} }}}}")]

@@ -23,6 +23,7 @@ from em.runner.expressions.language import compile_value
 from em.runner.machine import unexpected
 from em.runner.planner import planner_of
 from em.runner.routine import check_step, effect_step
+from em.runner.signs import signs_of
 from em.runner.task_plan import EARLIER, Effect, EffectCall, NeedsRead, Plan, Results
 from em.runner.trial import Trial, Trials, Verdict
 from em.values.canonical import Json, digest_unordered
@@ -53,10 +54,17 @@ def trials(
     chosen = list(examples) if names is None else names
     symmetric = symmetric_reads(examples.values())
     for left_out, _ in folds_of(chosen):
-        plan = learn([one for name, one in examples.items() if name not in left_out])
+        others = [one for name, one in examples.items() if name not in left_out]
+        plan = learn(others)
+        plan = None if plan is None else with_signs(plan, others)
         for name in left_out:
             made[name] = Trial(name, *tried(plan, examples[name], blamed, symmetric))
     return Trials([made[name] for name in chosen])
+
+
+def with_signs(plan: Plan, examples: Iterable[Example]) -> Plan:
+    """Return a plan that knows which signs its requests had."""
+    return msgspec.structs.replace(plan, signs=signs_of(one.said for one in examples))
 
 
 def folds_of(names: Iterable[str]) -> Iterator[tuple[list[str], list[str]]]:

@@ -24,6 +24,7 @@ from em.runner.expressions.words import (
 )
 from em.runner.mentions import is_item, is_value, plain_words
 from em.runner.run import Failed, PendingPrompt, failure_of
+from em.runner.signs import odd_signs
 from em.values.canonical import Json, digest_unordered, identical, same, short
 
 INPUTS = "inputs"
@@ -803,6 +804,7 @@ class _Looks(NamedTuple):
     examples: Sequence[Any]
     kinds: Set[str]
     words: Set[str]
+    signs: Set[str]
 
 
 class Wording:
@@ -816,7 +818,8 @@ class Wording:
             recorded = _examples(properties.get(name, {}))
             examples = [part for one in recorded for part in _parts(one)]
             kinds = {kind_of(one) for one in examples or (None,)}
-            self._looks[name] = _Looks(examples, kinds, plain_words(examples))
+            signs = {sign for one in examples for sign in odd_signs(str(one))}
+            self._looks[name] = _Looks(examples, kinds, plain_words(examples), signs)
 
     def bind(self, text: str) -> Json | None:
         """Return the inputs that a request names; None unless they look like the recorded ones."""
@@ -835,6 +838,8 @@ class Wording:
         looks, is_named = self._looks[name], name in self._template.quoted
         for part in (value,) if isinstance(value, str) else _parts(value):
             if kind_of(part) not in looks.kinds or not (is_named or is_value(part, looks.words)):
+                return False
+            if not is_named and not odd_signs(str(part)) <= looks.signs:
                 return False
             if name in self._between and not is_item(part, looks.examples):
                 return False

@@ -24,6 +24,7 @@ from em.runner.mentions import (
     stem,
 )
 from em.runner.mood import asks, reasons, requests, tells
+from em.runner.signs import unknown_sign
 from em.runner.task_plan import EffectCall, Plan, Slot, Unplanned, asking
 from em.values.canonical import Json, short
 
@@ -127,6 +128,8 @@ _MENTION = re.compile(
 )
 _DIRECTIONS = ("from", "by", "into", "onto", "off", "against")
 """Words before a value that turn round what is done with it, unless recorded ones had them."""
+_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+")
+"""Matches what may be a number with a fraction, or one of thousands."""
 _INITIAL = re.compile(r"\b[A-Z]\.\s*\Z")
 _ROUGHLY = re.compile(r"\b(?:about|around|over|under) (?=[$€£]?\d)", re.IGNORECASE)
 _TAGS = re.compile(r"[#@]\w+(?:,? +[#@]\w+)+")
@@ -270,7 +273,10 @@ def value_of(mention: Mention, slot: Slot) -> Any:
             number = float(digits)
         except ValueError:
             return None
-        return int(number) if number.is_integer() and kinds == {int} else number
+        if kinds == {int}:
+            # 30.000 may be thirty or thirty thousand, and 3.5 is no such number.
+            return int(number) if digits.isdigit() else None
+        return None if _THOUSANDS.fullmatch(digits) else number
     signs = {str(one)[:1] for one in slot.examples}
     if len(signs) == 1 and signs <= {"#", "@"} and text[:1] not in signs:
         return None if " " in text else signs.pop() + text
@@ -348,6 +354,10 @@ class Reader:
         if unknown:
             raise Unplanned(f"it is not clear what {', '.join(map(repr, unknown[:3]))} changes")
         self._check_vocabulary(meanings)
+        values = [one.span for one in self._mentions]
+        sign = "" if self._only_reads else unknown_sign(self._text, values, self._plan.signs)
+        if sign:
+            raise Unplanned(f"nothing accounts for the sign {sign!r}")
 
     def _check_vocabulary(self, meanings: Collection[str]) -> None:
         """Refuse words that no task said, and that nothing names, where something has an effect."""

@@ -32,6 +32,7 @@ from em.runner.free_words import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, is_chatter, stem, unread
 from em.runner.mood import commands, requests
 from em.runner.quantifiers import quantified, restricting, unclear_talk
+from em.runner.signs import spans_in, unknown_sign
 from em.runner.task_plan import (
     EARLIER,
     TASKS,
@@ -84,6 +85,7 @@ class Planner:
         self._known: Json = {}
         self._words = Words("")
         self._used: set[Span] = set()
+        self._read_values: set[Span] = set()
         self._clause = Span(0, 0)
         self._before: Sequence[Span] = ()
         self._done: list[tuple[Span, tuple[EffectCall, ...]]] = []
@@ -185,7 +187,7 @@ class Planner:
     def from_words(self, text: str, given: Json) -> list[EffectCall]:
         """Return the effects that a request asks for, in the order of its words."""
         self._words, self._known, self._used = analysed(text), dict(given), set()
-        self._made, self._done = {}, []
+        self._made, self._done, self._read_values = {}, [], set()
         before, clauses = self._clauses()
         self._before = before
         if not clauses:
@@ -203,8 +205,18 @@ class Planner:
             self._done.append((span, calls))
             planned += calls
         self._check_rest(before)
+        self._check_signs()
         _check_twice(planned)
         return planned
+
+    def _check_signs(self) -> None:
+        """Refuse signs that are no part of a value, and that no recorded request had."""
+        if all(effect.reads for effect in self._plan.effects.values()):
+            return
+        values = [*spans_in(self._words), *self._used, *self._read_values]
+        sign = unknown_sign(self._words.text, values, self._plan.signs)
+        if sign:
+            raise Unplanned(f"nothing accounts for the sign {sign!r}")
 
     def _clauses(self) -> tuple[list[Span], list[Span]]:
         """Return the pieces before the first effect, and the part of the words for each effect."""
@@ -310,6 +322,7 @@ class Planner:
                 continue
             self._check_guards(effect, reading)
             is_read = True
+            self._read_values.update(Span(o.start + start, o.end + start) for o in reading.used)
             yield reading.values
         if not is_read:
             raise Unplanned(left)

@@ -195,11 +195,18 @@ class PlanStep(_Common, frozen=True, kw_only=True, tag="plan"):
     reads: dict[str, list[Read]] = {}
     inputs: dict[str, Known] = {}
     form: Form | None = None
+    signs: Sequence[str] = ()
 
     @property
     def plan(self) -> Plan:
         """What is done, and what must be known for it."""
-        return Plan(effects=self.effects, reads=self.reads, inputs=self.inputs, form=self.form)
+        return Plan(
+            effects=self.effects,
+            reads=self.reads,
+            inputs=self.inputs,
+            form=self.form,
+            signs=self.signs,
+        )
 
     @property
     def tools(self) -> set[str]:

@@ -164,12 +164,15 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     reads: by name, the reads; where there are several ways to one result, those that can be made
     must agree. inputs: what reads need that no other read gives. form: how free words are read.
+    signs: those that recorded requests had outside of values, beside ordinary punctuation, each
+    with what it stood between (see `em.runner.signs`).
     """
 
     effects: dict[str, Effect] = {}
     reads: dict[str, list[Read]] = {}
     inputs: dict[str, Known] = {}
     form: Form | None = None
+    signs: Sequence[str] = ()
 
     def slot_names(self) -> set[str]:
         """Return the names of all values of all effects."""

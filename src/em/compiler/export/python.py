@@ -29,6 +29,7 @@ from em.compiler.expectations import RESULT
 from em.compiler.export import script, stand_ins
 from em.errors import ExportError
 from em.runner import agreement, mentions
+from em.runner import signs as signs_of_requests
 from em.runner.agreement import left_of
 from em.runner.authorship import runs_in_sandbox
 from em.runner.expressions import functions, words
@@ -812,7 +813,8 @@ def _used(tree: ast.AST) -> set[str]:
 @lru_cache(maxsize=2)
 def _runtime(*, is_settling: bool) -> _Source:
     """Return the code that scripts run on: `script`, functions of expressions, and agreement."""
-    modules = [script, functions, *([stand_ins, words, mentions, agreement] if is_settling else [])]
+    settling = [stand_ins, words, mentions, signs_of_requests, agreement] if is_settling else []
+    modules = [script, functions, *settling]
     parts = [*map(_without_em, modules), inspect.getsource(same)]
     return _Source("\n\n".join(parts), Path(str(script.__file__)))
 
