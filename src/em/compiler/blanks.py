@@ -16,6 +16,7 @@ from em.compiler.calls import READING_VERBS, TracedCall, result_name, words_of
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.expectations import expectations
 from em.compiler.homes import SURE, Example
+from em.compiler.record_facts import Shown, day_facts, record_facts, value_facts
 from em.compiler.sources import quoted, reference
 from em.compiler.symmetry import in_order, symmetric_reads
 from em.redaction.redactor import MARKER
@@ -58,6 +59,10 @@ class _Instance(NamedTuple):
 
     call: TracedCall
     example: Example
+
+
+_Known = Mapping[str, list[_Instance]]
+"""The calls of each effect."""
 
 
 def whole_examples(examples: Sequence[Example]) -> list[Example]:
@@ -209,7 +214,7 @@ class _Blanks:
                 continue
             if slots is None:
                 return None
-            effects[name] = self._effect(tool, slots, known[name])
+            effects[name] = self._effect(tool, slots, name, known)
         if not effects:
             return None
         words = self._words(effects)
@@ -251,7 +256,9 @@ class _Blanks:
                     call = in_order(call, example)
                 yield _Instance(call, example)
 
-    def _effect(self, tool: str, slots: dict[str, Slot], instances: list[_Instance]) -> Effect:
+    def _effect(self, tool: str, slots: dict[str, Slot], name: str, every: _Known) -> Effect:
+        instances = every[name]
+        others = {other: several for other, several in every.items() if other != name}
         calls = [one.call for one in instances if any(one.example is o for o in self._whole)]
         words = [word for word in words_of(tool) if word not in FUNCTION_WORDS]
         # Many things are checked and shown; what it is tells them apart.
@@ -263,7 +270,7 @@ class _Blanks:
             tool=tool,
             words=words,
             slots=slots,
-            guards=[],
+            guards=self._guards(slots, instances, others),
             expects=known.expects or expectations(calls[0], calls[1:]),
             checks=known.checks,
         )
@@ -313,7 +320,7 @@ class _Blanks:
 
     # --- values -----------------------------------------------------------------------------------
 
-    def _slots(self, name: str, known: Mapping[str, list[_Instance]]) -> dict[str, Slot] | None:
+    def _slots(self, name: str, known: _Known) -> dict[str, Slot] | None:
         """Return the values of an effect; None if one of them has no source in any task."""
         instances = known[name]
         names = dict.fromkeys(arg for one in instances for arg in one.call.args)
@@ -328,7 +335,7 @@ class _Blanks:
         # What a read gives stands behind what it is read with.
         return dict(sorted(self._pooled(slots).items(), key=lambda one: bool(one[1].default)))
 
-    def _slot(self, name: str, arg: str, known: Mapping[str, list[_Instance]]) -> Slot | None:
+    def _slot(self, name: str, arg: str, known: _Known) -> Slot | None:
         instances = [one for one in known[name] if arg in one.call.args]
         if not instances:
             return Slot(optional=True)
@@ -418,7 +425,7 @@ class _Blanks:
             earlier=self._earlier(arg, instances),
         )
 
-    def _same(self, name: str, arg: str, known: Mapping[str, list[_Instance]]) -> str:
+    def _same(self, name: str, arg: str, known: _Known) -> str:
         """Return the value of an effect before this one that it equalled in every task."""
         own = {id(one.example): one.call.args.get(arg) for one in known[name]}
         for other, instances in known.items():
@@ -454,7 +461,7 @@ class _Blanks:
         most = max((count for count, _ in kept), default=0)
         return [way for count, way in sorted(kept, reverse=True) if count * 2 >= most]
 
-    def _given(self, name: str, arg: str, known: Mapping[str, list[_Instance]]) -> list[str]:
+    def _given(self, name: str, arg: str, known: _Known) -> list[str]:
         """Return the results of effects before this one that held the value in every task."""
         others = {other: several for other, several in known.items() if other != name}
         whole = {id(one) for one in self._whole}
@@ -469,7 +476,7 @@ class _Blanks:
         self,
         arg: str,
         unsaid: Sequence[_Instance],
-        others: Mapping[str, list[_Instance]] | None = None,
+        others: _Known | None = None,
         fewest: int = FEWEST,
     ) -> list[str]:
         """Return the expressions of reads with values of the effects that gave the value.
@@ -480,28 +487,62 @@ class _Blanks:
         tried: dict[str, list[bool]] = {}
         made: dict[str, Read] = {}
         for one in unsaid:
-            for call in one.example.calls[: one.call.index]:
-                if call.effect != "read":
-                    continue
-                links = {
-                    p: _argument_of(one.call, v, arg) or _argument_before(one, v, others or {})
-                    for p, v in call.args.items()
-                }
-                if not all(links.values()):
-                    continue
-                name = result_name(call.name, is_write=False)
-                text = f"{name}({', '.join(str(link) for link in links.values())})"
+            for text, call in self._linked(one, others or {}, but=arg):
                 for where, value in scalars(call.result):
                     if all(isinstance(step, str) for step in where):
                         way = reference(text, tuple(map(str, where)))
                         tried.setdefault(way, []).append(identical(value, one.call.args[arg]))
-                        args = {p: f"{{{{ {p} }}}}" for p in call.args}
-                        made[way] = Read(tool=call.name, args=args, given=list(call.args))
+                        made[way] = _read_of(call)
         kept = [way for way, held in tried.items() if len(held) >= fewest and all(held)]
         for way in kept:
             name = way.partition("(")[0]
             self._reads[name] = [made[way]]
         return kept
+
+    def _linked(
+        self, one: _Instance, others: _Known, but: str = ""
+    ) -> Iterator[tuple[str, TracedCall]]:
+        """Yield the reads before an effect that were made with values of effects, as expressions.
+
+        but: an argument of the effect that a read is to give, so that it can't be made with it.
+        """
+        for call in one.example.calls[: one.call.index]:
+            if call.effect != "read":
+                continue
+            links = [
+                _argument_of(one.call, value, but) or _argument_before(one, value, others)
+                for value in call.args.values()
+            ]
+            if all(links):
+                yield f"{result_name(call.name, is_write=False)}({', '.join(links)})", call
+
+    def _guards(
+        self, slots: Mapping[str, Slot], instances: Sequence[_Instance], others: _Known
+    ) -> list[str]:
+        """Return what was so of all records that were read for an effect, and of values of them."""
+        seen: dict[str, list[Shown]] = {}
+        made: dict[str, Read] = {}
+        for one in instances:
+            for text, call in dict(self._linked(one, others)).items():
+                links = text.partition("(")[2].rstrip(")").split(", ")
+                given = dict(zip(links, call.args.values(), strict=False)) if call.args else {}
+                seen.setdefault(text, []).append(Shown(given, call.result))
+                made[text] = _read_of(call)
+        guards: list[str] = []
+        for text, shown in seen.items():
+            name = text.partition("(")[0]
+            is_used = any(text in default for slot in slots.values() for default in slot.default)
+            is_free = name not in slots and name not in others
+            if is_free and (is_used or len(shown) == len(instances)):
+                self._reads.setdefault(name, [made[text]])
+                guards += record_facts(text, shown)
+        for name, slot in slots.items():
+            values = [one.call.args[name] for one in instances if name in one.call.args]
+            if len(values) == len(instances) and not slot.secret:
+                if any("(" in text for text in slot.default):
+                    guards += value_facts(name, values)
+                guards += day_facts(name, values) if name.isidentifier() else ()
+        return list(dict.fromkeys(guards))
 
     def _means(self, arg: str, instances: Sequence[_Instance]) -> dict[str, list[str]]:
         """Return the words that came with one value in all its tasks, and never with another."""
@@ -641,6 +682,12 @@ def _is_said(mention: Mention, value: Any, slot: Slot) -> bool:
     return bool(own == value)
 
 
+def _read_of(call: TracedCall) -> Read:
+    """Return the read that a call is, made with values that are given to it."""
+    args = {name: f"{{{{ {name} }}}}" for name in call.args}
+    return Read(tool=call.name, args=args, given=tuple(call.args))
+
+
 def _argument_of(call: TracedCall, value: Any, but: str) -> str:
     """Return the argument of a call that has this value; "" if none has."""
     for name, own in call.args.items():
@@ -649,7 +696,7 @@ def _argument_of(call: TracedCall, value: Any, but: str) -> str:
     return ""
 
 
-def _argument_before(one: _Instance, value: Any, others: Mapping[str, list[_Instance]]) -> str:
+def _argument_before(one: _Instance, value: Any, others: _Known) -> str:
     """Return the argument of an effect before another that has this value, as `effect.name`."""
     for effect, instances in others.items():
         for other in instances:

@@ -22,7 +22,7 @@ from em.compiler.sources import (
     text_key,
 )
 from em.runner.agreement import names_in_expression
-from em.runner.expressions.functions import ANY, KEYS, kind_of
+from em.runner.expressions.functions import ANY, ENDINGS, FREE, KEYS, kind_of
 from em.values.leaves import leaves
 
 MOST = 24
@@ -51,15 +51,6 @@ _COUNTS = frozenset(
 _IDS = frozenset("id ids number no nr code key index page version year".split())
 """Words in the names of numbers that are not amounts."""
 _AMOUNTS = frozenset({"amount", "total", "price", "cost"})
-_ENDINGS = frozenset(
-    "cancel cancelled canceled locked blocked deleted returned refunded closed ended expired error"
-    " hold archived frozen suspended disabled".split()
-)
-"""Words in the names of fields that are empty until something ends."""
-_FREE = frozenset(
-    "owner assignee assigned holder taken reserved claimed discount flag flags warning lock".split()
-)
-"""Words in the names of fields that are empty as long as nobody has it, or nothing is wrong."""
 _LEAST, _MOST = frozenset({"min", "minimum", "least"}), frozenset({"max", "maximum", "most"})
 """Words in the names of fields that say how many there must be, or may be."""
 NAMES = frozenset(
@@ -532,7 +523,7 @@ def fact(expression: str, key: str, value: Any, *, strict: bool = False) -> str 
             return None
         return f"{expression} > 0" if value > 0 else f"{expression} == {quoted(value)}"
     if value is None:
-        return f"{expression} == none" if words & (_ENDINGS | _FREE) else None
+        return f"{expression} == none" if words & (ENDINGS | FREE) else None
     if not isinstance(value, str) or (not strict and _is_person(key, value)):
         return None
     if words & _FACTS or not key:

@@ -15,11 +15,21 @@ from em.compiler.calls import TracedCall, identifier, result_name, words_of
 from em.compiler.evidence import ENOUGH, information, of_constant
 from em.compiler.expectations import expectations
 from em.compiler.goal_checks import Look, checks, looks
-from em.compiler.guards import describes, fact
+from em.compiler.record_facts import (
+    Shown,
+    allowed_values,
+    day_facts,
+    distinct,
+    fixed_ways,
+    record_facts,
+    states,
+    value_at,
+    value_facts,
+)
 from em.compiler.refusals import Seen, by_error, separating
-from em.compiler.sources import Place, is_collection, places, quoted, reference, text_key
+from em.compiler.sources import Place, places, quoted, reference, text_key
 from em.runner.candidates import pairs_of
-from em.runner.expressions.functions import ANY, KEYS, every
+from em.runner.expressions.functions import ANY, KEYS
 from em.runner.mentions import FUNCTION_WORDS, analysed
 from em.runner.quantifiers import shown as quantity_shown
 from em.runner.task_plan import Effect, Known, Plan, Read, Slot, asks_for, listed
@@ -39,8 +49,10 @@ FEWEST_SHOWN = 2
 """Traces that must show what a word like `all` means."""
 FEWEST_OF_ALL = 2
 """Things in a list that shows what `all` means: of one thing every word means the same."""
-DEEPEST = 2
-"""Mappings within each other whose facts are looked at."""
+
+
+MISSING = object()
+"""Stands for an argument that a call was made without."""
 
 
 class Example:
@@ -277,7 +289,7 @@ class _Reads:
                 else:
                     args[name] = f"{{{{ {identifier(name)} }}}}"
                     known = inputs.get(identifier(name), Known()).examples
-                    inputs[identifier(name)] = Known([*known, *_distinct(values)][:MOST_EXAMPLES])
+                    inputs[identifier(name)] = Known([*known, *distinct(values)][:MOST_EXAMPLES])
             read = Read(tool=tool, args=args, given=self.parameters[tool])
             reads.setdefault(self._names[tool], []).append(read)
         taken = {*reads, *(name for effect in effects.values() for name in effect.slots)}
@@ -288,7 +300,7 @@ class _Reads:
                 reads[way.gives].append(Read(tool=tool, args=args))
                 for name, own in names.items():
                     known = inputs.get(own, Known()).examples
-                    inputs[own] = Known(_distinct([*known, *way.looks[name]])[:MOST_EXAMPLES])
+                    inputs[own] = Known(distinct([*known, *way.looks[name]])[:MOST_EXAMPLES])
         return _needed(Plan(effects=effects, reads=reads, inputs=inputs))
 
 
@@ -333,7 +345,7 @@ def _ways_of_others(others: Sequence[Example], reader: str, name: str) -> dict[s
         different = {quoted(call.args) for call in calls}
         constant = any(len({quoted(c.args.get(arg)) for c in calls}) == 1 for arg in looks)
         if tool not in denied and same and looks and not constant and len(different) >= SURE:
-            found[tool] = _OtherWay(name, {arg: _distinct(own) for arg, own in looks.items()})
+            found[tool] = _OtherWay(name, {arg: distinct(own) for arg, own in looks.items()})
     return found
 
 
@@ -481,11 +493,14 @@ class _Learner:
             slots = {n: msgspec.structs.replace(slot, whole=()) for n, slot in slots.items()}
         each = self._each()
         reasons = self._refusals()
+        guards = [*reasons, *self._facts(), *self._relations()]
+        guards += self._of_records(f"{slots} {guards}")
+        guards += self._of_values(slots)
         return Effect(
             tool=self._tool,
             words=self._words(),
             slots=dict(sorted(slots.items(), key=lambda one: self._depth(one[0]))),
-            guards=list(dict.fromkeys([*reasons, *self._facts(), *self._relations()])),
+            guards=list(dict.fromkeys(guards)),
             reasons=reasons,
             expects=expectations(self._instances[0].call, [o.call for o in self._instances[1:]]),
             each=each if each and slots[each].records and not slots[each].of else "",
@@ -501,11 +516,11 @@ class _Learner:
         shown: set[str] = set()
         for several in by_trace.values():
             calls = [one.call.args for one in several]
-            distinct = {n: _distinct(args.get(n) for args in calls) for n in self._names}
-            varying = [name for name, values in distinct.items() if len(values) > 1]
-            if len(varying) == 1 and len(distinct[varying[0]]) == len(calls):
+            values = {n: distinct(args.get(n) for args in calls) for n in self._names}
+            varying = [name for name, held in values.items() if len(held) > 1]
+            if len(varying) == 1 and len(values[varying[0]]) == len(calls):
                 ids = _listed_ids(effect, varying[0], several[0].example.said)
-                if ids and ids == sorted(map(str, distinct[varying[0]])):
+                if ids and ids == sorted(map(str, values[varying[0]])):
                     shown.add(varying[0])
         for name in [*shown]:
             for several in by_trace.values():
@@ -566,7 +581,7 @@ class _Learner:
         values = [one.call.args[name] for one in self._instances if name in one.call.args]
         many = all(isinstance(value, list) for value in values)
         flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
-        plain = [one for one in _distinct(flat) if not isinstance(one, dict | list)]
+        plain = [one for one in distinct(flat) if not isinstance(one, dict | list)]
         shown = Slot(examples=plain[:MOST_EXAMPLES], many=many)
         way = self._primary(name)
         if way is None:
@@ -693,13 +708,32 @@ class _Learner:
     def _facts(self) -> Iterator[str]:
         """Yield what was so of the records that were acted on, in every trace."""
         for text, made in self._linked_reads().items():
-            results = [call.result for _, call in made]
-            for parts in _fixed(results[0]):
-                allowed = allowed_values(
-                    parts[-1], [_value_at(result, parts) for result in results]
-                )
-                if allowed:
-                    yield f"{reference(text, parts)} in {quoted(allowed)}"
+            yield from states(text, [call.result for _, call in made])
+
+    def _of_records(self, used: str) -> Iterator[str]:
+        """Yield what all records had in common that every trace read, or that are read anyway.
+
+        used: the expressions that are evaluated anyway.
+        """
+        for text, made in self._linked_reads().items():
+            if text in used or {id(one) for one, _ in made} == {id(o) for o in self._instances}:
+                seen = [Shown(self._made_with(text, one), call.result) for one, call in made]
+                yield from record_facts(text, seen)
+
+    def _made_with(self, text: str, one: _Instance) -> Json:
+        """Return the values of an effect that a read was made with."""
+        given = text.partition("(")[2].rstrip(")").split(", ")
+        return {name: one.call.args[name] for name in given if name in one.call.args}
+
+    def _of_values(self, slots: Mapping[str, Slot]) -> Iterator[str]:
+        """Yield how values looked that reads gave, and that days are days."""
+        for name, slot in slots.items():
+            values = [one.call.args.get(name, MISSING) for one in self._instances]
+            if not name.isidentifier() or any(one is MISSING for one in values):
+                continue
+            if slot.default and not slot.records and any("(" in text for text in slot.default):
+                yield from value_facts(name, values)
+            yield from day_facts(name, values)
 
     def _refusals(self) -> dict[str, str]:
         """Return checks that tell the calls that failed from all that succeeded, with the error."""
@@ -720,8 +754,8 @@ class _Learner:
     def _relations(self) -> Iterator[str]:
         """Yield that a record belongs to whom the task is about, where it always did."""
         for text, made in self._linked_reads().items():
-            for parts in _fixed(made[0][1].result):
-                values = [(one, _value_at(call.result, parts)) for one, call in made]
+            for parts in fixed_ways([made[0][1].result]):
+                values = [(one, value_at(call.result, parts)) for one, call in made]
                 if any(information(value) < ENOUGH for _, value in values):
                     continue
                 for tool in self._reads.parameters:
@@ -803,40 +837,9 @@ def _alike(old: Json, new: Json) -> set[str]:
     }
 
 
-def allowed_values(field: str, values: Sequence[Any]) -> list[Any]:
-    """Return the values that a flag or a state had, if it always had one of a few."""
-    if not all(isinstance(one, bool | str) and fact("x", field, one) for one in values):
-        return []
-    distinct = _distinct(values)
-    few = len(distinct) <= len(values) / 2 and not isinstance(distinct[0], bool)
-    return distinct if len(distinct) == 1 or few else []
-
-
 def _is_one_of_few(distinct: Sequence[Any], values: Sequence[Any]) -> bool:
     """Return whether a value is one of a few words. An id is one only if it was used again."""
     if len(distinct) > MOST_VALUES or any(len(str(one)) > LONGEST_VALUE for one in distinct):
         return False
     has_digits = any(char.isdigit() for one in distinct for char in str(one))
     return not has_digits or len(distinct) <= len(values) / 2
-
-
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    found: dict[str, Any] = {}
-    for value in values:
-        found.setdefault(quoted(value), value)
-    return list(found.values())
-
-
-def _fixed(result: Any, parts: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the ways to the values of a result that keys alone lead to."""
-    if isinstance(result, dict) and not is_collection(result):
-        for key, value in result.items():
-            if len(parts) < DEEPEST and not (isinstance(value, dict) and describes(str(key))):
-                yield from _fixed(value, (*parts, str(key)))
-    elif parts and not isinstance(result, list | dict):
-        yield parts
-
-
-def _value_at(result: Any, parts: Sequence[str]) -> Any:
-    found = every(result, ".".join(parts))
-    return found[0] if found else None

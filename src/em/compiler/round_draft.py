@@ -14,7 +14,6 @@ from em.compiler.branches import MOST_REASONS, NothingDecides, Reason, columns_o
 from em.compiler.calls import Names, TracedCall, identifier, result_name
 from em.compiler.draft import Draft, Recorded, names_used
 from em.compiler.evidence import ENOUGH, INCREDIBLE, information, of_mention
-from em.compiler.homes import allowed_values
 from em.compiler.loops import bare, checked_early, renamed, renamed_value
 from em.compiler.members import (
     GIVEN,
@@ -28,6 +27,7 @@ from em.compiler.members import (
     rounds_of,
     stages_of,
 )
+from em.compiler.record_facts import allowed_values
 from em.compiler.sources import quoted, reference
 from em.runner.agreement import names_in_expression, part_at, place_parts, single_places
 from em.runner.expressions.functions import FUNCTIONS

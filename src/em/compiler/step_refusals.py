@@ -121,7 +121,7 @@ class StepRefusals:
                 if needed is not None and fits:
                     found[text] = error
                     reads |= needed
-            guards = list(dict.fromkeys([*effect.guards, *found]))
+            guards = list(dict.fromkeys([*found, *effect.guards]))  # they tell the error
             effects[name] = msgspec.structs.replace(
                 effect, guards=guards, reasons={**effect.reasons, **found}
             )

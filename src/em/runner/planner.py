@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.errors import EmError
+from em.errors import EmError, ExpressionError
 from em.runner.candidates import (
     holds,
     mentions_of,
@@ -163,8 +163,10 @@ class Planner:
         reader = Reader(self._plan, words, given, earlier, evaluate)
         planned = reader.effects()
         self.sources = reader.sources
+        every = {one.effect: one.args for one in planned}
         for one in planned:
-            self._check_guards(self._plan.effects[one.effect], _Reading(one.args, ()))
+            reading = _Reading({**every, **one.args}, ())
+            self._check_guards(self._plan.effects[one.effect], reading)
         return planned
 
     def _ordered(self, planned: list[EffectCall]) -> list[EffectCall]:
@@ -370,7 +372,11 @@ class Planner:
     def _check_guards(self, effect: Effect, reading: _Reading) -> None:
         scope = {**self._scope, **reading.values}
         for guard in effect.guards:
-            if not self._evaluate(guard, scope):
+            try:
+                holds_now = self._evaluate(guard, scope)
+            except ExpressionError:
+                holds_now = False  # a number that is none any more can't be compared
+            if not holds_now:
                 error = effect.reasons.get(guard)
                 why = f"; otherwise {effect.tool} failed: {error}" if error else ""
                 raise Unplanned(f"it must hold that {guard}, as when it was recorded{why}")

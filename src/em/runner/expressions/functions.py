@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
 from functools import lru_cache
 from typing import Any
 
@@ -426,7 +427,17 @@ SHORT = 200
 
 
 def _looked_at(text: str) -> str:
-    return next((kind for kind, form in _KINDS.items() if form.fullmatch(text)), "text")
+    kinds = (kind for kind, form in _KINDS.items() if form.fullmatch(text))
+    return next((kind for kind in kinds if kind != "date" or _is_day(text)), "text")
+
+
+def _is_day(text: str) -> bool:
+    """Return whether a text begins with a day that the calendar has."""
+    try:
+        date.fromisoformat(text[:10])
+    except ValueError:
+        return False
+    return True
 
 
 _kind_of_text = lru_cache(maxsize=10_000)(_looked_at)
@@ -459,13 +470,45 @@ def missing_keys(value: Any, *keys: str) -> list[str] | None:
     return lost or None
 
 
+ENDINGS = frozenset(
+    "cancel cancelled canceled locked blocked deleted returned refunded closed ended expired error"
+    " hold archived frozen suspended disabled terminated void voided revoked recalled discontinued"
+    " banned".split()
+)
+"""Words in the names of fields that are empty until something ends."""
+FREE = frozenset(
+    "owner assignee assigned holder taken reserved claimed discount flag flags warning warnings"
+    " lock conflict conflicts dispute disputed alert alerts restriction restricted fraud".split()
+)
+"""Words in the names of fields that are empty as long as nobody has it, or nothing is wrong."""
+_STATES = frozenset({"status", "state"})
+_SPEAKING = ENDINGS | {"inactive", "invalid", "rejected", "denied", "refused", "failed", "unpaid"}
+"""Words of a text that speaks against acting on a record."""
+_FEW_WORDS = 5
+_FIELD_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+
+
 def may_matter(key: str, value: Any) -> bool:
-    """Return whether a field that was never seen may speak against acting on a record."""
-    return isinstance(value, bool | int | float) or key in ("status", "state")
+    """Return whether a field that was never seen may speak against acting on a record.
+
+    A flag, a number and a state may; so may a short text with a word such as `hold`. A field that
+    tells of an end or of something wrong may as soon as it says something.
+    """
+    words = {word.lower() for word in _FIELD_WORD.findall(key)}
+    if words & (ENDINGS | FREE):
+        return bool(value)
+    if isinstance(value, bool | int | float):
+        return True
+    if not isinstance(value, str) or not value.strip():
+        return False
+    said = value.lower().split()
+    return bool(words & _STATES) or (
+        len(said) <= _FEW_WORDS and not _SPEAKING.isdisjoint(word.strip(".,;:!") for word in said)
+    )
 
 
 def strange_keys(value: Any, *keys: str) -> list[str] | None:
-    """Return the other keys under which a mapping has a flag, a number or a state; or none."""
+    """Return the other keys under which a mapping has what may matter; or none."""
     items = value.items() if isinstance(value, Mapping) else ()
     found = [str(key) for key, held in items if key not in keys and may_matter(str(key), held)]
     return found or None

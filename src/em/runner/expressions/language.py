@@ -311,10 +311,11 @@ class References:
                 own = {*reads, *inputs, *(given if isinstance(given, list) else ())}
                 args = read.get("args") if isinstance(read, dict) else None
                 yield from self._value(args, (*where, "reads", name, number, "args"), own)
-        for name, effect in _mapping(step, "effects").items():
+        effects = _mapping(step, "effects")
+        for name, effect in effects.items():
             at = (*where, "effects", name)
             slots = _mapping(effect, "slots")
-            own = {*reads, *slots, "item"}
+            own = {*reads, *slots, *effects, "item"}
             for slot, content in slots.items():
                 path = (*at, "slots", slot)
                 yield from self._slot(content, path, own, slots)

@@ -157,8 +157,10 @@ def _about_a_result(node: ast.expr | None) -> str | None:
     what, is_none = _said(call.args[0]), ast.unparse(right) in ("none", "None")
     if call.func.id == "error_of" and is_none:
         return f"{what} reports no error"
-    if call.func.id == "missing_keys" and is_none:
-        return f"{what} has {', '.join(map(_said, call.args[1:]))}"
+    if call.func.id in ("missing_keys", "strange_keys") and is_none:
+        new = "no flag, state or number that no recorded one had"
+        keys = ", ".join(map(_said, call.args[1:]))
+        return f"{what} has {keys if call.func.id == 'missing_keys' else new}"
     if call.func.id == "shape_of" and isinstance(right, ast.Constant):
         shape = str(right.value)
         return f"{what} is {shape}" if shape == "nothing" else f"{what} is a {shape}"
