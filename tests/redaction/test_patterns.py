@@ -99,6 +99,23 @@ def test_code_and_prose_about_secrets_are_left_alone(text: str) -> None:
     assert Redactor().text(text) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ('{"c": "A=1\\nDB_PASSWORD=correcthorse"}', "correcthorse"),
+        ("password: hunter2Sommer!", "hunter2Sommer!"),
+        ("db_password: s3cr3t", "s3cr3t"),
+        ('export DB_PASSWORD="my pass phrase"', "my pass phrase"),
+        ("redis:\n  auth: correct-horse-battery-42", "correct-horse-battery-42"),
+        ("pw = Geheim123", "Geheim123"),
+        ("Passwort: Geheim123", "Geheim123"),
+        ("password=tR8xKq2v!", "tR8xKq2v!"),
+    ],
+)
+def test_passwords_that_people_choose(text: str, secret: str) -> None:
+    assert text.replace(secret, "") == re.sub(r"\[redacted:\w+\]", "", Redactor().text(text))
+
+
 @pytest.mark.parametrize("name", ["get_access_token", "sha256_digest", "OAuth2PasswordBearer"])
 def test_names_in_code_are_not_random(name: str) -> None:
     assert not is_random(name)

@@ -50,7 +50,8 @@ class Shape:
 _EDGE = r"(?<![A-Za-z0-9])"
 _KEY_OF = "|".join(_DATA["key_of"])
 _WORD = (
-    "(?:password|passwd|passphrase|passcode|pwd|secret|(?<![a-z])pass|"
+    "(?:password|passwd|passphrase|passcode|passwort|kennwort|wachtwoord|senha|pwd|secret"
+    "|(?<![a-z])(?:pass|pw)|"
     rf"(?:{_KEY_OF})[_ .-]?key|token)"
 )
 _NAME = rf"(?P<name>[A-Za-z0-9_.-]{{0,40}}?{_WORD})(?![A-Za-z0-9])"
@@ -58,7 +59,8 @@ _NAME = rf"(?P<name>[A-Za-z0-9_.-]{{0,40}}?{_WORD})(?![A-Za-z0-9])"
 # White space is there as it is and as JSON writes it, with a backslash.
 _BEHIND = "\"'=:\\])<> \t\n\r\f\v"
 NAME_ANCHORS = (
-    *"passw passphrase passcode pwd secret".split(),
+    *"passw passphrase passcode kennwort wachtwoord senha pwd secret".split(),
+    *(f"pw{sign}" for sign in "\"'=: \\"),
     *(word + sign for word in ("token", "pass") for sign in _BEHIND),
     *(f"{word}{between}key" for word in _DATA["key_of"] for between in ("", "_", " ", ".", "-")),
 )
@@ -106,7 +108,7 @@ SHAPES = (
 )
 
 # What every word of a name holds; one may begin with the last letter of another.
-_ROOTS = re.compile(r"pas(?=s)|pwd|secre(?=t)|token|key")
+_ROOTS = re.compile(r"pas(?=s)|pwd?|secre(?=t)|token|key|kennwort|wachtwoord|senha")
 _LEFT_OF_KEY = re.compile(rf"(?:{_KEY_OF})[_ .-]?\Z")
 _LEFT_OF_WORD = re.compile(r"[A-Za-z0-9_.-]{0,40}\Z", re.ASCII)
 _ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -155,7 +157,8 @@ def _beginning_before(
 FIELD_ANCHORS = (*NAME_ANCHORS, 'auth"', "authorization", "cookie", "credential")
 
 _FIELD = re.compile(
-    r".*(?:password|passwd|passphrase|passcode|secret)s?|(?:.*[_. -])?(?:pwd|pass)"
+    r".*(?:password|passwd|passphrase|passcode|passwort|kennwort|wachtwoord|senha|secret)s?"
+    r"|(?:.*[_. -])?(?:pwd|pass|pw)"
     rf"|.*(?:{_KEY_OF})[_. -]?keys?|.*secret[_. -]key[_. -]base"
     r"|(?:proxy[_-]?)?authorization|(?:set[_-]?)?cookies?|credentials?|auth",
     re.ASCII | re.DOTALL,
@@ -177,13 +180,17 @@ def is_secret_name(name: str) -> bool:
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)*")
 _DIGIT_OR_SIGN = re.compile(r"[\d!@#$%^*+/=~]")
-_CHOSEN = re.compile(r"(?!.*(?:pass|pwd|secret|token|key|arg|user|value))[A-Za-z]{3,}\d{1,4}", re.I)
-"""A password as people choose them, hunter2, and not the second of two variables."""
+_CHOSEN = re.compile(
+    r"(?!.*(?:pass|pwd|secret|token|key|arg|user|value|hash|md5|sha|base64|b64|utf|crypt|argon))"
+    r"(?=[a-z]*\d)[a-z0-9]{6,}",
+    re.IGNORECASE,
+)
+"""A password as people choose them, hunter2 or s3cr3t, and not the second of two variables."""
 _LETTER_AND_DIGIT = re.compile(r"(?=.*[A-Za-z]).*\d", re.DOTALL)
 REFERENCE = re.compile(r"\s*(?:\{\{.*\}\}|\$\{[^}]*\}|\$[A-Z_][A-Z0-9_]*|\*+|)\s*", re.DOTALL)
 _PLACEHOLDERS = frozenset(_DATA["placeholders"])
 _YOURS = re.compile(
-    r"<?(?:your|my|the|some)[-_ ].*|(?:[a-z]+[-_])+(?:key|token|secret|password)|x{3,}|\.{3,}",
+    r"<?your[-_ ].*|(?:[a-z]+[-_])+(?:key|token|secret|password)|x{3,}|\.{3,}",
     re.IGNORECASE | re.DOTALL,
 )
 _WORDS = re.compile(r"[^a-z0-9]+")
@@ -211,7 +218,7 @@ def is_plausible(name: str, value: str, *, quoted: bool = True) -> bool:
             return True
         long = len(value) >= 16 and bool(re.search(r"\d", value)) and " " not in value
         return long and (quoted or _is_no_code(name, value))
-    if lowered.endswith(("pwd", "pass")):
+    if lowered.endswith(("pwd", "pass", "pw")):
         is_value = not _PATH.match(value) and " " not in value
         return is_value and (quoted or _is_no_code(name, value))
     if lowered == "auth":
@@ -244,7 +251,7 @@ UNQUOTED = frozenset(
 
 LONGEST_VALUE = 4096
 _SHORTEST = 6
-_PUNCTUATION = ".,;:!?)]}>|"
+_PUNCTUATION = ".,;:)]}>|"
 _VALUE = re.compile(r"[^\s\"'`]*")
 _NEXT = re.compile(r"[;&,|](?=[\w.-]+[=:])|</|\\[nrt]")
 _DELIMITER = re.compile(r"[;&,<>()\[\]{}|\\]")

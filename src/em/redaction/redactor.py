@@ -213,7 +213,7 @@ def _without(shape: Shape, text: str) -> str:
             continue
         start, stop = _secret_of(shape, match)
         if start < stop:
-            name = match.groupdict().get("name") or shape.name
+            name = _groups(match).get("name") or shape.name
             parts += [text[end:start], marker(name)]
             end = stop
     return "".join([*parts, text[end:]]) if parts else text
@@ -221,7 +221,7 @@ def _without(shape: Shape, text: str) -> str:
 
 def _secret_of(shape: Shape, match: re.Match[str]) -> tuple[int, int]:
     """Return where the secret of a match begins and ends; an empty range if there is none."""
-    groups = match.groupdict()
+    groups = _groups(match)
     start, stop = match.span("secret") if "secret" in groups else match.span()
     secret = match.string[start:stop]
     if not secret or MARKER.fullmatch(secret):
@@ -233,6 +233,15 @@ def _secret_of(shape: Shape, match: re.Match[str]) -> tuple[int, int]:
     first = first_of(value)
     is_secret = first and _is_secret(shape, groups, first)
     return (start, start + len(value)) if is_secret else (start, start)
+
+
+def _groups(match: re.Match[str]) -> dict[str, str | None]:
+    """Return the groups of a match. In JSON, the `n` of a new line stands before a name."""
+    groups: dict[str, str | None] = match.groupdict()
+    name = groups.get("name") or ""
+    if name[:1] in ("n", "r", "t") and match.string[: match.start("name")].endswith("\\"):
+        groups["name"] = name[1:]
+    return groups
 
 
 def _in_a_url(match: re.Match[str]) -> bool:
@@ -255,7 +264,7 @@ def _is_secret(shape: Shape, groups: Mapping[str, str | None], secret: str) -> b
     return is_secret_name(name) and len(secret) > 2 and is_plausible(name, secret, quoted=quoted)
 
 
-_OPAQUE = frozenset({"authorization", "bearer-token"})
+_OPAQUE = frozenset({"authorization", "bearer-token", "auth"})
 """Places where ordinary words stand too: "bearer authentication"."""
 
 
