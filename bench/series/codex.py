@@ -21,7 +21,7 @@ class Agent:
     """Works in a folder, and writes down what it does as Codex does."""
 
     def __init__(self, task: Task, folder: Path) -> None:
-        self.folder, self.cwd = folder, f"/srv/work/{task.name.partition('-')[2]}"
+        self.folder, self.cwd = folder, f"/srv/shop/{task.name.partition('-')[2]}"
         self._day, self._second, self._calls = task.day, 0, 0
         self.lines: list[Object] = []
         session = str(uuid.uuid5(uuid.NAMESPACE_DNS, task.name))

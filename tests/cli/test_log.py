@@ -434,3 +434,22 @@ def test_long_work_shows_a_bar_on_a_terminal_only(tmp_path: Path) -> None:
     assert "verifying" in on_terminal("log", "verify")
     ran = em("log", "verify")
     assert ran.err == ""
+
+
+def test_one_trace_is_forgotten_by_its_id() -> None:
+    with Memory("em.db") as memory:
+        gone, kept = (
+            memory.add_trace(
+                {
+                    "mission": {"goal": goal},
+                    "events": [{"type": "tool_call", "tool": "look", "args": {"at": goal}}],
+                }
+            )
+            for goal in ("marker-one", "marker-two")
+        )
+    ran = em("--db", "em.db", "forget", "--trace", gone, "--yes")
+    assert ran.code == 0, ran.err
+    assert b"marker-one" not in Path("em.db").read_bytes()
+    with Memory("em.db") as memory:
+        assert [one.id for one in memory.traces()] == [kept]
+    assert em("--db", "em.db", "forget", "--trace", "nothing", "--yes").code != 0

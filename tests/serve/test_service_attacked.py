@@ -48,10 +48,12 @@ def test_reflecting_tells_nothing_of_another_subjects_attempts_at_the_same_task(
         step = {"action": tool, "args": {"code": f"secret-of-{subject}"}, "observation": "ok"}
         return {"task": "ship it", "steps": [step], "outcome": outcome, "subject": subject}
 
-    for outcome, tool in (("success", "create_parcel"), ("failure", "delete_parcel")):
+    both = (("success", "create_parcel"), ("failure", "get_parcel"))
+    for outcome, tool in both * 2:
         sent = limited.post("/trajectories", attempt("ana", outcome, tool), **bearer(TOKEN))
         assert sent.status_code == 201
-    limited.post("/trajectories", attempt("bo", "failure", "delete_parcel"), **bearer(BO))
+    for outcome, tool in (*both, both[1]):
+        limited.post("/trajectories", attempt("bo", outcome, tool), **bearer(BO))
     mine = {"trajectory": attempt("bo", "success", "create_parcel")}
     learned = limited.post("/reflect", mine, **bearer(BO))
     assert learned.status_code == 201

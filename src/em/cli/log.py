@@ -34,7 +34,7 @@ from em.cli.output import (
     wants_json,
 )
 from em.errors import BadBody, InputError, NotFound, UsageError
-from em.log.event import Event
+from em.log.event import Event, EventQuery, trace_stream
 from em.log.kinds import HOMES
 from em.log.lines import write_line
 from em.log.verify import Head, Report
@@ -340,6 +340,7 @@ _DESCRIPTIONS = {
 
 @click.command("forget")
 @click.option("--event", "event_ids", multiple=True, metavar="ID|SEQ", help="An event. Repeatable.")
+@click.option("--trace", "trace_ids", multiple=True, metavar="ID", help="A trace. Repeatable.")
 @click.option("--subject", metavar="NAME", help="Everything about this subject.")
 @click.option("--reason", default="", help="Stored with the record of the erasure.")
 @click.option("--recordings", is_flag=True, help="Traces that are older than em.yaml keeps them.")
@@ -351,6 +352,7 @@ _DESCRIPTIONS = {
 def forget(
     *,
     event_ids: tuple[str, ...],
+    trace_ids: tuple[str, ...],
     subject: str | None,
     reason: str,
     recordings: bool,
@@ -368,9 +370,9 @@ def forget(
     em.yaml, --older-than those of another age. Traces from which a routine in use was learnt stay.
     """
     old = recordings or older_than is not None
-    if [finish, old, bool(event_ids or subject is not None)].count(True) != 1:
+    if [finish, old, bool(event_ids or trace_ids or subject is not None)].count(True) != 1:
         problem = "--finish takes no events" if finish else "nothing to forget, or two things"
-        fix = "give --event ID or --subject NAME, or --recordings, or --finish alone"
+        fix = "give --event ID, --trace ID or --subject NAME, or --recordings, or --finish alone"
         raise UsageError(problem, fix=fix)
     if dry_run and not old:
         raise UsageError("--dry-run is for --recordings and --older-than", place="--dry-run")
@@ -382,6 +384,11 @@ def forget(
         emit({"scrubbed": True}, "scrubbed: the files contain nothing that was erased")
         return 0
     events = [find_event(memory.log, given) for given in event_ids]
+    for given in trace_ids:
+        from em.cli.traces import find
+
+        stream = trace_stream(find(memory.store, given).id)
+        events += [one for one in memory.store.read(EventQuery(stream=stream)) if not one.erased]
     for event in events:
         if event.kind == "erased":
             raise UsageError("the record of an erasure can't be erased", place=f"event {event.id}")

@@ -335,6 +335,8 @@ def _print_file(one: "FileRead", *, alone: bool) -> None:
     parts.append(count(one.new, "new event") if one.new else "nothing new")
     if one.unknown:
         parts.append(f"{count(one.unknown, 'line')} stored verbatim")
+    if one.left_out:
+        parts.append(f"{count(one.left_out, 'trace')} left out: their folder says so (.emignore)")
     click.echo(f"{where}: {one.format}, {', '.join(parts)}")
     for problem in one.problems[:BROKEN_LINES_SHOWN]:
         note(f"  {problem.place}: {problem.message}")

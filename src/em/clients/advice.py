@@ -5,7 +5,9 @@ have written that. Such text is put on one line, in quotes, without characters t
 quotes or open a tag, and the heading says that quoted text is data.
 """
 
+import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -41,6 +43,8 @@ class Advice:
 
     def __init__(self, memory: Memory, *, tokens: int = MOST_TOKENS) -> None:
         self._memory, self._tokens = memory, tokens
+        location = memory.store.location
+        self._db = location if "://" in location else os.path.abspath(location)
         self._known: dict[str, _Proposal | None] = {}
         self._told: dict[str, set[str]] = {}
         self._proposed: set[str] = set()
@@ -77,7 +81,7 @@ class Advice:
         found = open_proposals(self._memory.store, untold=True)
         new = [one for one in found if one.key not in self._proposed]
         for one in new[:MOST_PROPOSALS]:
-            yield _Line(_line_of(one), proposal=one.key)
+            yield _Line(_line_of(one, self._db), proposal=one.key)
 
     def _at_prompt(self, prompt: str) -> Iterator["_Line"]:
         wanted = content_words(prompt)
@@ -162,11 +166,11 @@ def _proposal(artefact: Artefact) -> _Proposal | None:
     return _Proposal(line, words)
 
 
-def _line_of(one: Proposal) -> str:
+def _line_of(one: Proposal, db: str) -> str:
     return (
         f"- em can do {_quoted(one.goal)} without a model ({one.count} sessions did the like):"
         f" {_plain(one.proof, LONGEST_QUOTE)}. It is not kept yet: tell the user, who keeps it with"
-        f" em compile --proposal {one.key}"
+        f" em compile --proposal {one.key} --db {shlex.quote(db)}"
     )
 
 

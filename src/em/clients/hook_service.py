@@ -24,13 +24,14 @@ from typing import Any
 from em.clients.advice import Advice
 from em.clients.hook import missed, starting
 from em.clients.launch import private_folder
-from em.clients.live_sessions import LiveSessions, is_left_alone
+from em.clients.live_sessions import LiveSessions
 from em.clients.proposer import Proposer
 from em.clients.retention import forget_recordings
 from em.clients.skills import Skills, homes_of
 from em.compiler.proposals import note_told
 from em.errors import EmError
 from em.memory import Memory
+from em.traces.exclusion import is_left_alone
 from em.values.canonical import Json
 
 LARGEST = 16 * 1024 * 1024

@@ -8,9 +8,8 @@ imported later are one trace, by construction. Of a program that has its session
 from collections import OrderedDict
 from pathlib import Path
 
-from em.errors import Conflict, EmError
+from em.errors import Conflict
 from em.memory import Memory
-from em.settings import Settings
 from em.traces.transcripts import (
     FileState,
     Reading,
@@ -21,7 +20,6 @@ from em.traces.transcripts import (
 )
 
 MOST_OPEN = 32
-IGNORE = ".emignore"
 
 
 class LiveSessions:
@@ -119,18 +117,3 @@ def _is_database(path: Path) -> bool:
         return False
     with opened(path) as file:
         return is_database(file)
-
-
-def is_left_alone(folder: Path) -> bool:
-    """Return whether a folder, or one that it is in, says that em must not record there.
-
-    It says so with a file `.emignore`, or with `record: false` in em.yaml. An em.yaml that can't be
-    read may say so too.
-    """
-    for place in (folder, *folder.parents):
-        try:
-            if (place / IGNORE).exists() or not Settings.load(place, {}, tells=False).record:
-                return True
-        except (EmError, OSError):
-            return True
-    return False

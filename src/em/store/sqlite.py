@@ -273,6 +273,8 @@ def _any(words: Sequence[str]) -> str:
     return " OR ".join(f'"{word}"' for word in words)
 
 
+FOLDER = ".em"
+"""The folder that em makes for a memory."""
 IN_MEMORY = ":memory:"
 APPLICATION_ID = int.from_bytes(b"emem")
 MAX_CONNECTIONS = 16
@@ -388,9 +390,16 @@ class SqliteStore(SqlStore):
             raise NotFound(
                 "there is no log at this path",
                 place=self._path,
-                fix="append something first, or name another log with --db or EM_DB",
+                fix="go to the folder that has .em, or name the log with --db or EM_DB;"
+                " `em import` and `em observe` make a new one",
             )
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.parent.name == FOLDER:
+                # A memory has what was said and done: it must not get into a repository.
+                (path.parent / ".gitignore").write_text("*\n")
+        # Before SQLite makes it: its other files get the same rights.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
     def _connect(self) -> sqlite3.Connection:
         if self._path == IN_MEMORY:

@@ -4,6 +4,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,6 +13,7 @@ from em.errors import Conflict, InputError
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, trace_stream, transcript_stream
 from em.redaction.redactor import MARKER
 from em.store.protocol import Commit, Store
+from em.traces.exclusion import is_left_alone
 from em.traces.outcomes import outcome_of_call
 from em.traces.trace import KeptTrace, Outcome, end_of, kept_trace
 from em.values.canonical import Json
@@ -447,6 +449,8 @@ class Intake:
         self._previous = previous or {}
         self.now_known: dict[int, Known] = {}
         self._traces: dict[str, Incoming] = {}
+        self._left_out: set[str] = set()
+        self._folders: dict[str, bool] = {}
         self._changed: dict[Incoming, None] = {}
         self._drafts: list[Draft] = []
         self._gathered: dict[str, list[Draft]] = {}
@@ -483,7 +487,22 @@ class Intake:
         found = self._traces.get(key)
         if found is None:
             found = self._traces[key] = Incoming(self, key, {"name": name, **app})
+            if self._is_left_alone(app.get("cwd")):
+                self._left_out.add(trace_stream(found.id))
         return found
+
+    def _is_left_alone(self, folder: Any) -> bool:
+        """Return whether the folder of a session says that it must not be recorded."""
+        if self.store is None or not isinstance(folder, str) or not folder.startswith("/"):
+            return False
+        if folder not in self._folders:
+            self._folders[folder] = is_left_alone(Path(folder))
+        return self._folders[folder]
+
+    @property
+    def left_out(self) -> int:
+        """How many traces were not stored, since their folder says so."""
+        return len(self._left_out)
 
     def trace_id(self, *parts: Any) -> str:
         """Return the id of the trace that these parts name, for the subject of this intake.
@@ -532,6 +551,8 @@ class Intake:
 
     def put(self, draft: Draft, pos: int | None) -> None:
         """Add an event to the next batch; `pos` is its stream's position before it."""
+        if draft.stream in self._left_out:
+            return
         if pos is not None:
             self.trace_ids[draft.stream.removeprefix(TRACE_PREFIX)] = None
             self.new_traces += pos == 0

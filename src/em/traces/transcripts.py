@@ -311,6 +311,7 @@ class FileRead(msgspec.Struct, frozen=True, kw_only=True):
 
     `problems` names the first of those.
     `skipped` says why it was not read, and `fix` what to do about it.
+    `left_out` counts traces of folders that em must not record.
     """
 
     path: str
@@ -322,6 +323,7 @@ class FileRead(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int = 0
     problems: Sequence[Problem] = ()
     broken: int = 0
+    left_out: int = 0
     skipped: str = ""
     fix: str = ""
 
@@ -592,6 +594,7 @@ class Reading:
             calls=intake.calls,
             unknown=intake.unknown_count,
             problems=list(intake.problems),
+            left_out=intake.left_out,
             broken=intake.broken,
         )
 
