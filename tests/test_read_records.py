@@ -155,6 +155,9 @@ FORMS: dict[str, tuple[Callable[[Path], World], str, str]] = {
     "free words that a read fills": (
         lambda path: office(path, FREE), "Notify the manager of Gus.", "Gus",
     ),
+    "a template": (
+        lambda path: office(path, SAME), "Notify the manager of Gus about the days left.", "Gus",
+    ),
     "a plan": (calendar, "Cancel M-771.", "M-771"),
 }  # fmt: skip
 

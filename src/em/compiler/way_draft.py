@@ -6,19 +6,27 @@ trace is compiled by itself, with those inputs; what holds in all of them is kep
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain, takewhile
+from typing import Any
+
+import msgspec
 
 from em.compiler.branches import NothingDecides, Way, parted
 from em.compiler.confirmation import confirmed, names_to_confirm, relaxed
-from em.compiler.differences import settled, told_apart
-from em.compiler.draft import Draft
+from em.compiler.differences import recorded_scope, settled, told_apart
+from em.compiler.draft import Draft, Recorded
 from em.compiler.evidence import ENOUGH, of_constant
-from em.compiler.loops import unfolded
+from em.compiler.loops import bare, unfolded
+from em.compiler.record_facts import Shown, day_facts, record_facts
 from em.compiler.return_value import with_return
 from em.compiler.round_draft import draft_rounds
 from em.compiler.sources import places, text_key
 from em.compiler.templates import Filled, filled, merged_of, templates_of, with_template
 from em.errors import EmError
+from em.runner.agreement import Terms, names_in_expression, names_of_value, part_at, single_places
+from em.runner.expressions.language import compile_expression
+from em.runner.routine import Step, ToolStep
 from em.traces.trace import Message, ToolCall, Trace
+from em.values.canonical import Json
 from em.values.leaves import leaves
 
 Compile = Callable[..., Draft]
@@ -167,10 +175,87 @@ def _merged(drafts: Sequence[Draft], base: int, tasks: int) -> Draft:
     """Return what holds in all drafts, in the words of one of them."""
     first, others = drafts[base], [*drafts[:base], *drafts[base + 1 :]]
     draft = settled(told_apart(relaxed(first, others), others), others)
+    draft = with_record_facts(draft, others)
     draft = with_return(draft, others)
     if of_constant(tasks) >= ENOUGH:
         draft = confirmed(draft, list(names_to_confirm(draft.routine)))
     return draft
+
+
+def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
+    """Return a draft that acts only on records that are as those of all traces were.
+
+    A read counts if the effect uses its result, or was made with the same. Its facts stand at the
+    first effect after it. others: drafts of successes that make the same calls in the same order.
+    """
+    scopes = [recorded_scope(draft, one) for one in (draft, *others)]
+    effects = {tool.name: tool.effect for tool in draft.routine.tools}
+    reads: list[ToolStep] = []
+    steps: list[Step] = []
+    for step, calls in _with_calls(draft, others):
+        if calls is None or not isinstance(step, ToolStep) or step.for_each is not None:
+            steps.append(step)
+        elif effects.get(step.tool) == "read":
+            steps.append(step)
+            reads += [step] if step.save_as and step.when is None and not step.expects else []
+        else:
+            own = [one for one in reads if one.id in _reads_for(step, reads)]
+            reads = [one for one in reads if one not in own]
+            facts = [fact for one in own for fact in _facts_of(one, scopes)]
+            guards = dict.fromkeys([*step.guards, *facts, *_days(step, calls)])
+            steps.append(msgspec.structs.replace(step, guards=tuple(guards)))
+    routine = msgspec.structs.replace(draft.routine, steps=steps)
+    return msgspec.structs.replace(draft, routine=routine)
+
+
+def _with_calls(
+    draft: Draft, others: Sequence[Draft]
+) -> Iterator[tuple[Step, Sequence[Recorded] | None]]:
+    """Yield the steps of a draft with the calls that they were in each trace."""
+    numbers = {item.step: number for number, item in enumerate(draft.recording)}
+    for step in draft.routine.steps:
+        number = numbers.get(step.id)
+        made = None if number is None else [one.recording[number] for one in (draft, *others)]
+        yield step, made
+
+
+def _reads_for(step: ToolStep, reads: Sequence[ToolStep]) -> set[str]:
+    """Return the ids of the reads that were made for an effect."""
+    names = set(Terms(step.id, step.args, step.agree, step.guards).names)
+    found: set[str] = set()
+    for read in reversed(reads):
+        own = set(names_of_value(read.args))
+        if read.save_as in names or own & names:
+            found.add(read.id)
+            names |= own
+    return found
+
+
+def _facts_of(read: ToolStep, scopes: Sequence[Json]) -> Iterator[str]:
+    """Yield what the results of a read had in common in all traces."""
+    given = [bare(template) for _, template in single_places(read.args)]
+    texts = [one for one in given if one is not None and names_in_expression(one)]
+    name = str(read.save_as)
+    seen = []
+    for scope in scopes:
+        values = {text: _value_of(text, scope) for text in texts}
+        seen.append(Shown(values, scope.get(name)))
+    yield from record_facts(name, seen)
+
+
+def _value_of(text: str, scope: Json) -> Any:
+    try:
+        return compile_expression(text, "")(scope)
+    except EmError:
+        return None
+
+
+def _days(step: ToolStep, calls: Sequence[Recorded]) -> Iterator[str]:
+    """Yield that what was a date in all traces is a day of the calendar."""
+    for place, template in single_places(step.args):
+        text = bare(template)
+        if text is not None and names_in_expression(text):
+            yield from day_facts(text, [part_at(call.args, place) for call in calls])
 
 
 def _same_way(
