@@ -106,7 +106,7 @@ def refused(what: str, name: str, field: str) -> NotAllowed:
     }[field]
     return NotAllowed(
         f"the {what} {name!r} is not allowed",
-        fix=f"if you trust the routine with it, add `allow: {{{field}: [{name}]}}` to {FILE},"
-        f" or run with {option} {name}",
+        fix=f"if you trust the routine with it, add `allow: {{{field}: [{name}]}}` to {FILE} and"
+        f" run `em trust --folder .`, or run with {option} {name}",
         **{what: name},
     )
