@@ -21,12 +21,13 @@ from em.errors import EmError, RoutineError
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_value
 from em.runner.machine import unexpected
+from em.runner.mentions import analysed
 from em.runner.planner import planner_of
 from em.runner.routine import check_step, effect_step
 from em.runner.signs import signs_of
 from em.runner.task_plan import EARLIER, Effect, EffectCall, NeedsRead, Plan, Results
 from em.runner.trial import Trial, Trials, Verdict
-from em.values.canonical import Json, digest_unordered
+from em.values.canonical import Json, digest_unordered, short
 
 REQUEST = "request"
 """The name of the input that holds a request in words."""
@@ -34,6 +35,9 @@ REQUEST = "request"
 MOST_FOLDS = 20
 """Groups of traces that are left out in turn. With fewer traces, each is a group of its own."""
 
+
+ANOTHER_WAY = "it looked up something else than the agent"
+"""How the reason of a trial begins that did not go the way of the agent."""
 
 Learn = Callable[[Sequence[Example]], Plan | None]
 """Learn a plan from some of the traces."""
@@ -77,7 +81,18 @@ def folds_of(names: Iterable[str]) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def refuse_wrong(made: Trials, *, force: bool) -> None:
-    """Refuse what did the wrong thing in a trial, unless `force`."""
+    """Refuse what did the wrong thing in a trial, unless `force`.
+
+    What went another way than the agent, and was right in none, is refused too.
+    """
+    has_strayed = any(one.reason.startswith(ANOTHER_WAY) for one in made.made)
+    if has_strayed and not made.count("right") and not force:
+        raise RoutineError(
+            f"the words of the requests don't explain what was done: {made}",
+            place="traces",
+            fix="record requests that name what is done, or store it all the same with --force (in"
+            " Python force=True): " + "; ".join(made.reasons()),
+        )
     if made.count("wrong") and not force:
         raise RoutineError(
             f"what the traces have in common would do the wrong thing: {made}",
@@ -144,7 +159,7 @@ def _tried(
         except NeedsRead as need:
             found = _answer(need, example)
             if found is None:
-                return "handed over", f"{need.tool} was not recorded with these arguments"
+                return "handed over", _unrecorded(need, example)
             results.add(need, found.result)
         except EmError as error:
             return "handed over", error.message
@@ -170,6 +185,23 @@ def _answer(need: NeedsRead, example: Example) -> TracedCall | None:
         if call.effect == "read" and call.name == need.tool and quoted(call.args) == wanted:
             return call
     return None
+
+
+def _unrecorded(need: NeedsRead, example: Example) -> str:
+    """Say that a read was not recorded, and whether the agent did it to what no word named."""
+    words = analysed(example.said)
+    done = {quoted(value) for call in example.writes for value in call.args.values()}
+    for call in example.calls:
+        if call.effect == "read" and call.name == need.tool:
+            pairs = [(own, call.args.get(name)) for name, own in need.arguments.items()]
+            other = [pair for pair in pairs if quoted(pair[0]) != quoted(pair[1])]
+            if other and all(
+                quoted(made) in done and words.find(own) and not words.find(made)
+                for own, made in other
+            ):
+                wanted, agents = short(need.arguments), short(call.args)
+                return f"{ANOTHER_WAY}: {need.tool} {wanted}, where the agent had {agents}"
+    return f"{need.tool} was not recorded with these arguments"
 
 
 def _compared(plan: Plan, planned: Sequence[EffectCall], example: Example) -> tuple[Verdict, str]:

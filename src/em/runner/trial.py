@@ -52,14 +52,19 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def warning(self) -> str:
-        """What everybody must see before they run it; empty if no trial was wrong."""
-        wrong = self.count("wrong")
-        return (
-            f"WARNING: this routine did the WRONG thing in {wrong} of {len(self.made)} trials. It"
-            " was stored by force."
-            if wrong
-            else ""
-        )
+        """What everybody must see before they run it; empty if there is nothing to fear."""
+        wrong, every = self.count("wrong"), len(self.made)
+        if wrong:
+            return (
+                f"WARNING: this routine did the WRONG thing in {wrong} of {every} trials. It was"
+                " stored by force."
+            )
+        if every and not self.count("right"):
+            return (
+                f"WARNING: this routine did what was recorded in NONE of {every} trials. Nothing"
+                " shows that it does the right thing."
+            )
+        return ""
 
     def __str__(self) -> str:
         return f"tried on traces that it was not learnt from: {self.summary}"
