@@ -31,7 +31,7 @@ from em.runner.framing import framing_of
 from em.runner.free_words import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, is_chatter, stem, unread
 from em.runner.mood import commands, requests
-from em.runner.quantifiers import quantified, restricting, unclear_talk
+from em.runner.quantifiers import quantified, restricting, scattered, unclear_talk
 from em.runner.signs import spans_in, unknown_sign
 from em.runner.task_plan import (
     EARLIER,
@@ -322,12 +322,26 @@ class Planner:
             if rest:
                 left = left or f"nothing accounts for {', '.join(map(repr, rest[:5]))}"
                 continue
+            self._check_lists(effect, reading, bare)
             self._check_guards(effect, reading)
             is_read = True
             self._read_values.update(Span(o.start + start, o.end + start) for o in reading.used)
             yield reading.values
         if not is_read:
             raise Unplanned(left)
+
+    def _check_lists(self, effect: Effect, reading: _Reading, bare: Words) -> None:
+        """Refuse things of one list that the words don't name in one enumeration."""
+        paired = {slot.of for slot in effect.slots.values()}
+        for name, segments in reading.segments.items():
+            if name in paired:
+                continue  # what is wanted for each of them stands between them
+            first = min(one for one in reading.used if one.end == segments[0].start)
+            apart = scattered(bare, effect, name, first, segments)
+            if apart:
+                raise Unplanned(
+                    f"{name}: it is not clear whether all named ones are meant: {apart!r}"
+                )
 
     def _allowed(self, effect: Effect, reading: _Reading) -> Iterator[str]:
         """Yield the words that may stand beside the values of an effect."""

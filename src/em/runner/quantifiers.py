@@ -4,6 +4,7 @@ Such words change what others ask for, so they are read only where traces showed
 and only beside words that can't restrict them: `all items I got for him` is not all items.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -112,6 +113,50 @@ def restricting(words: Words, effect: Effect) -> list[str]:
     verb = next((n for n, word in enumerate(plain) if stem(word) in stems), -1)
     known = stems.union(*(own_stems(name) for name in effect.slots))
     return [w for w in plain[verb + 1 :] if w not in _PLAIN and stem(w) not in known]
+
+
+_BETWEEN = frozenset("and plus also both as well the my our a an one".split())
+"""Words that may stand between two things of one list."""
+_APART = frozenset(
+    "i we you he she they i'm i've i'd we've it because since so about like have has had"
+    " than".split()
+)
+"""Words between a verb and the first thing behind which that is no longer what is meant by it."""
+_POINTERS = frozenset("these those this that them it what which".split())
+"""Words for further things that are not named: `and these`."""
+_JOINED_BY = re.compile(r"[\s,;&()'\"-]*")
+
+
+def scattered(
+    words: Words,
+    effect: Effect,
+    name: str,
+    first: Span,
+    segments: Sequence[Span],
+) -> str:
+    """Return what parts the things of a list from the verb, or from each other; empty if nothing.
+
+    words: what is left of a part of a request without the values. first: where the first of them
+    stands. segments: what follows each of them, up to the next.
+    """
+    own = own_stems(name)
+    for segment in segments[:-1]:
+        between = words.part(segment)
+        plain = [span for span, word in between.plain() if word in _BETWEEN or stem(word) in own]
+        rest = between.without(plain).text
+        if not _JOINED_BY.fullmatch(rest):
+            return rest.strip()
+    plain_words = [word for _, word in words.plain()]
+    for word, following in itertools.pairwise(plain_words):
+        if word == "and" and following in _POINTERS:
+            return f"and {following}"
+    stems = asking_stems(tuple(effect.words))
+    before = [(span, word) for span, word in words.plain() if span.end <= first.start]
+    verbs = [span for span, word in before if stem(word) in stems]
+    piece = next(one for one in words.pieces() if one.start <= first.start < one.end)
+    if not verbs or verbs[-1].start < piece.start:
+        return words.text[: first.start].strip() or "the words before them"
+    return next((w for span, w in before if span.start > verbs[-1].end and w in _APART), "")
 
 
 _TALK = FUNCTION_WORDS | frozenset("mail email e-mail".split())
