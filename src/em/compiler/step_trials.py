@@ -11,6 +11,7 @@ import msgspec
 from em.compiler.calls import TracedCall
 from em.compiler.draft import Draft
 from em.compiler.homes import Example
+from em.compiler.return_value import returns_words
 from em.compiler.trials import in_both_orders
 from em.compiler.verification import replayed
 from em.compiler.world import World
@@ -18,7 +19,7 @@ from em.errors import EmError
 from em.runner.run import RunResult, cause_of
 from em.runner.tools import Function
 from em.runner.trial import Trial, Trials, Verdict
-from em.values.canonical import Json
+from em.values.canonical import Json, short
 
 FEW_FOLDS = 5
 """Groups of traces that are left out in turn if there are many traces."""
@@ -46,7 +47,7 @@ def step_trials(
     final: what all traces become. Where this one asks, because the trace that was left out shows
     that a value varies, a trial is a hand-over whatever the others did without that trace.
     """
-    names = _some(list(alone), MOST_TRIED)
+    names, compares = _some(list(alone), MOST_TRIED), returns_words(final)
     folds = len(names) if len(alone) <= MOST_TRIED else FEW_FOLDS
     made: dict[str, Trial] = {}
     for fold in range(folds):
@@ -58,7 +59,7 @@ def step_trials(
             made |= {one: Trial(one, "handed over", error.message) for one in left_out}
             continue
         for name in left_out:
-            verdict, reason = _tried(draft, examples[name], alone[name])
+            verdict, reason = _tried(draft, examples[name], alone[name], compares=compares)
             if verdict == "wrong":
                 now, why = _tried(final, examples[name], alone[name])
                 verdict, reason = (now, why) if now == "handed over" else (verdict, reason)
@@ -108,10 +109,17 @@ def _tried(
     example: Example,
     alone: Draft,
     functions: Mapping[str, Function] | None = None,
+    *,
+    compares: bool = False,
 ) -> tuple[Verdict, str]:
+    """Return how a draft does on a recording.
+
+    compares: the text that it returns must be the recorded answer.
+    """
     given = _input(draft, example, alone)
     asked = msgspec.structs.replace(draft, input=given, answers=alone.answers)
-    return in_both_orders(example, lambda one: _run(asked, one.calls, functions))
+    answer = alone.output if compares and isinstance(alone.output, str) else None
+    return in_both_orders(example, lambda one: _run(asked, one.calls, functions, answer))
 
 
 def _input(draft: Draft, example: Example, alone: Draft) -> Json:
@@ -123,7 +131,10 @@ def _input(draft: Draft, example: Example, alone: Draft) -> Json:
 
 
 def _run(
-    draft: Draft, calls: Sequence[TracedCall], functions: Mapping[str, Function] | None = None
+    draft: Draft,
+    calls: Sequence[TracedCall],
+    functions: Mapping[str, Function] | None,
+    answer: str | None,
 ) -> tuple[Verdict, str]:
     world = World(calls)
     # What the agent did not do at all shows no effect; the routine knows it.
@@ -132,11 +143,15 @@ def _run(
     def stand_in(name: str) -> Function:
         return world.stand_in(name, "write") if name in writes else world.tool(name)
 
+    said: object = None
     try:
-        stopped = why_stopped(replayed(draft, stand_in, functions))
+        result = replayed(draft, stand_in, functions)
+        stopped, said = why_stopped(result), result.output
     except EmError as error:
         stopped = error.message
     verdict, reason = world.verdict(stopped)
+    if verdict == "agreed" and answer is not None and str(said).split() != answer.split():
+        return "handed over", f"it would return {short(said)}; the answer was {short(answer)}"
     return _VERDICTS[verdict], reason
 
 
