@@ -57,6 +57,8 @@ class TracedCall(msgspec.Struct):
     """The tool that ran the shell command."""
     fixed: Json = {}
     """The values of a shell command that can't be others."""
+    creates: tuple[str, ...] = ()
+    """The files that a shell command wrote with `>`, if nothing shows that they were there."""
     is_test: bool = False
     """Whether it ran tests, of a shell command of a session."""
     exit_code: int = 0
@@ -125,6 +127,7 @@ def _taken_apart(call: TracedCall, taken: Taken, *, as_made: bool) -> TracedCall
         shell=taken.shell,
         via=taken.via,
         fixed=taken.fixed,
+        creates=taken.creates,
         **known,
     )
 
@@ -133,6 +136,8 @@ def specs_of(calls: Iterable[TracedCall]) -> "dict[str, ToolSpec]":
     """Return the declaration of each tool that was called, by its name."""
     from em.runner.routine import ToolSpec
 
+    made = [call for call in calls if not call.is_udf]
+    overwriting = {call.name for call in made if not call.creates}
     return {
         call.name: ToolSpec(
             name=call.name,
@@ -144,9 +149,9 @@ def specs_of(calls: Iterable[TracedCall]) -> "dict[str, ToolSpec]":
             args_schema={"properties": {name: {"const": text} for name, text in call.fixed.items()}}
             if call.fixed
             else None,
+            only_new=call.name not in overwriting,
         )
-        for call in calls
-        if not call.is_udf
+        for call in made
     }
 
 

@@ -5,6 +5,7 @@ its effect is its own, `ls` is a read though `Bash` may write, and each value is
 other argument.
 """
 
+import re
 import shlex
 from collections.abc import Container, Mapping
 from importlib.util import find_spec
@@ -52,6 +53,15 @@ _UNREPEATABLE: Mapping[str, Mapping[str, str]] = {
     "swe-agent": {"edit": _OPEN_FILE, "create": _OPEN_FILE, "insert": _OPEN_FILE},
 }  # fmt: skip
 """By agent: tools that em can't repeat, and why."""
+_PYTHON = re.compile(r"python[0-9.]*")
+_WRITES = re.compile(r"\.write\(|\bwrite_(?:text|bytes)\(|\bopen\([^)]*,\s*['\"][^'\"]*[wax+]")
+_IN_PLACE = {
+    "perl": re.compile(r"(?:^| )-[a-zA-Z0]*i"),
+    "ruby": re.compile(r"(?:^| )-[a-zA-Z]*i"),
+    "awk": re.compile(r"(?:^| )(?:-i|--include)[ =]?inplace\b"),
+    "gawk": re.compile(r"(?:^| )(?:-i|--include)[ =]?inplace\b"),
+}
+"""Programs that change files in place, with the options that make them do it."""
 _RESET = "Shell cwd was reset to"
 """What Claude Code prints when it goes back to its folder."""
 
@@ -65,6 +75,8 @@ class Taken(msgspec.Struct, frozen=True):
     shell: str = ""
     via: str = ""
     fixed: Json = {}
+    creates: tuple[str, ...] = ()
+    """The files that `>` wrote, if nothing shows that they were there before."""
 
 
 def is_bookkeeping(name: str) -> bool:
@@ -96,12 +108,38 @@ def refuse_unrepeatable(trace: Trace, known: Container[str]) -> None:
         reason = why.get(call.tool, "")
         if call.tool in SHELLS and call.args.get("run_in_background") is True:
             reason = "it went on in the background, and a routine runs each command to its end"
+        elif call.tool in SHELLS and can_read_commands():
+            run = command_of(call.tool, call.args)
+            program = "" if run is None else _changes_unseen(run.text)
+            reason = f"{program} changed a file, and nothing shows how" if program else ""
         if reason:
             raise RoutineError(
                 f"the session called {call.tool}, which a routine can't repeat: {reason}",
                 place=f"trace, tool {call.tool}",
                 fix="compile a session without it, or give a tool of this name with --tools",
             )
+
+
+def _changes_unseen(text: str) -> str:
+    """Return the program that changes files by code of its own; empty if none does.
+
+    What `sed -i` does is found out on a copy before it runs.
+    """
+    from em.shell.syntax import Opaque, parse
+
+    try:
+        commands = parse(text).commands
+    except Opaque:
+        return ""
+    for command in commands:
+        words = [word.shown for word in command.words] or [""]
+        program = words[0].rpartition("/")[2]
+        bodies = [one.body.shown for one in command.redirects if one.body is not None]
+        is_script = _PYTHON.fullmatch(program) and any(map(_WRITES.search, [*words[1:], *bodies]))
+        options = " ".join(words[1:])
+        if is_script or (program in _IN_PLACE and _IN_PLACE[program].search(options)):
+            return program
+    return ""
 
 
 class Commands:
@@ -118,6 +156,8 @@ class Commands:
         self._programs: Programs | None = None
         self._is_able = bool(runs) and can_read_commands()
         self._here = ""
+        self._folder = str(trace.app.get("cwd") or "")
+        self._seen: set[str] = set()
 
     def taken(self, call: ToolCall) -> Taken | None:
         """Return a call taken apart; None if it stays as it is."""
@@ -134,6 +174,9 @@ class Commands:
         return call if other is None else msgspec.structs.replace(call, tool=other)
 
     def _taken(self, call: ToolCall) -> Taken | None:
+        path = call.args.get("file_path", call.args.get("path"))
+        if isinstance(path, str) and call.error is None:
+            self._seen.add(self._path(path))
         edit = plain_edit(call.tool, call.args)
         if edit is not None:
             return Taken(*edit)
@@ -142,11 +185,36 @@ class Commands:
             return None
         from em.shell.form import form_of
 
-        form = form_of(self._text(call.tool, run), self._table())
+        text = self._text(call.tool, run)
+        form = form_of(text, self._table())
+        creates = self._created(call, text)
         self._follow(call, run)
         return Taken(
-            form.name, dict(form.args), form.effect, form.text, call.tool, dict(form.fixed)
+            form.name, dict(form.args), form.effect, form.text, call.tool, dict(form.fixed), creates
         )
+
+    def _created(self, call: ToolCall, text: str) -> tuple[str, ...]:
+        """Return the files that a command wrote with `>` and that no call named before."""
+        from em.shell.syntax import Opaque, parse
+
+        try:
+            commands = parse(text).commands
+        except Opaque:
+            return ()
+        targets = [
+            self._path(one.target.value)
+            for command in commands
+            for one in command.redirects
+            if one.writes and ">>" not in one.operator and one.target and one.target.value
+        ]
+        words = {self._path(word.value) for one in commands for word in one.words if word.value}
+        is_new = bool(targets) and self._seen.isdisjoint(targets) and words.isdisjoint(targets)
+        if call.error is None:
+            self._seen |= {*targets, *words}
+        return tuple(targets) if is_new else ()
+
+    def _path(self, word: str) -> str:
+        return normpath(join(self._folder, self._here, word))
 
     def _table(self) -> "Programs":
         from em.shell.programs import known_programs, read_programs

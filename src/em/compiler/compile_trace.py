@@ -21,6 +21,7 @@ from em.compiler.differences import told_apart
 from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, draft_routine, load_udfs
 from em.compiler.improvement import Improved, improve
 from em.compiler.kind_draft import draft_kind, examples_of, with_outcome
+from em.compiler.new_files import with_overwritten
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
 from em.compiler.return_value import with_return
@@ -406,6 +407,7 @@ def _one_way(
     draft = relaxed(drafts[chosen], [drafts[one] for one in others if _succeeded(traces, one)])
     alike = [drafts[kept] for kept in others]
     apart = with_return(told_apart(draft, alike), alike)
+    apart = with_overwritten(apart, [one.calls for one in alike])
     if apart is not draft:
         draft = _proved(apart, how["udfs"])
     events = {kept.id: kept.event_ids for kept in traces}

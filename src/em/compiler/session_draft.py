@@ -21,6 +21,7 @@ from em.compiler.explanations import Explained, How
 from em.compiler.file_changes import EDIT, INSERT, WRITE, Session, session_of
 from em.compiler.homes import Example
 from em.compiler.inputs import escaped
+from em.compiler.new_files import with_overwritten
 from em.compiler.shared_texts import FEWEST, Given, Read, SharedTexts, shared_start
 from em.compiler.sources import quoted
 from em.compiler.step_trials import step_trials
@@ -504,7 +505,8 @@ class _Drafted:
             explained=[*_explained(placed)],
             comments={},
         )
-        return draft, Filled([], [], text, self._inputs, [])
+        others = [one.calls for n, one in enumerate(self._sessions) if n != base]
+        return with_overwritten(draft, others), Filled([], [], text, self._inputs, [])
 
     def _guards(self, call: TracedCall, args: Mapping[str, Given]) -> tuple[str, ...]:
         """Return that a version or an id looks like those of all sessions: 1.3.0, not v1.3.0."""

@@ -16,6 +16,7 @@ from em.compiler.differences import recorded_scope, settled, told_apart
 from em.compiler.draft import Draft, Recorded
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.loops import bare, unfolded
+from em.compiler.new_files import with_overwritten
 from em.compiler.record_facts import Shown, day_facts, record_facts
 from em.compiler.return_value import with_return
 from em.compiler.round_draft import draft_rounds
@@ -176,7 +177,7 @@ def _merged(drafts: Sequence[Draft], base: int, tasks: int) -> Draft:
     first, others = drafts[base], [*drafts[:base], *drafts[base + 1 :]]
     draft = settled(told_apart(relaxed(first, others), others), others)
     draft = with_record_facts(draft, others)
-    draft = with_return(draft, others)
+    draft = with_overwritten(with_return(draft, others), [one.calls for one in others])
     if of_constant(tasks) >= ENOUGH:
         draft = confirmed(draft, list(names_to_confirm(draft.routine)))
     return draft

@@ -306,6 +306,7 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     shell: a shell command with blanks, see `em.shell.form`. via: the tool that ran it when it was
     recorded; it runs it again if it is registered. exit_codes: how the shell command ends other
     than with 0; with one of these, all that it prints is its result, and with 0 it fails.
+    only_new: the files that it writes with `>` must not be there yet.
     """
 
     name: str
@@ -319,6 +320,7 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     shell: str | None = None
     via: str = ""
     exit_codes: Sequence[int] = ()
+    only_new: bool = False
     http: HttpCall | None = None
     mcp: McpServer | None = None
     output: Literal["text", "json", "lines"] | None = None
@@ -329,8 +331,8 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         ways = (self.command, self.shell, self.http, self.mcp)
         if sum(how is not None for how in ways) > 1:
             raise ValueError("`command`, `shell`, `http` and `mcp` exclude each other")
-        if (self.via or self.exit_codes) and self.shell is None:
-            raise ValueError("`via` and `exit_codes` need a `shell` command")
+        if (self.via or self.exit_codes or self.only_new) and self.shell is None:
+            raise ValueError("`via`, `exit_codes` and `only_new` need a `shell` command")
         if self.mcp is not None:
             if self.env:
                 raise ValueError("write `env` of a server within `mcp`")

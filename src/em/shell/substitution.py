@@ -26,9 +26,11 @@ class Substitution(NamedTuple):
     @property
     def plain_old(self) -> str | None:
         """The text that is replaced; None if it is a pattern. A dot counts as a dot."""
-        text = re.sub(r"\\([./|#,-])", lambda found: found[1], self.old)
-        plain = "\\" not in text and _SPECIAL.isdisjoint(text.replace(".", ""))
-        return text if plain else None
+        # What is escaped, or alone in brackets, is itself.
+        text = re.sub(r"\\([./|#,^\\-])|\[([^\]\\^])\]", "\0", self.old)
+        if "\\" in text or not _SPECIAL.isdisjoint(text.replace(".", "")):
+            return None
+        return re.sub(r"\\([./|#,^\\-])|\[([^\]\\^])\]", lambda one: one[1] or one[2], self.old)
 
     @property
     def plain_new(self) -> str | None:

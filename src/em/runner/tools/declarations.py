@@ -183,7 +183,7 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
     tool.takes_key = "idempotency_key" in known
     tool.within = within
     if spec.shell is not None:
-        tool.preview = command.filled
+        tool.preview = command.preview
     return tool
 
 

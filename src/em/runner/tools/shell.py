@@ -12,6 +12,7 @@ from typing import Any
 from em.errors import NotAllowed
 from em.runner.routine import ToolSpec
 from em.runner.tools.command import CommandFailed, run_command
+from em.runner.tools.file_effects import check_changes, shown_changes
 from em.runner.tools.permissions import check_path, refused
 from em.settings import AllowSettings
 from em.shell.form import Template
@@ -54,7 +55,7 @@ class ShellCommand:
 
     def __init__(self, spec: ToolSpec, allow: AllowSettings) -> None:
         self._template, self._allow = template_of(spec), allow
-        self._exit_codes = tuple(spec.exit_codes)
+        self._exit_codes, self._only_new = tuple(spec.exit_codes), spec.only_new
         check_programs(self._template.doing(), allow)
         check_path(".", allow)
 
@@ -62,21 +63,41 @@ class ShellCommand:
         """Return the command with these values."""
         return self._template.filled(args)
 
+    def preview(self, args: Mapping[str, Any]) -> str:
+        """Return the command with these values, and what it would change in files."""
+        text = self.filled(args)
+        check_paths(text, self._allow)
+        check_changes(text, self._allow, only_new=self._only_new)
+        return shown_changes(text, self._allow)
+
     def answer(self, args: Mapping[str, Any], seconds: float) -> bytes:
         """Run the command with these values and return what it prints."""
         text = self.filled(args)
-        return run_shell(text, self._allow, timeout=seconds, exit_codes=self._exit_codes)
+        return run_shell(
+            text,
+            self._allow,
+            timeout=seconds,
+            exit_codes=self._exit_codes,
+            only_new=self._only_new,
+        )
 
 
 def run_shell(
-    text: str, allow: AllowSettings, *, timeout: float, exit_codes: Sequence[int] = ()
+    text: str,
+    allow: AllowSettings,
+    *,
+    timeout: float,
+    exit_codes: Sequence[int] = (),
+    only_new: bool = False,
 ) -> bytes:
     """Run a command under the permissions; return what it prints, without the last line break.
 
     exit_codes: those that it must end with; what it prints as errors is returned too then.
+    only_new: the files that it writes with `>` must not be there yet.
     """
     check_programs(doing_of(text), allow)
     check_paths(text, allow)
+    check_changes(text, allow, only_new=only_new)
     bash = shutil.which("bash")
     if bash is None:
         raise NotAllowed("bash is not on the PATH", fix="install it")

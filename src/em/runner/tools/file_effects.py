@@ -1,0 +1,163 @@
+"""What a shell command would change in files, known before it runs.
+
+`sed -i s/a/b/` changes whatever looks like `a`. Before it runs, it is run on copies: it must change
+exactly one line of each file, as an Edit replaces a text that stands once. A file that `>` made in
+all recordings must not be there yet.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from difflib import SequenceMatcher, unified_diff
+from pathlib import Path
+from typing import NamedTuple
+
+from em.runner.tools.coding import FileToolFailed
+from em.runner.tools.command import CommandFailed, run_command
+from em.runner.tools.permissions import check_path
+from em.settings import AllowSettings
+from em.shell.programs import ATTACHED, known_programs, read_command
+from em.shell.substitution import substitution_of
+from em.shell.syntax import Opaque, Simple, parse
+
+TIMEOUT = 20.0
+NOT_SHOWN = "# what this changes in files is only known when it runs"
+
+
+class Change(NamedTuple):
+    """A file that a command would change: the path as the command names it, and its texts."""
+
+    path: str
+    before: str
+    after: str
+
+    @property
+    def diff(self) -> str:
+        """The change as a diff."""
+        lines = self.before.splitlines(), self.after.splitlines()
+        return "\n".join(unified_diff(*lines, self.path, self.path, lineterm=""))
+
+    @property
+    def lines(self) -> int:
+        """How many lines it changes."""
+        matcher = SequenceMatcher(
+            None, self.before.splitlines(), self.after.splitlines(), autojunk=False
+        )
+        return sum(max(j - i, m - k) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal")
+
+
+def check_changes(text: str, allow: AllowSettings, *, only_new: bool = False) -> None:
+    """Raise FileToolFailed if a command would change more of a file than the recorded one may have.
+
+    only_new: the files that `>` writes must not be there yet.
+    """
+    for command, base in _commands(text, allow):
+        for redirect in command.redirects if only_new else ():
+            target = redirect.target.value if redirect.target is not None else None
+            is_kept = redirect.operator.startswith(">>") or not redirect.writes
+            if target is not None and not is_kept and _is_file(target, base, allow):
+                raise FileToolFailed(
+                    "the command would overwrite a file, and in the recordings it was a new one",
+                    place=target,
+                    fix="name another file, or remove this one first",
+                )
+        for change in _edits(command, base, allow):
+            if change.lines != 1:
+                raise FileToolFailed(
+                    f"the command would change {change.lines} lines, not exactly one",
+                    place=change.path,
+                    fix="change it by hand",
+                )
+
+
+def shown_changes(text: str, allow: AllowSettings) -> str:
+    """Return a command with the changes that it would make in files, as far as they are known."""
+    parts, is_whole = [text], True
+    for command, base in _commands(text, allow):
+        found = [change.diff for change in _edits(command, base, allow)]
+        parts += found
+        reason = read_command(command, known_programs()).reason
+        writes = bool(reason) or any(one.writes for one in command.redirects)
+        is_whole = is_whole and (bool(found) or not writes)
+    return "\n".join(parts if is_whole else [*parts, NOT_SHOWN])
+
+
+def _commands(text: str, allow: AllowSettings) -> Iterator[tuple[Simple, Path]]:
+    """Yield the simple commands of a text, each with the folder that it runs in."""
+    base = Path(check_path(".", allow))
+    try:
+        script = parse(text)
+    except Opaque:
+        return  # only an allowed bash may run it
+    for command in script.commands:
+        words = [word.value for word in command.words]
+        if words[:1] == ["cd"] and len(words) == 2 and words[1] is not None:
+            base = Path(check_path(words[1], allow, base))
+        yield command, base
+
+
+def _is_file(target: str, base: Path, allow: AllowSettings) -> bool:
+    return target != "/dev/null" and Path(check_path(target, allow, base)).is_file()
+
+
+def _edits(command: Simple, base: Path, allow: AllowSettings) -> Iterator[Change]:
+    """Yield the changes of a `sed -i`, found out on copies."""
+    words = [word.value for word in command.words]
+    is_own = bool(words) and Path(words[0] or "").name in ("sed", "gsed")
+    if not any(_is_in_place(word) for word in words) or "sed" not in words:
+        return
+    reading = read_command(command, known_programs())
+    files = [
+        number
+        for number, role in enumerate(reading.roles)
+        if role.removeprefix(ATTACHED).rstrip("!") == "file"
+    ]
+    if not is_own or None in words or not files:
+        raise FileToolFailed(
+            "what sed would change can't be known before it runs",
+            place=f"command {' '.join(word.text for word in command.words)[:80]}",
+            fix="run it by hand",
+        )
+    for number in files:
+        yield from _edit([str(word) for word in words], number, files, base, allow)
+
+
+def _is_in_place(word: str | None) -> bool:
+    """Return whether a word is an option of sed that changes files: `-i`, `-i.bak`, `-Ei`."""
+    if word is None or not word.startswith("-"):
+        return False
+    if word.startswith("--"):
+        return word.startswith("--in-place")
+    return "i" in word.partition(".")[0]
+
+
+def _edit(
+    words: list[str], number: int, files: list[int], base: Path, allow: AllowSettings
+) -> Iterator[Change]:
+    name = words[number]
+    path = Path(check_path(name, allow, base))
+    if not path.is_file():
+        return  # sed says so itself
+    others = {one for one in files if one != number}
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        shutil.copyfile(path, copy)
+        given = [str(copy) if at == number else word for at, word in enumerate(words)]
+        argv = ["sed", "--sandbox", *(w for at, w in enumerate(given) if at and at not in others)]
+        try:
+            run_command(argv, shutil.which(words[0]) or words[0], timeout=TIMEOUT, env={})
+            before, after = (one.read_bytes().decode() for one in (path, copy))
+        except (CommandFailed, OSError, UnicodeDecodeError) as error:
+            raise FileToolFailed(
+                f"what sed would change can't be known before it runs: {error}", place=name
+            ) from None
+    for word in words[1:]:
+        code = substitution_of(word)
+        old = None if code is None else code.plain_old
+        if old and before.count(old) > 1:
+            raise FileToolFailed(
+                f"the text to replace, {old!r}, stands there {before.count(old)} times",
+                place=name,
+                fix="change it by hand",
+            )
+    yield Change(name, before, after)
