@@ -12,6 +12,7 @@ from tests.cli.em_command import em
 from corner_shop import Shop, cancelled, customer, exchanged, returned
 from em import Memory
 from em.compiler import suggestions
+from em.errors import NotFound
 from em.traces.trace import Message, Mission, ToolCall, Trace
 from em.values.call import Usage
 
@@ -220,3 +221,21 @@ def test_a_session_that_a_person_doubts_is_not_suggested(memory: Memory) -> None
     memory.label(ids[0], "unknown")
     (found,) = memory.suggest()
     assert sorted(found.traces) == sorted(ids[1:])
+
+
+def test_traces_are_compiled_by_the_first_characters_of_their_ids(
+    memory: Memory, shop: Shop
+) -> None:
+    ids = [memory.add_trace(cancelled(shop, n, (NEEDED, MISTAKE)[n % 2])) for n in range(3)]
+    short = [next(one[:n] for n in range(4, 28) if _is_unique(one[:n], ids)) for one in ids]
+    assert memory.compile(short, name="cancel").ref == "cancel@1"
+    ran = em("compile", *short, "--name", "again", "--keep", "--json", "--db", "em.db")
+    assert not ran.code, ran
+    said = json.loads(ran.out)
+    assert said["kept"] == "again@1"
+    with pytest.raises(NotFound):
+        memory.compile([*short, "ffff0000"])
+
+
+def _is_unique(start: str, ids: list[str]) -> bool:
+    return sum(one.startswith(start) for one in ids) == 1

@@ -382,8 +382,8 @@ class Memory:
         from em.traces.catalogue import get_traces, pooled_traces
 
         ids = [trace_ids] if isinstance(trace_ids, str) else trace_ids
-        traces = get_traces(self.store, ids)
-        pools = beside is None and len(ids) > 1
+        traces = [*{one.id: one for one in get_traces(self.store, ids)}.values()]
+        pools = beside is None and len(traces) > 1
         made = compile_several(
             traces,
             name=name,
@@ -395,7 +395,7 @@ class Memory:
             confirm=confirm,
             force=force,
             beside=get_traces(self.store, beside) if beside else (),
-            pool=pooled_traces(self.store, ids) if pools else (),
+            pool=pooled_traces(self.store, [one.id for one in traces]) if pools else (),
         )
         return keep_routine(self.store, made.files, made.from_events, retired=shadow)
 

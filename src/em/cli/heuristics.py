@@ -12,6 +12,7 @@ from em.errors import UsageError
 from em.heuristics.heuristic import Heuristic, Lesson, Ranked, settled
 from em.log.event import trace_stream
 from em.memory import Memory
+from em.traces.catalogue import SHORTEST
 from em.traces.trace import Outcome, read_trace
 
 if TYPE_CHECKING:
@@ -214,7 +215,8 @@ def reflect(
 def _is_file(name: str, memory: Memory) -> bool:
     if name == "-" or Path(name).exists() or Path(name).suffix:
         return True
-    return not memory.store.head(trace_stream(name))[0]
+    begins = memory.store.streams(trace_stream(name)) if len(name) >= SHORTEST else iter(())
+    return next(begins, None) is None
 
 
 def _print_lessons(lessons: list[Lesson], stored: list[Heuristic] | None) -> None:

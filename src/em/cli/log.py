@@ -41,6 +41,7 @@ from em.log.verify import Head, Report
 from em.memory import Memory
 from em.settings import Settings
 from em.store.protocol import Erasure
+from em.traces.catalogue import get_traces
 from em.values.times import parse_duration
 
 MAX_CHARS = 400
@@ -384,10 +385,8 @@ def forget(
         emit({"scrubbed": True}, "scrubbed: the files contain nothing that was erased")
         return 0
     events = [find_event(memory.log, given) for given in event_ids]
-    for given in trace_ids:
-        from em.cli.traces import find
-
-        stream = trace_stream(find(memory.store, given).id)
+    for kept in get_traces(memory.store, trace_ids):
+        stream = trace_stream(kept.id)
         events += [one for one in memory.store.read(EventQuery(stream=stream)) if not one.erased]
     for event in events:
         if event.kind == "erased":

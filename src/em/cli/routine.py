@@ -421,8 +421,8 @@ def _compiled(traces: tuple[str, ...], options: dict[str, Any]) -> "CompiledTrac
     if len(traces) == 1 and (Path(traces[0]).exists() or not _is_id(traces[0])):
         return compile_file(traces[0], **how)
     store = open_memory().store
-    found = get_traces(store, traces)
-    pool = pooled_traces(store, traces) if len(traces) > 1 else ()
+    found = [*{one.id: one for one in get_traces(store, traces)}.values()]
+    pool = pooled_traces(store, [one.id for one in found]) if len(found) > 1 else ()
     return compile_several(found, **how, force=options["force"], pool=pool)
 
 
@@ -449,7 +449,7 @@ def _ask_which(asked: "Mapping[str, Asked]") -> list[str]:
 
 
 def _is_id(text: str) -> bool:
-    return re.fullmatch(r"[0-9a-f]{28}", text) is not None
+    return re.fullmatch(r"[0-9a-f]{4,28}", text) is not None
 
 
 def _store_compiled(made: "CompiledTrace", *, keep: bool, shadow: bool) -> str:

@@ -21,9 +21,7 @@ from em.cli.output import (
     terminal_width,
     wants_json,
 )
-from em.errors import InputError, NotFound
 from em.memory import Memory
-from em.store.protocol import Store
 from em.traces.catalogue import (
     DiffStep,
     TraceSummary,
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from em.compiler.suggestions import Suggestion
     from em.traces.transcripts import FileRead
 
-SHORTEST = 4
-"""Characters of a trace's id that are enough to look for it."""
 BROKEN_LINES_SHOWN = 10
 """Broken lines of a file that are named."""
 _OUTCOME = click.Choice(get_args(Outcome))
@@ -99,7 +95,7 @@ def show(trace: str, full: bool) -> None:
     TRACE is an id, or the first characters of one.
     """
     store = open_memory().store
-    found = find(store, trace)
+    (found,) = get_traces(store, [trace])
     children = children_of(store, found.id)
 
     def text() -> None:
@@ -121,7 +117,8 @@ def show(trace: str, full: bool) -> None:
 def diff(one: str, other: str) -> int:
     """Compare two traces call by call. Exit code 1 if they differ."""
     store = open_memory().store
-    steps = diff_traces(find(store, one).trace, find(store, other).trace)
+    first, second = get_traces(store, [one, other])
+    steps = diff_traces(first.trace, second.trace)
     emit({"steps": steps}, lambda: print_diff(steps))
     return 0 if all(step.sign == " " for step in steps) else 1
 
@@ -139,7 +136,7 @@ def label(traces: tuple[str, ...], outcome: Outcome, reason: str) -> None:
     """
     memory = open_memory()
     # All of them first: nothing is labelled if one can't be found.
-    found = [find(memory.store, each) for each in dict.fromkeys(traces)]
+    found = get_traces(memory.store, list(dict.fromkeys(traces)))
     for one in found:
         memory.label(one.id, outcome, reason=reason)
 
@@ -149,23 +146,6 @@ def label(traces: tuple[str, ...], outcome: Outcome, reason: str) -> None:
 
     rows = [{"id": one.id, "outcome": outcome, "was": one.trace.outcome} for one in found]
     emit({"traces": rows}, text)
-
-
-def find(store: Store, given: str) -> KeptTrace:
-    """Find a trace by its id, or by the first characters of its id."""
-    try:
-        return get_traces(store, [given])[0]
-    except NotFound:
-        found = [one.id for one in reversed(list_traces(store).traces) if one.id.startswith(given)]
-        if len(given) < SHORTEST or not found:
-            raise
-        if len(found) > 1:
-            raise InputError(
-                f"{given!r} is ambiguous: {count(len(found), 'trace')} begin with it",
-                place="trace",
-                fix="one of: " + ", ".join(found[:5]),
-            ) from None
-        return get_traces(store, found)[0]
 
 
 def print_timeline(found: KeptTrace, *, full: bool = False, indent: str = "") -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from em.errors import NotFound
+from em.errors import InputError, NotFound
 from em.log.event import TRACE_PREFIX, Event, EventQuery, trace_stream
 from em.store.log import newest_first
 from em.store.protocol import Store
@@ -184,10 +184,12 @@ def children_of(store: Store, trace_id: str) -> list[KeptTrace]:
 
 
 def get_traces(store: Store, trace_ids: Sequence[str]) -> list[KeptTrace]:
-    """Read the traces of these ids, in this order."""
+    """Read the traces of these ids, in this order. The first characters of an id are enough."""
     return [_get(store, trace_id) for trace_id in trace_ids]
 
 
+SHORTEST = 4
+"""First characters of an id that are enough to find a trace."""
 POOLED = 100
 """Traces of other tasks that a routine may learn from what their reads give: the newest."""
 
@@ -201,12 +203,32 @@ def pooled_traces(store: Store, but: Iterable[str]) -> list[KeptTrace]:
 
 
 def _get(store: Store, trace_id: str) -> KeptTrace:
-    events = list(store.read(EventQuery(stream=trace_stream(trace_id))))
-    if not events or events[0].kind != "trace_started":
+    events = _events(store, trace_id)
+    if not events and len(trace_id) >= SHORTEST:
+        events = _events(store, _whole_id(store, trace_id))
+    if not events:
         raise NotFound(f"there is no trace {trace_id!r}", fix="`em traces list` lists the traces")
     if events[0].body is None:
         raise NotFound("the trace was erased", place=f"trace {trace_id}")
     return kept_trace(events)
+
+
+def _events(store: Store, trace_id: str) -> list[Event]:
+    """Return the events of a trace; none if it is not there."""
+    events = list(store.read(EventQuery(stream=trace_stream(trace_id))))
+    return events if events and events[0].kind == "trace_started" else []
+
+
+def _whole_id(store: Store, start: str) -> str:
+    """Return the one id that begins so; the text itself if none does."""
+    found = [one.removeprefix(TRACE_PREFIX) for one in store.streams(trace_stream(start))]
+    if len(found) > 1:
+        raise InputError(
+            f"{start!r} is ambiguous: {len(found)} traces begin with it",
+            place="trace",
+            fix="one of: " + ", ".join(found[:5]),
+        )
+    return found[0] if found else start
 
 
 def attempts(store: Store, *, allow_unlabelled: bool = False) -> dict[str, list[str]]:
