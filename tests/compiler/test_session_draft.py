@@ -143,3 +143,16 @@ def test_its_skill_runs_it_with_em_and_says_what_to_allow(here: Path) -> None:
     assert set(files) == {"routine/routine.yaml", "SKILL.md"}
     assert "em run routine --input input.json --allow-folder . --json" in files["SKILL.md"]
     assert not any(version in text for version in VERSIONS for text in files.values())
+
+
+def test_three_sessions_are_not_tried_and_it_says_so() -> None:
+    days = ["2026-03-01", "2026-03-09", "2026-04-02", "2026-05-05"]
+    sessions = [logged(v, day, f"{day}T11:00:00Z") for v, day in zip(VERSIONS, days, strict=True)]
+    draft = learnt(*sessions[:3])
+    assert draft is not None
+    summary = "not tried: leaving one out leaves too few to learn from"
+    assert draft.trials.summary.startswith(summary)
+    assert not draft.trials.warning
+    more = learnt(*sessions)
+    assert more is not None
+    assert more.trials.summary == "right in 4 of 4, handed over in 0, wrong in 0"

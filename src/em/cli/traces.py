@@ -518,5 +518,9 @@ def _print_suggestion(one: "Suggestion") -> None:
     if one.unlabelled:
         click.echo(f"  {count(one.unlabelled, 'trace')} without an outcome: nothing says it failed")
     if one.proof is not None:
-        click.echo(f"  tried on {count(len(one.sample), 'trace')}: {one.proof['summary']}")
+        proof = one.proof["summary"]
+        is_tried = not proof.startswith("not tried")
+        click.echo(
+            f"  tried on {count(len(one.sample), 'trace')}: {proof}" if is_tried else f"  {proof}"
+        )
     click.echo(f"  em compile {' '.join(one.sample)} --keep")

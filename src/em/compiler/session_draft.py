@@ -33,6 +33,7 @@ from em.runner.expressions.functions import FUNCTIONS, sign_of
 from em.runner.expressions.language import compile_expression
 from em.runner.routine import ReturnStep, Routine, Step, ToolStep
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
+from em.runner.trial import TOO_FEW
 from em.text.terms import STOP_WORDS
 from em.traces.trace import ToolCall, Trace
 from em.values.call import Effect
@@ -110,6 +111,8 @@ def draft_sessions(
         return None
 
     def make(names: Sequence[str]) -> Draft:
+        if len(names) < FEWEST:
+            raise RoutineError(TOO_FEW)
         some = found.of(names)
         made = next(_drafts(some, [said[one] for one in some.names], name), None)
         if made is None:

@@ -306,7 +306,7 @@ def _proved(one: Suggestion, store: Store) -> Suggestion:
 
 def _why_unproved(trials: Trials) -> str:
     """Say that a routine did none of the tasks that it was tried on."""
-    if not trials or trials.count("right"):
+    if not trials or trials.count("right") or trials.are_too_few:
         return ""
     return f"in none of its trials it did what was done; {trials.reasons()[0]}"
 

@@ -10,6 +10,10 @@ from em.values.canonical import Json
 Verdict = Literal["right", "handed over", "wrong"]
 
 
+TOO_FEW = "leaving one out leaves too few to learn from; one more trace would be enough"
+"""The reason of a trial that could not be made."""
+
+
 class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
     """How what was learnt from other traces did on this one."""
 
@@ -40,11 +44,18 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.count("right") / len(self.made) if self.made else 0.0
 
     @property
+    def are_too_few(self) -> bool:
+        """Whether no trial could be made: all traces are needed to learn the routine."""
+        return bool(self.made) and all(one.reason == TOO_FEW for one in self.made)
+
+    @property
     def summary(self) -> str:
         """How often it was right, in words; empty without trials."""
         if not self.made:
             return ""
         changed = " (before the routine was changed)" if self.is_outdated else ""
+        if self.are_too_few:
+            return f"not tried: {TOO_FEW}{changed}"
         return (
             f"right in {self.count('right')} of {len(self.made)}, handed over in"
             f" {self.count('handed over')}, wrong in {self.count('wrong')}{changed}"
@@ -59,7 +70,7 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
                 f"WARNING: this routine did the WRONG thing in {wrong} of {every} trials. It was"
                 " stored by force."
             )
-        if every and not self.count("right"):
+        if every and not self.count("right") and not self.are_too_few:
             return (
                 f"WARNING: this routine did what was recorded in NONE of {every} trials. Nothing"
                 " shows that it does the right thing."
@@ -67,6 +78,8 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
         return ""
 
     def __str__(self) -> str:
+        if self.are_too_few:
+            return self.summary
         return f"tried on traces that it was not learnt from: {self.summary}"
 
     def as_dict(self) -> Json | None:
@@ -83,6 +96,8 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def reasons(self, verdict: str = "") -> list[str]:
         """Return why trials were not right, one sentence each; or only of one verdict."""
+        if self.are_too_few:
+            return []  # the summary says it
         return [
             f"{one.trace}: {one.verdict}: {one.reason}"
             for one in self.made
