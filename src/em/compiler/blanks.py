@@ -28,6 +28,7 @@ from em.runner.free_words import (
     look_of,
     mentions_in,
     plain_name,
+    roles_of,
     spoken_in,
     value_of,
 )
@@ -364,10 +365,12 @@ class _Blanks:
         earlier = self._earlier(arg, unsaid)
         if any(all(last_earlier(o.example.earlier, way) for o in unsaid) for way in earlier):
             is_constant = False  # what always held it explains it better
+        is_free = many or optional or bool(unsaid) or instances[0].call.effect != "write"
         slot = msgspec.structs.replace(
             slot,
             looks=sorted({one.look for one in found}),
             cues=sorted({cue for one in found for cue in one.cues}),
+            behind=() if is_free else roles_of(said),
             earlier=earlier,
             default=[quoted(values[0])] if is_constant else self._of_reads(arg, unsaid),
             means={} if many else self._means(arg, instances),

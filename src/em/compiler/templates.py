@@ -37,6 +37,9 @@ _WORD = re.compile(r"[\"“”]|[^\s\"“”]+?(?=[.,;:!?]*(?:[\s\"“”]|$))|[
 """Matches everything between spaces or quotation marks as one, such as `(1,-2)`."""
 
 
+_LOWER = re.compile(r"[a-zà-öø-ÿ]+(?:[ -][a-zà-öø-ÿ]+)*")
+
+
 class Template(NamedTuple):
     """The words between the holes, one more than there are holes, and the values by request."""
 
@@ -248,10 +251,18 @@ def with_template(draft: Draft, found: Filled) -> Draft:
             template=found.template,
             between={loop.name: list(loop.between) for loop in found.loops},
             each={loop.name: loop.each for loop in found.loops if loop.each},
+            closed=tuple(name for name, values in found.values.items() if _is_closed(values)),
         ),
         seen={},
     )
     return msgspec.structs.replace(draft, routine=routine)
+
+
+def _is_closed(values: Sequence[Any]) -> bool:
+    """Return whether values are a few plain words that repeat, as `on` and `off` do."""
+    return len(_different(values)) < len(values) and all(
+        isinstance(one, str) and _LOWER.fullmatch(one) for one in values
+    )
 
 
 def _examples(values: Sequence[Any]) -> list[Any]:

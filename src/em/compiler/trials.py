@@ -68,7 +68,7 @@ def trials(
 
 def with_signs(plan: Plan, examples: Iterable[Example]) -> Plan:
     """Return a plan that knows which signs its requests had."""
-    return msgspec.structs.replace(plan, signs=signs_of(one.said for one in examples))
+    return msgspec.structs.replace(plan, signs=signs_of(one.said for one in examples) or ())
 
 
 def folds_of(names: Iterable[str]) -> Iterator[tuple[list[str], list[str]]]:

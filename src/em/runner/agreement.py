@@ -22,7 +22,7 @@ from em.runner.expressions.words import (
     past_in_words,
     request_in_words,
 )
-from em.runner.mentions import is_item, is_value, plain_words
+from em.runner.mentions import is_item, is_placeholder, is_value, plain_words
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.runner.signs import odd_signs
 from em.values.canonical import Json, digest_unordered, identical, same, short
@@ -277,7 +277,11 @@ class Contract:
 
     def example(self, name: str) -> Any:
         """Return the recorded value of an input; None if there is none."""
-        return next(iter(_examples(self.properties[name])), None)
+        return next(iter(self.examples(name)), None)
+
+    def examples(self, name: str) -> Sequence[Any]:
+        """Return the recorded values of an input that are kept."""
+        return _examples(self.properties[name])
 
 
 def _examples(schema: Json) -> Sequence[Any]:
@@ -570,6 +574,8 @@ class Agreement:
         if example is None:
             return why
         was = f"it was {short(example)} in the recording"
+        if name in request.closed:
+            was = f"it was one of {short(self._contract.examples(name))}"
         return f"{why}; {was}" if self._has_words else f"the run needs it; {was}"
 
     def _ask(self, questions: Mapping[str, _Question], scope: Json) -> None:
@@ -813,6 +819,7 @@ class Wording:
     def __init__(self, request: Any, properties: Json) -> None:
         self._template = _template(request.template)
         self._between, self._each = request.between, request.each
+        self._closed = request.closed
         self._looks: dict[str, _Looks] = {}
         for name in self._template.names:
             recorded = _examples(properties.get(name, {}))
@@ -839,11 +846,19 @@ class Wording:
         for part in (value,) if isinstance(value, str) else _parts(value):
             if kind_of(part) not in looks.kinds or not (is_named or is_value(part, looks.words)):
                 return False
-            if not is_named and not odd_signs(str(part)) <= looks.signs:
+            if not is_named and not self._is_like(part, looks):
+                return False
+            if name in self._closed and part not in looks.examples:
                 return False
             if name in self._between and not is_item(part, looks.examples):
                 return False
         return True
+
+    def _is_like(self, part: Any, looks: _Looks) -> bool:
+        """Return whether a value has no strange sign, and is no word that stands for one."""
+        if is_placeholder(part) and part not in looks.examples:
+            return False
+        return odd_signs(str(part)) <= looks.signs
 
 
 def listed(text: Any, between: Sequence[str], each: str = "") -> list[Any] | None:

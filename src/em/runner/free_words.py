@@ -20,6 +20,7 @@ from em.runner.mentions import (
     Span,
     analysed,
     is_chatter,
+    is_placeholder,
     points_ahead,
     stem,
 )
@@ -130,6 +131,8 @@ _DIRECTIONS = ("from", "by", "into", "onto", "off", "against")
 """Words before a value that turn round what is done with it, unless recorded ones had them."""
 _THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+")
 """Matches what may be a number with a fraction, or one of thousands."""
+_ROLES = ("to", "from", "for", "with", "of", "in", "on", "at", "by", "into", "onto", "as")
+"""Words before a value that may tell what it is for."""
 _INITIAL = re.compile(r"\b[A-Z]\.\s*\Z")
 _ROUGHLY = re.compile(r"\b(?:about|around|over|under) (?=[$€£]?\d)", re.IGNORECASE)
 _TAGS = re.compile(r"[#@]\w+(?:,? +[#@]\w+)+")
@@ -224,6 +227,14 @@ def look_of(text: str) -> str:
     match = _MENTION.fullmatch(text)
     look = _LOOKS[(match.lastindex or 1) - 1][0] if match else ""
     return "" if look == "name" else look
+
+
+def roles_of(mentions: Sequence[Sequence[Mention]]) -> Sequence[str]:
+    """Return the words that tell what a value is for, if one stood before each recorded one."""
+    found = [
+        {word for one in own for word in _ROLES if f"{word} …" in one.cues} for own in mentions
+    ]
+    return sorted(set().union(*found)) if found and all(found) else ()
 
 
 def plain_name(text: str) -> str:
@@ -588,6 +599,10 @@ class Reader:
     def _distinct(self) -> dict[str, list[Mention]]:
         """Return the mentions by what they say."""
         found: dict[str, list[Mention]] = {}
+        for before, one in itertools.pairwise(self._mentions):
+            between = self._text[before.span.end : one.span.start]
+            if before.text == one.text and not between.strip() and before.span != one.span:
+                raise Unplanned(f"{one.text!r} is said twice")
         for one in self._mentions:
             found.setdefault(one.text, []).append(one)
         return found
@@ -622,7 +637,13 @@ class Reader:
 
     def _may_be(self, mention: Mention, slot: Slot) -> bool:
         # Of one thing that is only read, it does not matter which way it is looked at.
-        return _may_be(mention, slot, is_directed=not self._only_reads or len(self._blanks()) > 1)
+        is_directed = not self._only_reads or len(self._blanks()) > 1
+        tools = [self._plan.effects[name].tool for name in self._form.always]
+        verbs = {stem(word.lower()) for tool in tools for word in _NAME_PARTS.findall(tool)}
+        # Behind the verb stands what another blank like this one had there.
+        others = [one for one in self._all_slots() if one is not slot and mention.look in one.looks]
+        verbs -= {cue.removesuffix(" …") for one in others for cue in one.cues}
+        return _may_be(mention, slot, verbs, is_directed=is_directed)
 
     def _as_value(self, mentions: Sequence[Mention], slot: Slot) -> Any:
         return next(value_of(one, slot) for one in mentions if self._may_be(one, slot))
@@ -729,7 +750,7 @@ def _has_one(stems: Iterable[str], words: Collection[str]) -> bool:
     )
 
 
-def _may_be(mention: Mention, slot: Slot, *, is_directed: bool) -> bool:
+def _may_be(mention: Mention, slot: Slot, verbs: Collection[str], *, is_directed: bool) -> bool:
     """Return whether a value in the words looks like those of a slot."""
     if plain_name(mention.text) in slot.aliases:
         return True
@@ -737,12 +758,28 @@ def _may_be(mention: Mention, slot: Slot, *, is_directed: bool) -> bool:
         return False
     if slot.secret and mention.cues.isdisjoint(slot.cues):
         return False
-    if is_directed and {f"{word} …" for word in _DIRECTIONS} & mention.cues - set(slot.cues):
+    if is_directed and not _has_role(mention, slot, verbs):
+        return False
+    is_quoted = mention.span.end - mention.span.start > len(mention.text)
+    if not is_quoted and is_placeholder(mention.text) and mention.text not in slot.examples:
         return False
     look = "number" if mention.look == "number word" else mention.look
     value = value_of(mention, slot) if look in slot.looks else None
     is_nothing = value == 0 and not isinstance(value, str)
     return value is not None and not (is_nothing and 0 not in slot.examples)
+
+
+def _has_role(mention: Mention, slot: Slot, verbs: Collection[str]) -> bool:
+    """Return whether what stands before a value does not turn round what it is for.
+
+    verbs: stems behind which a value needs no other word.
+    """
+    if {f"{word} …" for word in _DIRECTIONS} & mention.cues - set(slot.cues):
+        return False
+    if not slot.behind or not mention.cues.isdisjoint(f"{word} …" for word in slot.behind):
+        return True
+    has_other = not mention.cues.isdisjoint(f"{word} …" for word in _ROLES)
+    return not has_other and not mention.cues.isdisjoint(f"{word} …" for word in verbs)
 
 
 def last_earlier(earlier: Sequence[Mapping[str, Any]], way: str) -> list[Any]:

@@ -41,6 +41,13 @@ OPERATORS = frozenset(
 )
 """Words that change what other words ask for. A plan that does not use them must not act."""
 
+PLACEHOLDERS = frozenset(
+    "tbd tba tbc todo n/a na nil null nan unknown undefined unspecified undecided anywhere anyone"
+    " anybody anything everywhere everyone everybody somewhere someone somebody something sometime"
+    " nowhere nobody whoever whatever whichever wherever x xx xxx xyz foo bar".split()
+)
+"""Words that hold the place of a value."""
+
 FRAMES = frozenset(
     "imagine imagining suppose supposing pretend pretending assume assuming follows hypothetical"
     " hypothetically theoretically example instance following quote quoted quoting joke joking"
@@ -230,6 +237,11 @@ def is_value(text: Any, known: Set[str]) -> bool:
         return False
     has_others = words.codes() or words.quotes() or not plain - known <= FUNCTION_WORDS
     return bool(has_others) or bool(plain & known) or not plain
+
+
+def is_placeholder(text: Any) -> bool:
+    """Return whether a text stands for a value, and is none: `ALL`, `you`, `TBD`, `N/A`."""
+    return str(text).strip().lower() in FUNCTION_WORDS | OPERATORS | PLACEHOLDERS
 
 
 def plain_words(values: Iterable[Any]) -> Set[str]:

@@ -424,6 +424,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     decides: some value may follow from the wording alone, so inputs without it are asked about too.
     between: the inputs that are lists in the words, with what stands between their items.
     each: how an item of such a list reads if it has several parts: `{{ old }} for {{ new }}`.
+    closed: the inputs whose recorded values repeat, as `on` and `off` do; others are asked about.
     """
 
     input: str
@@ -431,6 +432,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     decides: bool = False
     between: dict[str, list[str]] = {}
     each: dict[str, str] = {}
+    closed: Sequence[str] = ()
 
 
 class Routine(

@@ -49,9 +49,12 @@ class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     whole: words that mean all of the list, or all but the named ones, as `all` and `all except`.
 
     Of a form also: looks: how it stands in words (a quote, a number). cues: words beside it, as
-    `to …` or `… shares`; cued: one must be there. aliases: by a name in the words, the value that
-    it stood for. means: by value as JSON, the words that say it. strange: what is a value of
-    something else. secret: recordings don't hold it, so only a word of its name beside it tells it.
+    `to …` or `… shares`; cued: one must be there. behind: words of which one stood before each
+    recorded value, as `to`, and must again where something has an effect, unless the value stands
+    directly behind the verb. aliases: by a name in
+    the words, the value that it stood for. means: by value as JSON, the words that say it.
+    strange: what is a value of something else. secret: recordings don't hold it, so only a word of
+    its name beside it tells it.
     earlier: where the last call of a tool before the request held it, as
     `place_order.result.order_id`. when: words that tell that it is not said, but read or known
     from earlier calls. same: the `effect.value` that it always equalled. optional: some tasks did
@@ -73,6 +76,7 @@ class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     looks: Sequence[str] = ()
     cues: Sequence[str] = ()
     cued: bool = False
+    behind: Sequence[str] = ()
     aliases: dict[str, Any] = {}
     means: dict[str, list[str]] = {}
     strange: Sequence[str] = ()

@@ -441,7 +441,7 @@ class _Script:
             for name, asked in asks.items()
         }
         if request is not None:
-            request = {"decides": False, "between": {}, "each": {}, **request}
+            request = {"decides": False, "between": {}, "each": {}, "closed": [], **request}
         terms = {
             step.id: [
                 step.args,
