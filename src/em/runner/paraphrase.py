@@ -20,6 +20,7 @@ from em.runner.mentions import OPERATORS, Words
 from em.runner.package import Package
 from em.runner.public_form import described_input
 from em.runner.routine import PlanStep, Routine
+from em.runner.signs import spans_in, unknown_sign
 from em.runner.task_plan import Effect
 from em.values.canonical import Json
 
@@ -107,6 +108,9 @@ def bind(routine: Routine, text: str, client: LlmClient) -> str:
     plain = {word for _, word in Words(text).plain()}
     if plain & (OPERATORS - HARMLESS) or framing_of(text) is not None:
         return ""  # a word like "not" that a model overlooked would do the opposite
+    plan = _plan(routine)
+    if unknown_sign(text, spans_in(Words(text)), () if plan is None else plan.signs):
+        return ""  # and so would a sign that strikes out or quotes
     known = dict(_actions(routine))
     if not known:
         return ""
