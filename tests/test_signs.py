@@ -112,12 +112,9 @@ def test_a_sign_before_an_id_is_asked_about(meetings: Learnt, sign: str) -> None
     assert repr(sign.strip()) in meetings.asks(f"cancel {sign}M-771")
 
 
-@pytest.mark.parametrize(
-    "request_", ["Cancel M-771!", "Please cancel meeting M-771 - thanks.", "Cancel 'M-771'."]
-)
+@pytest.mark.parametrize("request_", ["Cancel M-771!", "Please cancel meeting M-771 - thanks."])
 def test_ordinary_punctuation_says_nothing(meetings: Learnt, request_: str) -> None:
-    if "'" not in request_:
-        assert meetings.does(request_) == [{"meeting_id": "M-771"}]
+    assert meetings.does(request_) == [{"meeting_id": "M-771"}]
 
 
 @pytest.mark.parametrize("count", ["<30", ">30", "~30", "≤30", "30+", "30.000", "3.5", "±30"])
