@@ -20,6 +20,7 @@ from em.compiler.proposals import find_proposal, note_told, open_proposals, prop
 from em.compiler.suggestions import Suggestion, suggest
 from em.errors import NotFound
 from em.heuristics.brief import cost
+from em.runner.package import keep_routine
 
 FILES = ("orders", "sales", "returns", "bills")
 
@@ -135,6 +136,35 @@ def test_a_person_sees_it_and_keeps_it(memory: Memory, tmp_path: Path) -> None:
     assert "proposed:" not in em("suggest", "--db", db).out
     assert propose(memory.store, found(memory)) == []
     assert em("compile", "--proposal", "nonsense", "--db", db).code == 1
+
+
+def test_what_is_kept_is_not_kept_a_second_time(memory: Memory, tmp_path: Path) -> None:
+    count_lines(memory, *FILES)
+    db = str(tmp_path / "em.db")
+    (made,) = propose(memory.store, found(memory))
+    assert em("compile", "--proposal", made.key, "--name", "count_lines", "--db", db).code == 0
+    again = em("compile", "--proposal", made.key, "--name", "twice", "--db", db)
+    assert (again.code, "kept already, as count_lines@1" in again.err) == (2, True)
+    assert [one.name for one in memory.store.artefacts("routine")] == ["count_lines"]
+    listed = em("suggest", "--allow-unlabelled", "--db", db).out
+    assert "kept already as count_lines@1" in listed
+    assert "--keep" not in listed
+
+
+def test_a_routine_is_told_only_where_its_files_are(memory: Memory, tmp_path: Path) -> None:
+    routine = """
+name: bump_version
+description: bump the version of the package
+steps:
+  - {id: look, type: tool.call, tool: FileText, args: {file_path: pyproject.toml}, save_as: text}
+  - {id: end, type: return, value: "{{ text }}"}
+"""
+    keep_routine(memory.store, {"routine.yaml": routine}, [])
+    prompt = event("UserPromptSubmit", prompt="bump the version of the package", cwd=str(tmp_path))
+    (tmp_path / "package.json").write_text("{}")
+    assert Advice(memory).to(prompt) == ""
+    (tmp_path / "pyproject.toml").write_text("")
+    assert "bump_version" in Advice(memory).to(prompt)
 
 
 def test_a_proposal_is_forgotten_with_its_sessions(memory: Memory) -> None:

@@ -523,4 +523,8 @@ def _print_suggestion(one: "Suggestion") -> None:
         click.echo(
             f"  tried on {count(len(one.sample), 'trace')}: {proof}" if is_tried else f"  {proof}"
         )
+    if one.kept_as:
+        name = one.kept_as.partition("@")[0]
+        click.echo(f"  kept already as {one.kept_as}; with newer traces: em compile --again {name}")
+        return
     click.echo(f"  em compile {' '.join(one.sample)} --keep")

@@ -21,6 +21,8 @@ from em.heuristics.relevance import content_words
 from em.memory import Memory
 from em.runner.package import routine_of
 from em.runner.public_form import description_of
+from em.runner.routine import Routine, ToolStep
+from em.runner.tools.coding import FILE_TEXT
 from em.store.protocol import Artefact
 from em.values.canonical import Json
 
@@ -34,6 +36,7 @@ LONGEST_QUOTE, LONGEST_LINE = 160, 400
 LEAST_COMMON, LEAST_SHARE = 2, 0.5
 """How many words of a routine the prompt must have, and which share of them."""
 _SAYS_NOTHING = content_words("exit code status command process returned non-zero exited")
+_NEED_A_FILE = frozenset({FILE_TEXT, "Read", "read", "read_file", "Edit", "edit", "Insert"})
 _VALUE = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|$)', re.DOTALL)
 _DROPPED = {ord(char): " " for char in '<>“”"`'}
 
@@ -62,7 +65,7 @@ class Advice:
         if name == "SessionStart":
             lines = self._proposals()
         elif name == "UserPromptSubmit":
-            lines = self._at_prompt(str(event.get("prompt") or ""))
+            lines = self._at_prompt(str(event.get("prompt") or ""), str(event.get("cwd") or ""))
         elif name == "PostToolUseFailure":
             lines = self._after(event, event.get("error"))
         elif name == "PostToolUse":
@@ -83,9 +86,13 @@ class Advice:
         for one in new[:MOST_PROPOSALS]:
             yield _Line(_line_of(one, self._db), proposal=one.key)
 
-    def _at_prompt(self, prompt: str) -> Iterator["_Line"]:
+    def _at_prompt(self, prompt: str, folder: str) -> Iterator["_Line"]:
         wanted = content_words(prompt)
-        found = [(fit, one.line) for one in self._routines() if (fit := one.fit(wanted))]
+        found = [
+            (fit, one.line)
+            for one in self._routines()
+            if (fit := one.fit(wanted)) and one.has_files(folder)
+        ]
         for _, line in sorted(found, key=lambda pair: (-pair[0], pair[1]))[:MOST_ROUTINES]:
             yield _Line(line)
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
@@ -138,6 +145,12 @@ class _Proposal(NamedTuple):
 
     line: str
     words: frozenset[str]
+    files: tuple[str, ...] = ()
+    """The files that it always reads or changes."""
+
+    def has_files(self, folder: str) -> bool:
+        """Return whether a folder has the files that the routine needs."""
+        return not folder or all(os.path.exists(os.path.join(folder, one)) for one in self.files)
 
     def fit(self, wanted: frozenset[str]) -> float:
         """Return the share of its words that a prompt has; 0 if those are too few."""
@@ -163,7 +176,16 @@ def _proposal(artefact: Artefact) -> _Proposal | None:
         f" a model: {_plain(about, LONGEST_QUOTE)} Proof: {tried}. Tell the user; call it only if"
         " they agree."
     )
-    return _Proposal(line, words)
+    return _Proposal(line, words, tuple(_needed_files(routine)))
+
+
+def _needed_files(routine: Routine) -> Iterator[str]:
+    """Yield the files that file tools of a routine always read or change."""
+    for step in routine.steps:
+        path = step.args.get("file_path") if isinstance(step, ToolStep) else None
+        is_needed = isinstance(step, ToolStep) and step.tool in _NEED_A_FILE
+        if is_needed and isinstance(path, str) and "{{" not in path and "{%" not in path:
+            yield path
 
 
 def _line_of(one: Proposal, db: str) -> str:

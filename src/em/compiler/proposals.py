@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from em.compiler.suggestions import Suggestion
-from em.errors import NotFound
+from em.compiler.suggestions import Suggestion, kept_from
+from em.errors import InputError, NotFound
 from em.log.event import Draft, EventQuery, proposal_stream
 from em.log.kinds import event_body
-from em.runner.package import kept_routines
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
 from em.traces.intake import digest
@@ -102,9 +101,18 @@ def open_proposals(store: Store, *, untold: bool = False) -> list[Proposal]:
 
 
 def find_proposal(store: Store, key: str) -> Proposal:
-    """Return the newest proposal of a key."""
+    """Return the newest proposal of a key. Raise InputError if a routine was kept from it."""
     for one in _every(store):
         if one.key == key:
+            in_use = kept_from(store)
+            ref = next((in_use[event] for event in one.from_events if event in in_use), "")
+            if ref:
+                raise InputError(
+                    f"the proposal is kept already, as {ref}",
+                    place=f"proposal {key}",
+                    fix=f"run it, or learn from newer traces too: em compile --again"
+                    f" {ref.partition('@')[0]}",
+                )
             return one
     raise NotFound(f"there is no proposal {key!r}", place="proposal", fix="`em suggest` lists them")
 
@@ -137,9 +145,4 @@ def _told(store: Store) -> set[str]:
 
 def learnt_from(store: Store) -> set[str]:
     """Return the events from which the routines in use were learnt."""
-    return {
-        event
-        for one in kept_routines(store)
-        if one.body is not None and one.retired_at is None
-        for event in one.from_events
-    }
+    return {*kept_from(store)}

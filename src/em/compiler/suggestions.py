@@ -21,6 +21,7 @@ from em.compiler.compile_trace import CompiledTrace, compile_several, request_wo
 from em.compiler.kind_draft import examples_of
 from em.compiler.session_draft import is_session, session_effects
 from em.errors import EmError
+from em.runner.package import kept_routines
 from em.runner.routine import PlanStep, ReturnStep, ToolStep, UdfStep
 from em.runner.trial import Trials
 from em.store.protocol import Store
@@ -54,6 +55,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     unlabelled: how many of the traces don't say how they ended.
     proof: how what the others teach did on each of the sample; None if that was not tried.
     problem: why the traces are not worth compiling; empty if they are.
+    kept_as: the routine in use that was learnt from some of them.
     """
 
     goal: str
@@ -72,6 +74,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     words: Sequence[str] = ()
     unlabelled: int = 0
     problem: str = ""
+    kept_as: str = ""
 
     @property
     def worth(self) -> tuple[bool, float, float, float]:
@@ -290,6 +293,10 @@ def spared(trace: Trace) -> Spared:
 def _proved(one: Suggestion, store: Store) -> Suggestion:
     """Compile a sample of a group; add the proof and the number of steps, or the problem."""
     kept = get_traces(store, one.sample)
+    in_use = kept_from(store)
+    events = (event for trace in kept for event in trace.event_ids)
+    ref = next((in_use[event] for event in events if event in in_use), "")
+    one = msgspec.structs.replace(one, kept_as=ref)
     try:
         made = compile_several(kept, pool=pooled_traces(store, one.sample))
     except EmError as error:
@@ -302,6 +309,16 @@ def _proved(one: Suggestion, store: Store) -> Suggestion:
         right_share=trials.right_share,
         problem=_why_constant(made, kept) or (_why_unproved(trials) if one.words else ""),
     )
+
+
+def kept_from(store: Store) -> dict[str, str]:
+    """Map the events from which routines in use were learnt to `name@version` of those."""
+    return {
+        event: f"{one.name}@{one.version}"
+        for one in kept_routines(store)
+        if one.body is not None and one.retired_at is None
+        for event in one.from_events
+    }
 
 
 def _why_unproved(trials: Trials) -> str:
