@@ -7,11 +7,15 @@ have an effect.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from corner_shop import Shop, cancelled, customer, returned
 from em import Memory
+from em.runner.mentions import analysed
 from em.runner.package import find_routine, texts_of
+from em.runner.routine import PlanStep
+from em.runner.wording import unseen
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
 
@@ -302,3 +306,195 @@ def test_talk_that_commands_something_else_is_asked_about(talk: str) -> None:
             request = f"I am {email}. {words} {order} because too late."
             memory.run(routine, {"request": request}, shop.tools(), remember=False)
             assert bool(shop.done) == acts, request
+
+
+# --- words that say what a value is ---------------------------------------------------------------
+
+
+def _trace(request: str, *calls: tuple[str, dict[str, Any], Any]) -> Trace:
+    events: list[Any] = [Message(role="user", text=request)]
+    for tool, args, result in calls:
+        effect: Any = "read" if tool.startswith(("get", "find")) else "write"
+        events.append(ToolCall(tool=tool, args=args, result=result, effect=effect))
+    return Trace(mission=Mission(goal="meet"), events=events, outcome="success")
+
+
+def _meeting(meeting_id: str) -> dict[str, Any]:
+    return {"meeting_id": meeting_id, "status": "planned"}
+
+
+def _met(request: str, meeting: str, date: str = "") -> Trace:
+    args = {"meeting_id": meeting, **({"date": date} if date else {})}
+    tool = "move_meeting" if date else "cancel_meeting"
+    read = ("get_meeting", {"meeting_id": meeting}, _meeting(meeting))
+    return _trace(request, read, (tool, args, {"ok": True}))
+
+
+def _person(number: str) -> dict[str, Any]:
+    return {"person_id": f"P-30{number}", "tickets": [f"T-{number}14", f"T-{number}24"]}
+
+
+def _ticket(ticket_id: str) -> dict[str, Any]:
+    return {"ticket_id": ticket_id, "owner": f"P-30{ticket_id[2]}", "status": "open"}
+
+
+def _closed(request: str, ticket: str, reason: str) -> Trace:
+    number = ticket[2]
+    return _trace(
+        request,
+        ("find_person", {"email": f"u{number}@it.example"}, f"P-30{number}"),
+        ("get_person", {"person_id": f"P-30{number}"}, _person(number)),
+        ("get_ticket", {"ticket_id": ticket}, _ticket(ticket)),
+        ("close_ticket", {"ticket_id": ticket, "reason": reason}, {"ok": True}),
+    )
+
+
+class Office:
+    """A memory that learnt from traces, and what a run of it did."""
+
+    def __init__(self, memory: Memory, *traces: Trace) -> None:
+        self.memory = memory
+        self.routine = memory.compile([memory.add_trace(one) for one in traces], name="office")
+
+    def done(self, request: str) -> list[tuple[str, dict[str, Any]]]:
+        done: list[tuple[str, dict[str, Any]]] = []
+
+        def write(tool: str) -> Any:
+            return lambda **args: (done.append((tool, args)), {"ok": True})[1]
+
+        tools = {
+            "get_meeting": _meeting,
+            "find_person": lambda email: f"P-30{email[1]}",
+            "get_person": lambda person_id: _person(person_id[-1]),
+            "get_ticket": _ticket,
+            **{tool: write(tool) for tool in ("cancel_meeting", "move_meeting", "close_ticket")},
+        }
+        ran = self.memory.run(self.routine, {"request": request}, tools, remember=False)
+        assert ran.status == ("ok" if done else "needs_input"), ran
+        return done
+
+
+@pytest.fixture(scope="module")
+def meetings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    with Memory(tmp_path_factory.mktemp("meetings") / "em.db") as memory:
+        yield Office(
+            memory,
+            _met("Please cancel meeting M-111.", "M-111"),
+            _met("Cancel M-221, thanks.", "M-221"),
+            _met("I need to cancel M-331.", "M-331"),
+            _met("Can you move M-441 to 2026-04-02?", "M-441", "2026-04-02"),
+            _met("Move meeting M-551 to 2026-04-07, please.", "M-551", "2026-04-07"),
+            _met("I'd like to move M-661 to 2026-05-11.", "M-661", "2026-05-11"),
+        )
+
+
+@pytest.fixture(scope="module")
+def tickets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    with Memory(tmp_path_factory.mktemp("tickets") / "em.db") as memory:
+        yield Office(
+            memory,
+            _closed(
+                "I'm u1@it.example. Please close T-114 because it is solved.", "T-114", "solved"
+            ),
+            _closed(
+                "u2@it.example here, close ticket T-214, it is a duplicate.", "T-214", "duplicate"
+            ),
+            _closed(
+                "My e-mail is u3@it.example. I want to close T-324: solved.", "T-324", "solved"
+            ),
+        )
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Cancel M-771.", "Please cancel the meeting M-771.", "Hello! I want to cancel M-771, thanks.",
+     "Could you please cancel M-771?", "Thanks for your help. Cancel M-771."],
+)  # fmt: skip
+def test_plain_requests_are_done_in_other_words(meetings: Office, words: str) -> None:
+    assert meetings.done(words) == [("cancel_meeting", {"meeting_id": "M-771"})]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Cancel this. I need M-771.", "Cancel that, I want to do M-771.",
+     "Cancel it so I can do M-771.", "Cancel the meeting about M-771.",
+     "Please cancel the meeting because of M-771.", "Cancel those like M-771.",
+     "Cancel from M-771 on.", "Cancel M-771 and those like it.",
+     "Cancel M-771 and what I have today.", "Cancel me from M-771.", "Cancel M-771 when she does.",
+     "He will do it: cancel M-771.", "I did it: cancel M-771.", "How to: cancel M-771.",
+     "And she was like, cancel M-771.", "I might: cancel M-771.", "You wish! Cancel M-771.",
+     "Cancel M-771 is what they did.", "Move M-771 from 2026-06-01.",
+     "Move M-771. It was on 2026-06-01.", "Move M-771, which is on 2026-06-01.",
+     "Move M-771 because of 2026-06-01.", "Move what is on 2026-06-01 to M-771.",
+     "Move 2026-06-01 to M-771.", "Move M-771, 2026-06-01.", "Move her from M-771 to 2026-06-01."],
+)  # fmt: skip
+def test_small_words_as_no_trace_had_them_are_asked_about(meetings: Office, words: str) -> None:
+    assert meetings.done(words) == []
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["Reset my password.", "Tell Ana I am late.", "I withdraw my request.", "Wait for Ana.",
+     "Is this sentence correct?", "What would they do?", "My meetings are a mess.", "Tomorrow.",
+     "The one of Ana is meant.", "You know what I mean."],
+)  # fmt: skip
+def test_sentences_before_a_wordsthat_no_trace_had_are_asked_about(
+    meetings: Office, before: str
+) -> None:
+    assert meetings.done(f"{before} Cancel M-771.") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["> cancel M-771", "~~cancel M-771~~", "// cancel M-771", "# cancel M-771", "; cancel M-771",
+     "<!-- cancel M-771 -->", "-- cancel M-771", "¬ cancel M-771", "❌ cancel M-771",
+     "cancel M-771 ❌", "(cancel M-771)", "*cancel M-771*", "cancel ≠M-771", "cancel M-771..."],
+)  # fmt: skip
+def test_signs_that_no_trace_had_are_asked_about(meetings: Office, words: str) -> None:
+    assert meetings.done(words) == []
+
+
+@pytest.mark.parametrize(
+    "who", ["I'm u7@it.example.", "I am u7@it.example.", "My e-mail is u7@it.example."]
+)
+def test_who_asks_is_known_from_plain_sentences(tickets: Office, who: str) -> None:
+    done = [("close_ticket", {"ticket_id": "T-714", "reason": "solved"})]
+    assert tickets.done(f"{who} Close T-714 because it is solved.") == done
+
+
+@pytest.mark.parametrize(
+    "who",
+    ["Draft: I'm u7@it.example.", "Please translate: I'm u7@it.example.",
+     "Summarise this message: I'm u7@it.example.", "Old message: I'm u7@it.example.",
+     "Here is what the attacker sent: I'm u7@it.example.", "Stop: I'm u7@it.example.",
+     "Tomorrow: I'm u7@it.example.", "As soon as Ana agrees: I'm u7@it.example.",
+     "Subject to approval: I'm u7@it.example.", "Bitte nicht: I'm u7@it.example.",
+     "My colleague is u7@it.example.", "My boss u7@it.example is an idiot.",
+     "u7@it.example is on holiday.", "Is u7@it.example there?", "I was u7@it.example."],
+)  # fmt: skip
+def test_who_asks_is_not_taken_from_other_sentences(tickets: Office, who: str) -> None:
+    assert tickets.done(f"{who} Close T-714 because it is solved.") == []
+
+
+@pytest.mark.parametrize("question", ["Is it solved?", "Was it solved?", "Who solved it?"])
+def test_a_question_fills_in_nothing(tickets: Office, question: str) -> None:
+    assert tickets.done(f"I'm u7@it.example. Close T-714. {question}") == []
+
+
+def test_the_wording_of_a_plan_has_no_value_of_a_recording(tickets: Office) -> None:
+    (step,) = [one for one in tickets.routine.steps if isinstance(one, PlanStep)]
+    kept = " ".join([*step.wording.turns, *step.wording.talk])
+    assert step.wording.turns
+    for value in ("it.example", "T-114", "solved", "duplicate", "u1"):
+        assert value not in kept
+
+
+def test_a_plan_without_its_wording_acts_on_the_plainest_words_only(tickets: Office) -> None:
+    (step,) = [one for one in tickets.routine.steps if isinstance(one, PlanStep)]
+    bare = msgspec.json.decode(msgspec.json.encode(step))
+    del bare["wording"]
+    old = msgspec.convert(bare, PlanStep)
+    said = analysed("Close T-714 about it.")
+    values = {"ticket_id": "T-714", "reason": "solved"}
+    assert unseen(old.plan.wording, said, {"close"}, values, ())
+    assert not unseen(old.plan.wording, analysed("Close T-714: solved."), {"close"}, values, ())

@@ -19,6 +19,7 @@ from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
 from em.runner.task_plan import EARLIER, Plan, asks_for
 from em.runner.task_plan import Effect as PlannedEffect
 from em.runner.trial import Trials
+from em.runner.wording import learnt_wording
 from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -137,15 +138,23 @@ class _Tried(NamedTuple):
 
 def _strict(examples: Mapping[str, Example], pool: Sequence[Example]) -> _Tried | None:
     """Return a plan that accounts for every word of a request."""
-    plan = Kind(list(examples.values())).plan()
+    every = list(examples.values())
+    plan = _worded(every)
     if not is_learnable(plan, examples.values()):
         return None
-    made = trials(examples, lambda some: _within(Kind(some).plan(), plan))
-    pooled = Kind(list(examples.values()), pool).plan() if pool else plan
+    made = trials(examples, lambda some: _within(_worded(some), plan))
+    pooled = _worded(every, pool) if pool else plan
     if pooled == plan:
         return _Tried(plan, made)
-    more = trials(examples, lambda some: _within(Kind(some, pool).plan(), pooled))
+    more = trials(examples, lambda some: _within(_worded(some, pool), pooled))
     return _Tried(pooled, _either(made, more))
+
+
+def _worded(examples: Sequence[Example], pool: Sequence[Example] = ()) -> Plan:
+    """Return what traces teach, with how their requests were worded."""
+    plan = Kind(examples, pool).plan()
+    said = ((one.said, [call.args for call in one.calls]) for one in examples)
+    return msgspec.structs.replace(plan, wording=learnt_wording(plan, said))
 
 
 def _either(alone: Trials, pooled: Trials) -> Trials:
@@ -243,6 +252,7 @@ def _routine(plan: Plan, name: str, description: str, examples: Sequence[Example
         inputs=plan.inputs,
         form=plan.form,
         signs=plan.signs,
+        wording=plan.wording,
         save_as=DONE,
     )
     steps: list[Step] = [step, ReturnStep(id="return", value=f"{{{{ {DONE} }}}}")]

@@ -125,6 +125,31 @@ def requests(text: str, verbs: Collection[str]) -> list[str]:
     ]
 
 
+def leads(text: str, verbs: Collection[str]) -> list[Span]:
+    """Return the words before verbs that only ask for them: `Please`, `I would like to`."""
+    asked = {*requests(text, verbs)}
+    found = []
+    for span, word in analysed(text).plain():
+        if word in asked and (is_request(text, span.start) or _is_asked_so(text, span.start)):
+            begin = max((one.end() for one in _BREAK.finditer(text[: span.start])), default=0)
+            lead = [one for one in analysed(text).plain() if begin <= one[0].start < span.start]
+            plain = [said for _, said in lead]
+            while plain and plain[0] in _OPENINGS:
+                plain.pop(0)
+            if plain and plain[0] in _PREPOSITIONS:
+                about = _PERSONS | _AUXILIARIES
+                cut = next((n for n, said in enumerate(plain) if said in about), len(plain))
+                lead = lead[len(lead) - len(plain) + cut :]
+            if lead:
+                found.append(Span(lead[0][0].start, span.start))
+    opening = _OPENED.match(text)
+    return [*found, *([Span(*opening.span())] if opening is not None else [])]
+
+
+_OPENED = re.compile(r"\s*(?:(?:and|then|also|plus|next|finally)\b,?\s*)+", re.IGNORECASE)
+"""What joins a request to the one before it."""
+
+
 def _is_asked_so(text: str, verb: int) -> bool:
     return _GERUND.fullmatch(" ".join(_lead(text, verb))) is not None
 

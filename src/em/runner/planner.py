@@ -45,10 +45,10 @@ from em.runner.task_plan import (
     Slot,
     Unplanned,
     asking,
-    asking_stems,
     asks_for,
     listed,
 )
+from em.runner.wording import is_talk, parts_of, unseen
 from em.values.canonical import Json, short
 
 MOST_READINGS = 24
@@ -88,6 +88,7 @@ class Planner:
         self._read_values: set[Span] = set()
         self._clause = Span(0, 0)
         self._before: Sequence[Span] = ()
+        self._kept: set[Span] = set()
         self._done: list[tuple[Span, tuple[EffectCall, ...]]] = []
         self._made: dict[tuple[str, bytes], Any] = {}
         self._scope: Json = {name: self._reader(name) for name in plan.reads}
@@ -189,9 +190,10 @@ class Planner:
     def from_words(self, text: str, given: Json) -> list[EffectCall]:
         """Return the effects that a request asks for, in the order of its words."""
         self._words, self._known, self._used = analysed(text), dict(given), set()
-        self._made, self._done, self._read_values = {}, [], set()
-        before, clauses = self._clauses()
+        self._made, self._done, self._read_values, self._kept = {}, [], set(), set()
+        before, clauses = parts_of(self._plan, self._words)
         self._before = before
+        self._check_questions(clauses)
         if not clauses:
             raise Unplanned("nothing in these words asks for something that was learnt")
         named = sorted(self._known.keys() & self._plan.slot_names() - self._plan.inputs.keys())
@@ -220,21 +222,17 @@ class Planner:
         if sign:
             raise Unplanned(f"nothing accounts for the sign {sign!r}")
 
-    def _clauses(self) -> tuple[list[Span], list[Span]]:
-        """Return the pieces before the first effect, and the part of the words for each effect."""
-        effects = self._plan.effects.values()
-        stems = frozenset().union(*(asking_stems(tuple(one.words)) for one in effects))
-        before: list[Span] = []
-        clauses: list[Span] = []
-        for piece in self._words.pieces():
-            plain = self._words.part(piece).plain()
-            if any(stem(word) in stems for _, word in plain):
-                clauses.append(piece)
-            elif clauses:
-                clauses[-1] = Span(clauses[-1].start, piece.end)
-            else:
-                before.append(piece)
-        return before, clauses
+    def _check_questions(self, clauses: Sequence[Span]) -> None:
+        """Refuse questions that don't ask for an effect, and signs that belong to no sentence."""
+        pieces = self._words.pieces()
+        signs = self._words.without(pieces).text.strip()
+        if signs:
+            raise Unplanned(f"it is not clear what {signs[:20]!r} means here")
+        begun = {one.start for one in clauses}
+        for piece in pieces:
+            text = self._words.part(piece).text
+            if text.rstrip().endswith("?") and piece.start not in begun:
+                raise Unplanned(f"{_shown(self._words.part(piece))} asks something else")
 
     def _check_rest(self, before: Iterable[Span]) -> None:
         """Refuse words before the first effect that say something nothing used."""
@@ -242,7 +240,8 @@ class Planner:
         for span in before:
             tells_who = any(span.start <= used.start < span.end for used in self._used)
             asks_more = not tells_who and commands(self._words.part(span).text)
-            if asks_more or not is_chatter(rest.part(span)):
+            was_told = span in self._kept or is_talk(self._plan, self._words.part(span))
+            if asks_more or not was_told or not is_chatter(rest.part(span)):
                 raise Unplanned(f"it is not clear what this asks for: {_shown(rest.part(span))}")
 
     def _read_clause(self, span: Span) -> tuple[EffectCall, ...]:
@@ -321,6 +320,12 @@ class Planner:
             rest += restricting(bare, effect) if reading.is_whole else []
             if rest:
                 left = left or f"nothing accounts for {', '.join(map(repr, rest[:5]))}"
+                continue
+            verbs, is_whole = set(asking(effect)), reading.is_whole
+            said = (words, verbs, reading.values, used)
+            otherwise = unseen(self._plan.wording, *said, is_whole=is_whole)
+            if otherwise:
+                left = left or f"no recorded request was worded like {otherwise[0]!r}"
                 continue
             self._check_lists(effect, reading, bare)
             self._check_guards(effect, reading)
@@ -552,9 +557,11 @@ class Planner:
         rest = self._words.without(self._used)
         for span in self._before:
             talk = rest.part(span)
-            unclear = unclear_talk(talk, [where for where, _ in mentions_of(talk, pairs)])
+            named = [where for where, _ in mentions_of(talk, pairs)]
+            unclear = unclear_talk(talk, named)
             if unclear:
                 raise Unplanned(f"{name}: {unclear[0]!r} may say which of them is not meant")
+            self._kept |= {span} if named else set()
 
     def _elsewhere(
         self, slot: Slot, pairs: Sequence[tuple[Any, Any]], reading: _Reading

@@ -17,7 +17,7 @@ from em.runner.agreement import names_in_expression
 from em.runner.expressions.words import request_in_words
 from em.runner.mentions import FUNCTION_WORDS, stem
 from em.runner.routine import Asked, PlanStep, Routine, Step, ToolStep, UdfStep
-from em.runner.task_plan import Effect, Form, Known, Slot
+from em.runner.task_plan import Effect, Form, Known, Slot, Wording
 from em.values.canonical import Json, identical, short
 from em.values.example_shape import blank, blanks, shapes, without_personal_data
 from em.values.json_schema import kind_of
@@ -115,6 +115,7 @@ def _step(step: Step, properties: Mapping[str, Any]) -> Step:
         effects={name: _effect(one, form, properties) for name, one in step.effects.items()},
         inputs={name: Known(examples=blanks(one.examples)) for name, one in step.inputs.items()},
         form=form,
+        wording=Wording(turns=step.wording.turns),
     )
 
 

@@ -25,7 +25,7 @@ from em.runner.agreement import (
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.runner.remedies import Look, Remedies, Rule
 from em.runner.symptoms import Plain
-from em.runner.task_plan import FAILED_READ, Check, Form, Known, Plan, Read
+from em.runner.task_plan import FAILED_READ, Check, Form, Known, Plan, Read, Wording
 from em.runner.task_plan import Effect as PlannedEffect
 from em.settings import McpServer
 from em.values.call import Effect
@@ -196,6 +196,7 @@ class PlanStep(_Common, frozen=True, kw_only=True, tag="plan"):
     inputs: dict[str, Known] = {}
     form: Form | None = None
     signs: Sequence[str] = ()
+    wording: Wording = Wording()
 
     @property
     def plan(self) -> Plan:
@@ -206,6 +207,7 @@ class PlanStep(_Common, frozen=True, kw_only=True, tag="plan"):
             inputs=self.inputs,
             form=self.form,
             signs=self.signs,
+            wording=self.wording,
         )
 
     @property

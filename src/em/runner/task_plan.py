@@ -163,6 +163,17 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     once: Sequence[str] = ()
 
 
+class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How recorded requests were put together, without their values.
+
+    turns: small words, signs and values that stood side by side in what asks for an effect, as
+    `to <date>`; `WORD` is any other word. talk: the sentences before it, as `i live in NAME`.
+    """
+
+    turns: Sequence[str] = ()
+    talk: Sequence[str] = ()
+
+
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a kind of task does, and what it needs to know.
 
@@ -170,6 +181,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     must agree. inputs: what reads need that no other read gives. form: how free words are read.
     signs: those that recorded requests had outside of values, beside ordinary punctuation, each
     with what it stood between (see `em.runner.signs`).
+    wording: how requests were put together; another one is asked about.
     """
 
     effects: dict[str, Effect] = {}
@@ -177,6 +189,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     inputs: dict[str, Known] = {}
     form: Form | None = None
     signs: Sequence[str] = ()
+    wording: Wording = Wording()
 
     def slot_names(self) -> set[str]:
         """Return the names of all values of all effects."""
