@@ -295,3 +295,48 @@ def test_only_days_of_the_calendar_look_like_dates() -> None:
 )
 def test_which_new_fields_may_matter(key: str, value: Any, matters: bool) -> None:
     assert may_matter(key, value) is matters
+
+
+def orders(tmp_path: Path, count: int) -> World:
+    """Orders are cancelled, with inputs by name: the steps of one way."""
+    world = World(tmp_path / "orders.db")
+    world.read("get_order", "order_id")
+    world.write("cancel_order", "order_id", "day")
+    for number in range(1, 8):
+        order = f"W-{number}{number}{number}4"
+        world.records[order] = {"order_id": order, "status": "pending", "total": 50 + number}
+
+    @world.memory.record(app="tests")
+    def agent(order_id: str, day: str) -> None:
+        world.tools["get_order"](order_id=order_id)
+        world.tools["cancel_order"](order_id=order_id, day=day)
+
+    for number in range(1, count + 1):
+        agent(order_id=f"W-{number}{number}{number}4", day=f"2026-04-1{number}")
+    world.routine = world.memory.compile([one.id for one in world.memory.traces()], name="task")
+    return world
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_steps_of_traces_act_on_records_like_the_recorded_ones(
+    tmp_path: Path, count: int
+) -> None:
+    world = orders(tmp_path, count)
+
+    def run(new: Any, day: str = "2026-06-30") -> int:
+        world.written.clear()
+        world.records["W-7774"] = {**world.records["W-5554"], "order_id": "W-7774", **new}
+        world.memory.run(world.routine, {"order_id": "W-7774", "day": day}, world.tools)
+        return len(world.written)
+
+    assert run({}) == 1
+    assert run({"deleted": False, "notes": "Likes tea."}) == 1
+    for new in (
+        {"locked": True},
+        {"warning": "legal hold"},
+        {"order_id": "W-1114"},
+        {"total": -4},
+        {"error": "no such order"},
+    ):
+        assert run(new) == 0, new
+    assert run({}, day="2026-06-31") == 0

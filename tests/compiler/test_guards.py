@@ -142,7 +142,7 @@ def test_a_guard_is_relaxed_by_a_trace_that_succeeded_otherwise() -> None:
     def guards_of(*traces: KeptTrace) -> list[str]:
         steps = compile_several(traces).draft.routine.steps
         (step,) = [one for one in steps if isinstance(one, ToolStep) and one.tool == "act"]
-        return list(step.guards)
+        return [text for text in step.guards if text.startswith("order_2.")]
 
     pending, packed = trace("#W1001", "pending", "success"), trace("#W2002", "packed", "success")
     failed = trace("#W3003", "shipped", "failure")

@@ -31,7 +31,7 @@ from em.compiler.step_refusals import StepRefusals
 from em.compiler.step_trials import Group, does_all, step_trials
 from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
-from em.compiler.way_draft import way_drafts
+from em.compiler.way_draft import way_drafts, with_record_facts
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
 from em.runner.tools import Function
@@ -404,10 +404,12 @@ def _one_way(
     same = [kept for kept, draft in drafts.items() if _way(draft) == _way(drafts[chosen])]
     others = [kept for kept in same if kept != chosen]
     # What a success did without holds for this kind of task only by chance.
-    draft = relaxed(drafts[chosen], [drafts[one] for one in others if _succeeded(traces, one)])
+    succeeded = [drafts[one] for one in others if _succeeded(traces, one)]
+    draft = relaxed(drafts[chosen], succeeded)
     alike = [drafts[kept] for kept in others]
     apart = with_return(told_apart(draft, alike), alike)
     apart = with_overwritten(apart, [one.calls for one in alike])
+    apart = with_record_facts(apart, succeeded)
     if apart is not draft:
         draft = _proved(apart, how["udfs"])
     events = {kept.id: kept.event_ids for kept in traces}

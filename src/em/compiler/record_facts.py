@@ -41,7 +41,8 @@ def record_facts(text: str, seen: Sequence[Shown]) -> Iterator[str]:
         yield f"shape_of({text}) == {quoted(shapes.pop())}"
     yield from _same_as_given(text, seen)
     yield from _keys(text, results)
-    yield from states(text, results)
+    if len(seen) > 1:
+        yield from states(text, results)
     for way in fixed_ways(results):
         values = [value_at(one, way) for one in results]
         if all(map(_is_number, values)) and _sign(values):

@@ -191,6 +191,8 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
     """
     scopes = [recorded_scope(draft, one) for one in (draft, *others)]
     effects = {tool.name: tool.effect for tool in draft.routine.tools}
+    # What a program prints may be anything.
+    printed = {call.name for call in draft.calls if call.shell}
     reads: list[ToolStep] = []
     steps: list[Step] = []
     for step, calls in _with_calls(draft, others):
@@ -198,11 +200,20 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
             steps.append(step)
         elif effects.get(step.tool) == "read":
             steps.append(step)
-            reads += [step] if step.save_as and step.when is None and not step.expects else []
+            is_plain = step.when is None and not step.expects and step.tool not in printed
+            reads += [step] if step.save_as and is_plain else []
         else:
             own = [one for one in reads if one.id in _reads_for(step, reads)]
             reads = [one for one in reads if one not in own]
+            asked = {text for texts in step.agree.values() for text in texts}
             facts = [fact for one in own for fact in _facts_of(one, scopes)]
+            # Where both explain an argument, a run asks which of them is meant.
+            known = {f"{text.replace(' == ', ' in [', 1)}]" for text in step.guards}
+            facts = [
+                fact
+                for fact in facts
+                if fact not in known and fact.partition(" == ")[0] not in asked
+            ]
             guards = dict.fromkeys([*step.guards, *facts, *_days(step, calls)])
             steps.append(msgspec.structs.replace(step, guards=tuple(guards)))
     routine = msgspec.structs.replace(draft.routine, steps=steps)

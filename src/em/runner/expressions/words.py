@@ -276,6 +276,8 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "fact_of": _fact,
     "still_found": _still_found,
     "least_of": lambda node: f"the smallest {_fact(node)}",
+    "strange_keys": lambda node: f"what no recorded one had in {_said(node.args[0])}",
+    "error_of": lambda node: f"the error of {_said(node.args[0])}",
     "value_at": lambda node: f"{_said(node.args[0])} at {_said(node.args[1])}",
     "between": lambda node: (
         f"the part of {_said(node.args[0])} between {_said(node.args[1])} and {_said(node.args[2])}"
