@@ -138,6 +138,14 @@ def test_a_person_sees_it_and_keeps_it(memory: Memory, tmp_path: Path) -> None:
     assert em("compile", "--proposal", "nonsense", "--db", db).code == 1
 
 
+def test_requests_that_only_begin_alike_are_one_group(memory: Memory) -> None:
+    news = ["fix the tooltip", "add dark mode", "repair keyboard focus", "show totals"]
+    for number, one in enumerate(news):
+        command = f"echo '{one}' > news-{number}.7.txt"
+        memory.add_trace(session(f"release {number}.7: {one}", command))
+    assert [one.count for one in found(memory)] == [len(news)]
+
+
 def test_what_is_kept_is_not_kept_a_second_time(memory: Memory, tmp_path: Path) -> None:
     count_lines(memory, *FILES)
     db = str(tmp_path / "em.db")

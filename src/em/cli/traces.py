@@ -460,7 +460,10 @@ def suggest(
         for proposal in proposals:
             _print_proposal(proposal)
         if not found:
-            note("no traces that succeeded belong together; `em suggest --at-least 1` lists all")
+            note(
+                "no traces that succeeded belong together: they must have the same effects, and"
+                " requests of sessions must be worded alike; `em suggest --at-least 1` lists all"
+            )
         if not allow_unlabelled:
             _note_unlabelled(memory, task, sum(one.unlabelled for one in found))
         if not found:

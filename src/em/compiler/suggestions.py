@@ -128,6 +128,18 @@ class _Group:
             if value is not None:
                 values.append(value)
 
+    def take(self, other: "_Group") -> None:
+        """Count the traces of another group too."""
+        self.ids += other.ids
+        self.unlabelled += other.unlabelled
+        self.goal, self.way = self.goal or other.goal, other.way
+        for calls, ids in other.ways.items():
+            self.ways.setdefault(calls, []).extend(ids)
+        self.model_calls += other.model_calls
+        self.tokens += other.tokens
+        self.seconds += other.seconds
+        self.costs += other.costs
+
     def suggestion(self, calls: tuple[str, ...] = ()) -> Suggestion:
         """Return all traces as a suggestion, or those that made the same calls."""
         ids = self.ways[calls] if calls else self.ids
@@ -187,7 +199,7 @@ def suggest(
         tell(number, len(ids) + min(limit, len(groups)))
     found = [
         (one.suggestion(), one)
-        for one in groups.values()
+        for one in [*groups.values(), *_rejoined(groups, at_least)]
         if len(one.ids) >= at_least and (not about or not {*about}.isdisjoint(one.ids))
     ]
     proved: list[Suggestion] = []
@@ -216,6 +228,19 @@ def _group_of(trace: Trace, way: tuple[str, ...], groups: _Groups) -> _Group:
         if known.effects == effects and known.words and _is_alike(known.words, words):
             return known
     return groups.setdefault((effects, words), _Group(effects, words))
+
+
+def _rejoined(groups: _Groups, at_least: int) -> list[_Group]:
+    """Return the sessions that are too few in each group, by the first word of their requests.
+
+    `release 2.0.1: fix the tooltip` and `release 2.1.0: add dark mode` have no other in common.
+    """
+    made: dict[tuple[tuple[str, ...], str], _Group] = {}
+    for one in groups.values():
+        if one.words and len(one.ids) < at_least:
+            key = one.effects, one.words[0]
+            made.setdefault(key, _Group(one.effects, one.words[:1])).take(one)
+    return [*made.values()]
 
 
 def _is_alike(one: Sequence[str], other: Sequence[str]) -> bool:
