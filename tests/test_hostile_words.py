@@ -15,6 +15,7 @@ from em import Memory
 from em.runner.mentions import analysed
 from em.runner.package import find_routine, texts_of
 from em.runner.routine import PlanStep
+from em.runner.task_plan import Wording
 from em.runner.wording import unseen
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
@@ -498,3 +499,10 @@ def test_a_plan_without_its_wording_acts_on_the_plainest_words_only(tickets: Off
     values = {"ticket_id": "T-714", "reason": "solved"}
     assert unseen(old.plan.wording, said, {"close"}, values, ())
     assert not unseen(old.plan.wording, analysed("Close T-714: solved."), {"close"}, values, ())
+
+
+def test_a_reason_may_follow_because_though_traces_said_it_otherwise() -> None:
+    wording = Wording(turns=["of <reason>"])
+    values = {"ticket_id": "T-714", "reason": "solved"}
+    assert not unseen(wording, analysed("Close T-714 because solved."), {"close"}, values, ())
+    assert unseen(wording, analysed("Close T-714, solved."), {"close"}, values, ())

@@ -107,6 +107,7 @@ def unseen(
         is_known = f"{a.text} {b.text}" in known or _is_free(a.text, b.text)
         is_plain = _is_plain(before, a.text, b.text, is_shown=bool(behind))
         if _is_value(b.text) and not any(char.isdigit() for char in value):
+            is_plain |= a.text == "because"
             is_plain |= _is_named(before, a.text) and behind.isdisjoint(_ROLES)
         is_plain |= _is_why(before, a.text, b.text)
         is_plain |= is_whole and not _OF_ALL.isdisjoint((a.text, b.text))
@@ -118,7 +119,7 @@ def unseen(
 
 def _is_named(before: str, a: str) -> bool:
     """Return whether a value in words may be added here: `cancel #W1, too late`."""
-    return a in (",", ":", "because") or _is_value(a) or (before == "it" and a == "is")
+    return a in (",", ":") or _is_value(a) or (before == "it" and a == "is")
 
 
 def _is_why(before: str, a: str, b: str) -> bool:
