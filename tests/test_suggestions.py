@@ -170,13 +170,13 @@ def test_the_command_shows_groups_with_savings_and_proof(memory: Memory, shop: S
 def made_session(version: str, reads: int, note: str, day: int) -> Trace:
     """A session of a coding agent, of which nothing says how it ended."""
     text = f'     1→name = "mill"\n     2→version = "{version}"'
-    read = ToolCall(tool="Read", args={"file_path": "/work/mill/p.toml"}, result=text)
+    read = ToolCall(tool="Read", args={"file_path": "/srv/mill/p.toml"}, result=text)
     looks = [ToolCall(tool="Bash", args={"command": "ls"}, result="p.toml")] * reads
     new = f"{version[:-1]}9"
     edit = ToolCall(
         tool="Edit",
         args={
-            "file_path": "/work/mill/p.toml",
+            "file_path": "/srv/mill/p.toml",
             "old_string": f'version = "{version}"',
             "new_string": f'version = "{new}"  # {note}',
         },
@@ -184,7 +184,7 @@ def made_session(version: str, reads: int, note: str, day: int) -> Trace:
     )
     goal = f'Set the version to {new}, because "{note}".'
     events = [Message(role="user", text=goal), *looks, read, edit]
-    return Trace(app={"cwd": "/work/mill"}, mission=Mission(goal), events=events)
+    return Trace(app={"cwd": "/srv/mill"}, mission=Mission(goal), events=events)
 
 
 NOTES = ["new colours", "a faster start", "fixed the wheel", "less noise"]

@@ -11,7 +11,7 @@ from em.traces.trace import Message, ToolCall, Trace
 
 BEFORE = '[project]\nname = "mill"\nversion = "1.0.0"\n'
 NUMBERED = '     1→[project]\n     2→name = "mill"\n     3→version = "1.0.0"'
-READ = ToolCall(tool="Read", args={"file_path": "/work/p.toml"}, result=NUMBERED)
+READ = ToolCall(tool="Read", args={"file_path": "/srv/p.toml"}, result=NUMBERED)
 CAT = ToolCall(tool="exec_command", args={"cmd": "cat p.toml"}, result=BEFORE)
 SED = ToolCall(tool="exec_command", args={"cmd": "sed -n '1,80p' p.toml"}, result=BEFORE)
 LINE = {
@@ -30,7 +30,7 @@ PATCH = """*** Begin Patch
 
 def session(*calls: ToolCall) -> Session:
     events = [Message(role="user", text="Bump it."), *calls]
-    made = session_of(Trace(app={"cwd": "/work"}, events=events), {})
+    made = session_of(Trace(app={"cwd": "/srv"}, events=events), {})
     assert made is not None
     return made
 
@@ -40,7 +40,7 @@ def writes(made: Session) -> list[tuple[str, Any]]:
 
 
 def edit(old: str, new: str, tool: str = "Edit") -> ToolCall:
-    args = {"file_path": "/work/p.toml", "old_string": old, "new_string": new}
+    args = {"file_path": "/srv/p.toml", "old_string": old, "new_string": new}
     return ToolCall(tool=tool, args=args, result="updated")
 
 
@@ -111,7 +111,7 @@ def test_a_command_that_only_runs_tests_has_no_effect(command: str, effect: str)
 
 
 def test_what_a_failing_test_run_printed_is_its_result() -> None:
-    text = "Exit code 1\n/work/tests/test_a.py:3: in <module>"
+    text = "Exit code 1\n/srv/tests/test_a.py:3: in <module>"
     run = ToolCall(tool="Bash", args={"command": "pytest -q"}, error=text)
     (call,) = session(run).calls
     assert (call.result, call.exit_code) == (f"{FOLDER}/tests/test_a.py:3: in <module>", 1)

@@ -26,7 +26,7 @@ def logged(
 ) -> Trace:
     """A session that adds a version with a date to a log."""
     shown = "\n".join(f"{n:6}→{line}" for n, line in enumerate(LOG.splitlines(), 1))
-    given = {"file_path": f"/work/{file}"}
+    given = {"file_path": f"/srv/{file}"}
     entry = f"## {version} ({written})\n\n- more\n\n"
     calls = [("Bash", {"command": look}, "some text") for look in looks]
     calls += [("Read", given, shown)]
@@ -36,7 +36,7 @@ def logged(
     events: list[Any] = [Message(role="user", text=goal)]
     for tool, args, result in calls:
         events.append(ToolCall(tool=tool, args=args, result=result, started_at=at))
-    return Trace(app={"cwd": "/work"}, mission=Mission(goal), events=events, outcome="success")
+    return Trace(app={"cwd": "/srv"}, mission=Mission(goal), events=events, outcome="success")
 
 
 def learnt(*traces: Trace) -> Draft | None:
