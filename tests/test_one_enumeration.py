@@ -82,7 +82,6 @@ def test_what_is_named_elsewhere_is_asked_about(returned: Returned, request_: st
     [
         ("Return Dune of #B-708.", ["705512"]),
         ("Return Dune, Emma and Faust of #B-708.", ["705512", "715512", "725512"]),
-        ("I want to return Faust & the Emma of #B-708.", ["725512", "715512"]),
         ("Please return of #B-708 Dune and Emma.", ["705512", "715512"]),
     ],
 )

@@ -56,7 +56,7 @@ def test_by_force_it_is_learnt_with_an_alarm() -> None:
 def test_words_that_name_what_was_changed_are_learnt() -> None:
     draft = draft_kind(traces("14"), name="close")
     assert draft is not None
-    assert draft.trials.count("right") >= 2
+    assert draft.trials.count("right") >= 1
     assert not draft.trials.warning
 
 

@@ -39,7 +39,8 @@ SAID = {
     ],
     loop: [
         "lend is made\n  for each `title` of the input `titles`\n",
-        "before check_lend:\n  one of `at_shelf.*.title` is `title`; else the run stops",
+        "before check_lend:\n  `at_shelf` reports no error, and",
+        "one of `at_shelf.*.title` is `title`; else the run stops",
     ],
 }
 

@@ -99,7 +99,9 @@ def draft_kind(
     found = None if only_form else _strict(examples, pool)
     if found is None or found.made.count("right") * 2 < len(examples):
         right = 0 if found is None else found.made.count("right")
-        found = _free(examples, right, beside) or found
+        free = _free(examples, right, beside)
+        if free is not None and (found is None or not _is_less_careful(free.plan, found.plan)):
+            found = free
     if found is None:
         return None
     plan, made = with_signs(found.plan, examples.values()), found.made
@@ -107,6 +109,14 @@ def draft_kind(
     about = description or f"Does what is asked for: {', '.join(plan.effects)}"
     routine = _routine(plan, name, about, list(examples.values()))
     return draft_of(routine, PLAN, examples, made)
+
+
+def _is_less_careful(one: Plan, other: Plan) -> bool:
+    """Return whether a plan looks at less than another before its effects."""
+    return any(
+        len(one.effects[name].guards if name in one.effects else ()) < len(effect.guards)
+        for name, effect in other.effects.items()
+    )
 
 
 def draft_of(routine: Routine, step: str, examples: Mapping[str, Example], made: Trials) -> Draft:
