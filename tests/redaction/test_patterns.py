@@ -60,22 +60,17 @@ def test_random_secrets_are_found_by_where_they_stand(place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "clean"),
     [
-        "password=x$9&kL(2]v;Q8#z",
-        "password: hunter2",
-        "MYSQL_PASSWORD=a;b&c(d)e|f",
-        "https://example.com/?password=sunshine1&page=2",
-        "my password is 12345678",
+        ("password=x$9&kL(2]v;Q8#z", "password=[redacted:password]"),
+        ("password: hunter2", "password: [redacted:password]"),
+        ("MYSQL_PASSWORD=a;b&c(d)e|f", "MYSQL_PASSWORD=[redacted:MYSQL_PASSWORD]"),
+        ("https://a.b/?password=sun1shine&p=2", "https://a.b/?password=[redacted:password]&p=2"),
+        ("my password is 12345678", "my password is [redacted:password]"),
     ],
 )
-def test_signs_that_separate_elsewhere_do_not_cut_a_secret(text: str) -> None:
-    secret = re.split(r"[=:] ?|is |&page", text, maxsplit=1)[1].removesuffix("&page=2")
-    clean = Redactor().text(text)
-    if "?" in text:
-        assert clean == "https://example.com/?password=[redacted:password]&page=2"
-    else:
-        assert not leaked(secret, clean)
+def test_signs_that_separate_elsewhere_do_not_cut_a_secret(text: str, clean: str) -> None:
+    assert Redactor().text(text) == clean
 
 
 @pytest.mark.parametrize(

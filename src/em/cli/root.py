@@ -195,7 +195,9 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """Print what a user has to know as a line; leave other warnings to Python."""
-    if category.__name__ == "Untrusted":
+    from em.settings import Untrusted
+
+    if issubclass(category, Untrusted):
         note(str(message))
     else:
         _SHOW(message, category, filename, lineno, file, line)
