@@ -14,9 +14,9 @@ from corner_shop import Shop, cancelled, customer, returned
 from em import Memory
 from em.runner.mentions import analysed
 from em.runner.package import find_routine, texts_of
+from em.runner.phrases import unseen
 from em.runner.routine import PlanStep
 from em.runner.task_plan import Wording
-from em.runner.wording import unseen
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
 

@@ -15,11 +15,11 @@ from em.compiler.step_refusals import StepRefusals
 from em.compiler.trials import REQUEST, Learn, refuse_wrong, trials, with_signs
 from em.runner.free_words import spoken_in
 from em.runner.mentions import stem
+from em.runner.phrases import learnt_wording
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
 from em.runner.task_plan import EARLIER, Plan, asks_for
 from em.runner.task_plan import Effect as PlannedEffect
 from em.runner.trial import Trials
-from em.runner.wording import learnt_wording
 from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect
 from em.values.canonical import Json

@@ -15,7 +15,7 @@ from em.errors import BadAnswer, EmError
 from em.llm.client import LlmClient, ask_struct
 from em.runner.agreement import INPUTS
 from em.runner.engine import RunOptions, Tools, run_routine
-from em.runner.framing import framing_of
+from em.runner.frames import framing_of
 from em.runner.mentions import OPERATORS, Words
 from em.runner.package import Package
 from em.runner.public_form import described_input

@@ -27,10 +27,11 @@ from em.runner.candidates import (
 )
 from em.runner.expressions.functions import FUNCTIONS, equal, every, items_of, kind_of, may_matter
 from em.runner.expressions.language import compile_expression
-from em.runner.framing import framing_of
+from em.runner.frames import framing_of
 from em.runner.free_words import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, is_chatter, stem, unread
 from em.runner.mood import commands, requests
+from em.runner.phrases import is_talk, parts_of, unseen
 from em.runner.quantifiers import quantified, restricting, scattered, unclear_talk
 from em.runner.signs import spans_in, unknown_sign
 from em.runner.task_plan import (
@@ -48,7 +49,6 @@ from em.runner.task_plan import (
     asks_for,
     listed,
 )
-from em.runner.wording import is_talk, parts_of, unseen
 from em.values.canonical import Json, short
 
 MOST_READINGS = 24

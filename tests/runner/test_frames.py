@@ -8,7 +8,7 @@ import pytest
 
 from corner_shop import Shop, cancelled
 from em import Memory
-from em.runner.framing import FRAMINGS, framing_of
+from em.runner.frames import FRAMINGS, framing_of
 
 ASKED = "Cancel #W80203, no longer needed."
 FRAMED = [
