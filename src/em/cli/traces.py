@@ -466,21 +466,24 @@ def suggest(
             )
         if not allow_unlabelled:
             _note_unlabelled(memory, task, sum(one.unlabelled for one in found))
-        if not found:
-            return
-        columns = ("traces", "proved", "answers", "tokens", "seconds", "usd", "steps", "effects")
-        rows = [_suggestion_row(one) for one in found]
-        print_table(columns, rows, may_go=("usd", "steps", "seconds"))
-        click.echo()
-        for one in found[:3]:
-            _print_suggestion(one)
-        if explain:
-            click.echo(f"\n{EXPLAINED}")
-        else:
-            note("answers, tokens, seconds and usd: saved in each run, estimated (see --explain)")
+        if found:
+            _print_suggestions(found, explain=explain)
 
     shown = {"suggestions": found, "proposals": proposals}
     emit({**shown, "estimate": " ".join(EXPLAINED.split())}, text)
+
+
+def _print_suggestions(found: "Sequence[Suggestion]", *, explain: bool) -> None:
+    columns = ("traces", "proved", "answers", "tokens", "seconds", "usd", "steps", "effects")
+    rows = [_suggestion_row(one) for one in found]
+    print_table(columns, rows, may_go=("usd", "steps", "seconds"))
+    click.echo()
+    for one in found[:3]:
+        _print_suggestion(one)
+    if explain:
+        click.echo(f"\n{EXPLAINED}")
+    else:
+        note("answers, tokens, seconds and usd: saved in each run, estimated (see --explain)")
 
 
 def _print_proposal(one: "Proposal") -> None:
