@@ -489,7 +489,7 @@ class _Learner:
         """Return the effect as a plan has it; a value that others need stands before them."""
         slots = {name: self._slot(name) for name in self._names}
         if sum(bool(slot.records and slot.many and not slot.of) for slot in slots.values()) > 1:
-            # Nothing tells of which list a word like `all` speaks.
+            # Nothing tells which list a word like `all` means.
             slots = {n: msgspec.structs.replace(slot, whole=()) for n, slot in slots.items()}
         each = self._each()
         reasons = self._refusals()
@@ -508,7 +508,7 @@ class _Learner:
         )
 
     def _each(self) -> str:
-        """Return the value of which a trace had several in one sentence, for a call each."""
+        """Return the value that one sentence named several times, once for each call."""
         effect = Effect(tool=self._tool, words=self._words())
         by_trace: dict[int, list[_Instance]] = {}
         for one in self._instances:

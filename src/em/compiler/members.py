@@ -98,7 +98,7 @@ class Round(NamedTuple):
 def stages_of(traces: Sequence[Sequence[TracedCall]]) -> list[Stage]:
     """Cut the calls of traces into stages, in an order that all traces went through them.
 
-    Tools of which each was called before and after the other, in whatever traces, are one stage.
+    Two tools are one stage if some trace called one first, and some trace the other.
     Empty if there are too many tools.
     """
     names = list(dict.fromkeys(call.name for calls in traces for call in calls))

@@ -43,7 +43,7 @@ FEWEST_WITH_SEVERAL = 2
 """Traces among them with more than one member."""
 
 MOST_COMPILED = 100
-"""Turns of which a call is compiled, evenly spread; about members all turns count."""
+"""How many turns a call is compiled from, evenly spread. Members are learnt from all turns."""
 
 Merge = Callable[[Sequence[Trace], Collection[int]], Draft | None]
 """Compiles traces that made the same calls; the second argument are reads that stay in any case."""
