@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from em.errors import LlmUnavailable
@@ -207,6 +207,8 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text() | st.just("card"), JSON), st.text(min_size=4))
+@example({"SECRET:": None}, "0000")
+@example({"--password =": 1}, "0000")
 def test_what_a_model_returns_as_it_was_shown_is_what_it_was(args: Any, card: str) -> None:
     def again(request: Any) -> Any:
         shown = msgspec.json.decode(request.prompt.partition("\n")[2])

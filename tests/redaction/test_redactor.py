@@ -1,5 +1,6 @@
 """No secret of a known shape reaches the disk, and what is no secret is left alone."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -441,3 +442,17 @@ def test_every_anchor_makes_a_text_suspect_in_any_company() -> None:
         texts = [b'{"a":1}'] * 60
         texts[51] = f'{{"a":"x {anchor.upper()}x1"}}'.encode()
         assert list(Redactor().suspects(texts)) == [51], anchor
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"SECRET:": None, "private": "x"},
+        {"password:": [1, {"a": 2.5e3}], "b": True},
+        {"note": 'password: hunter2xyz"q', "k": 1},
+    ],
+)
+def test_a_text_that_is_json_stays_json(value: object) -> None:
+    text = Redactor().text(json.dumps(value))
+    assert "hunter2xyz" not in text
+    json.loads(text)

@@ -80,6 +80,7 @@ def make_auto_fix_fn(
                 system=SYSTEM,
                 name="fix",
                 max_tokens=MAX_TOKENS,
+                redacted=True,
             )
         except CannotHide:
             return _fail(

@@ -355,6 +355,7 @@ def ask_struct(
     name: str = "answer",
     max_tokens: int = 4096,
     temperature: float | None = None,
+    redacted: bool = False,
 ) -> Answer[T]:
     """Ask a model for a Struct. The one way to get structured data from a model.
 
@@ -363,6 +364,7 @@ def ask_struct(
     after three tries this raises BadAnswer. Other errors are those of `LlmClient.complete`.
 
     choices: the values that fields of these names may have, for those known only at run time.
+    redacted: the prompt has no secrets, because its values were redacted one by one.
 
         class Query(msgspec.Struct):
             code: str
@@ -373,7 +375,7 @@ def ask_struct(
     schema = struct_schema(kind, choices or {})
     clean = _redactor().text  # no model needs a recognisable secret
     given = [Message("user", prompt)] if isinstance(prompt, str) else prompt
-    messages = [Message(one.role, clean(one.text)) for one in given]
+    messages = [Message(one.role, one.text if redacted else clean(one.text)) for one in given]
     for _ in range(CORRECTIONS + 1):
         completion = client.complete(
             messages,

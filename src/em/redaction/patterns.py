@@ -261,6 +261,8 @@ def end_of_value(text: str, in_a_url: bool) -> int:
     """Return where a value without quotes ends: at white space, a quote, or the next setting."""
     found = _VALUE.match(text)
     value = found.group() if found else ""
+    if text[len(value) : len(value) + 1] in ('"', "'"):
+        value = value.rstrip("\\")  # in JSON, the sign belongs to the quote
     following = re.search(r"[&#<]", value) if in_a_url else _NEXT.search(value)
     if following:
         value = value[: following.start()]

@@ -227,12 +227,20 @@ def _secret_of(shape: Shape, match: re.Match[str]) -> tuple[int, int]:
     if not secret or MARKER.fullmatch(secret):
         return start, start
     if shape.name not in UNQUOTED:
-        return (start, stop) if _is_secret(shape, groups, secret) else (start, start)
+        if _BETWEEN_TEXTS.fullmatch(secret) or not _is_secret(shape, groups, secret):
+            return start, start
+        return start, stop
     value = match.string[start : start + LONGEST_VALUE]
     value = value[: end_of_value(value, _in_a_url(match))]
     first = first_of(value)
     is_secret = first and _is_secret(shape, groups, first)
     return (start, start + len(value)) if is_secret else (start, start)
+
+
+_BETWEEN_TEXTS = re.compile(
+    r"\s*:(?:[\s\[\]{},:\d.+-]|[eE](?=[\d+-])|null|true|false)*[,\[\]{}]\s*"
+)
+"""What stands between two texts of JSON, as in `{"password:": null, "b": …}`."""
 
 
 def _groups(match: re.Match[str]) -> dict[str, str | None]:
