@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -65,3 +67,26 @@ class Served:
 
 
 Serve = Callable[..., Served]
+
+
+def token_in(text: str) -> str:
+    found = re.search(r'name="form_token" value="([0-9a-f]{64})"', text)
+    assert found
+    return found[1]
+
+
+@contextmanager
+def log_in(service: Served, token: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=service.url, timeout=60) as browser:
+        _log_in(browser, token)
+        yield browser
+
+
+def _log_in(browser: httpx.Client, token: str) -> None:
+    form = {
+        "form_token": token_in(browser.get("/ui/login").text),
+        "token": token,
+        "next": "/ui/log",
+    }
+    answer = browser.post("/ui/login", data=form)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/log"), answer.text

@@ -3,14 +3,12 @@
 import asyncio
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 import sample
-from served import Serve, Served
+from served import Serve, Served, log_in, token_in
 
 from em import Memory
 from em.serve.auth import COOKIE
@@ -35,29 +33,6 @@ LISTS = (
 def filled(tmp_path: Path) -> dict[str, str]:
     with Memory(tmp_path / "em.db") as memory:
         return sample.addresses(sample.fill(memory))
-
-
-def token_in(text: str) -> str:
-    found = re.search(r'name="form_token" value="([0-9a-f]{64})"', text)
-    assert found
-    return found[1]
-
-
-@contextmanager
-def log_in(service: Served, token: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=service.url, timeout=60) as browser:
-        _log_in(browser, token)
-        yield browser
-
-
-def _log_in(browser: httpx.Client, token: str) -> None:
-    form = {
-        "form_token": token_in(browser.get("/ui/login").text),
-        "token": token,
-        "next": "/ui/log",
-    }
-    answer = browser.post("/ui/login", data=form)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/log"), answer.text
 
 
 def limited(tmp_path: Path) -> dict[str, str]:

@@ -1,0 +1,301 @@
+"""One subject never sees another's data: every path, page and MCP tool, by being there.
+
+Ana's things have a mark. Everything the service offers is asked for with Bo's token, with Ana's
+name and ids wherever a name or an id fits. The mark must not come back, and nothing of Ana's may
+change. A new path, page or tool is covered without another line here.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from mcp_agents import ASKING, agent, keep, over_http
+from served import Serve, Served, log_in, token_in
+
+from em import Memory
+from em.serve.pages import HANDLERS as PAGES
+from mcp import Client
+
+ALL, ANA, BO = "all-" + "x" * 20, "ana-" + "x" * 20, "bo-" + "x" * 20
+MARK = "quokkamark"
+SETTINGS = """\
+api:
+  tokens:
+    - {env: ANA_TOKEN, subjects: [ana]}
+    - {env: BO_TOKEN, subjects: [bo]}
+workflows: {notes: notes.yaml}
+"""
+WORKFLOW = """\
+name: notes
+steps:
+  - {id: say, type: template, template: "noted"}
+"""
+SPAN = "5b8efff798038103d269b633813fc60c"
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def otlp(name: str) -> dict[str, Any]:
+    """An export with one call of a tool, in the trace that has Ana's id."""
+    given = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+    span = {
+        "traceId": SPAN,
+        "spanId": "eee19b7ec3c1b174",
+        "name": name,
+        "startTimeUnixNano": "1544712660000000000",
+        "endTimeUnixNano": "1544712661000000000",
+        "attributes": [{"key": k, "value": {"stringValue": v}} for k, v in given.items()],
+    }
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
+def plant(service: Served) -> None:
+    """Put the mark into whatever can be about Ana."""
+
+    def post(path: str, body: Any, **headers: str) -> Any:
+        sent = service.http.post(path, json=body, headers={**bearer(ALL), **headers})
+        assert sent.status_code < 300, (path, sent.text)
+        return sent.json()
+
+    about = {"subject": "ana"}
+    post("/observations", {**about, "text": f"I keep the {MARK} in the garden."})
+    post("/observations", {**about, "record": {"name": MARK, "city": "Porto"}, "type": "Home"})
+    post("/checkpoint", about)
+    steps = [{"action": "find", "args": {"what": MARK}, "error": f"no {MARK}"}]
+    steps += [{"action": "find", "args": {"what": f"{MARK}s"}, "observation": MARK}]
+    attempt = {"task": f"find the {MARK}", "outcome": "success", "steps": steps, **about}
+    post("/trajectories", attempt)
+    post("/reflect", {"trajectory": attempt})
+    post("/heuristics", {"trigger": f"a {MARK} is lost", "action": f"call the {MARK}", **about})
+    post("/v1/traces", otlp(MARK), **{"X-Em-Subject": "ana"})
+    post("/ask", {**about, "question": f"Where is the {MARK}?"}, **{"Idempotency-Key": "same"})
+
+
+def log_of(service: Served, subject: str) -> list[Any]:
+    found = service.http.get("/log", params={"subject": subject, "limit": 200}, headers=bearer(ALL))
+    events: list[Any] = found.json()["events"]
+    return events
+
+
+def ids_in(events: list[Any]) -> list[str]:
+    """Every id that stands in the events of a subject: of events, streams, lessons, records."""
+
+    def walk(value: Any, key: str = "") -> Iterator[str]:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                yield from walk(inner, name)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from walk(inner, key)
+        elif isinstance(value, str) and (key == "id" or key.endswith(("_id", "_ids"))):
+            yield value
+        elif isinstance(value, str) and key == "stream":
+            yield value.partition("/")[2]
+
+    return sorted(set(walk(events)))
+
+
+class Filled:
+    """Values for a schema: a subject's name and ids wherever one fits."""
+
+    def __init__(self, description: dict[str, Any], subject: str, an_id: str) -> None:
+        self._schemas = description.get("components", {}).get("schemas", {})
+        self._schemas = {**self._schemas, **description.get("$defs", {})}
+        self._subject, self._id = subject, an_id
+
+    def value(self, schema: dict[str, Any], name: str = "") -> Any:
+        """Return a value that fits a schema."""
+        if "$ref" in schema:
+            return self.value(self._schemas[schema["$ref"].rpartition("/")[2]], name)
+        for several in ("oneOf", "anyOf", "allOf"):
+            if several in schema:
+                kinds = [one for one in schema[several] if one.get("type") != "null"]
+                return self.value(kinds[0], name)
+        if "enum" in schema:
+            return schema["enum"][0]
+        return self._of_kind(schema, name)
+
+    def _of_kind(self, schema: dict[str, Any], name: str) -> Any:
+        kind = schema.get("type")
+        if kind == "object":
+            found = {k: self.value(v, k) for k, v in schema.get("properties", {}).items()}
+            return found or ({"what": self._id} if name else {})
+        if kind == "array":
+            return [self.value(schema.get("items", {"type": "string"}), name)]
+        if kind in ("integer", "number"):
+            return schema.get("minimum", 1)
+        return False if kind == "boolean" else self.text(name)
+
+    def text(self, name: str) -> str:
+        """Return a text for a field of this name."""
+        if name == "subject":
+            return self._subject
+        if name in ("since", "until", "at", "as_of"):
+            return "2020-01-01" if name != "until" else "2099-01-01"
+        if name in (
+            "q",
+            "query",
+            "task",
+            "question",
+            "text",
+            "goal",
+            "trigger",
+            "action",
+            "reason",
+        ):
+            return MARK[:-4] + " garden"
+        return self._id
+
+
+@pytest.fixture
+def service(serve: Serve) -> Served:
+    Path("em.yaml").write_text(SETTINGS)
+    Path("notes.yaml").write_text(WORKFLOW)
+    keep(ASKING)
+    served = serve(env={"EM_API_TOKEN": ALL, "ANA_TOKEN": ANA, "BO_TOKEN": BO})
+    plant(served)
+    return served
+
+
+def asked(service: Served, token: str, ids: list[str]) -> Iterator[tuple[str, httpx.Response]]:
+    """Send requests for every operation with Ana's ids, as whoever has a token.
+
+    Each has all its parameters, and once more only those that must be there.
+    """
+    described = service.http.get("/docs/openapi.json", headers=bearer(ALL)).json()
+    for path, operations in described["paths"].items():
+        if path == "/evaluate":  # a store of its own, and slow
+            continue
+        for method, operation in operations.items():
+            has_id = "{" in path or "_id" in json.dumps(operation)
+            wanted = product(("ana", "bo", None), ids if has_id else ids[:1], (False, True))
+            for subject, an_id, bare in wanted:
+                where = (path, method)
+                yield path, _send(service, token, described, where, subject, an_id, bare)
+
+
+def _send(
+    service: Served,
+    token: str,
+    described: dict[str, Any],
+    where: tuple[str, str],
+    subject: str | None,
+    an_id: str,
+    bare: bool,
+) -> httpx.Response:
+    path, method = where
+    operation = described["paths"][path][method]
+    fill = Filled(described, subject or "", an_id)
+    headers = {**bearer(token), **({"X-Em-Subject": subject} if subject else {})}
+    if method == "post":
+        headers["Idempotency-Key"] = "same"
+    query = {}
+    for one in operation.get("parameters", []):
+        if one["in"] == "path":
+            path = path.replace("{" + one["name"] + "}", an_id)
+        elif one["in"] == "query" and one["name"] == "subject":
+            query |= {"subject": subject} if subject else {}
+        elif one["in"] == "query" and (one.get("required") or not bare):
+            query[one["name"]] = fill.value(one.get("schema", {}), one["name"])
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    given = otlp("other") if body is None else fill.value(body["schema"])
+    if isinstance(given, dict) and subject is None:
+        given.pop("subject", None)
+    return service.http.request(
+        method, path, params=query, json=given if method == "post" else None, headers=headers
+    )
+
+
+def test_no_path_shows_or_changes_another_subjects_data(service: Served) -> None:
+    before = log_of(service, "ana")
+    ids = ids_in(before)
+    assert len(ids) > 5
+    tried = set()
+    for path, answer in asked(service, BO, ids):
+        tried.add(path)
+        assert answer.status_code < 500, (path, answer.text)
+        assert MARK not in answer.text, (path, answer.request.url, answer.text)
+    assert log_of(service, "ana") == before
+    assert len(tried) > 25
+    # The requests would find Ana's data: with her own token they do.
+    found = {path for path, answer in asked(service, ANA, ids) if MARK in answer.text}
+    assert {"/log", "/recall", "/trajectories/{trajectory_id}", "/heuristics"} <= found
+
+
+def test_no_page_shows_or_changes_another_subjects_data(service: Served) -> None:
+    before = log_of(service, "ana")
+    ids = ids_in(before)
+
+    def pages(token: str) -> Iterator[tuple[str, str]]:
+        with log_in(service, token) as browser:
+            key = {"form_token": token_in(browser.get("/ui/log?subject=bo").text)}
+            for handler, an_id, bare in product(PAGES, ids, (False, True)):
+                path = sorted(handler.paths)[0]
+                if "login" in path or "logout" in path or "static" in path:
+                    continue
+                source = inspect.getsource(inspect.getmodule(handler.fn))
+                read = re.findall(r'parameter\(request, "(\w+)"\)', source)
+                names = {"id", "subject", *([] if bare else read)}
+                given = {name: Filled({}, "ana", an_id).text(name) for name in sorted(names)}
+                (method,) = handler.http_methods
+                if method == "GET":
+                    answer = browser.get(path, params=given)
+                else:
+                    answer = browser.post(path, params=given, data={**given, **key})
+                assert answer.status_code < 500, (path, answer.text)
+                yield path, answer.text
+
+    for path, text in pages(BO):
+        assert MARK not in text, path
+    assert log_of(service, "ana") == before
+    found = {path for path, text in pages(ANA) if MARK in text}
+    assert {"/ui/log", "/ui/recall", "/ui/state"} <= found
+
+
+def test_no_mcp_tool_shows_or_changes_another_subjects_data(service: Served) -> None:
+    before = log_of(service, "ana")
+    ids = ids_in(before)
+
+    async def everything(client: Client) -> dict[str, str]:
+        said: dict[str, str] = {}
+        tools = (await client.list_tools()).tools
+        for tool in sorted(tools, key=lambda one: not one.annotations.read_only_hint):
+            for subject, an_id, bare in product(("ana", None), ids, (False, True)):
+                schema = tool.input_schema
+                filled = Filled(schema, subject or "", an_id).value({**schema, "type": "object"})
+                wanted = schema.get("required", []) if bare else [*filled]
+                wanted = [name for name in wanted if name not in ("record", "subject")]
+                given = {name: filled[name] for name in wanted}
+                given |= {"subject": subject} if subject and "subject" in filled else {}
+                result = await client.call_tool(tool.name, given)
+                told = str(result.structured_content) + str(result.content)
+                said[tool.name] = said.get(tool.name, "") + told
+        for resource in (await client.list_resources()).resources:
+            said[str(resource.uri)] = str(await client.read_resource(resource.uri))
+        return said
+
+    for name, text in agent(over_http(service.url, BO), everything).items():
+        assert MARK not in text, name
+    assert log_of(service, "ana") == before
+    own = agent(over_http(service.url, ANA), everything)
+    found = {name for name, text in own.items() if MARK in text}
+    assert {"recall", "read_trace", "list_traces"} <= found
+
+
+def test_a_span_with_anothers_trace_id_is_no_way_in(service: Served) -> None:
+    sent = service.http.post("/v1/traces", json=otlp("bos_tool"), headers=bearer(BO))
+    assert sent.status_code == 200
+    seen = service.http.get("/trajectories", headers=bearer(BO)).json()["trajectories"]
+    for one in seen:
+        assert MARK not in service.http.get(f"/trajectories/{one['id']}", headers=bearer(BO)).text
+    with Memory("em.db") as memory:
+        mine = [event for event in memory.log.read() if event.subject == "ana"]
+    assert "bos_tool" not in str(mine)
