@@ -456,6 +456,15 @@ def attack(file, folder, **rest):
         lambda: os.chroot("/proc/1/root"), lambda: [os.chdir(folder), open("secret.txt").read()],
     )
 ''',
+    "where links point": '''
+def attack(folder, **rest):
+    import os, pathlib
+    name = folder + "/telling_link"
+    return tried(
+        lambda: os.readlink(name), lambda: str(pathlib.Path(name).readlink()),
+        lambda: os.path.realpath(name), lambda: str(pathlib.Path(name).resolve()),
+    )
+''',
     "fill the disk": '''
 def attack(folder, **rest):
     import os, tempfile
@@ -581,6 +590,7 @@ class World:
         self.file.chmod(0o666)
         (folder / f"hidden-{self.token}").write_text("")
         (folder / "old_link").symlink_to(self.file)
+        (folder / "telling_link").symlink_to(f"/srv/{self.token}")
         os.environ["EM_ATTACK_SECRET"] = self.token
         self.tcp = socket.create_server(("127.0.0.1", 0))
         self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

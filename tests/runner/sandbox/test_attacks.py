@@ -14,6 +14,7 @@ import pytest
 import em
 from em.errors import SandboxBroken, SandboxError
 from em.runner.sandbox import Limits, Sandbox, choose, sandbox
+from em.runner.sandbox.process import Landlock
 
 FULL_PYTHON = ("bubblewrap", "landlock")
 HARMLESS_TO_TEST = [
@@ -34,6 +35,7 @@ HARMLESS_TO_TEST = [
     "start a program, plainly",
     "a signal, plainly",
     "links",
+    "where links point",
     "class crawl",
     "code inside code",
 ]
@@ -192,3 +194,38 @@ subprocess.run([sys.executable, "-c", "import secrets"], check=True)
 def test_a_process_of_its_own_with_limits_alone_is_never_chosen() -> None:
     names = {choose("import statistics").name, choose("def f(): return 1").name}
     assert names <= {"monty", "bubblewrap", "landlock"}
+
+
+LIBRARY = """
+import os, sys
+from em.runner.sandbox.inside import landlock
+from em.runner.sandbox import sandbox
+sandbox.library = lambda: sys.argv[1]
+landlock.restrict(sandbox.readable())
+for name in ("inside.py", "near.py", "link.py", "linked"):
+    try:
+        path = os.path.join(sys.argv[1], name)
+        print(name, os.listdir(path) if os.path.isdir(path) else open(path).read())
+    except OSError:
+        print(name, "refused")
+"""
+
+
+def test_a_link_in_a_readable_folder_opens_nothing_outside_of_it(tmp_path: Path) -> None:
+    """The standard library is allowed entry by entry; an entry may be a link to anywhere."""
+    if reason := Landlock.missing():
+        pytest.skip(f"landlock: {reason}")
+    library, outside = tmp_path / "lib", tmp_path / "outside"
+    (library / "site-packages").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "secret.txt").write_text("SECRET")
+    (library / "inside.py").write_text("code")
+    (library / "near.py").symlink_to("inside.py")
+    (library / "link.py").symlink_to(outside / "secret.txt")
+    (library / "linked").symlink_to(outside)
+    run = subprocess.run(
+        [sys.executable, "-c", LIBRARY, str(library)], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.splitlines() == [
+        "inside.py code", "near.py code", "link.py refused", "linked refused"
+    ]  # fmt: skip

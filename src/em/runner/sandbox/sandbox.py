@@ -220,7 +220,12 @@ def shared_libraries() -> tuple[str, ...]:
     folder = str(sysconfig.get_config_var("LIBDIR") or "")
     if not folder or any(folder == name or folder.startswith(f"{name}/") for name in SYSTEM):
         return ()
-    return tuple(sorted(glob(f"{folder}/*.so*")))
+    return tuple(sorted(path for path in glob(f"{folder}/*.so*") if _stays(path, folder)))
+
+
+def _stays(path: str, folder: str) -> bool:
+    """Return whether a path is inside a folder after its symbolic links are followed."""
+    return os.path.realpath(path).startswith(f"{os.path.realpath(folder)}/")
 
 
 @lru_cache(maxsize=1)
@@ -247,7 +252,10 @@ def _add(path: str, found: list[str]) -> None:
         found.append(path)
     elif path not in inside:
         for child in sorted(os.listdir(path)):
-            _add(os.path.join(path, child), found)
+            # A rule for a link would allow what it points at, wherever that is. Links work without
+            # a rule: the target is readable or not.
+            if not os.path.islink(os.path.join(path, child)):
+                _add(os.path.join(path, child), found)
 
 
 FILE = "<trusted>"
