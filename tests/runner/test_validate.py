@@ -243,7 +243,12 @@ def test_recorded_files_must_be_there_together(tmp_path: Path) -> None:
         ("name: x\nsteps: [5]", ":2: step 0: Expected `object`"),
         ("steps: []", "the field 'name' is missing"),
         ("name: &a [*a]", ":1: YAML: YAML aliases are not supported"),
-        ("name: x\ntrue: 1", ":2: True: unknown field True"),
+        ("name: x\ntrue: 1", ":2: YAML: names must be texts, got the bool true (write 'true')"),
+        (
+            "name: x\nsteps: []\ninput_schema:\n  properties: {1: {type: string}}",
+            ":4: YAML: names must be texts, got the int 1 (write '1')",
+        ),
+        ("name: x\nsteps: []\ninput_schema: {2.5: 1, null: 2}", "got the float 2.5"),
         ("name: " + "[" * 900 + "]" * 900, "nested too deeply"),
         ("name: " + "[" * 90000, "nested too deeply"),
     ],

@@ -1,4 +1,4 @@
-"""Strict YAML: plain values, no aliases, no repeated names; errors have their line.
+"""Strict YAML: plain values, names as texts and each once, no aliases; errors have their line.
 
 A few aliases can expand to gigabytes, and a repeated name would lose one of its values silently.
 Texts that look like dates stay texts. `yaml` is imported when the first file is read.
@@ -68,12 +68,22 @@ def repeated_names(node: "yaml.Node | None") -> Iterator[Repeated]:
             yield from repeated_names(item)
 
 
-class _RepeatedError(Exception):
-    def __init__(self, node: Any) -> None:
-        found = next(repeated_names(node), None)
-        # None is found if two names look different and are equal, as 1 and true.
-        self.message = str(found or "two names have the same value")
-        self.line = found.line if found else node.start_mark.line + 1
+class _NameError(Exception):
+    """A mapping has a name that is not a text, or one name twice."""
+
+    def __init__(self, message: str, line: int, fix: str = "") -> None:
+        self.message, self.line, self.fix = message, line, fix
+
+
+def _check_names(node: Any, mapping: dict[Any, Any]) -> None:
+    """Refuse names that are not texts: JSON has no others, and YAML reads `on` as true."""
+    if all(type(name) is str for name in mapping):
+        return
+    key = next(key for key, _ in node.value if key.tag != "tag:yaml.org,2002:str")
+    kind = key.tag.rpartition(":")[2]
+    raise _NameError(
+        f"names must be texts, got the {kind} {key.value}", _line_of(key), f"write '{key.value}'"
+    )
 
 
 def _loaded(
@@ -85,8 +95,9 @@ def _loaded(
         if always_checked or _is_suspect(text):
             _check_events(text, place, error, loader)
         return yaml.load(text, Loader=loader)  # noqa: S506 - a SafeLoader, made stricter
-    except _RepeatedError as problem:
-        raise error(problem.message, place=f"{place}:{problem.line}") from None
+    except _NameError as problem:
+        place = f"{place}:{problem.line}"
+        raise error(problem.message, place=place, fix=problem.fix) from None
     except yaml.YAMLError as problem:
         what = getattr(problem, "problem", None) or str(problem).partition("\n")[0]
         raise error(f"not valid YAML: {what}", place=f"{place}{_line(problem, text)}") from None
@@ -153,11 +164,17 @@ def _loader(*, strict: bool) -> Any:
             for first, resolvers in base.yaml_implicit_resolvers.items()
         }
 
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            mapping = super().construct_mapping(node, deep)
+            _check_names(node, mapping)
+            return mapping
+
     class Strict(Lenient):
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             mapping = super().construct_mapping(node, deep)
             if len(mapping) != len(node.value):
-                raise _RepeatedError(node)
+                found = next(repeated_names(node))
+                raise _NameError(str(found), found.line)
             return mapping
 
     return Strict if strict else Lenient
