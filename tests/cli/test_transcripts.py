@@ -37,6 +37,43 @@ def test_a_folder_a_file_a_pattern_and_standard_input() -> None:
     assert [file["skipped"] for file in told["files"]] == ["unchanged"] * 3
 
 
+def test_a_pipe_is_refused_at_once_and_standard_input_takes_it() -> None:
+    sessions("W1")
+    os.mkfifo("pipe.jsonl")
+    named = em("import", "pipe.jsonl")  # nobody ever writes into it
+    assert named.code == 2
+    assert "pipe.jsonl: expected a regular file, found a pipe or a device" in named.err
+    assert "em import - < PATH" in named.err
+    assert em("import", "/dev/null").code == 2
+    os.rename("pipe.jsonl", "in/pipe.jsonl")
+    folder = em("import", "in")
+    assert (folder.code, "2 files, 1 not imported" in folder.out) == (0, True)
+    assert "in/pipe.jsonl: not imported: expected a regular file" in folder.err
+    assert em("watch", "in", "--once").code == 0
+    given = em("import", "-", stdin=Path("in/W1.jsonl").read_bytes())
+    assert (given.code, "nothing new" in given.out) == (0, True)
+
+
+def test_half_a_surrogate_pair_is_replaced_and_told() -> None:
+    """JavaScript writes one where it cuts a text in the middle of an emoji."""
+    text = lines(*order_session("s1", "W1")).replace(b"please cancel", rb"\ud83d please \ude00")
+    assert text.count(b"ud83d") == 1
+    Path("s.jsonl").write_bytes(text)
+    ran = em("import", "s.jsonl")
+    assert "s.jsonl: claude-code, 1 trace, 3 calls, 7 new events" in ran.out
+    assert "half a surrogate pair is not Unicode: stored as U+FFFD, 1 line" in ran.err
+    with Memory() as memory:
+        (kept,) = memory.traces()
+    assert kept.trace.mission.goal == "\ufffd please \ufffd order #W1"
+    document = rb'{"messages": [{"role": "user", "content": "\\ud800 \ud83d\ude00 \ud83d"}]}'
+    Path("d.json").write_bytes(document)
+    read = em("import", "d.json", "--json").json["files"][0]
+    assert (read["mended"], read["broken"], read["new_traces"]) == (1, 0, 1)
+    with Memory() as memory:
+        goals = [kept.trace.mission.goal for kept in memory.traces()]
+    assert "\\ud800 \U0001f600 \ufffd" in goals  # an escaped backslash and a whole pair stay
+
+
 def test_mistakes_are_named_with_what_to_do() -> None:
     sessions("W1")
     wrong = em("import", "in/W1.jsonl", "--format", "claud-code")

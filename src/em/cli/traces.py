@@ -318,6 +318,10 @@ def _print_file(one: "FileRead", *, alone: bool) -> None:
     if one.left_out:
         parts.append(f"{count(one.left_out, 'trace')} left out: their folder says so (.emignore)")
     click.echo(f"{where}: {one.format}, {', '.join(parts)}")
+    if one.mended:
+        note(
+            f"  half a surrogate pair is not Unicode: stored as U+FFFD, {count(one.mended, 'line')}"
+        )
     for problem in one.problems[:BROKEN_LINES_SHOWN]:
         note(f"  {problem.place}: {problem.message}")
     if one.broken > BROKEN_LINES_SHOWN:

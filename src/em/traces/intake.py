@@ -463,6 +463,7 @@ class Intake:
         self.new_traces = 0
         self.problems: list[Problem] = []
         self.broken = 0
+        self.mended = 0
 
     def reading(self, number: int, raw: bytes, place: str) -> None:
         """Set the value that is being read: its number, its text and its place."""

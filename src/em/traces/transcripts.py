@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import sqlite3
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -48,18 +49,28 @@ COMPRESSED = {
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\]])")
 _SQLITE = b"SQLite format 3\0"
 _BOM = b"\xef\xbb\xbf"
+_SURROGATES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\xed[\xa0-\xbf][\x80-\xbf])|\\.",
+    re.DOTALL,
+)
+"""Whole pairs, halves (as an escape or as bytes), and other escapes, to tell `\\\\ud800` apart."""
 _decode = msgspec.json.Decoder().decode
 Progress = Callable[[int], None]
 
 
 class Value(NamedTuple):
-    """A line or a document. `problem` says why it has no value; `end` is where the next begins."""
+    """A line or a document. `problem` says why it has no value; `end` is where the next begins.
+
+    `mended`: half a surrogate pair, which is not Unicode, was replaced by U+FFFD.
+    """
 
     number: int
     raw: bytes
     value: Any
     problem: str
     end: int
+    mended: bool = False
 
 
 class Shape(NamedTuple):
@@ -80,8 +91,25 @@ def decoded(raw: bytes) -> tuple[Any, str]:
         return None, f"expected JSON: {error}"
 
 
+Decode = Callable[[bytes], tuple[Any, str]]
+
+
+def _mended(raw: bytes, decode: Decode) -> tuple[bytes, Any, str]:
+    """Return a JSON text without halves of surrogate pairs, its value, and what is wrong with it.
+
+    JavaScript writes such a half where it cuts a text in the middle of a character.
+    """
+    value, problem = decode(raw)
+    if problem:
+        whole = _SURROGATES.sub(lambda found: rb"\ufffd" if found[1] else found[0], raw)
+        if whole != raw:
+            value, problem = decode(whole)
+            return (raw if problem else whole), value, problem
+    return raw, value, problem
+
+
 @lru_cache(maxsize=32)
-def _decoder(line: Any) -> Callable[[bytes], tuple[Any, str]]:
+def _decoder(line: Any) -> Decode:
     """Return what decodes the lines of a format: only the fields that its reader looks at."""
     if line is None:
         return decoded
@@ -112,10 +140,10 @@ def lines_of(file: IO[bytes], number: int = 0, line: Any = None) -> Iterator[Val
             continue
         text = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
         if text:
-            value, problem = decode(text)
+            whole, value, problem = _mended(text, decode)
             if problem and not raw.endswith(b"\n"):
                 problem = f"the line is cut off: {problem}"
-            yield Value(number, text, value, problem, at)
+            yield Value(number, whole, value, problem, at, mended=whole is not text)
 
 
 def _skip_line(file: IO[bytes]) -> int:
@@ -127,10 +155,11 @@ def _skip_line(file: IO[bytes]) -> int:
     return skipped
 
 
-def elements_of(value: Any, raw: bytes) -> Iterator[Value]:
+def elements_of(value: Any, raw: bytes, *, mended: bool) -> Iterator[Value]:
     """Yield the elements of a document that is a list, as if each were a line."""
     for number, element in enumerate(value, 1):
-        yield Value(number, msgspec.json.encode(element), element, "", len(raw))
+        is_mended = mended and number == 1  # counted once: nobody knows which element it was
+        yield Value(number, msgspec.json.encode(element), element, "", len(raw), is_mended)
 
 
 def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
@@ -141,11 +170,11 @@ def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
     if not shape.is_document:
         yield from lines_of(file, line=shape.importer.line)
         return
-    raw, value = _document(file, name)
+    raw, value, mended = _document(file, name)
     if isinstance(value, list) and not _fits(shape.importer, value):
-        yield from elements_of(value, raw)
+        yield from elements_of(value, raw, mended=mended)
     else:
-        yield Value(1, raw, value, "", len(raw))
+        yield Value(1, raw, value, "", len(raw), mended)
 
 
 @contextmanager
@@ -215,7 +244,8 @@ def find_shape(file: IO[bytes], name: str, format_: str | None = None) -> Shape:
     return Shape(importer or _find_importer(samples, name), is_document)
 
 
-def _document(file: IO[bytes], name: str) -> tuple[bytes, Any]:
+def _document(file: IO[bytes], name: str) -> tuple[bytes, Any, bool]:
+    """Return the text of a document, its value, and whether it was mended."""
     raw = file.read(MAX_DOCUMENT + 1)
     if len(raw) > MAX_DOCUMENT:
         raise NoTranscript(
@@ -224,10 +254,10 @@ def _document(file: IO[bytes], name: str) -> tuple[bytes, Any]:
             fix="write it as JSON lines",
         )
     raw = raw.removeprefix(_BOM).strip()
-    value, problem = decoded(raw)
+    whole, value, problem = _mended(raw, decoded)
     if problem:
         raise NoTranscript(problem, place=name, fix="a transcript is JSON, or JSON lines")
-    return raw, value
+    return whole, value, whole is not raw
 
 
 def _find_importer(samples: Sequence[Any], name: str) -> Importer:
@@ -264,6 +294,7 @@ def read_value(reader: Reader, intake: Intake, value: Value, name: str) -> None:
     """Let an importer read one value."""
     place = f"{name}:{value.number}"
     intake.reading(value.number, value.raw, place)
+    intake.mended += value.mended
     if value.problem:
         intake.add_problem(place, value.problem)
     else:
@@ -312,6 +343,7 @@ class FileRead(msgspec.Struct, frozen=True, kw_only=True):
     `problems` names the first of those.
     `skipped` says why it was not read, and `fix` what to do about it.
     `left_out` counts traces of folders that em must not record.
+    `mended` counts lines in which half a surrogate pair, which is not Unicode, became U+FFFD.
     """
 
     path: str
@@ -324,6 +356,7 @@ class FileRead(msgspec.Struct, frozen=True, kw_only=True):
     problems: Sequence[Problem] = ()
     broken: int = 0
     left_out: int = 0
+    mended: int = 0
     skipped: str = ""
     fix: str = ""
 
@@ -416,14 +449,25 @@ def import_paths(
     return read
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe would wait here for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file to read; raise InputError if that fails."""
+    """Open a regular file to read; raise InputError if that fails."""
     try:
-        file = path.open("rb")
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
     except OSError as error:
         raise InputError(f"the file can't be read: {error.strerror}", place=str(path)) from None
     with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise InputError(
+                "expected a regular file, found a pipe or a device",
+                place=str(path),
+                fix="write it to a file, or give it as standard input: `em import - < PATH`",
+            )
         yield file
 
 
@@ -595,6 +639,7 @@ class Reading:
             unknown=intake.unknown_count,
             problems=list(intake.problems),
             left_out=intake.left_out,
+            mended=intake.mended,
             broken=intake.broken,
         )
 
