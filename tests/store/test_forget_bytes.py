@@ -1,23 +1,28 @@
 """What was forgotten is gone from the bytes: file, write-ahead log, word index, rows."""
 
 import sqlite3
+from datetime import timedelta
+from os import urandom
 from pathlib import Path
 
+import msgspec
 import psycopg
 import pytest
 
 from em import Memory
-from em.log.event import EventQuery
+from em.log.event import Draft, EventQuery
 from em.log.verify import verify
 from em.store import Commit
-from em.store.postgres import PostgresStore
+from em.store.postgres import TABLES, PostgresStore
+from em.store.protocol import ArtefactDraft, Record, RequestOutcome
 from em.store.sqlite import SqliteStore
 from em.testing import append, note
 from em.testing.store import learn, lessons
-from raw import run_sql
+from raw import run_sql, with_option
 
 WORDS = ("xylophonist", "quetzalcoatl", "zwitterionic")
 TEXT = " ".join(WORDS)
+MINUTE = timedelta(minutes=1)
 
 
 def bytes_of(folder: Path) -> bytes:
@@ -96,6 +101,107 @@ def test_postgres_waits_for_older_readers_and_says_so(postgres_store: PostgresSt
         assert postgres_store.health().scrub_pending
     postgres_store.scrub()
     assert not postgres_store.health().scrub_pending
+
+
+def held_by_server(store: PostgresStore) -> list[str]:
+    """Return the words that any file of the server's tables and indexes has, after a checkpoint."""
+    run_sql(store, "CHECKPOINT")
+    ((folder,),) = run_sql(store, "SHOW data_directory")
+    files = [path for path in (Path(folder) / "base").rglob("*") if path.is_file()]
+    return sorted({word for path in files for word in held(path.read_bytes())})
+
+
+def plant(store: PostgresStore) -> str:
+    """Put the words into every table that holds content, and into remains of replaced rows."""
+    said = Draft(stream="s", kind="message", body={"role": "user", "text": TEXT}, id="m")
+    large = TEXT + urandom(60_000).hex()  # beyond a page: stored apart, too random to compress
+    claim = store.claim("k", "f", lease=MINUTE, keep=MINUTE)
+    artefact, *_ = store.commit(
+        Commit(
+            events=[said, note(large, stream="s", id="n"), note(TEXT, "lesson", id="l")],
+            artefacts=[
+                ArtefactDraft(kind="state", name="a", body={"x": TEXT}, from_events=["m"]),
+                ArtefactDraft(kind="state", name="b", body={"x": large}, from_events=["n"]),
+            ],
+            records=[Record(subject="a", type="T", id=TEXT, body={"x": TEXT}, from_events=["m"])],
+            lessons={"lesson": "l"},
+            request=RequestOutcome(
+                key="k", owner=claim.owner, response=TEXT.encode(), from_events=["m"]
+            ),
+        )
+    ).artefacts
+    store.commit(Commit(cards={artefact.id: {"about": TEXT}}, retire=[artefact.id]))
+    kept = Record(subject="a", type="T", id="kept", body={"x": TEXT}, from_events=["m"])
+    store.commit(Commit(records=[kept]))
+    store.commit(Commit(records=[msgspec.structs.replace(kept, body={}, from_events=())]))
+    return artefact.id
+
+
+def test_when_postgres_says_scrubbed_no_file_of_its_tables_has_the_words(
+    postgres_store: PostgresStore,
+) -> None:
+    plant(postgres_store)
+    run_sql(postgres_store, "ANALYZE")  # the server keeps samples of columns for its planner
+    assert held_by_server(postgres_store) == sorted(WORDS)
+    assert postgres_store.erase(["m", "n", "l"]).scrubbed
+    assert held_by_server(postgres_store) == []
+    assert postgres_store.artefact("state", "a", 1) is not None
+    assert verify(postgres_store.rows).ok
+
+
+def test_postgres_samples_of_an_older_database_go_when_it_forgets(
+    postgres_store: PostgresStore,
+) -> None:
+    plant(postgres_store)
+    for column in ("body", "id"):
+        run_sql(postgres_store, f"ALTER TABLE records ALTER {column} SET STATISTICS -1")
+    run_sql(postgres_store, "ANALYZE records", "DELETE FROM em_schema WHERE number >= 5")
+    postgres_store.close()
+    with PostgresStore(postgres_store._url, busy_timeout=5) as store:
+        assert store.erase(["m", "n", "l"]).scrubbed
+        assert held_by_server(store) == []
+
+
+def test_a_table_that_postgres_may_not_rewrite_is_not_called_scrubbed(
+    postgres_store: PostgresStore,
+) -> None:
+    postgres_store._busy_timeout = 0.3
+    (event,) = append(postgres_store, note(TEXT))
+    with psycopg.connect(postgres_store._url) as reader:
+        reader.execute("LOCK TABLE records IN ACCESS SHARE MODE")
+        erasure = postgres_store.erase([event.id])
+        assert not erasure.scrubbed
+        assert "em forget --finish" in erasure.scrub_problem
+    postgres_store.scrub()
+    assert held_by_server(postgres_store) == []
+
+
+def test_who_may_not_rewrite_a_postgres_table_is_told_that_it_is_not_scrubbed(
+    postgres_store: PostgresStore,
+) -> None:
+    (event,) = append(postgres_store, note(TEXT))
+    ((schema,),) = run_sql(postgres_store, "SELECT current_schema()")
+    role = f"{schema}_writer"
+    run_sql(
+        postgres_store,
+        f"CREATE ROLE {role}",
+        f"GRANT USAGE ON SCHEMA {schema} TO {role}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+    )
+    try:
+        address = with_option(postgres_store._url, f"role={role}")
+        with PostgresStore(address, busy_timeout=0.3) as store:
+            erasure = store.erase([event.id])
+            assert not erasure.scrubbed
+            assert "only the owner of the table" in erasure.scrub_problem
+            assert store.health().scrub_pending
+    finally:
+        run_sql(postgres_store, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_every_table_of_em_is_rewritten(postgres_store: PostgresStore) -> None:
+    sql = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+    assert {name for (name,) in run_sql(postgres_store, sql)} == {*TABLES, "em_schema"}
 
 
 def test_a_forgotten_text_is_gone_from_postgres_rows(postgres_store: PostgresStore) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -147,7 +148,16 @@ COPY_FROM = 50
 """The number of events from which COPY is faster than INSERT."""
 
 _WRITE_LOCK = int.from_bytes(b"em-write")
-_TABLES = "events, artefacts, records, requests, derivations, passages, threads, vectors"
+TABLES = (
+    *("events", "artefacts", "cards", "records", "requests", "derivations"),
+    *("passages", "threads", "vectors", "lessons", "scopes", "flags"),
+)
+"""The tables that hold content, or what points to it."""
+LOCK_STEP = 1.0
+"""Seconds to wait for a table at a time when scrubbing: others queue behind who waits."""
+_SAMPLES = "pg_catalog.pg_statistic"
+SAMPLES_PENDING = "samples_pending"
+"""The flag with the file of the server's samples that has values of em's columns."""
 _OLDER_READERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     " AND pid <> pg_backend_pid() AND age(backend_xmin) > age(%s::xid)"
@@ -431,22 +441,61 @@ class PostgresStore(SqlStore):
                 copy.write_row(row)
 
     def scrub(self) -> None:
-        """Vacuum the old versions of erased rows, once no session can see them."""
+        """Write the tables and their indexes anew, once no session can see the erased rows.
+
+        Vacuuming alone frees their space and leaves their bytes in the pages. Each table is locked
+        while it is copied.
+        """
         deadline = time.monotonic() + self._busy_timeout
         with self._translated(), self._pool.connection() as connection:
-            mark = self._scrub_asked(PostgresSession(connection))
-            newer = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchone()
-            assert newer is not None
-            while connection.execute(_OLDER_READERS, newer).fetchone() != (0,):
-                if time.monotonic() > deadline:
-                    raise StoreBusy(
-                        "another session is still reading rows from before the erasure",
-                        place=self._place,
-                        fix="end that session, then run `em forget --finish`",
-                    )
-                time.sleep(0.05)
-            connection.execute(f"VACUUM {_TABLES}".encode())
+            session = PostgresSession(connection)
+            mark = self._scrub_asked(session)
+            self._await_readers(connection, deadline)
+            try:
+                for table in TABLES:
+                    self._rewrite(connection, table, deadline)
+                self._drop_samples(session, deadline)
+            finally:
+                self._configure(connection)
         self._scrub_done(mark)
+
+    def _await_readers(self, connection: Connection, deadline: float) -> None:
+        newer = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchone()
+        assert newer is not None
+        while connection.execute(_OLDER_READERS, newer).fetchone() != (0,):
+            if time.monotonic() > deadline:
+                raise self._unfinished("another session is still reading rows of the time before")
+            time.sleep(0.05)
+
+    def _rewrite(self, connection: Connection, table: str, deadline: float) -> None:
+        """Write one table anew; raise StoreBusy if that is not possible before the deadline."""
+        while True:
+            left = max(0.001, min(LOCK_STEP, deadline - time.monotonic()))
+            try:
+                problem = rewrite_table(connection, table, left)
+            except pg.LockNotAvailable:
+                problem = f"another session is using the table {table}"
+            if not problem:
+                return
+            if time.monotonic() > deadline:
+                raise self._unfinished(problem)
+            time.sleep(0.05)
+
+    def _drop_samples(self, session: PostgresSession, deadline: float) -> None:
+        """Write the server's samples anew, if it took some of content before migration 5."""
+        row = session.execute(
+            "SELECT value = pg_relation_filenode(?)::text FROM flags WHERE name = ?",
+            (_SAMPLES, SAMPLES_PENDING),
+        ).fetchone()
+        if row is None:
+            return
+        if row[0]:
+            self._rewrite(session.connection, _SAMPLES, deadline)
+        session.execute("DELETE FROM flags WHERE name = ?", (SAMPLES_PENDING,))
+
+    def _unfinished(self, problem: str) -> StoreBusy:
+        fix = "once that is settled, run `em forget --finish`"
+        return StoreBusy(f"erased, not yet scrubbed: {problem}", place=self._place, fix=fix)
 
     def health(self, *, deep: bool = False) -> Health:
         """Report the condition of the store. PostgreSQL checks its pages: `deep` adds nothing."""
@@ -498,6 +547,35 @@ def describe(url: str) -> str:
     user = f"{parts['user']}@" if parts.get("user") else ""
     port = f":{parts['port']}" if parts.get("port") else ""
     return f"postgresql://{user}{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
+
+
+def rewrite_table(connection: Connection, table: str, lock_seconds: float) -> str:
+    """Write a table and its indexes into new files, and return why old rows are left, if any are.
+
+    The server only warns if it may not rewrite a table, and copies rows that somebody may still
+    see. So the proof is a new file, and the number of such rows, which it tells in its notice.
+    """
+    invisible: list[int] = []
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        # "0 dead row versions cannot be removed yet", in the language of the server.
+        found = re.search(r"\d+", notice.message_detail or "")
+        invisible.extend([int(found[0])] if found else [])
+
+    file = "SELECT pg_relation_filenode(%s)"
+    before = connection.execute(file, (table,)).fetchone()
+    milliseconds = str(max(1, int(lock_seconds * 1000)))
+    connection.execute("SELECT set_config('lock_timeout', %s, false)", (milliseconds,))
+    connection.add_notice_handler(note)
+    try:
+        connection.execute(f"VACUUM (FULL, VERBOSE) {table}".encode())
+    finally:
+        connection.remove_notice_handler(note)
+    if connection.execute(file, (table,)).fetchone() == before:
+        return f"only the owner of the table {table} may rewrite it (VACUUM FULL)"
+    if not invisible or invisible[-1]:
+        return f"another session may still read rows of {table} of the time before"
+    return ""
 
 
 def _schema(session: Session) -> int:
