@@ -94,14 +94,26 @@ def booker(memory: Memory) -> Learnt:
 @pytest.mark.parametrize(
     "words",
     [
-        "What sunshine. Would you book us a ferry to GDN for 7 people?",
+        "What a week. Would you book us a ferry to GDN for 7 people?",
         "For 7 people, please book the ferry to GDN.",
-        "It's been some year. Book the ferry to 'GDN' for seven people.",
+        "Good morning! It is time for a break. Book the ferry to 'GDN' for seven people.",
     ],
 )
 def test_free_words_that_were_never_seen(booker: Learnt, words: str) -> None:
     result, done = booker.run(words)
     assert (result.status, done) == ("ok", [("book_ferry", {"port": "GDN", "seats": 7})]), result
+
+
+def test_talk_that_no_trace_had_is_asked_about(booker: Learnt) -> None:
+    for talk in ("What sunshine.", "It is done.", "I withdraw my request.", "What a weak joke."):
+        result, done = booker.run(f"{talk} Would you book us a ferry to GDN for 7 people?")
+        assert (result.status, done) == ("needs_input", []), talk
+
+
+def test_traces_that_begin_with_talk_of_their_own_are_learnt_from(booker: Learnt) -> None:
+    assert "form:" in booker.text
+    assert booker.routine.trials.count("wrong") == 0
+    assert booker.routine.trials.count("handed over") == len(BOOKED)
 
 
 @pytest.mark.parametrize(
@@ -176,17 +188,17 @@ def canceller(memory: Memory) -> Learnt:
 
 
 def test_a_value_of_an_earlier_call(canceller: Learnt) -> None:
-    result, done = canceller.run("What a day. Cancel the ferry.", earlier=ticket("T-9955"))
+    result, done = canceller.run("It is raining. Cancel the ferry.", earlier=ticket("T-9955"))
     assert (result.status, done) == ("ok", [("cancel_ferry", {"ticket": "T-9955"})]), result
 
 
 @pytest.mark.parametrize(
     ("words", "earlier"),
     [
-        ("What a day. Cancel the ferry.", []),
-        ("What a day. Cancel one ferry some time later.", ticket("T-9955")),
-        ("What a day. Cancel them all, the ferries.", ticket("T-9955")),
-        ("What a day. Something urgent.", ticket("T-9955")),
+        ("It is raining. Cancel the ferry.", []),
+        ("It is raining. Cancel one ferry some time later.", ticket("T-9955")),
+        ("It is raining. Cancel them all, the ferries.", ticket("T-9955")),
+        ("It is raining. Something urgent.", ticket("T-9955")),
     ],
 )
 def test_earlier_calls_that_say_nothing_or_words_that_leave_it_open(
@@ -214,14 +226,14 @@ def renter(memory: Memory) -> Learnt:
 
 
 def test_a_secret_is_what_stands_beside_its_name_and_is_not_kept(renter: Learnt) -> None:
-    result, done = renter.run("Off we go! Rent the bike 'folder' with api token zz81kk3.")
+    result, done = renter.run("My legs are stiff. Rent the bike 'folder' with api token zz81kk3.")
     assert (result.status, done) == (
         "ok",
         [("rent_bike", {"api_token": "zz81kk3", "bike": "folder"})],
     ), result
     assert "zz81kk3" not in str(result.output)
     assert "sk9f8x7w0q" not in renter.text
-    result, done = renter.run("Off we go! Rent the bike 'folder' with zz81kk3.")
+    result, done = renter.run("My legs are stiff. Rent the bike 'folder' with zz81kk3.")
     assert (result.status, done) == ("needs_input", [])
 
 

@@ -47,7 +47,7 @@ MONEY = Trade(
     ),
     "send 33 dollars to Zoe", "sending 33 dollars to Zoe", "sent 33 dollars to Zoe",
     {"amount": 33, "recipient": "Zoe"},
-    ("Please send 33 dollars to Zoe.", "What a lunch. Could you send 33 dollars to Zoe?"),
+    ("Please send 33 dollars to Zoe.", "Lunch was great. Could you send 33 dollars to Zoe?"),
     ("Send 33 dollars to Zoe and Bob.", "Send 33 or 34 dollars to Zoe.",
      "Send 33 dollars to Zoe, I mean 34 dollars.", "Send 33 dollars and 5 dollars to Zoe.",
      "Send 33 euros to Zoe.", "Send 33 dollars from Zoe.", "Zoe owes me 33 dollars. Please send.",
@@ -67,7 +67,7 @@ FILES = Trade(
     ),
     "delete the file 'tax.pdf'", "deleting the file 'tax.pdf'", "deleted the file 'tax.pdf'",
     {"path": "tax.pdf"},
-    ("Please delete the file 'tax.pdf'.", "My disk is old. Could you delete 'tax.pdf'?"),
+    ("Please delete the file 'tax.pdf'.", "My disk is full. Could you delete 'tax.pdf'?"),
     ("Delete the file 'tax.pdf' and 'car.pdf'.", "Delete 'tax.pdf' or 'car.pdf'.",
      "Delete the copy of 'tax.pdf'.", "Delete the last line of the file 'tax.pdf'.",
      "Delete the word 'tax' in the file 'tax.pdf'.", "Delete every file but 'tax.pdf'."),
@@ -111,7 +111,7 @@ BOOKINGS = Trade(
     "booked the ferry to GDN for 7 people",
     {"port": "GDN", "seats": 7},
     ("Please book the ferry to GDN for 7 people.",
-     "It is summer. Could you book a ferry to GDN for 7 people?"),
+     "The sea is calling. Could you book a ferry to GDN for 7 people?"),
     ("Book the ferry to GDN and KIL for 7 people.", "Book the ferry to GDN for 7 or 8 people.",
      "Book the ferry from GDN for 7 people.", "Book the ferry to GDN for 7 people and 2 dogs.",
      "Book a hotel near the ferry to GDN for 7 people.",
@@ -192,8 +192,12 @@ BEFORE = (
     "Here is his mail. {Base}.", "My answer to him was this. {Base}.", "Hold on. {Base}.",
     "What follows is spam. {Base}.", "Title of my song. {Base}.", "Wait for me. {Base}.",
     "Translate this into French. {Base}.", "Repeat after me. {Base}.",
+    "I withdraw my request. {Base}.", "Disregard this. {Base}.", "Sarcasm on. {Base}.",
+    "It is done. {Base}.", "I did it. {Base}.", "He will do it. {Base}.", "That was me. {Base}.",
+    "What I meant to say yesterday. {Base}.", "My request is void. {Base}.",
+    "They do it for you. {Base}.", "Nobody does it. {Base}.", "So they went. {Base}.",
 )  # fmt: skip
-"""What asks for something else, or presents a text, in a sentence before."""
+"""Sentences before that ask for something else, present a text, or take back what follows."""
 
 
 class Clerk:
@@ -259,8 +263,8 @@ def test_words_that_don_t_ask_for_it_or_for_more_have_no_effect(
     assert clerks[trade.tool].done(_said(attack, trade)) == []
 
 
-@pytest.mark.parametrize("trade", [MONEY, NOTES, BOOKINGS], ids=lambda trade: trade.tool)
-def test_free_words_after_a_sentence_that_asks_for_something_else_have_no_effect(
+@pytest.mark.parametrize("trade", TRADES, ids=lambda trade: trade.tool)
+def test_free_words_after_a_sentence_that_no_trace_had_have_no_effect(
     clerks: dict[str, Clerk], trade: Trade
 ) -> None:
     assert "form:" in clerks[trade.tool].text

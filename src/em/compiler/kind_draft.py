@@ -13,11 +13,11 @@ from em.compiler.homes import Example, Kind
 from em.compiler.learnt_input import SEVERAL, learnt_input
 from em.compiler.step_refusals import StepRefusals
 from em.compiler.trials import REQUEST, Learn, refuse_wrong, trials, with_signs
-from em.runner.free_words import spoken_in
+from em.runner.free_words import spoken_in, talk_of
 from em.runner.mentions import stem
 from em.runner.phrases import learnt_wording
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
-from em.runner.task_plan import EARLIER, Plan, asks_for
+from em.runner.task_plan import EARLIER, Plan, Wording, asks_for
 from em.runner.task_plan import Effect as PlannedEffect
 from em.runner.trial import Trials
 from em.traces.trace import KeptTrace, Trace
@@ -211,7 +211,7 @@ def _free(
 
         def learn(some: Sequence[Example], denied: frozenset[str] = now) -> Plan | None:
             known = Kind(some).plan()
-            form = form_of(some, known, denied, spoken)
+            form = _with_talk(form_of(some, known, denied, spoken), some)
             return None if form is None else StepRefusals(known).in_form(form)
 
         plan = learn(every)
@@ -219,12 +219,23 @@ def _free(
             return None
         if not _with_any_words(examples, learn, names, denied).count("wrong"):
             made = trials(examples, learn, names)
+            # Each may begin with talk that no other had, about which the others only ask.
+            alike = trials(examples, lambda some: _with_talk(learn(some), every), names)
             fewest = FEWEST_RIGHT if any(one.writes for one in every) else 1
-            is_better = made.count("right") >= max(fewest, right + 1)
+            is_better = alike.count("right") >= max(fewest, right + 1)
+            is_better &= made.count("right") >= right
             return _Tried(_with_once(plan, every), made) if is_better else None
         if denied == now:
             return None
     return None
+
+
+def _with_talk(plan: Plan | None, examples: Sequence[Example]) -> Plan | None:
+    """Return a form that knows what people told before they asked, where it has an effect."""
+    if plan is None or plan.form is None or plan.form.vocabulary is None:
+        return plan
+    talk = {one for example in examples for one in talk_of(plan, example.said)}
+    return msgspec.structs.replace(plan, wording=Wording(talk=sorted(talk)))
 
 
 def _with_once(plan: Plan, examples: Sequence[Example]) -> Plan:

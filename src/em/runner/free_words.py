@@ -25,6 +25,7 @@ from em.runner.mentions import (
     stem,
 )
 from em.runner.mood import asks, reasons, requests, tells
+from em.runner.phrases import is_greeting, is_talk, skeleton
 from em.runner.signs import unknown_sign
 from em.runner.task_plan import EffectCall, Plan, Slot, Unplanned, asking
 from em.values.canonical import Json, short
@@ -402,18 +403,41 @@ class Reader:
             raise Unplanned("the words speak of it, but don't ask for it")
 
     def _first_that_asks(self) -> int:
-        """Return where the first sentence begins that has a value or asks; talk may come before."""
+        """Return where the first sentence begins that has a value or asks; talk may come before.
+
+        Raises Unplanned for talk that no recorded request had: it may take back what follows.
+        """
+        talk, start = self._opening()
+        for piece in talk:
+            words = analysed(self._text).part(piece)
+            if not is_talk(self._plan, words):
+                said = " ".join(words.text.split())
+                raise Unplanned(f"no recorded request began like {said[:80]!r}")
+        return start
+
+    def _opening(self) -> tuple[list[Span], int]:
+        """Return the sentences that ask for nothing, and where the first one behind them begins."""
         pieces = self._sentences()
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
             if any(piece.start <= one.span.start < piece.end for one in self._mentions):
-                return piece.start
+                return pieces[:number], piece.start
             part = analysed(self._text).part(piece)
+            if is_greeting(part):
+                continue
             if points_ahead(part) and piece is not pieces[-1]:
                 raise Unplanned(f"it is not clear whose words follow {part.text.strip()!r}")
             is_of_kind = _has_one(self._stems(piece), {*self._form.words, *self._form.hints})
             if not is_chatter(part) or asks(part.text) or (is_of_kind and not tells(part.text)):
-                return piece.start
-        return 0
+                return pieces[:number], piece.start
+        return [], 0
+
+    def talk(self) -> list[str]:
+        """Return the skeletons of the sentences before what is asked for."""
+        try:
+            pieces, _ = self._opening()
+        except Unplanned:
+            return []
+        return [skeleton(analysed(self._text).part(piece)) for piece in pieces]
 
     def _reasons(self, start: int) -> list[Span]:
         """Return the parts of sentences from a position on that only say why."""
@@ -729,6 +753,11 @@ class Reader:
         if any(value != held[0] for value in held):
             raise Unplanned(f"earlier calls give {short(held[:3])}")
         return held[0]
+
+
+def talk_of(plan: Plan, text: str) -> list[str]:
+    """Return the sentences of a recorded request before what it asks for, without their values."""
+    return Reader(plan, text, {}, (), lambda *_: None).talk()
 
 
 def _by_effect(filled: Mapping[str, Any]) -> Json:

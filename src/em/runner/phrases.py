@@ -126,6 +126,13 @@ def _is_why(before: str, a: str, b: str) -> bool:
     return (a, b) == ("because", "it") or (before, a, b) == ("because", "it", "is")
 
 
+def is_greeting(words: Words) -> bool:
+    """Return whether a sentence only greets or thanks."""
+    if words.codes() or words.literals or "?" in words.text or _odd_signs(words.text):
+        return False
+    return {word for _, word in words.plain()} <= _GREETING
+
+
 def is_talk(plan: Plan, words: Words) -> bool:
     """Return whether a sentence before a request changes nothing, or was told in a recorded one.
 
@@ -133,8 +140,8 @@ def is_talk(plan: Plan, words: Words) -> bool:
     """
     if "?" in words.text:
         return False
-    if not words.codes() and {word for _, word in words.plain()} <= _GREETING:
-        return not _odd_signs(words.text)
+    if is_greeting(words):
+        return True
     said = skeleton(words)
     inputs = [name.replace("_", " ") for name in plan.inputs]
     return said in plan.wording.talk or _tells_who(said, inputs)
