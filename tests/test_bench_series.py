@@ -10,7 +10,7 @@ from bench.series.rotation import SERIES, Done, Series, learnt, run, sessions
 
 from em import Memory
 
-BUMP, IMPORT = SERIES
+BUMP, IMPORT, RELEASE = SERIES
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,8 @@ def sixth(series: Series, done: list[Done], number: int, tmp_path: Path) -> tupl
     task = series.tasks[number]
     rest = [one for at, one in enumerate(done) if at != number]
     with Memory(":memory:") as memory:
-        status, _, files = run(memory, learnt(memory, rest, tmp_path), task, task.day)
+        routine = learnt(memory, rest, tmp_path)
+        status, _, files = run(memory, routine, task, task.day, series.given(task))
     return status, files == done[number].after
 
 
@@ -73,6 +74,54 @@ def test_a_failing_test_that_needs_judgement_is_handed_over(
         assert "exit code 1" in why
     else:
         assert files == task.files
+
+
+@pytest.fixture(scope="module")
+def released() -> list[Done]:
+    return sessions(RELEASE)
+
+
+@pytest.fixture(scope="module")
+def release(released: list[Done]) -> Iterator[tuple[Memory, Any]]:
+    with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
+        yield memory, learnt(memory, released, Path(folder))
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_a_release_is_made_though_every_request_had_other_words(
+    released: list[Done], number: int, tmp_path: Path
+) -> None:
+    assert sixth(RELEASE, released, number, tmp_path) == ("ok", True)
+
+
+@pytest.mark.parametrize("task", RELEASE.judgements, ids=lambda task: task.name)
+def test_a_release_that_needs_judgement_changes_nothing(
+    release: tuple[Memory, Any], task: Any
+) -> None:
+    status, _, files = run(*release, task, task.day, RELEASE.given(task))
+    assert (status != "ok", files) == (True, task.files)
+
+
+def test_a_chore_in_a_persons_own_words_is_suggested_as_one_group(
+    released: list[Done], tmp_path: Path
+) -> None:
+    for number, one in enumerate(released):
+        (tmp_path / f"{number}.jsonl").write_text(one.text)
+    with Memory(":memory:") as memory:
+        memory.import_files([tmp_path])
+        (found,) = memory.suggest()
+    assert (found.count, found.problem) == (len(released), "")
+    assert found.proof is not None
+    assert found.proof["wrong"] == 0
+
+
+def test_a_routine_without_words_asks_for_what_is_not_given_by_name(
+    release: tuple[Memory, Any],
+) -> None:
+    task = RELEASE.tasks[0]
+    status, why, files = run(*release, task, task.day, {"version": "9.9.9"})
+    assert (status, files) == ("needs_input", task.files)
+    assert "note" in why
 
 
 def test_a_bump_writes_the_day_of_the_run(bump: tuple[Memory, Any]) -> None:

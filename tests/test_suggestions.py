@@ -214,6 +214,56 @@ def test_sessions_that_were_asked_for_other_things_are_other_groups(memory: Memo
     assert [one.count for one in found] == [4, 4]
 
 
+def other_words(trace: Trace, goal: str, path: str = "", new: str = "") -> Trace:
+    """The same session, asked for in other words, in another checkout, or with another change."""
+
+    def moved(event: Any) -> Any:
+        if not isinstance(event, ToolCall):
+            return Message(role="user", text=goal)
+        args = {k: v.replace("/srv/mill", path or "/srv/mill") for k, v in event.args.items()}
+        if new and "new_string" in args:
+            args["new_string"] = new
+        return msgspec.structs.replace(event, args=args)
+
+    return msgspec.structs.replace(
+        trace,
+        app={"cwd": path or "/srv/mill"},
+        mission=Mission(goal),
+        events=[moved(event) for event in trace.events],
+    )
+
+
+def test_a_chore_is_one_group_whatever_its_words_and_its_checkout(memory: Memory) -> None:
+    goals = ["{v} now, {n}", "We go to {v}: {n}", "{n}, so make it {v}", "bump: {v} ({n})"]
+    ids = [
+        memory.add_trace(
+            other_words(
+                made_session(f"{n + 1}.{n}.1", n % 3, note, n),
+                goal.format(v=f"{n + 1}.{n}.9", n=note),
+                f"/home/dev/checkout-{n}",
+            )
+        )
+        for n, (note, goal) in enumerate(zip(NOTES, goals, strict=True))
+    ]
+    (found,) = memory.suggest()
+    assert sorted(found.traces) == sorted(ids)
+    assert (found.problem, found.right_share) == ("", 1)
+
+
+def test_sessions_worded_alike_are_found_among_others_that_did_something_else(
+    memory: Memory,
+) -> None:
+    alike = [
+        memory.add_trace(made_session(f"{n + 1}.{n}.1", 0, note, n)) for n, note in enumerate(NOTES)
+    ]
+    for n, new in enumerate(["[tool.x]", "# see the wiki", "license = true"]):
+        session = made_session(f"{n + 1}.{n}.1", 0, NOTES[n], n)
+        goal = f"Something is odd with the {n}th wheel, look into it"
+        memory.add_trace(other_words(session, goal, new=new))
+    good = [one for one in memory.suggest() if not one.problem]
+    assert [sorted(one.traces) for one in good] == [sorted(alike)]
+
+
 def test_a_session_that_a_person_doubts_is_not_suggested(memory: Memory) -> None:
     ids = [
         memory.add_trace(made_session(f"{n + 1}.{n}.1", 0, note, n)) for n, note in enumerate(NOTES)

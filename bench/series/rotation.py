@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.figure import Figure
-from bench.series import claude, codex
+from bench.series import chores, claude, codex
 from bench.series.projects import (
     Files,
     Task,
@@ -36,18 +36,30 @@ Work = Callable[[Any, Task, int], None]
 
 
 class Series(NamedTuple):
-    """A kind of work: its tasks, those that need judgement, and how the agent does it."""
+    """A kind of work: its tasks, those that need judgement, and how the agent does it.
+
+    given: what a run of a task is given; its request, unless no words are bound.
+    """
 
     name: str
     tasks: Sequence[Task]
     judgements: Sequence[Task]
     work: Work
     agent: Callable[[Task, Path], Any] = claude.Agent
+    given: Callable[[Task], dict[str, Any]] = lambda task: {"request": task.request}
 
 
 SERIES = [
     Series("bump the version", bumps(), bump_judgements(), claude.bump),
     Series("fix the import", imports(), import_judgements(), claude.fix_import),
+    Series(
+        "release in a person's own words",
+        chores.chores(),
+        chores.chore_judgements(),
+        chores.release,
+        chores.Agent,
+        chores.given,
+    ),
 ]
 HELD_BACK = [
     Series("bump the version (Codex)", bumps(), bump_judgements(), codex.bump, codex.Agent),
@@ -87,11 +99,16 @@ def learnt(memory: Memory, done: Sequence[Done], folder: Path) -> Any:
     return memory.compile([trace.id for trace in memory.traces()], name="learnt")
 
 
-def run(memory: Memory, routine: Any, task: Task, day: str) -> tuple[str, str, Files]:
-    """Run a routine on a task in a folder of its own; return status, reason and files."""
+def run(
+    memory: Memory, routine: Any, task: Task, day: str, given: dict[str, Any] | None = None
+) -> tuple[str, str, Files]:
+    """Run a routine on a task in a folder of its own; return status, reason and files.
+
+    given: its input; the request of the task if there is none.
+    """
     with tempfile.TemporaryDirectory() as folder, _in(Path(folder)), _on(day), plain_pytest():
         write(task.files, Path(folder))
-        result = memory.run(routine, {"request": task.request}, allow=ALLOWED)
+        result = memory.run(routine, given or {"request": task.request}, allow=ALLOWED)
         if result.pending_prompt is not None:
             why = result.pending_prompt.message
         else:
@@ -159,7 +176,8 @@ def rotated(series: Series, *, shown: bool = False) -> Score:
         rest = [one for at, one in enumerate(done) if at != number]
         with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
             try:
-                status, why, files = run(memory, learnt(memory, rest, Path(folder)), task, task.day)
+                routine = learnt(memory, rest, Path(folder))
+                status, why, files = run(memory, routine, task, task.day, series.given(task))
             except EmError as error:
                 status, why, files = "refused", error.message, task.files
         is_right = status == "ok" and files == done[number].after
@@ -170,16 +188,17 @@ def rotated(series: Series, *, shown: bool = False) -> Score:
     with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
         routine = learnt(memory, done, Path(folder))
         for task in series.judgements:
-            status, why, files = run(memory, routine, task, task.day)
+            status, why, files = run(memory, routine, task, task.day, series.given(task))
             handed += status != "ok"
             changed = files != task.files
+            wrong += status == "ok" and changed
             if shown:
                 print(f"    {task.name:<32} {status}{' CHANGED' * changed}  {why[:160]}")
     return Score(right, len(series.tasks), handed, len(series.judgements), wrong)
 
 
 def figures() -> Iterator[Figure]:
-    """Both series."""
+    """All series."""
     for series in SERIES:
         yield from _figures(series, 1.0)
     for series in HELD_BACK:
@@ -196,6 +215,8 @@ def _figures(series: Series, bar: float | None) -> Iterator[Figure]:
         yield Figure(
             f"series: {series.name}, {what}", ours, "all", total, "", ours / total, bar, True
         )
+    wrong = float(found.wrong)
+    yield Figure(f"series: {series.name}, wrong writes", wrong, "none", 0, "", wrong, 0.0, False)
 
 
 def main(args: Sequence[str]) -> None:

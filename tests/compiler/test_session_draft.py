@@ -22,7 +22,13 @@ VERSIONS = ["1.2.0", "2.5.1", "3.3.7", "4.0.9"]
 
 
 def logged(
-    version: str, written: str, at: str | None, *, looks: Sequence[str] = (), file: str = "LOG.md"
+    version: str,
+    written: str,
+    at: str | None,
+    *,
+    looks: Sequence[str] = (),
+    file: str = "LOG.md",
+    words: str = "Log version {}.",
 ) -> Trace:
     """A session that adds a version with a date to a log."""
     shown = "\n".join(f"{n:6}→{line}" for n, line in enumerate(LOG.splitlines(), 1))
@@ -32,7 +38,7 @@ def logged(
     calls += [("Read", given, shown)]
     edit = {**given, "old_string": "## 1.0 (", "new_string": f"{entry}## 1.0 ("}
     calls += [("Edit", edit, "updated")]
-    goal = f"Log version {version}."
+    goal = words.format(version)
     events: list[Any] = [Message(role="user", text=goal)]
     for tool, args, result in calls:
         events.append(ToolCall(tool=tool, args=args, result=result, started_at=at))
@@ -121,6 +127,61 @@ def test_what_no_session_shows_changes_nothing(here: Path, request_words: str, t
     (here / "LOG.md").write_text(text)
     status, after = run(draft, here, request_words)
     assert (status != "ok", after) == (True, text)
+
+
+WORDINGS = ["log {}", "{} is out, write it down", "please note that we have {}", "New: {}"]
+
+
+def worded(*wordings: str) -> list[Trace]:
+    """Sessions that were asked for in these words."""
+    versions = [f"{number}.2.{number + 3}" for number in range(len(wordings))]
+    return [
+        logged(version, "soon", "2026-03-01T11:00:00Z", words=words)
+        for version, words in zip(versions, wordings, strict=True)
+    ]
+
+
+def named(draft: Draft | None, here: Path, **given: str) -> tuple[str, str]:
+    assert draft is not None
+    write_package(draft, here.parent / "package", GivenUdfs())
+    result = run_routine(here.parent / "package", given, allow=AllowSettings(folders=["."]))
+    return result.status, (here / "LOG.md").read_text()
+
+
+def test_what_each_request_says_in_its_own_words_is_an_input_by_name(here: Path) -> None:
+    draft = learnt(*worded(*WORDINGS))
+    assert draft is not None
+    assert draft.routine.request is None
+    assert draft.trials.summary == "right in 4 of 4, handed over in 0, wrong in 0"
+    assert named(draft, here, version="9.9.9") == (
+        "ok",
+        LOG.replace("## 1.0", "## 9.9.9 (soon)\n\n- more\n\n## 1.0"),
+    )
+
+
+@pytest.mark.parametrize("version", ["v9.9.9", "", "9.9.9\n## 8", "the next one"])
+def test_an_input_by_name_must_look_like_what_was_written(here: Path, version: str) -> None:
+    status, text = named(learnt(*worded(*WORDINGS)), here, version=version)
+    assert (status != "ok", text) == (True, LOG)
+
+
+def test_words_that_enough_requests_share_are_read_beside_names(here: Path) -> None:
+    draft = learnt(*worded(*WORDINGS, "log {}", "log {}"))
+    assert draft is not None
+    assert draft.routine.request is not None
+    assert draft.routine.request.template == "log {{ version }}"
+    assert run(draft, here, "log 7.7.7")[0] == "ok"
+    (here / "LOG.md").write_text(LOG)
+    assert run(draft, here, "log 7.7.7 tomorrow") == ("needs_input", LOG)
+    assert named(draft, here, version="9.9.9")[0] == "ok"
+
+
+def test_an_input_is_what_every_request_says() -> None:
+    others = [
+        logged(version, "soon", "2026-03-01T11:00:00Z", words="log the next one")
+        for version in VERSIONS[1:]
+    ]
+    assert learnt(*worded("log {}"), *others) is None
 
 
 def test_two_sessions_are_too_few() -> None:

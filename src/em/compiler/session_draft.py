@@ -22,13 +22,15 @@ from em.compiler.file_changes import EDIT, INSERT, WRITE, Session, session_of
 from em.compiler.homes import Example
 from em.compiler.inputs import escaped
 from em.compiler.new_files import with_overwritten
-from em.compiler.shared_texts import FEWEST, Given, Read, SharedTexts, shared_start
+from em.compiler.said_values import SaidValues, shared_start, worded_alike
+from em.compiler.shared_texts import FEWEST, Given, Read, SharedTexts
 from em.compiler.sources import quoted
 from em.compiler.step_trials import step_trials
 from em.compiler.templates import Filled, Template, templates_of, with_template
 from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
 from em.errors import EmError, RoutineError
+from em.runner.agreement import Wording
 from em.runner.expressions.functions import FUNCTIONS, sign_of
 from em.runner.expressions.language import compile_expression
 from em.runner.routine import ReturnStep, Routine, Step, ToolStep
@@ -45,6 +47,7 @@ MOST_SWAPPED = 6
 """Changes of files in a row whose order is compared."""
 MOST_ANCHORS = 4
 """Lines above an insertion that may say where it is."""
+BY_NAME = "the requests say the inputs in different words: in the trials they were given by name"
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%d %b %Y")
 _TELLING = re.compile(r"\S\S")
 """What a line has that says where it is."""
@@ -74,24 +77,50 @@ def is_session(trace: Trace) -> bool:
     return bool(tools) and any(map(is_coding_tool, tools))
 
 
-def session_effects(trace: Trace) -> list[str] | None:
-    """Return what a coding agent's session did: `change *.py`, `git commit`.
+class SessionEffects(NamedTuple):
+    """What a session did: the kinds of its effects, and each change with the name of its file.
+
+    kinds: `change *.py`, `git commit`. changes: `Edit pyproject.toml`, one for each change.
+    """
+
+    kinds: tuple[str, ...]
+    changes: tuple[str, ...]
+
+    @property
+    def kinds_of_changes(self) -> tuple[str, ...]:
+        """Each change with the kind of its file: `Edit *.toml`."""
+        parts = (change.partition(" ") for change in self.changes)
+        return tuple(sorted(f"{tool} {_kind_of_file(name)}" for tool, _, name in parts))
+
+
+def session_effects(trace: Trace) -> SessionEffects | None:
+    """Return what a coding agent's session did, with paths from its own folder.
 
     None if it is no such session, or if it is not known what it did.
     """
     session = session_of(trace, {}) if is_session(trace) else None
     if session is None:
         return None
-    return sorted({_effect(call) for call in session.calls if call.effect == "write"})
+    writes = [call for call in session.calls if call.effect == "write"]
+    changes = sorted(f"{call.name} {_file_name(call)}".strip() for call in writes)
+    return SessionEffects(tuple(sorted({*map(_effect, writes)})), tuple(changes))
+
+
+def _file_name(call: TracedCall) -> str:
+    path = call.args.get("file_path")
+    return path.rpartition("/")[2] if call.name in _FILES and isinstance(path, str) else ""
+
+
+def _kind_of_file(name: str) -> str:
+    """Return a file's name without what tells it from others: `*.py`."""
+    return f"*.{name.rpartition('.')[2]}" if "." in name[1:] else name
 
 
 def _effect(call: TracedCall) -> str:
-    path = call.args.get("file_path")
-    if call.name not in _FILES or not isinstance(path, str):
+    name = _file_name(call)
+    if not name:
         return call.title
-    name = path.rpartition("/")[2]
-    kind = f"*.{name.rpartition('.')[2]}" if "." in name[1:] else name
-    return f"{'create' if call.name == CREATE else 'change'} {kind}"
+    return f"{'create' if call.name == CREATE else 'change'} {_kind_of_file(name)}"
 
 
 def draft_sessions(
@@ -110,7 +139,7 @@ def draft_sessions(
     if found is None:
         return None
 
-    def make(names: Sequence[str]) -> Draft:
+    def made_of(names: Sequence[str]) -> _Made:
         if len(names) < FEWEST:
             raise RoutineError(TOO_FEW)
         some = found.of(names)
@@ -120,24 +149,42 @@ def draft_sessions(
         return made
 
     try:
-        draft = make(list(traces))
+        made = made_of(list(traces))
     except RoutineError:
         return None
+    draft = made.draft
     examples = {
         one: Example(session.calls, said[one])
         for one, session in zip(traces, found.sessions, strict=True)
     }
-    tried = step_trials(examples, dict.fromkeys(traces, draft), make, draft)
+    alone = {
+        one: msgspec.structs.replace(draft, input=made.filled.row(number))
+        for number, one in enumerate(traces)
+    }
+    tried = step_trials(examples, alone, lambda names: made_of(names).draft, draft)
     refuse_wrong(tried, force=force)
-    return msgspec.structs.replace(
-        draft, trials=tried, proof=(*draft.proof, str(tried), *tried.reasons())
-    )
+    proof = (*draft.proof, str(tried), *tried.reasons())
+    if draft.routine.request is None:
+        draft = _with_words(made, [said[one] for one in traces])
+        proof = (*proof, BY_NAME)
+    return msgspec.structs.replace(draft, trials=tried, proof=proof)
 
 
-def _drafts(found: "Sessions", said: Sequence[str], name: str) -> Iterator[Draft]:
-    """Yield the routine for each template of the requests that explains everything."""
-    for template in _templates(said):
-        made = _Drafted(found, template).draft(name)
+class _Made(NamedTuple):
+    """A routine, and the inputs of each session."""
+
+    draft: Draft
+    filled: Filled
+
+
+def _drafts(found: "Sessions", said: Sequence[str], name: str) -> Iterator[_Made]:
+    """Yield the routine for each template of the requests that explains everything.
+
+    The last one has inputs by name: what all requests say, each in its own words.
+    """
+    ways: list[Template | Sequence[str]] = [*_templates(said), said]
+    for words in ways:
+        made = _Drafted(found, words).draft(name)
         if made is None:
             continue
         draft, filled = made
@@ -145,7 +192,32 @@ def _drafts(found: "Sessions", said: Sequence[str], name: str) -> Iterator[Draft
             verify_draft(draft)
         except EmError:
             continue  # it does not repeat its own recording
-        yield with_template(msgspec.structs.replace(draft, proof=("same task: proved",)), filled)
+        draft = msgspec.structs.replace(draft, proof=("same task: proved",))
+        yield _Made(with_template(draft, filled) if filled.template else _asking(draft), filled)
+
+
+def _asking(draft: Draft) -> Draft:
+    """Return a routine that asks for inputs which are not given."""
+    schema = {**(draft.routine.input_schema or {}), "required": []}
+    return msgspec.structs.replace(
+        draft, routine=msgspec.structs.replace(draft.routine, input_schema=schema)
+    )
+
+
+def _with_words(made: _Made, said: Sequence[str]) -> Draft:
+    """Return a routine whose inputs are also read from a request, if enough are worded alike."""
+    values = made.filled.values
+    for template in worded_alike(said, values):
+        draft = with_template(made.draft, made.filled._replace(template=template))
+        routine = draft.routine
+        if routine.request is None:
+            continue
+        wording = Wording(routine.request, (routine.input_schema or {}).get("properties", {}))
+        bound = [wording.bind(text) for text in said]
+        rows = [made.filled.row(number) for number in range(len(said))]
+        if all(one in (None, row) for one, row in zip(bound, rows, strict=True)):
+            return draft
+    return made.draft
 
 
 def sessions_of(
@@ -267,20 +339,30 @@ class _Placed(NamedTuple):
 
 
 class _Drafted:
-    """Drafts the routine of sessions whose requests fit a template."""
+    """Drafts the routine of sessions: their requests fit a template, or say the same values."""
 
-    def __init__(self, found: Sessions, template: Template) -> None:
+    def __init__(self, found: Sessions, words: Template | Sequence[str]) -> None:
         self._sessions, self._effects = found.sessions, found.effects
-        self._template, self._names = template, Names()
-        self._holes = [self._names.free(name) for name in _named(template)]
-        self._inputs = {
-            name: [values[hole] for values in template.values]
-            for hole, name in enumerate(self._holes)
-        }
+        self._names = Names()
+        self._template = words if isinstance(words, Template) else None
+        self._holes: list[str] = []
+        inputs: dict[str, Sequence[str]] = {}
+        self._said: SaidValues | None = None
+        if isinstance(words, Template):
+            self._holes = [self._names.free(name) for name in _named(words)]
+            inputs = {
+                name: [values[hole] for values in words.values]
+                for hole, name in enumerate(self._holes)
+            }
+        else:
+            self._said = SaidValues(words, self._effects, self._names)
         self._conditions: dict[int, tuple[str, ...]] = {}
-        self._texts = SharedTexts(
-            [session.calls for session in self._sessions], self._inputs, self._saved
-        )
+        calls = [session.calls for session in self._sessions]
+        self._texts = SharedTexts(calls, inputs, self._saved, self._said)
+
+    @property
+    def _inputs(self) -> Mapping[str, Sequence[str]]:
+        return self._texts.inputs
 
     def _saved(self, tool: str) -> str:
         plain = {FILE_TEXT: "text", TODAY: "today"}.get(tool) or f"{tool.partition('_')[0]}_output"
@@ -297,12 +379,18 @@ class _Drafted:
         needed = self._needed(wired)
         used = {one for args in wired for given in args.values() for one in given.inputs}
         used |= {one for read in needed for given in read.args.values() for one in given.inputs}
-        if used != set(self._inputs):
+        if used != set(self._inputs) or not self._says_all():
             return None  # words that nothing uses may decide
         base = self._base(needed)
         if base is None:
             return None
         return self._routine(name, wired, needed, base)
+
+    def _says_all(self) -> bool:
+        """Return whether no other value of a request was written, where no template has them."""
+        return self._said is None or (
+            bool(self._inputs) and self._said.are_all([*self._inputs.values()])
+        )
 
     # --- arguments --------------------------------------------------------------------------------
 
@@ -313,6 +401,8 @@ class _Drafted:
             return None
         before = [call.index for call in calls]
         args: dict[str, Given] = {}
+        # The file that is changed is looked at first for what is replaced there.
+        text = self._text_of(calls) if calls[0].name in (EDIT, INSERT) else None
         for key in keys:
             values = [call.args[key] for call in calls]
             if key == "insert_line" and calls[0].name == INSERT:
@@ -322,7 +412,6 @@ class _Drafted:
             if found is None:
                 return None
             args[key] = found
-        text = self._text_of(calls) if calls[0].name in (EDIT, INSERT) else None
         if calls[0].name == EDIT:
             if text is None:
                 return None
@@ -488,10 +577,10 @@ class _Drafted:
         effects = self._effects[base]
         paths = [call.args["file_path"] for call in effects if "file_path" in call.args]
         given = {key: values[base] for key, values in self._inputs.items()}
-        text = self._template.text(self._holes)
+        text = "" if self._template is None else self._template.text(self._holes)
         routine = Routine(
             name=name,
-            description=text.replace("{{ ", "{").replace(" }}", "}"),
+            description=text.replace("{{ ", "{").replace(" }}", "}") or self._described(base),
             tools=list(specs_of(one.call for one in placed).values()),
             input_schema=of_input(given),
             steps=steps,
@@ -511,15 +600,23 @@ class _Drafted:
         others = [one.calls for n, one in enumerate(self._sessions) if n != base]
         return with_overwritten(draft, others), Filled([], [], text, self._inputs, [])
 
+    def _described(self, base: int) -> str:
+        """Say what is done, where no words of the requests do."""
+        done = dict.fromkeys(map(_effect, self._effects[base]))
+        text = f"{', '.join(done)} with {' and '.join(self._inputs)}"
+        return f"{text[0].upper()}{text[1:]}"
+
     def _guards(self, call: TracedCall, args: Mapping[str, Given]) -> tuple[str, ...]:
         """Return that a version or an id looks like those of all sessions: 1.3.0, not v1.3.0."""
         used = sorted({name for given in args.values() for name in given.inputs})
-        known = ((name, self._inputs[name]) for name in used)
-        alike = tuple(
-            f"looks_like({name}, {quoted(_sign_at(values, 0))}, {quoted(_sign_at(values, -1))})"
-            for name, values in known
-            if all(re.fullmatch(r"\S*\d\S*", value) for value in values)
-        )
+        alike: list[str] = []
+        for name in used:
+            values = self._inputs[name]
+            if all(re.fullmatch(r"\S*\d\S*", value) for value in values):
+                ends = quoted(_sign_at(values, 0)), quoted(_sign_at(values, -1))
+                alike.append(f"looks_like({name}, {', '.join(ends)})")
+            elif not any("\n" in value for value in values):
+                alike += [f'{name} != ""', f'absent({name}, "\\n")']
         return (*alike, *self._conditions.get(id(call), ()))
 
     def _check(self, base: int) -> TracedCall | None:

@@ -16,6 +16,7 @@ from em.compiler.calls import TracedCall
 from em.compiler.evidence import information
 from em.compiler.file_changes import FOLDER
 from em.compiler.inputs import escaped
+from em.compiler.said_values import SaidValues, shared_start
 from em.compiler.sources import quoted
 from em.runner.expressions.functions import line_part, module_name
 from em.runner.tools.coding import TODAY
@@ -120,6 +121,7 @@ class SharedTexts:
 
     calls: of each session. inputs: what each of them was asked for, by name.
     name_of: returns a new name for the result of a tool.
+    said: where the words of the requests say what their inputs are, instead of `inputs`.
     """
 
     def __init__(
@@ -127,13 +129,15 @@ class SharedTexts:
         calls: Sequence[Sequence[TracedCall]],
         inputs: Mapping[str, Sequence[str]],
         name_of: Callable[[str], str],
+        said: SaidValues | None = None,
     ) -> None:
-        self._calls, self._name_of = calls, name_of
+        self._calls, self._name_of, self._said = calls, name_of, said
         by_values: dict[tuple[str, ...], list[str]] = {}
         for name, values in inputs.items():
             by_values.setdefault(tuple(values), []).append(name)
         self._atoms = [Atom(tuple(map(Way, names)), values) for values, names in by_values.items()]
-        self._inputs = frozenset(inputs)
+        self.inputs: dict[str, Sequence[str]] = dict(inputs)
+        """What each session was asked for, by name."""
         self.reads: dict[str, Read] = {}
         """The reads that were found to be needed, by the name of their result."""
         self._failed: set[tuple[str, tuple[int, ...]]] = set()
@@ -237,7 +241,7 @@ class SharedTexts:
             text,
             tuple(agree),
             frozenset().union(*(atom.reads for atom in atoms)),
-            frozenset(way.expression for atom in atoms for way in atom.ways) & self._inputs,
+            frozenset(way.expression for atom in atoms for way in atom.ways) & self.inputs.keys(),
             own_text,
             _fixed(pieces),
         )
@@ -272,6 +276,8 @@ class SharedTexts:
         same = len(set(tokens)) == 1 and tokens[0]
         if same:
             yield tokens[0], [start + len(tokens[0]) for start in at]
+        elif self._said is not None and depth <= DEEPEST:
+            yield from self._newly_said(self._said, values, at)
         for pattern in _SEGMENTS if _may_begin(values, at) else ():
             found = [
                 re.compile(pattern).match(text, start)
@@ -287,6 +293,18 @@ class SharedTexts:
             and len({text[start : start + 1] for text, start in zip(values, at, strict=True)}) == 1
         ):
             yield values[0][at[0]], [start + 1 for start in at]
+
+    def _newly_said(
+        self, said: SaidValues, values: Sequence[str], at: list[int]
+    ) -> Iterator[tuple[Atom, list[int]]]:
+        """Yield what each request says as a new input; it goes if the rest is not explained."""
+        for texts in said.at(values, at):
+            name = said.name_of(texts)
+            self.inputs[name] = texts
+            self._atoms.append(Atom((Way(name),), texts))
+            yield self._atoms[-1], [start + len(own) for start, own in zip(at, texts, strict=True)]
+            del self.inputs[name]
+            self._atoms = [one for one in self._atoms if one.expression != name]
 
     # --- looking for a part -----------------------------------------------------------------------
 
@@ -351,7 +369,10 @@ class SharedTexts:
     def _reads_with(
         self, values: Sequence[str], before: Sequence[int], depth: int
     ) -> Iterator[Read]:
-        """Yield reads that showed these values, those of all sessions first."""
+        """Yield reads that showed these values: those in use, then those of all sessions."""
+        known = [read for read in self.reads.values() if _shows(read, values, before)]
+        yield from known
+        seen = {read.saved for read in known}
         held = [
             [
                 call
@@ -368,7 +389,8 @@ class SharedTexts:
         some = [name for name, count in counts.items() if FEWEST <= count < len(values)]
         for name in everywhere or some:
             rows = [[call for call in own if call.name == name] for own in held]
-            yield from itertools.islice(self._aligned(name, rows, depth), MOST_READS)
+            found = (one for one in self._aligned(name, rows, depth) if one.saved not in seen)
+            yield from itertools.islice(found, MOST_READS)
 
     def _aligned(
         self, name: str, rows: Sequence[Sequence[TracedCall]], depth: int
@@ -415,7 +437,8 @@ class SharedTexts:
         """Return the same for some of the sessions; what is found there is shared."""
         other = SharedTexts.__new__(SharedTexts)
         other._calls = [self._calls[number] for number in sessions]
-        other._name_of, other._inputs, other._failed = self._name_of, self._inputs, set()
+        other._name_of, other.inputs, other._failed = self._name_of, self.inputs, set()
+        other._said = None  # an input is what all sessions say
         other._has_days = self._has_days
         other._whole = frozenset(range(len(sessions)))
         other._atoms = [
@@ -510,13 +533,6 @@ def _fixed(pieces: Sequence[str | Atom]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def shared_start(texts: Sequence[str]) -> str:
-    """Return what all texts begin with."""
-    first, last = min(texts), max(texts)
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
-    return "".join(one for one, _ in same)
-
-
 def _expression(piece: str | Atom) -> str:
     return quoted(piece) if isinstance(piece, str) else piece.expression
 
@@ -525,6 +541,15 @@ def _literal(value: Any) -> Any:
     if isinstance(value, str):
         return escaped(value)
     return value
+
+
+def _shows(read: Read, values: Sequence[str], before: Sequence[int]) -> bool:
+    """Return whether a read showed these values in each session that made it, before a call."""
+    return all(
+        call is None
+        or (call.index < limit and isinstance(call.result, str) and value in call.result)
+        for call, value, limit in zip(read.calls, values, before, strict=True)
+    )
 
 
 def _reads_of(read: Read) -> frozenset[str]:

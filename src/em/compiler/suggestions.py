@@ -1,7 +1,9 @@
 """Suggestions of traces to compile: those with the same effects, and what a routine would save.
 
 Traces belong together if they call the same tools with an effect; how often each, and on which way,
-depends on the task. Traces without an effect belong together if they took the same path. A routine
+depends on the task. Traces without an effect belong together if they took the same path. Sessions
+of coding agents belong together if they changed the same kinds of files and were asked for in
+similar words, or if they made the same changes, whatever the words. A routine
 saves what the agent needed besides its tools: the model's answers, their tokens and price, and the
 time outside the calls that the routine repeats.
 
@@ -9,7 +11,7 @@ A log may have thousands of traces. Each is read once to be counted. Compiled an
 the groups that can be among the best, each on a sample of its traces.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from statistics import median
 from typing import Any
@@ -51,7 +53,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     model_calls, tokens, seconds, cost_usd: the savings of one run, as the median of the traces
     that report them; None if none does.
     words: what the requests of a coding agent's sessions say. Sessions that change the same kinds
-    of files do many kinds of work.
+    of files do many kinds of work. If they say it in different words, the changes.
     unlabelled: how many of the traces don't say how they ended.
     proof: how what the others teach did on each of the sample; None if that was not tried.
     problem: why the traces are not worth compiling; empty if they are.
@@ -128,18 +130,6 @@ class _Group:
             if value is not None:
                 values.append(value)
 
-    def take(self, other: "_Group") -> None:
-        """Count the traces of another group too."""
-        self.ids += other.ids
-        self.unlabelled += other.unlabelled
-        self.goal, self.way = self.goal or other.goal, other.way
-        for calls, ids in other.ways.items():
-            self.ways.setdefault(calls, []).extend(ids)
-        self.model_calls += other.model_calls
-        self.tokens += other.tokens
-        self.seconds += other.seconds
-        self.costs += other.costs
-
     def suggestion(self, calls: tuple[str, ...] = ()) -> Suggestion:
         """Return all traces as a suggestion, or those that made the same calls."""
         ids = self.ways[calls] if calls else self.ids
@@ -193,13 +183,13 @@ def suggest(
         is_open = outcome == "unknown" and kept.label is None and is_session(kept.trace)
         is_usable = outcome in usable or is_open
         if is_usable and (way := way_of(kept.trace)):
-            group = _group_of(kept.trace, way, groups)
-            group.add(kept, way)
-            group.unlabelled += outcome == "unknown"
+            for group in _groups_of(kept.trace, way, groups):
+                group.add(kept, way)
+                group.unlabelled += outcome == "unknown"
         tell(number, len(ids) + min(limit, len(groups)))
     found = [
         (one.suggestion(), one)
-        for one in [*groups.values(), *_rejoined(groups, at_least)]
+        for one in _different(groups.values())
         if len(one.ids) >= at_least and (not about or not {*about}.isdisjoint(one.ids))
     ]
     proved: list[Suggestion] = []
@@ -211,36 +201,64 @@ def suggest(
             break
         proved.append(_best_of(one, group, store, at_least))
         tell(len(ids) + len(proved), len(ids) + max(len(proved), min(limit, len(found))))
-    return sorted(proved, key=lambda one: one.worth, reverse=True)[:limit]
+    return sorted(_without_parts(proved), key=lambda one: one.worth, reverse=True)[:limit]
 
 
-_Groups = dict[tuple[tuple[str, ...], tuple[str, ...]], _Group]
+_Groups = dict[tuple[tuple[str, ...], tuple[str, ...], str], _Group]
+"""By effects, and by what the traces have in common besides."""
 
 
-def _group_of(trace: Trace, way: tuple[str, ...], groups: _Groups) -> _Group:
-    """Return the group of a trace: by its effects, for a session also by what was asked for."""
-    done = session_effects(trace)
-    if not done:
-        effects = tuple(sorted(set(_effects(trace))))
-        return groups.setdefault((effects, () if effects else way), _Group(effects))
-    effects, words = tuple(done), tuple(request_words(trace.mission.goal))
-    for known in groups.values():
-        if known.effects == effects and known.words and _is_alike(known.words, words):
-            return known
-    return groups.setdefault((effects, words), _Group(effects, words))
+def _groups_of(trace: Trace, way: tuple[str, ...], groups: _Groups) -> list[_Group]:
+    """Return the groups of a trace: by its effects, for a session also by what was asked for.
 
-
-def _rejoined(groups: _Groups, at_least: int) -> list[_Group]:
-    """Return the sessions that are too few in each group, by the first word of their requests.
-
-    `release 2.0.1: fix the tooltip` and `release 2.1.0: add dark mode` have no other in common.
+    A session has others too. `release 2.0.1: fix the tooltip` and `release 2.1.0: add dark mode`
+    only begin alike. Requests for one chore may have no word in common, but the sessions changed
+    the same files, or files of the same kinds.
     """
-    made: dict[tuple[tuple[str, ...], str], _Group] = {}
-    for one in groups.values():
-        if one.words and len(one.ids) < at_least:
-            key = one.effects, one.words[0]
-            made.setdefault(key, _Group(one.effects, one.words[:1])).take(one)
-    return [*made.values()]
+    done = session_effects(trace)
+    if done is None or not done.kinds:
+        effects = tuple(sorted(set(_effects(trace))))
+        return [groups.setdefault((effects, () if effects else way, ""), _Group(effects))]
+    effects, words = done.kinds, tuple(request_words(trace.mission.goal))
+    alike = (
+        known
+        for (_, _, by), known in groups.items()
+        if by == "words" and known.effects == effects and _is_alike(known.words, words)
+    )
+    found = next(alike, None)
+    keys = {"begins": words[:1], "changes": done.changes, "kinds": done.kinds_of_changes}
+    if found is None:
+        keys = {"words": words, **keys}
+    made = [
+        groups.setdefault((effects, what, by), _Group(effects, what))
+        for by, what in keys.items()
+        if what or by == "words"
+    ]
+    return made if found is None else [found, *made]
+
+
+def _different(groups: Iterable[_Group]) -> list[_Group]:
+    """Return the groups that don't have the same traces as another one."""
+    found: dict[frozenset[str], _Group] = {}
+    for one in groups:
+        found.setdefault(frozenset(one.ids), one)
+    return [*found.values()]
+
+
+def _without_parts(proved: Sequence[Suggestion]) -> list[Suggestion]:
+    """Leave out what a larger group does as well, and a larger one that only its part does."""
+    left: list[Suggestion] = []
+    for one in sorted(proved, key=lambda one: (not one.problem, one.count), reverse=True):
+        own = {*one.traces}
+        if not any(
+            own <= {*other.traces} and other.right_share >= one.right_share
+            if not one.problem
+            else own >= {*other.traces}
+            for other in left
+            if not other.problem
+        ):
+            left.append(one)
+    return left
 
 
 def _is_alike(one: Sequence[str], other: Sequence[str]) -> bool:

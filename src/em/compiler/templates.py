@@ -31,7 +31,7 @@ MOST_HOLES = 8
 FEWEST_WORDS = 2
 """Words that requests must have in common."""
 
-_TOKEN = re.compile(r"[#$@]?\w+(?:[-./:@+]\w+)*|[^\w\s]")
+TOKEN = re.compile(r"[#$@]?\w+(?:[-./:@+]\w+)*|[^\w\s]")
 """Matches a word, an id, an address or a date as one."""
 _WORD = re.compile(r"[\"“”]|[^\s\"“”]+?(?=[.,;:!?]*(?:[\s\"“”]|$))|[.,;:!?]")
 """Matches everything between spaces or quotation marks as one, such as `(1,-2)`."""
@@ -57,7 +57,7 @@ class Template(NamedTuple):
 
 def templates_of(texts: Sequence[str]) -> Iterator[Template]:
     """Yield what texts have in common, with values of signs and words apart, then as wholes."""
-    found = [template_of(texts, token) for token in (_TOKEN, _WORD)]
+    found = [template_of(texts, token) for token in (TOKEN, _WORD)]
     yield from (one for number, one in enumerate(found) if one and one not in found[:number])
 
 
@@ -78,7 +78,7 @@ def merged_of(texts: Sequence[str]) -> Iterator[Template]:
 
 def _ends_of(texts: Sequence[str]) -> Template | None:
     """Return the words that texts begin and end with, with one hole between them."""
-    found = [list(_TOKEN.finditer(text)) for text in texts]
+    found = [list(TOKEN.finditer(text)) for text in texts]
     tokens = [[one.group() for one in own] for own in found]
     start = _alike(tokens)
     end = _alike([own[start:][::-1] for own in tokens])
@@ -113,7 +113,7 @@ def _merged(template: Template, first: int, end: int) -> Template:
     return Template([*words[: first + 1], *words[end:]], values)
 
 
-def template_of(texts: Sequence[str], token: re.Pattern[str] = _TOKEN) -> Template | None:
+def template_of(texts: Sequence[str], token: re.Pattern[str] = TOKEN) -> Template | None:
     """Return what texts have in common; None if that is too little, or if they are equal."""
     if len(texts) < FEWEST or len(set(texts)) < FEWEST:
         return None
@@ -182,6 +182,10 @@ class Filled(NamedTuple):
     template: str
     values: Mapping[str, Sequence[Any]]
     loops: Sequence[Loop]
+
+    def row(self, number: int) -> Json:
+        """Return the inputs of one trace."""
+        return {name: values[number] for name, values in self.values.items()}
 
 
 def filled(traces: Sequence[Trace], said: Sequence[str], template: Template) -> Filled:
