@@ -48,6 +48,27 @@ def test_others_are_asked_about_and_answered_by_a_file() -> None:
     assert done.json["output"] == ["bob", True]
 
 
+def test_inputs_are_given_by_name_and_read_by_their_type() -> None:
+    ran = em("run", "send", "to=a=b", "urgent=true", "--tools", "tools.py", "--json")
+    assert ran.json["output"] == ["a=b", True]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["whom=ann"], "(to, urgent), got 'whom=ann'"),
+        (["ann"], "expected NAME=VALUE"),
+        (["to=ann", "to=bob"], "given twice"),
+        (["to=ann", "--input", "bob.json"], "given twice"),
+        (["urgent=perhaps"], "must be boolean as JSON"),
+    ],
+)
+def test_an_input_that_the_routine_can_not_take_is_refused(given: list[str], said: str) -> None:
+    ran = em("run", "send", *given, "--tools", "tools.py")
+    assert ran.code == 2
+    assert said in ran.err
+
+
 def test_yes_agrees_to_questions_and_does_not_choose_values() -> None:
     assert run("--yes")["status"] == "needs_input"
 

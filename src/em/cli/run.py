@@ -93,6 +93,7 @@ def _shared(function: F) -> F:
 
 @click.command("run")
 @click.argument("routine")
+@click.argument("named", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--input", "input_file", metavar="FILE", help="The input as JSON; - for stdin.")
 @click.option("--no-journal", is_flag=True, help="Store nothing. Such a run can't be resumed.")
 @click.option(
@@ -110,6 +111,7 @@ def _shared(function: F) -> F:
 def run(
     *,
     routine: str,
+    named: Sequence[str],
     input_file: str | None,
     no_journal: bool,
     dry_run: bool,
@@ -119,6 +121,9 @@ def run(
     **shared: Any,
 ) -> int:
     """Run ROUTINE, a folder or the name of a stored routine, without calling a model.
+
+    Its inputs are given by name (`em run bump version=2.1.0 note="Less noise"`), in a file
+    (--input), or both.
 
     With --llm one call of a model may put the request into words that the routine reads, where the
     run would ask otherwise. Every value must stand in the request or be one of those recorded.
@@ -139,6 +144,7 @@ def run(
         package = find_package(routine, stack)
         again = _given(package.folder, shared)
         input_data = read_object(input_file) if input_file else {}
+        input_data |= _by_name(package, named, input_data)
         if llm:
             input_data = _bound(package, input_data, again)
         if dry_run:
@@ -162,6 +168,32 @@ def run(
         resume = None if memory is None else _resuming(memory, run_id, again)
         result = converse(start, resume, _answers(answers), yes=yes)
         return _print_end(memory, run_id, result, again["resume_with"])
+
+
+def _by_name(package: Package, named: Sequence[str], known: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs that were given as NAME=VALUE; what is no text by its schema is JSON."""
+    schema = (package.routine.input_schema or {}).get("properties", {})
+    found: dict[str, Any] = {}
+    for one in named:
+        name, sign, value = one.partition("=")
+        if not sign or (schema and name not in schema):
+            names = ", ".join(schema) or "no inputs"
+            raise UsageError(
+                f"expected NAME=VALUE with an input of the routine ({names}), got {one!r}",
+                fix="an input is given as version=2.1.0",
+            )
+        if name in found or name in known:
+            raise UsageError(f"the input {name} is given twice", fix="give it once")
+        content = schema.get(name)
+        kind = content.get("type", "string") if isinstance(content, dict) else "string"
+        try:
+            found[name] = value if kind == "string" else msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            raise UsageError(
+                f"the input {name} must be {kind} as JSON, got {value!r}",
+                fix="give it as JSON, or in a file: --input FILE",
+            ) from None
+    return found
 
 
 @click.command("resume")
