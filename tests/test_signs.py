@@ -1,13 +1,14 @@
 """A sign that no recorded request had is asked about, wherever words are read: it may turn round,
 quote, strike out or bound what the words alone would ask for."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 
 from em import Memory, recorded_tool
-from em.runner.signs import odd_signs, signs_of, unknown_sign
+from em.runner.signs import _MAY_BE_SIGN, _is_in_word, odd_signs, signs_of, unknown_sign
 
 
 class Learnt(NamedTuple):
@@ -168,3 +169,8 @@ def test_signs_are_told_by_where_they_stand() -> None:
     assert odd_signs("ana@shop.example") == {"@"}
     assert odd_signs("-2") == {"^-"}
     assert odd_signs("2+") == {"+$"}
+
+
+def test_no_sign_of_unicode_is_passed_over() -> None:
+    passed_over = _MAY_BE_SIGN.sub("", "".join(map(chr, range(sys.maxunicode + 1))))
+    assert all(map(_is_in_word, passed_over))

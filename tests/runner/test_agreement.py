@@ -161,6 +161,7 @@ def test_a_request_and_an_input_that_contradict_each_other_are_refused(folder: A
         ("send {{ a[0] }}, {{ a[1] }}", "send x, y", {"a": ["x", "y"]}),
         ("just do it", "just do it", {}),
         ("just do it", "just do it twice", None),
+        ("fly {{ a }} to {{ b }}", "Fly İzmir TO Rome", {"a": "İzmir", "b": "Rome"}),
     ],
 )
 def test_a_template_binds_the_same_words(template: str, text: str, bound: Any) -> None:
@@ -327,3 +328,42 @@ def test_what_a_routine_requires_is_prepared_once_for_all_its_runs(
     assert Shop(reason="mistake").run(package, given).status == "ok"
     assert Shop(reason="late").run(package, given).pending_prompt == asked[0]
     assert prepared == []
+
+
+def test_a_run_evaluates_each_guard_and_explanation_once(
+    folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluated: list[str] = []
+    compile_term = agreement._term
+
+    def counted(text: str, place: str) -> agreement.Term:
+        term = compile_term(text, place)
+
+        def evaluate(scope: Any) -> Any:
+            evaluated.append(text)
+            return term.evaluate(scope)
+
+        return term._replace(evaluate=evaluate)
+
+    monkeypatch.setattr(agreement, "_term", counted)
+    again = ROUTINE.replace('["order.paid"]', '["order.total", "order.paid"]')
+    (folder / "routine.yaml").write_text(again)
+    assert Shop(reason="mistake").run(folder, ALL).status == "ok"
+    # `order.total` is how the argument is written: it is no second explanation.
+    assert sorted(evaluated) == [
+        'among(every(user, "orders.*"), order_id)',
+        "order.paid",
+        'order.status == "open"',
+        "order.user == user.id",
+    ]
+
+
+def test_a_guard_on_a_result_that_never_came_stops_the_effect(folder: Any) -> None:
+    skipped = ROUTINE.replace("tool: get_user,", "tool: get_user, when: 'false',")
+    among = """, order: ['among(every(user, "orders.*"), order_id)']"""
+    (folder / "routine.yaml").write_text(skipped.replace(among, ""))
+    shop = Shop(reason="mistake")
+    stopped = shop.run(folder, ALL)
+    assert stopped.failure is not None
+    assert "now it can't be seen: 'user' is not defined" in stopped.failure.message
+    assert [set(args) for args in shop.done] == [{"order", "amount"}]

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from em.errors import ExpressionError
 from em.runner.expressions import language
+from em.runner.expressions.direct import compile_direct
+from em.runner.expressions.functions import error_of
 from em.runner.expressions.language import (
     compile_expression,
     compile_value,
@@ -195,6 +197,41 @@ def test_a_text_around_references_needs_no_jinja_and_says_the_same() -> None:
         assert language._compile_filled(source, "here") is None
     with pytest.raises(ExpressionError, match="'lost' is not defined"):
         language.compile_value("x {{ lost }}", "here")(scope)
+
+
+@pytest.mark.parametrize("source", ["x.a in {}", "x.a not in {}", "kind_of(x.a) in {}"])
+@pytest.mark.parametrize("held", ["open", "Open", "", 1, 1.0, True, None, ["open"], {"a": 1}])
+def test_a_comparison_with_listed_values_needs_no_jinja_and_says_the_same(
+    source: str, held: Any
+) -> None:
+    text = source.format('["open", "code", 1, 2.5, none, "say \\"it\\""]')
+    native = compile_direct(text, "here", language._compile_reference)
+    assert native is not None
+    assert native({"x": {"a": held}}) == language._jinja().expression(text, "here")(
+        {"x": {"a": held}}
+    )
+    with pytest.raises(ExpressionError, match="there is no 'a'"):
+        native({"x": {"b": held}})
+
+
+@pytest.mark.parametrize("source", ["x in y", "x in [y]", "x in [1] and y", "x in (1, 2)"])
+def test_other_lists_are_left_to_jinja(source: str) -> None:
+    assert compile_direct(source, "here", language._compile_reference) is None
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        ({"Error-Code": 7, "id": 1}, 7),
+        ({"data": {"is_error": True}}, "is_error is True"),
+        ({"id": 1, "x" * 300: 2}, None),
+        ({1: "x", "status": "FAILED"}, "status is FAILED"),
+        ({"note": "error", "errors_seen": 3}, None),
+    ],
+)
+def test_an_error_is_told_by_the_names_of_fields(result: Any, error: Any) -> None:
+    for _ in range(2):
+        assert error_of(result) == error
 
 
 LAMPS = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from em.runner.mentions import OPERATORS, Words, is_chatter, stem, unread
+from em.runner.mentions import OPERATORS, Words, _is_code, is_chatter, stem, unread
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,11 @@ def test_forms_of_a_verb_are_one_word(word: str) -> None:
 def test_a_hostile_record_is_only_text() -> None:
     assert Words("{__import__('os').system('x')}").literals == []
     assert Words("{" * 5000).literals == []
+
+
+@given(st.text("a1@.-:/# ¹é€_", max_size=9))
+def test_a_text_that_is_one_code_has_a_code_and_no_words(text: str) -> None:
+    words = Words(text)
+    if _is_code(text):
+        assert any(span == (0, len(text)) for span, _ in words.codes())
+        assert not words.plain()

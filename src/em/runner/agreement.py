@@ -7,6 +7,7 @@ effect, so that a refusal comes before anything was done.
 """
 
 import copy
+import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -15,7 +16,12 @@ from typing import Any, NamedTuple
 
 from em.errors import EmError, RoutineError
 from em.runner.expressions.functions import FUNCTIONS, equal, kind_of
-from em.runner.expressions.language import Evaluate, compile_expression, compile_value
+from em.runner.expressions.language import (
+    Evaluate,
+    compile_expression,
+    compile_value,
+    whole_expression,
+)
 from em.runner.expressions.words import (
     change_in_words,
     in_words,
@@ -65,7 +71,7 @@ class Leaf(NamedTuple):
     own: Term
     others: Sequence[Term]
     terms: Sequence[Term]
-    """Its own and the others."""
+    """Its own and the others that are not the same expression."""
 
 
 class Terms:
@@ -162,7 +168,8 @@ def _leaf(args: Json, name: str, texts: Sequence[str], place: str) -> Leaf:
         except (KeyError, IndexError, TypeError):
             raise RoutineError(f"the step has no argument {name!r}", place=place) from None
     own, others = _own(template, place), [_term(text, place) for text in texts]
-    return Leaf(name, own, others, (own, *others))
+    written = (whole_expression(own.text) or "").strip()
+    return Leaf(name, own, others, (own, *(one for one in others if one.text != written)))
 
 
 def _own(template: Any, place: str) -> Term:
@@ -269,11 +276,12 @@ class Contract:
         self.rest = {one.step_id: steps[number:] for number, one in enumerate(steps)}
         # The inputs that each step needs.
         self.inputs = {one.step_id: one.names & self.properties.keys() for one in steps}
-        # The guards by the name of the first value that they wait for.
-        self.waiting: dict[str, tuple[tuple[str, Term], ...]] = {}
-        for one in steps:
-            for guard in one.guards:
-                _wait_for(self.waiting, min(guard.names, default=""), one.step_id, guard)
+        # The guards by the name of the last value that they wait for: inputs come before results.
+        results = {step.save_as: number for number, step in enumerate(routine.steps)}
+        self.waiting: dict[str, tuple[_Waiting, ...]] = {}
+        for names, guards in _by_names(steps).items():
+            last = max(sorted(names), key=lambda name: results.get(name, -1), default="")
+            _wait_for(self.waiting, last, _Waiting(names, guards))
 
     def example(self, name: str) -> Any:
         """Return the recorded value of an input; None if there is none."""
@@ -289,10 +297,23 @@ def _examples(schema: Json) -> Sequence[Any]:
     return examples if isinstance(examples, list) else ()
 
 
-def _wait_for(
-    waiting: dict[str, tuple[tuple[str, Term], ...]], name: str, step_id: str, guard: Term
-) -> None:
-    waiting[name] = (*waiting.get(name, ()), (step_id, guard))
+class _Waiting(NamedTuple):
+    """Guards that need the same values, each with its step."""
+
+    names: frozenset[str]
+    guards: Sequence[tuple[str, Term]]
+
+
+def _by_names(steps: Iterable[Terms]) -> dict[frozenset[str], list[tuple[str, Term]]]:
+    found: dict[frozenset[str], list[tuple[str, Term]]] = {}
+    for one in steps:
+        for guard in one.guards:
+            found.setdefault(guard.names, []).append((one.step_id, guard))
+    return found
+
+
+def _wait_for(waiting: dict[str, tuple[_Waiting, ...]], name: str, guards: _Waiting) -> None:
+    waiting[name] = (*waiting.get(name, ()), guards)
 
 
 class Agreement:
@@ -391,16 +412,15 @@ class Agreement:
         """
         scope.setdefault(SETTLED, self.settled)
         is_first = writes and not self._planned
-        later = self._later(terms, scope) if is_first else ()
         questions = self._open(terms, scope, is_now=True)
         if terms.others:
             _check_arguments(terms, scope)
-        for one in later:
+        for one in self._later(terms, scope) if is_first else ():
             questions |= self._open(one, scope, is_now=False)
             _check_arguments(one, scope)
         if questions or is_first:
             self._settle_open(terms, scope, questions, writes=writes)
-        if terms.guards:
+        if terms.guards and self._waiting:
             self._check_rest(terms, scope)
         if writes:
             self._planned = True
@@ -446,18 +466,20 @@ class Agreement:
     def learn(self, names: Iterable[str], scope: Json) -> None:
         """Check every guard whose values are there now. Raise Failed where one does not hold."""
         for name in names:
-            for step_id, guard in self._waiting.pop(name, ()):
-                if _has(scope, guard.names):
-                    _check_guard(guard, scope, step_id)
+            for waiting in self._waiting.pop(name, ()):
+                if _has(scope, waiting.names):
+                    for step_id, guard in waiting.guards:
+                        _check_guard(guard, scope, step_id)
                 else:
-                    missing = min(one for one in guard.names if not _has(scope, {one}))
-                    _wait_for(self._waiting, missing, step_id, guard)
+                    missing = min(one for one in waiting.names if not _has(scope, {one}))
+                    _wait_for(self._waiting, missing, waiting)
 
     def _check_rest(self, terms: Terms, scope: Json) -> None:
-        """Check the guards of a step that still wait for something: they can't hold."""
-        for guard in terms.guards:
-            if not _has(scope, guard.names):
-                _check_guard(guard, scope, terms.step_id)
+        """Check the guards of a step that still wait for something."""
+        for waiting in self._waiting.values():
+            for step_id, guard in itertools.chain.from_iterable(one.guards for one in waiting):
+                if step_id == terms.step_id:
+                    _check_guard(guard, scope, step_id)
 
     def _open(self, terms: Terms, scope: Json, *, is_now: bool) -> dict[str, _Question]:
         """Return what is open about a step: inputs that are missing, values that differ."""
@@ -662,20 +684,30 @@ def left_of(text: str) -> str:
     return re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
 
 
-_FUNCTION_NAMES = frozenset(FUNCTIONS)
-
-
 def _has(scope: Json, names: Set[str]) -> bool:
     """Return whether a run's scope has all these values; a function of that name is not one."""
-    if not names <= scope.keys():
+    for name in names:
+        if name not in scope or (name in FUNCTIONS and scope[name] is FUNCTIONS[name]):
+            return False
+    return True
+
+
+def _agree(terms: Sequence[Term], scope: Json) -> bool:
+    """Return whether all explanations of a value can be computed, and give the same."""
+    try:
+        first = terms[0].evaluate(scope)
+        for term in terms[1:]:
+            if not equal(term.evaluate(scope), first):
+                return False
+    except EmError:
         return False
-    return names.isdisjoint(_FUNCTION_NAMES) or all(
-        scope[name] is not FUNCTIONS[name] for name in names & _FUNCTION_NAMES
-    )
+    return True
 
 
 def _differing(terms: Sequence[Term], scope: Json) -> tuple[str, str] | None:
     """Return the type of a value and what its explanations give, in words; None if they agree."""
+    if _agree(terms, scope):
+        return None
     values: list[tuple[Any, Term]] = []
     problems: list[str] = []
     for term in terms:
@@ -683,8 +715,6 @@ def _differing(terms: Sequence[Term], scope: Json) -> tuple[str, str] | None:
             values.append((term.evaluate(scope), term))
         except EmError as error:
             problems.append(f"it is {in_words(term.text)}, but {error.message}")
-    if not problems and all(equal(value, values[0][0]) for value, _ in values[1:]):
-        return None
     shown: dict[str, str] = {}
     for value, term in values:
         shown.setdefault(short(value), in_words(term.text))
@@ -767,27 +797,27 @@ class Template:
 
     def bind(self, text: str) -> Json | None:
         """Return the values that a text has where the template has names; see `bind`."""
-        rest = " ".join(text.split())
-        if not _lower(rest).startswith(self._first):
+        words = " ".join(text.split())
+        lower, start = _lower(words), len(self._first)
+        if not lower.startswith(self._first):
             return None
-        rest = rest[len(self._first) :]
         bound: Json = {}
         last = len(self._holes) - 1
         for number, hole in enumerate(self._holes):
-            lower, after = _lower(rest), hole.after
+            after = hole.after
             if number == last:
-                end = len(rest) - len(after) if lower.endswith(after) else -1
+                end = len(words) - len(after) if lower.endswith(after, start) else -1
             else:
-                end = lower.find(after) if after else -1
-            value = rest[:end].strip() if end > 0 else ""
+                end = lower.find(after, start) if after else -1
+            value = words[start:end].strip() if end > start else ""
             if not hole.may_be(_lower(value)):
                 return None
-            rest = rest[end + len(after) :]
+            start = end + len(after)
             if hole.is_item:
                 bound.setdefault(hole.name, []).append(value)
             elif bound.setdefault(hole.name, value) != value:
                 return None
-        return bound if not rest or self._holes else None
+        return bound if start == len(words) or self._holes else None
 
 
 @lru_cache(maxsize=1_000)
@@ -844,11 +874,13 @@ class Wording:
         """Return whether a value of the words looks like the recorded ones."""
         looks, is_named = self._looks[name], name in self._template.quoted
         for part in (value,) if isinstance(value, str) else _parts(value):
+            if part in looks.examples:
+                continue
             if kind_of(part) not in looks.kinds or not (is_named or is_value(part, looks.words)):
                 return False
             if not is_named and not self._is_like(part, looks):
                 return False
-            if name in self._closed and part not in looks.examples:
+            if name in self._closed:
                 return False
             if name in self._between and not is_item(part, looks.examples):
                 return False
@@ -856,9 +888,7 @@ class Wording:
 
     def _is_like(self, part: Any, looks: _Looks) -> bool:
         """Return whether a value has no strange sign, and is no word that stands for one."""
-        if is_placeholder(part) and part not in looks.examples:
-            return False
-        return odd_signs(str(part)) <= looks.signs
+        return not is_placeholder(part) and odd_signs(str(part)) <= looks.signs
 
 
 def listed(text: Any, between: Sequence[str], each: str = "") -> list[Any] | None:
@@ -911,8 +941,11 @@ def names_of_request(template: str) -> list[str]:
 
 
 def _lower(text: str) -> str:
+    """Return a text in lower case, without the few letters that would become two."""
     lower = text.lower()
-    return lower if len(lower) == len(text) else text
+    if len(lower) == len(text):
+        return lower
+    return "".join(one.lower() if len(one.lower()) == 1 else one for one in text)
 
 
 def _split(template: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -17,6 +17,8 @@ _QUOTED = re.compile(
 )
 """Texts in quotes. An apostrophe within a word is no quote."""
 _CODE = re.compile(r"[#$€£\w@.+/:-]*\d[\w@+/:-]*(?:\.[\w@+-]+)*")
+_CODE_ENDS = ".:/-"
+"""Signs behind an id that are not a part of it."""
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _CAPITAL = re.compile(r"[^\W\d_a-z][\w'’-]*")
@@ -47,6 +49,7 @@ PLACEHOLDERS = frozenset(
     " nowhere nobody whoever whatever whichever wherever x xx xxx xyz foo bar".split()
 )
 """Words that hold the place of a value."""
+_NO_VALUES = FUNCTION_WORDS | OPERATORS | PLACEHOLDERS
 
 FRAMES = frozenset(
     "imagine imagining suppose supposing pretend pretending assume assuming follows hypothetical"
@@ -108,7 +111,7 @@ class Words:
             found = {Span(*one.span()): one.group() for one in _MAIL.finditer(self.text)}
             for one in _CODE.finditer(self.text):
                 if not any(mail.start <= one.start() < mail.end for mail in found):
-                    text = one.group().rstrip(".:/-")
+                    text = one.group().rstrip(_CODE_ENDS)
                     found[Span(one.start(), one.start() + len(text))] = text
             self._codes = sorted(
                 (span, text) for span, text in found.items() if not self.is_in_literal(span.start)
@@ -231,6 +234,8 @@ def is_value(text: Any, known: Set[str]) -> bool:
     `nothing`, `all but one` and `them` don't: what they mean is not what they say.
     known: the words of letters in the recorded values.
     """
+    if _is_code(str(text)):
+        return True
     words = analysed(str(text))
     plain = {word for _, word in words.plain()}
     if OPERATORS & plain - known:
@@ -239,9 +244,16 @@ def is_value(text: Any, known: Set[str]) -> bool:
     return bool(has_others) or bool(plain & known) or not plain
 
 
+def _is_code(text: str) -> bool:
+    """Return whether a text is one id, number or e-mail address, and nothing else."""
+    if _CODE.fullmatch(text):
+        return text[-1] not in _CODE_ENDS
+    return _MAIL.fullmatch(text) is not None
+
+
 def is_placeholder(text: Any) -> bool:
     """Return whether a text stands for a value, and is none: `ALL`, `you`, `TBD`, `N/A`."""
-    return str(text).strip().lower() in FUNCTION_WORDS | OPERATORS | PLACEHOLDERS
+    return str(text).strip().lower() in _NO_VALUES
 
 
 def plain_words(values: Iterable[Any]) -> Set[str]:

@@ -8,6 +8,7 @@ have stood so in a recorded request.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from em.runner.mentions import Span, Words, analysed
 
@@ -31,7 +32,7 @@ def strange_signs(text: str, values: Iterable[Span] = ()) -> list[str]:
         if _is_in_word(char) or at in inside:
             continue
         left, right = _class_before(text, at), _class_behind(text, at)
-        if not _ORDINARY_SIGN.fullmatch(f"{left}{char}{right}"):
+        if not _is_ordinary(f"{left}{char}{right}"):
             found.append(f"{left}{char}{right}")
     return found
 
@@ -57,11 +58,17 @@ def unknown_sign(text: str, values: Iterable[Span], known: Iterable[str]) -> str
     return next((one[1] for one in strange_signs(text, values) if one not in recorded), "")
 
 
+_MAY_BE_SIGN = re.compile(r"[^\w\s]|_")
+"""Matches every sign, and a few characters of words: most values are words and digits."""
+
+
 def _is_in_word(char: str) -> bool:
     return char.isspace() or unicodedata.category(char)[0] in "LMN"
 
 
 def _class_before(text: str, at: int) -> str:
+    if at and text[at - 1].isalnum():
+        return "0" if text[at - 1].isdigit() else "a"
     first = at
     while first and text[first - 1].isspace() and text[first - 1] != "\n":
         first -= 1
@@ -95,18 +102,24 @@ _ORDINARY_SIGN = re.compile(
 """Matches punctuation where writers put it, with what it stands between."""
 
 
+@lru_cache(maxsize=5_000)
+def _is_ordinary(sign: str) -> bool:
+    return _ORDINARY_SIGN.fullmatch(sign) is not None
+
+
 def odd_signs(value: str) -> set[str]:
     """Return the signs of a value that ordinary words don't have, `^` before those it begins with.
 
     A `$` stands behind those that it ends with. Quotation marks around it count too.
     """
     found: set[str] = set()
-    for at, char in enumerate(value):
+    for sign in _MAY_BE_SIGN.finditer(value):
+        at, char = sign.start(), sign.group()
         is_end, is_start = at == len(value) - 1, at == 0
         if _is_in_word(char):
             continue
         is_quote = char in _QUOTE_SIGNS and (is_start or is_end)
         left, right = _class_before(value, at), _class_behind(value, at)
-        if is_quote or not _ORDINARY_SIGN.fullmatch(f"{left}{char}{right}"):
+        if is_quote or not _is_ordinary(f"{left}{char}{right}"):
             found.add("^" * is_start + char + "$" * is_end)
     return found

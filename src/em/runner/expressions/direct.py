@@ -2,13 +2,14 @@
 
 They are evaluated in every replay, and a call through Jinja's sandbox costs about twenty times as
 much. Only references, literals, the functions of `SELECTIONS`, `len`, `sum`, `str`, `int`, `float`,
-`+ - *` on numbers and one comparison are known here; everything else is left to Jinja.
+`+ - *` on numbers and one comparison, also with a list of literals, are known here; everything
+else is left to Jinja.
 """
 
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
 from em.errors import ExpressionError
@@ -32,7 +33,7 @@ _COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
 }
-_COMPARISON = re.compile(r" (?:==|!=|>=|<=|>|<) ")
+_COMPARISON = re.compile(r" (?:==|!=|>=|<=|>|<) | in \[")
 LONGEST = 4_000
 """Longer expressions are left to Jinja."""
 
@@ -84,7 +85,7 @@ class _Compiler:
         if isinstance(node, ast.Call):
             return self._called(node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            return self._joined(node.left, _COMPARED.get(type(node.ops[0])), node.comparators[0])
+            return self._compared(node.left, node.ops[0], node.comparators[0])
         if isinstance(node, ast.BinOp):
             return self._computed(node.left, _COMPUTED.get(type(node.op)), node.right)
         if isinstance(node, ast.Dict):
@@ -98,17 +99,30 @@ class _Compiler:
         values = [self.compiled(value) for value in node.values]
         return lambda scope: dict(zip(keys, [value(scope) for value in values], strict=True))
 
-    def _joined(
-        self, left: ast.expr, join: Callable[[Any, Any], Any] | None, right: ast.expr
-    ) -> Evaluate:
+    def _compared(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> Evaluate:
+        if isinstance(how, ast.In | ast.NotIn):
+            return self._listed(left, right, is_in=isinstance(how, ast.In))
+        join = _COMPARED.get(type(how))
         if join is None:
             raise _Other
         one = self.compiled(left)
         if _is_constant(right):
             value = _constant(right)
+            if join is operator.eq:  # most guards
+                return lambda scope: one(scope) == value
             return lambda scope: join(one(scope), value)
         other = self.compiled(right)
         return lambda scope: join(one(scope), other(scope))
+
+    def _listed(self, left: ast.expr, right: ast.expr, *, is_in: bool) -> Evaluate:
+        """Compile whether a value is one of a list of literals, or none of them."""
+        values = _constants(right.elts) if isinstance(right, ast.List) else None
+        if values is None:
+            raise _Other
+        one = self.compiled(left)
+        if is_in:
+            return lambda scope: one(scope) in values
+        return lambda scope: one(scope) not in values
 
     def _computed(
         self, left: ast.expr, compute: Callable[[Any, Any], Any] | None, right: ast.expr
@@ -156,6 +170,10 @@ class _Compiler:
         if len(args) == 1 and not named:
             only = args[0]
             return lambda scope: scope.get(name, own)(only(scope))
+        rest = _constants(node.args[1:])
+        if args and not named and rest is not None:
+            value = args[0]
+            return lambda scope: scope.get(name, own)(value(scope), *rest)
         if len(args) == 2 and not named:
             first, second = args
             return lambda scope: scope.get(name, own)(first(scope), second(scope))
@@ -184,6 +202,12 @@ def _constant(node: ast.Constant | ast.Name) -> str | int | float | None:
     if not isinstance(value, str | int | float | None):
         raise _Other
     return value
+
+
+def _constants(nodes: Sequence[ast.expr]) -> list[str | int | float | None] | None:
+    """Return the values of literals; None if one of them is not a literal."""
+    values = [_constant(node) for node in nodes if _is_constant(node)]
+    return values if len(values) == len(nodes) else None
 
 
 def _of_numbers(compute: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:

@@ -149,11 +149,13 @@ def _at(value: Any, parts: list[str]) -> list[Any]:
 
 def among(values: Any, wanted: Any) -> Any:
     """Return what is wanted, a value or a list of them, if all of it is among the values."""
-    known = items_of(values)
+    known = values if type(values) is list else items_of(values)
+    # Most values are texts, and looking one up directly is much faster.
+    if type(wanted) is str and wanted in known:
+        return wanted
     if isinstance(wanted, list | tuple):
         _check_comparisons(len(wanted), len(known))
     for value in wanted if isinstance(wanted, list | tuple) else (wanted,):
-        # Most values are texts, and looking one up directly is much faster.
         found = isinstance(value, str) and value in known
         if not found and not any(equal(value, one) for one in known):
             raise ValueError(f"{value!r} is not among the {len(known)} values there")
@@ -509,7 +511,7 @@ def may_matter(key: str, value: Any) -> bool:
 
 def strange_keys(value: Any, *keys: str) -> list[str] | None:
     """Return the other keys under which a mapping has what may matter; or none."""
-    items = value.items() if isinstance(value, Mapping) else ()
+    items = value.items() if type(value) is dict or isinstance(value, Mapping) else ()
     found = [str(key) for key, held in items if key not in keys and may_matter(str(key), held)]
     return found or None
 
@@ -535,6 +537,7 @@ _CODE_KEYS = frozenset("exitcode returncode exitstatus rc errno".split())
 _STATUS_KEYS = frozenset("status statuscode httpstatus state outcome result".split())
 _BAD = frozenset("error errored fail failed failure rejected denied declined refused".split())
 _WRAPPERS = frozenset("result response data body output".split())
+_TELLING_KEYS = _ERROR_KEYS | _SUCCESS_KEYS | _CODE_KEYS | _STATUS_KEYS | _WRAPPERS
 _NO_ERROR = frozenset({"", "none", "null", "no", "ok", "0"})
 
 
@@ -552,7 +555,9 @@ def error_of(value: Any) -> Any:
     if shape != "mapping":
         return None
     for key, held in value.items():
-        name = str(key).lower().replace("_", "").replace("-", "")
+        name = _telling_name(key) if type(key) is str and len(key) <= SHORT else _plain_name(key)
+        if name is None:
+            continue
         if _is_bad(name, held):
             return held if name in _ERROR_KEYS and held is not True else f"{key} is {held}"
         if name in _WRAPPERS and isinstance(held, Mapping):
@@ -560,6 +565,15 @@ def error_of(value: Any) -> Any:
             if inner is not None:
                 return inner
     return None
+
+
+def _plain_name(key: Any) -> str | None:
+    """Return the name of a field that may report an error, without its signs; else None."""
+    name = str(key).lower().replace("_", "").replace("-", "")
+    return name if name in _TELLING_KEYS else None
+
+
+_telling_name = lru_cache(maxsize=10_000)(_plain_name)
 
 
 def _is_bad(name: str, held: Any) -> bool:
