@@ -174,8 +174,7 @@ class Hidden:
             plain[part] = _without_private(value, names, found)
         # Redact the whole context: users name secret arguments by their tool.
         shown: Json = redactor.value(plain)
-        for before, after in _changed_leaves(plain, shown):
-            found.update(_secrets_in(before, after))
+        found.update(taken_out(plain, shown))
         found = {value: mark for value, mark in found.items() if not ANY_MARKER.fullmatch(value)}
         # The same values may stand elsewhere: in the error's message, in other arguments.
         masker = Masker(found, inside_from=4, short_words=True)
@@ -214,6 +213,35 @@ def _without_private(value: Any, names: frozenset[str], found: dict[str, str]) -
             if scalar is not None and not isinstance(scalar, bool) and str(scalar).strip():
                 found[str(scalar)] = mark
     return clean
+
+
+SHORTEST_ECHO = 4
+"""Shorter values are found everywhere, and protect nothing."""
+
+
+class Echoes(Masker):
+    """Masks what redaction took out of some values wherever it stands in others.
+
+    A tool that is given a password may print it, and there nothing tells that it is one. Values of
+    fewer than 8 letters are masked as whole words only.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(inside_from=8, short_words=True)
+
+    def learn(self, before: Any, after: Any) -> None:
+        """Learn what redaction took out of a value."""
+        for value, mark in taken_out(before, after).items():
+            if len(value) >= SHORTEST_ECHO and not ANY_MARKER.fullmatch(value):
+                self.add(value, mark)
+
+
+def taken_out(before: Any, after: Any) -> dict[str, str]:
+    """Return what redaction took out of a value, each with the marker that it left."""
+    found: dict[str, str] = {}
+    for one, other in _changed_leaves(before, after):
+        found.update(_secrets_in(one, other))
+    return found
 
 
 def _changed_leaves(before: Any, after: Any) -> Iterator[tuple[Any, Any]]:

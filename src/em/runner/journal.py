@@ -350,7 +350,7 @@ class Notebook:
         self._notes = notes
         self._restored = restored or Restored()
         self._answers = answers or {}
-        self._secrets = secrets
+        self.secrets = secrets
         self.is_kept = notes is not None
         # By step: events that its result contains something of. Forgetting follows them.
         self.sources: Mapping[str, Iterable[str]] = {}
@@ -522,13 +522,13 @@ class Notebook:
             self._notes.clear()
 
     def _masked(self, notes: list[Note]) -> list[Note]:
-        if not self._secrets:
+        if not self.secrets:
             return notes
         return [(kind, self._hidden(body)) for kind, body in notes]
 
     def _hidden(self, body: Json) -> Json:
         """Mask the content of a body, not its field names."""
-        hide = self._secrets.masked
+        hide = self.secrets.masked
         hidden = body | {name: hide(body[name]) for name in _CONTENT & body.keys()}
         if "next" in body:
             hidden["next"] = self._hidden(body["next"])

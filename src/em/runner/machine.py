@@ -157,6 +157,8 @@ class Calls:
             args["idempotency_key"] = key
         if step.args_schema is not None:
             check_schema(step.args_schema, args, "arguments", step.id)
+        if step.secret_args:
+            self.notebook.secrets.learn(args)
         if tool.within is None:
             return CallTool(tool.function, args, tool.is_async, step.timeout)
         # Such a tool ends its work in time, and nothing is left behind. This is if it does not.
@@ -706,6 +708,7 @@ class Machine:
         except RoutineError as error:
             raise Failed(failure_of(error.data["step"], error, {})) from error
         self._secrets.check()
+        self._secrets.learn(input_data)
         self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
         if self._agreement is not None:
             self._agreement.learn(("", *input_data), self._scope)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import InvalidRoutine
+from em.redaction.patterns import is_secret_name
 from em.runner.agreement import (
     SETTLED,
     Agreement,
@@ -488,8 +489,8 @@ class CompiledStep:
     __slots__ = (
         "args", "args_schema", "as_name", "check", "expects", "for_each", "gate", "id", "is_asking",
         "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "on_error", "parallel",
-        "planned", "post", "pre", "prompt", "result_schema", "retry", "rules", "save_as", "target",
-        "terms", "timeout", "turns", "value", "when", "within",
+        "planned", "post", "pre", "prompt", "result_schema", "retry", "rules", "save_as",
+        "secret_args", "target", "terms", "timeout", "turns", "value", "when", "within",
     )  # fmt: skip
 
     def __init__(self, step: Step, spec: ToolSpec | None, *, is_asking: bool = False) -> None:
@@ -523,6 +524,8 @@ class CompiledStep:
         self.kind = "return"
         self.target = ""
         self.args: Evaluate = _nothing
+        # Whether an argument has the name of a secret.
+        self.secret_args = False
         self.check: Evaluate | None = None
         self.message: Evaluate = _nothing
         self.prompt: Evaluate | None = None
@@ -563,6 +566,7 @@ class CompiledStep:
             self.kind = "tool" if isinstance(step, ToolStep) else "udf"
             self.target = step.tool if isinstance(step, ToolStep) else step.function
             self.args = compile_value(step.args, f"{place}, field args")
+            self.secret_args = any(map(is_secret_name, step.args))
             self._take_terms(step)
         elif isinstance(step, AssertStep):
             self.kind = "assert"

@@ -1,19 +1,21 @@
 """The secrets of a run: its tools use them, and a marker replaces them wherever they are shown.
 
 A secret is declared by the routine and comes from the caller or the environment, or it is the
-answer to a secret field, or a variable that a declared tool uses.
+answer to a secret field, or a variable that a declared tool uses, or what the input or a call has
+under the name of a secret.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.redaction.masker import MarkerMoved, Masker, put_back, refuse_markers
-from em.redaction.redactor import marker
+from em.redaction.masker import Echoes, MarkerMoved, Masker, put_back, refuse_markers
+from em.redaction.redactor import Redactor, marker
 from em.runner.routine import PromptStep, Routine, Secret
 from em.runner.run import Failure, PendingPrompt, Planned, RunResult, StepReport
 from em.settings import AllowSettings
@@ -26,6 +28,11 @@ Given = Mapping[str, str] | Callable[[str], str | None] | None
 
 PREFIX = "EM_SECRET_"
 """Routines may read variables with this prefix; others must be allowed."""
+
+
+@lru_cache(maxsize=1)
+def _redactor() -> Redactor:
+    return Redactor()
 
 
 class Secrets:
@@ -44,6 +51,7 @@ class Secrets:
         self._declared = declared
         self._allow, self._folder = allow, folder
         self._masker = Masker()
+        self._echoes = Echoes()
         self.values: dict[str, str] = {}
         ask = given if callable(given) else (given or {}).get
         for secret in declared:
@@ -55,7 +63,7 @@ class Secrets:
                 self.add(secret.name, value)
 
     def __bool__(self) -> bool:
-        return bool(self._masker)
+        return bool(self._masker) or bool(self._echoes)
 
     def _variable(self, secret: Secret) -> str | None:
         return os.environ.get(secret.variable) if self._may_read(secret) else None
@@ -73,6 +81,13 @@ class Secrets:
         """Mask this value from now on, as the secret `name`."""
         if isinstance(value, str):
             self._masker.add(value, marker(name))
+
+    def learn(self, value: Any) -> None:
+        """Mask from now on what stands under the name of a secret in this value."""
+        text = msgspec.json.encode(value, enc_hook=repr)
+        if _redactor().suspects([text]):
+            plain = msgspec.json.decode(text)
+            self._echoes.learn(plain, _redactor().value(plain))
 
     def check(self) -> None:
         """Raise an error if a declared secret is missing."""
@@ -93,7 +108,7 @@ class Secrets:
 
     def masked(self, value: Any) -> Any:
         """Return a value with a marker in the place of every secret."""
-        return self._masker.mask(value)
+        return self._echoes.mask(self._masker.mask(value))
 
     def _values(self, value: Json, but: Sequence[str] = ()) -> Json:
         """Mask the values of an object, except under the names in `but`."""
@@ -109,7 +124,7 @@ class Secrets:
         """Wrap a callback so that it gets masked questions."""
         if ask is None:
             return None
-        return lambda prompt: ask(self._prompt(prompt) if self._masker else prompt)
+        return lambda prompt: ask(self._prompt(prompt) if self else prompt)
 
     def asking(self, ask: Callable[[Json], Any] | None) -> Any:
         """Wrap a function that asks for fixes: it sees markers in the place of secrets."""
@@ -117,7 +132,7 @@ class Secrets:
             return None
 
         def masked(context: Json) -> Fix:
-            if not self._masker:
+            if not self:
                 fix: Fix = ask(context)
                 return fix
             shown = self._values(context)
@@ -137,7 +152,7 @@ class Secrets:
 
     def result(self, result: RunResult) -> RunResult:
         """Mask a result except its output, which the caller asked for."""
-        if not self._masker:
+        if not self:
             return result
         return msgspec.structs.replace(
             result,
@@ -151,7 +166,7 @@ class Secrets:
         )
 
     def _report(self, report: StepReport) -> StepReport:
-        if not self._masker:
+        if not self:
             return report
         fix = report.fix and self._values(report.fix, but=["strategy"])
         return msgspec.structs.replace(report, error=self.masked(report.error), fix=fix)

@@ -14,6 +14,7 @@ from em.errors import BadBody, InputError
 from em.log.chain import HASH_BYTES, SALT_BYTES, hash_body
 from em.log.event import Draft, Event, check_name
 from em.log.kinds import SEARCHED, check_body, check_kind, detail, searched_text
+from em.redaction.masker import Echoes
 from em.redaction.redactor import Redactor
 from em.store.protocol import ArtefactDraft, Commit, Record, RequestOutcome
 from em.text.terms import Piece, pieces
@@ -217,6 +218,7 @@ def _redact_events(
     names = {event.stream for event in events} | {event.subject or "" for event in events}
     for name in redactor.suspect_names(names.union(given_ids)):
         refuse_secret_name(name, redactor)
+    echoes: dict[str, Echoes] = {}
     for n in redactor.suspects([event.text or b"" for event in events]):
         event = events[n]
         assert event.text is not None
@@ -233,6 +235,29 @@ def _redact_events(
             )
         text, clean = canonical(clean)
         events[n] = event._replace(text=text, body=clean)
+        echoes.setdefault(event.stream, Echoes()).learn(body, clean)
+    if echoes:
+        _mask_echoes(events, echoes)
+
+
+_NAMES = frozenset({"tool", "function", "step", "type", "name", "outcome", "status"})
+"""Fields of bodies by which things are found; a secret never stands there."""
+
+
+def _mask_echoes(events: list[PreparedEvent], echoes: Mapping[str, Echoes]) -> None:
+    """Mask in all events of a stream what was a secret in one of them."""
+    for n, event in enumerate(events):
+        if event.stream not in echoes or event.body is None or event.imported is not None:
+            continue
+        body = msgspec.json.decode(event.text or b"{}")
+        clean = _without_echoes(body, echoes[event.stream])
+        if clean != body:
+            text, clean = canonical(clean)
+            events[n] = event._replace(text=text, body=clean)
+
+
+def _without_echoes(body: Json, echoes: Echoes) -> Json:
+    return {name: item if name in _NAMES else echoes.mask(item) for name, item in body.items()}
 
 
 def refuse_secret_name(name: str, redactor: Redactor) -> None:
@@ -248,7 +273,11 @@ def refuse_secret_name(name: str, redactor: Redactor) -> None:
 def _clean_body(body: Any, place: str, redactor: Redactor) -> tuple[bytes, Json]:
     text, plain = canonical(body, place)
     if redactor.suspects([text]):
-        text, plain = canonical(redactor.value(plain), place)
+        echoes, clean = Echoes(), redactor.value(plain)
+        echoes.learn(plain, clean)
+        if echoes and isinstance(clean, dict):
+            clean = _without_echoes(clean, echoes)
+        text, plain = canonical(clean, place)
     return text, plain
 
 

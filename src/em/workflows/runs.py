@@ -431,6 +431,7 @@ class Workflows:
         restored = None if past is None else past.run.restored
         known = {**(restored.answers if restored else {}), **answers}
         secrets, servers = Secrets(), Servers()
+        secrets.learn(params)
         registered = self.tools.named(plan.tools)
         binding = Binding(self, plan, self._allow, secrets, known, servers, registered)
         conductor = binding.conductor = Conductor(
