@@ -710,8 +710,12 @@ class Memory:
         *,
         subject: str | None = None,
         reason: str = "",
+        dry_run: bool = False,
     ) -> Erasure:
-        """Erase the bodies of events, or all of a subject's, with everything derived from them."""
+        """Erase the bodies of events, or all of a subject's, with everything made of them.
+
+        The result's `gone` lists all of it by kind. dry_run: change nothing, only return that.
+        """
         chosen = [events] if isinstance(events, str | Event) else events
         if not chosen and subject is None:
             raise UsageError("nothing to forget", fix="name events or a subject")
@@ -719,14 +723,18 @@ class Memory:
         if subject is not None:
             ids += self._ids_about(subject)
         subjects = () if subject is None else (subject,)
+        if dry_run:
+            return self.store.erase(ids, subjects=subjects, dry_run=True)
         # Drop recall's knowledge of which passages have vectors.
         self.__dict__.pop("_recall", None)
-        touched = self._subjects_of(ids) - {subject}
+        touched = self._subjects_of(ids)
         erasure = self.store.erase(ids, subjects=subjects, reason=reason)
         from em.heuristics.heuristic import rebuild_heuristics
 
         rebuild_heuristics(self.store, erasure.events)
-        for other in sorted(touched):
+        states = erasure.gone.get("artefacts", {}).get("state", ())
+        touched |= {name.rpartition("@")[0] for name in states}
+        for other in sorted(touched - {subject}):
             if self.subjects.has_state(other):
                 self.subjects.checkpoint(other, accept=True, rebuild=True)
         return erasure

@@ -24,6 +24,46 @@ def test_version_and_help_read_well() -> None:
         assert "Usage: em" in ran.out
 
 
+def test_forget_lists_ids_and_counts_in_a_dry_run_and_then_the_same() -> None:
+    with Memory() as memory:
+        first = memory.observe("ana", "I live in Porto.")
+        made = memory.log.append("notes", "note", {"text": "Porto!", "from_events": [first]})
+        kept = memory.observe("bob", "I live in Faro.")
+    dry = em("forget", "--subject", "ana", "--dry-run")
+    assert dry.code == 0
+    assert dry.out.splitlines() == [
+        "would be erased: 2 events, 1 passage",
+        "events, observation: 1",
+        f"  {first}",
+        "events, note: 1",
+        f"  {made.id}",
+        "passages, observation: 1",
+        *dry.out.splitlines()[-1:],
+    ]
+    with Memory() as memory:
+        assert not any(event.erased for event in memory.log.read())
+    told = json.loads(em("forget", "--subject", "ana", "--yes", "--json").out)
+    assert told["gone"]["events"] == {"observation": [first], "note": [made.id]}
+    with Memory() as memory:
+        assert [event.id for event in memory.log.read() if event.erased] == [first, made.id]
+        assert not memory.log.get(kept).erased
+
+
+def test_a_run_is_forgotten_by_its_id(tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text(
+        "workflows:\n  w:\n    params: [x]\n    steps:\n      - {name: a, tool: echo, inputs: "
+        "{text: '{{params.x}}'}}\n"
+    )
+    with Memory() as memory:
+        tools = {"echo": lambda text: text}
+        run = memory.workflow("w", {"x": "zebra"}, file="flow.yaml", tools=tools)
+        assert run.output == "zebra"
+    assert em("forget", "--run", run.run_id, "--yes").code == 0
+    assert em("forget", "--run", run.run_id, "--yes").code == 1
+    with Memory() as memory:
+        assert "zebra" not in repr([event.body for event in memory.log.read()])
+
+
 def test_forget_asks_first(tmp_path: Path) -> None:
     with Memory() as memory:
         event_id = memory.observe("ana", "private")

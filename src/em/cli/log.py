@@ -34,11 +34,12 @@ from em.cli.output import (
     wants_json,
 )
 from em.errors import BadBody, InputError, NotFound, UsageError
-from em.log.event import Event, EventQuery, trace_stream
+from em.log.event import Event, EventQuery, run_stream, trace_stream
 from em.log.kinds import HOMES
 from em.log.lines import write_line
 from em.log.verify import Head, Report
 from em.memory import Memory
+from em.runner.history import read_run
 from em.settings import Settings
 from em.store.protocol import Erasure
 from em.traces.catalogue import get_traces
@@ -342,11 +343,12 @@ _DESCRIPTIONS = {
 @click.command("forget")
 @click.option("--event", "event_ids", multiple=True, metavar="ID|SEQ", help="An event. Repeatable.")
 @click.option("--trace", "trace_ids", multiple=True, metavar="ID", help="A trace. Repeatable.")
+@click.option("--run", "run_ids", multiple=True, metavar="ID", help="A run. Repeatable.")
 @click.option("--subject", metavar="NAME", help="Everything about this subject.")
 @click.option("--reason", default="", help="Stored with the record of the erasure.")
 @click.option("--recordings", is_flag=True, help="Traces that are older than em.yaml keeps them.")
 @click.option("--older-than", metavar="AGE", help="Traces that are older: 30d, 12h.")
-@click.option("--dry-run", is_flag=True, help="With traces: only list what would be erased.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be erased.")
 @click.option("--yes", is_flag=True, help="Don't ask for confirmation.")
 @click.option("--finish", is_flag=True, help="Only scrub the disk after an earlier forget.")
 @everywhere
@@ -354,6 +356,7 @@ def forget(
     *,
     event_ids: tuple[str, ...],
     trace_ids: tuple[str, ...],
+    run_ids: tuple[str, ...],
     subject: str | None,
     reason: str,
     recordings: bool,
@@ -362,21 +365,24 @@ def forget(
     yes: bool,
     finish: bool,
 ) -> int:
-    """Erase events and everything derived from them: artefacts, records, texts, responses.
+    """Erase events and everything made of them, through any number of steps.
 
-    This can't be undone. The rows, their hashes and a record of the erasure stay, so that the log
-    still verifies.
+    What a run made of them goes too, and so do the runs that used its output, routines, lessons,
+    records, texts and stored responses. --dry-run lists all of it. This can't be undone. The rows,
+    their hashes and a record of the erasure stay, so that the log still verifies.
 
     --recordings erases the traces to which nothing was added for `recordings: {keep_days: …}` of
     em.yaml, --older-than those of another age. Traces from which a routine in use was learnt stay.
     """
     old = recordings or older_than is not None
-    if [finish, old, bool(event_ids or trace_ids or subject is not None)].count(True) != 1:
+    named = bool(event_ids or trace_ids or run_ids or subject is not None)
+    if [finish, old, named].count(True) != 1:
         problem = "--finish takes no events" if finish else "nothing to forget, or two things"
-        fix = "give --event ID, --trace ID or --subject NAME, or --recordings, or --finish alone"
+        fix = (
+            "give --event ID, --trace ID, --run ID or --subject NAME, or --recordings, or "
+            "--finish alone"
+        )
         raise UsageError(problem, fix=fix)
-    if dry_run and not old:
-        raise UsageError("--dry-run is for --recordings and --older-than", place="--dry-run")
     if old:
         return _forget_recordings(older_than, dry_run=dry_run, yes=yes)
     memory = open_memory()
@@ -385,16 +391,20 @@ def forget(
         emit({"scrubbed": True}, "scrubbed: the files contain nothing that was erased")
         return 0
     events = [find_event(memory.log, given) for given in event_ids]
-    for kept in get_traces(memory.store, trace_ids):
-        stream = trace_stream(kept.id)
-        events += [one for one in memory.store.read(EventQuery(stream=stream)) if not one.erased]
     for event in events:
         if event.kind == "erased":
             raise UsageError("the record of an erasure can't be erased", place=f"event {event.id}")
-    if not yes and not _confirmed(memory, len(events), subject):
-        note("nothing was erased")
-        return 1
-    erasure = memory.forget(events, subject=subject, reason=reason)
+    streams = [trace_stream(kept.id) for kept in get_traces(memory.store, trace_ids)]
+    streams += [run_stream(read_run(memory.store, run_id, None).run_id) for run_id in run_ids]
+    for stream in streams:
+        found = memory.store.read(EventQuery(stream=stream))
+        events += [one for one in found if not one.erased and one.kind != "erased"]
+    erasure = memory.forget(events, subject=subject, dry_run=True)
+    if not dry_run:
+        if not yes and not _confirmed(memory, len(events), subject, erasure):
+            note("nothing was erased")
+            return 1
+        erasure = memory.forget(events, subject=subject, reason=reason)
     emit(erasure, lambda: _print_erasure(erasure))
     return 0 if erasure.scrubbed else 1
 
@@ -433,7 +443,7 @@ def _forget_recordings(older_than: str | None, *, dry_run: bool, yes: bool) -> i
     return 0 if done.scrubbed else 1
 
 
-def _confirmed(memory: Memory, events: int, subject: str | None) -> bool:
+def _confirmed(memory: Memory, events: int, subject: str | None, erasure: Erasure) -> bool:
     what = [count(events, "event")] if events else []
     if subject is not None:
         about = sum(
@@ -441,7 +451,7 @@ def _confirmed(memory: Memory, events: int, subject: str | None) -> bool:
             for event in memory.log.read(subject=subject)
         )
         what.append(f"{count(about, 'event')} about {subject!r}")
-    return _asked(f"{' and '.join(what)}, for good")
+    return _asked(f"{' and '.join(what)} ({_counted(erasure)} in all), for good")
 
 
 def _asked(what: str) -> bool:
@@ -458,7 +468,7 @@ def _asked(what: str) -> bool:
         raise unanswered from None
 
 
-def _print_erasure(erasure: Erasure) -> None:
+def _counted(erasure: Erasure) -> str:
     counts = {
         "event": len(erasure.events),
         "artefact": erasure.artefacts,
@@ -466,7 +476,16 @@ def _print_erasure(erasure: Erasure) -> None:
         "passage": erasure.passages,
         "stored response": erasure.responses,
     }
-    parts = ", ".join(count(number, noun) for noun, number in counts.items() if number)
-    click.echo(f"erased {parts or 'nothing: it was erased before'}")
+    return ", ".join(count(number, noun) for noun, number in counts.items() if number)
+
+
+def _print_erasure(erasure: Erasure) -> None:
+    what = "would be erased:" if erasure.is_dry_run else "erased"
+    click.echo(f"{what} {_counted(erasure) or 'nothing: it was erased before'}")
+    for noun, kinds in erasure.gone.items():
+        for kind, ids in kinds.items():
+            click.echo(f"{noun}, {kind}: {len(ids):,}")
+            for one in ids:
+                click.echo(f"  {printable(one)}")
     if not erasure.scrubbed:
         note(f"erased, not yet scrubbed from the disk: {erasure.scrub_problem}")

@@ -1,7 +1,9 @@
 """Event: one thing that happened. Drafts of events, queries, and the names of streams."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -147,6 +149,24 @@ def proposal_stream(key: str) -> str:
 def run_stream(run_id: str) -> str:
     """Name the stream of a run, which is its journal."""
     return RUN_PREFIX + run_id
+
+
+_INNER = re.compile(r"(.+)-[0-9a-f]{12}")
+
+
+def inner_run_id(key: str) -> str:
+    """Return the id of a run inside a workflow's step: the same for the same key.
+
+    The default key begins with the id of the workflow's run and a slash.
+    """
+    run_id, _, rest = key.partition("/")
+    return f"{run_id}-{sha256(rest.encode()).hexdigest()[:12]}"
+
+
+def outer_stream(stream: str) -> str | None:
+    """Return the stream of the run that an inner run belongs to, judged by its name."""
+    found = _INNER.fullmatch(stream) if stream.startswith(RUN_PREFIX) else None
+    return found[1] if found else None
 
 
 def shadow_stream(routine: str) -> str:

@@ -5,7 +5,7 @@ fields than its Struct: only the fields of the Struct are checked. A body that w
 other events lists them in `from_events`, so that forgetting those events forgets it too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from re import compile as pattern
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from em.errors import BadBody, InputError
+from em.log.event import Event
 from em.values.canonical import Json
 from em.values.mismatch import mismatch
 
@@ -100,6 +101,41 @@ class Erased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     events: list[str]
     reason: str = ""
+
+
+Edge = tuple[str, str]
+"""The id of an event, and what was made of it: the id of an event, or the name of a stream."""
+Flow = Callable[[Sequence[Event]], Iterable[Edge]]
+"""Returns the edges among events of one stream, in their order. Erased ones have no body."""
+
+FLOWS: Mapping[str, str] = {
+    "run_started": "em.runner.lineage",
+    "workflow_started": "em.workflows.descent",
+    "job_queued": "em.work.job",
+}
+"""By the kind of a stream's first event, the module that knows what was made of what in it.
+
+These edges follow from what the events are. No event lists them, so writing them costs nothing.
+"""
+
+_FLOWS: dict[str, Flow] = {}
+
+
+def event_flow(kind: str) -> Callable[[Flow], Flow]:
+    """Register the flow of streams whose first event has this kind. FLOWS must list the kind."""
+
+    def register(flow: Flow) -> Flow:
+        _FLOWS[kind] = flow
+        return flow
+
+    return register
+
+
+def flow_of(kind: str) -> Flow | None:
+    """Return the flow of streams that begin with this kind of event; None if there is none."""
+    if kind not in _FLOWS and kind in FLOWS:
+        import_module(FLOWS[kind])
+    return _FLOWS.get(kind)
 
 
 _NAME = pattern(r"[a-z][a-z0-9_.-]{0,63}")

@@ -11,7 +11,7 @@ from em.errors import RoutineError, UsageError
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
 from em.runner.drivers import Effects, WriteNotes, adrive, drive
-from em.runner.history import PastRun, package_of, read_run
+from em.runner.history import PastRun, package_of, read_run, refuse_partial
 from em.runner.journal import (
     Journal,
     Note,
@@ -153,6 +153,7 @@ def _resume(
     options: RunOptions,
 ) -> RunResult:
     past = read_run(store, run_id)
+    refuse_partial(past)
     if input_data is not None:
         past.input = same_input(past, _input(input_data))
     refuse_lost_secrets(past, options.get("answers") or {})

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from em.errors import NotFound, RoutineError, UsageError
+from em.errors import EmError, NotFound, RoutineError, UsageError
 from em.log.event import RUN_PREFIX, Event, EventQuery, run_stream
 from em.redaction.redactor import MARKER
 from em.runner.agreement import INPUTS
@@ -71,11 +71,17 @@ class PastRun:
     `started` is the body of its first event. `steps` are in the order in which they ended.
     `end` is the body of the event that paused or ended the run, and empty while it is running.
     `evidence` are the answers to questions for inputs that its routine may learn from.
+    `is_partial`: part of it was forgotten. Nobody knows any more all that it did, so it is never
+    resumed.
     """
 
-    def __init__(self, run_id: str, events: Sequence[Event], pos: int) -> None:
+    def __init__(
+        self, run_id: str, events: Sequence[Event], pos: int, *, is_partial: bool = False
+    ) -> None:
         first, last = events[0], events[-1]
         self.run_id = run_id
+        self.subject = first.subject
+        self.is_partial = is_partial
         self.events = events
         self.pos = pos
         self.began = first.at
@@ -103,6 +109,9 @@ class PastRun:
         self._intents: dict[ItemKey, tuple[Json, datetime]] = {}
         for event in events:
             self._take(event)
+        if is_partial and not self.is_over:
+            self.is_over = True
+            self.status, self.end, self.prompt = "forgotten", {}, None
 
     @property
     def step_count(self) -> int:
@@ -239,7 +248,8 @@ def read_run(store: Store, run_id: str, kind: RunKind | None = "routine") -> Pas
         kind or "", [ROUTINE_STARTED, WORKFLOW_STARTED]
     )
     if first in started:
-        return PastRun(run_id, events, found[-1].pos)
+        is_partial = any(event.body is None for event in found)
+        return PastRun(run_id, events, found[-1].pos, is_partial=is_partial)
     if kind == "workflow":
         raise NotFound(
             f"there is no workflow run {run_id!r}",
@@ -256,9 +266,20 @@ def read_served_run(store: Store, run_id: str, kind: RunKind = "routine") -> Pas
     past = read_run(store, run_id, kind)
     if not past.is_workflow and not past.stored:
         raise NotFound("only runs of stored routines can be resumed here", place=f"run {run_id}")
+    refuse_partial(past, UsageError)
     if past.status not in ("needs_input", "running"):
         raise UsageError(f"the run is over: {past.status}", place=f"run {run_id}")
     return past
+
+
+def refuse_partial(past: PastRun, error: type[EmError] = RoutineError) -> None:
+    """Raise for a run of which a part was forgotten: nobody knows any more all that it did."""
+    if past.is_partial:
+        raise error(
+            "part of this run was forgotten, and with it what it did",
+            place=f"run {past.run_id}",
+            fix="start a new run",
+        )
 
 
 def run_id_of(event: Event) -> str:
@@ -280,7 +301,8 @@ def started_runs(store: Store, kind: RunKind, limit: int | None = None) -> list[
 
 def sources_of_steps(store: Store) -> Iterator[tuple[str, str]]:
     """For each step that used other events: its run, and the id of an event it used."""
-    for event in store.read(EventQuery(kinds=["step_done"])):
+    kinds = ["step_started", "step_done", "run_paused", "run_ended"]
+    for event in store.read(EventQuery(kinds=kinds)):
         for event_id in (event.body or {}).get("from_events") or ():
             yield run_id_of(event), event_id
 

@@ -469,9 +469,15 @@ class Notebook:
     def announce(self, attempts: Sequence["Attempt"]) -> Generator[Write, Any, None]:
         """Write the pending notes, with the intents of calls that have an effect."""
         assert self._notes is not None
-        intents = [_intent(attempt) for attempt in attempts if attempt.writes]
-        if len(intents) == 1 and self._notes and self._notes[-1][0] == "step_done":
-            # One event for both: half the work of writing two.
+        intents = [
+            self._sourced(attempt.step.id, _intent(attempt))
+            for attempt in attempts
+            if attempt.writes
+        ]
+        is_after_step = bool(self._notes) and self._notes[-1][0] == "step_done"
+        if len(intents) == 1 and is_after_step and "from_events" not in intents[0]:
+            # One event for both: half the work of writing two. An intent with sources has its
+            # own, so that the result before it stays when they are forgotten.
             self._notes[-1][1]["next"] = intents[0]
         else:
             self._notes += [("step_started", intent) for intent in intents]
@@ -483,10 +489,13 @@ class Notebook:
             return value
         result = keepable(value, attempt.step.id)
         kind, body = _done_note(attempt, result, report)
-        if sources := self.sources.get(attempt.step.id):
-            body["from_events"] = list(sources)
-        self._notes.append((kind, body))
+        self._notes.append((kind, self._sourced(attempt.step.id, body)))
         return result
+
+    def _sourced(self, step_id: str, body: Json) -> Json:
+        """Return the body of a note about a step, with the events that it contains part of."""
+        sources = self.sources.get(step_id) or self.sources.get(step_id.partition("/")[0])
+        return {**body, "from_events": list(sources)} if sources else body
 
     def end_step(self, step_id: str, status: StepStatus, error: str = "") -> None:
         """Note a step that ended before its call; it is written with what comes next."""
@@ -494,7 +503,7 @@ class Notebook:
         if error:
             body |= {"error": error, "attempts": 0}
         if self._notes is not None:
-            self._notes.append(("step_done", body))
+            self._notes.append(("step_done", self._sourced(step_id, body)))
 
     def check_output(self, output: Any) -> None:
         """Raise if the output can't be stored."""
@@ -512,7 +521,12 @@ class Notebook:
         answered = any(kind == "run_answered" for kind, _ in self._notes)
         if in_flight and not answered and not self._wrote:
             return
-        yield from self._write([*self._notes, _last_note(result)])
+        kind, body = _last_note(result)
+        about = result.pending_prompt or result.failure
+        if about is not None:
+            # A question or a failure may be all that is stored of its step.
+            body = self._sourced(about.step_id, body)
+        yield from self._write([*self._notes, (kind, body)])
 
     def _write(self, notes: list[Note]) -> Generator[Write, Any, None]:
         if notes:

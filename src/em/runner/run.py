@@ -129,6 +129,7 @@ class RunStarted(msgspec.Struct, frozen=True):
     stored: str = ""
     resume_with: str = ""
     code: list[tuple[str, str]] = []
+    from_events: list[str] = []
 
 
 @event_body("step_started")
@@ -141,6 +142,7 @@ class StepStarted(msgspec.Struct, frozen=True):
     item_hash: str = ""
     args: Any = None
     key: Any = None
+    from_events: list[str] = []
 
 
 @event_body("step_done")
@@ -168,6 +170,7 @@ class RunPaused(msgspec.Struct, frozen=True):
     """A run waits for a person."""
 
     prompt: Json
+    from_events: list[str] = []
 
 
 @event_body("run_resumed")
@@ -192,6 +195,7 @@ class RunEnded(msgspec.Struct, frozen=True):
     status: str
     output: Any = None
     failure: Json | None = None
+    from_events: list[str] = []
 
 
 class Reports:

@@ -1,7 +1,7 @@
 """What holds content of events: artefacts, records and stored responses, with their sources.
 
 The table `derivations` lists for each source event its holders, so that forgetting the event finds
-them, through any number of steps.
+them (`em.store.provenance`).
 """
 
 from collections import defaultdict
@@ -62,22 +62,6 @@ def drop_derivations(session: Session, noun: str, holders: Iterable[tuple[str, s
 def sources_text(event_ids: Iterable[str]) -> str:
     """Encode a list of sources as the tables store it."""
     return msgspec.json.encode(list(event_ids)).decode()
-
-
-def holders_of(session: Session, event_ids: Iterable[str]) -> defaultdict[str, set[str]]:
-    """Return the holders of events by table, through any number of derivations."""
-    holders: defaultdict[str, set[str]] = defaultdict(set)
-    todo = sorted(event_ids)
-    seen = set(todo)
-    while todo:
-        step: set[str] = set()
-        for noun, holder in select(session, "noun, holder", "derivations", "source", todo):
-            holders[noun].add(holder)
-            if noun == "events":
-                step.add(holder)
-        todo = sorted(step - seen)
-        seen |= step
-    return holders
 
 
 def refuse_erased_sources(session: Session, sources: set[str]) -> None:
@@ -205,17 +189,22 @@ def put_cards(session: Session, cards: Sequence[tuple[str, bytes]]) -> None:
         )
 
 
-def erase_artefacts(session: Session, ids: Sequence[str]) -> int:
+def find_artefacts(session: Session, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return kind and `name@version` of the artefacts that have a body, by id."""
+    columns = "id, kind, name, version, body IS NULL"
+    return {
+        one: (kind, f"{name}@{version}")
+        for one, kind, name, version, empty in select(session, columns, "artefacts", "id", ids)
+        if not empty
+    }
+
+
+def erase_artefacts(session: Session, ids: Sequence[str]) -> None:
     """Erase bodies and cards, and hashes too: short content could be guessed from them."""
     delete(session, "cards", "id", ids)
-    count = 0
     for marks, part in chunks(ids):
-        sql = (
-            "UPDATE artefacts SET body = NULL, hash = ''"  # noqa: S608 - question marks; values are bound
-            f" WHERE body IS NOT NULL AND id IN ({marks})"
-        )
-        count += session.execute(sql, part).rowcount
-    return count
+        sql = f"UPDATE artefacts SET body = NULL, hash = '' WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
+        session.execute(sql, part)
 
 
 def put_records(session: Session, records: Sequence[tuple[Record, bytes | None]]) -> None:
@@ -257,16 +246,28 @@ def _forget_sources(session: Session, subject: str, record_type: str, ids: list[
         drop_derivations(session, "records", holders)
 
 
-def erase_records(session: Session, holders: Sequence[str], subjects: Sequence[str]) -> int:
-    """Delete the records of these holders, and all records of the subjects."""
-    count = 0
+def find_records(
+    session: Session, holders: Sequence[str], subjects: Sequence[str]
+) -> list[tuple[str, str, str]]:
+    """Return subject, type and id of the records of these holders, and of all of the subjects."""
+    found: dict[tuple[str, str, str], None] = {}
     for holder in holders:
-        sql = "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?"
-        count += session.execute(sql, msgspec.json.decode(holder, type=list[str])).rowcount
-    rows = select(session, "subject, type, id, from_events", "records", "subject", subjects)
-    sources = [(_record_holder(*row[:3]), row[3]) for row in rows]
-    drop_derivations(session, "records", sources)
-    return count + delete(session, "records", "subject", subjects)
+        sql = "SELECT subject, type, id FROM records WHERE subject = ? AND type = ? AND id = ?"
+        key = msgspec.json.decode(holder, type=tuple[str, str, str])
+        found |= {(*row,): None for row in session.execute(sql, key).fetchall()}
+    rows = select(session, "subject, type, id", "records", "subject", subjects)
+    return list(found | {(*row,): None for row in rows})
+
+
+def erase_records(session: Session, records: Sequence[tuple[str, str, str]]) -> None:
+    """Delete records, and their derivations: their keys may hold part of what was forgotten."""
+    by_type: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for subject, record_type, record_id in records:
+        by_type[subject, record_type].append(record_id)
+    for (subject, record_type), ids in by_type.items():
+        _forget_sources(session, subject, record_type, ids)
+    sql = "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?"
+    session.executemany(sql, records)
 
 
 def _record_holder(subject: str, record_type: str, record_id: str) -> str:
@@ -289,13 +290,17 @@ def complete_request(session: Session, request: RequestOutcome) -> None:
     put_derivations(session, derivations_of(request.from_events, "requests", request.key))
 
 
-def erase_responses(session: Session, keys: Sequence[str]) -> int:
+def find_responses(session: Session, keys: Sequence[str]) -> list[str]:
+    """Return those of the keys whose requests have a response."""
+    found = select(session, "key, response IS NULL", "requests", "key", keys)
+    return [key for key, empty in found if not empty]
+
+
+def erase_responses(session: Session, keys: Sequence[str]) -> None:
     """Erase responses. Their keys stay used."""
-    count = 0
     for marks, part in chunks(keys):
         sql = f"UPDATE requests SET state = 'erased', response = NULL WHERE key IN ({marks})"  # noqa: S608 - question marks; values are bound
-        count += session.execute(sql, part).rowcount
-    return count
+        session.execute(sql, part)
 
 
 def expire_requests(session: Session, moment: int) -> None:

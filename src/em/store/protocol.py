@@ -203,8 +203,10 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """What was erased.
+    """What was erased, or in a dry run what would be.
 
+    gone: the ids of all of it: by noun (events, artefacts, records, passages, responses), then by
+        kind. Artefacts are listed as `name@version`, records as `subject/id`.
     scrubbed: whether it is also gone from the store's files; if not, `scrub_problem` tells why.
     """
 
@@ -213,6 +215,8 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     records: int = 0
     passages: int = 0
     responses: int = 0
+    gone: Mapping[str, Mapping[str, Sequence[str]]] = {}
+    is_dry_run: bool = False
     scrubbed: bool = True
     scrub_problem: str = ""
 
@@ -356,9 +360,17 @@ class Store(Protocol):
         """Give up a claim without an outcome, so that the request may be tried again."""
 
     def erase(
-        self, event_ids: Sequence[str], *, subjects: Sequence[str] = (), reason: str = ""
+        self,
+        event_ids: Sequence[str],
+        *,
+        subjects: Sequence[str] = (),
+        reason: str = "",
+        dry_run: bool = False,
     ) -> Erasure:
-        """Erase bodies and everything derived from them; `subjects` also lose their records."""
+        """Erase bodies and everything made of them; `subjects` also lose their records.
+
+        dry_run: change nothing, and return what would be erased.
+        """
 
     def scrub(self) -> None:
         """Remove the remains of erased bodies from the files. Raise StoreBusy if one is read."""

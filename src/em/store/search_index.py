@@ -5,7 +5,7 @@ utterances, or its lessons) and a slot in it; neighbours in a conversation have 
 Passages are written in the transaction that writes their events.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -234,6 +234,12 @@ def _index_lessons(session: Session, table: PassageTable, lessons: Sequence[Less
     table.insert_passages(session, [row for row, _ in rows], [terms for _, terms in rows])
     for scope in scopes.values():
         scope.save(session)
+
+
+def find_passages(session: Session, seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Return number and seq of the passages of events."""
+    sql = "SELECT number, seq FROM passages WHERE seq IN ({})"
+    return select_numbers(session, sql, seqs)
 
 
 def remove_passages(

@@ -421,9 +421,17 @@ class SqlStore(ABC):
             holders.release(session, key, owner)
 
     def erase(
-        self, event_ids: Sequence[str], *, subjects: Sequence[str] = (), reason: str = ""
+        self,
+        event_ids: Sequence[str],
+        *,
+        subjects: Sequence[str] = (),
+        reason: str = "",
+        dry_run: bool = False,
     ) -> Erasure:
-        """Erase bodies and everything derived from them, then scrub."""
+        """Erase bodies and everything made of them, then scrub."""
+        if dry_run:
+            with self._reading() as session:
+                return erasure.find_going(session, event_ids, subjects).erasure(is_dry_run=True)
         reason = self.redactor.text(reason)
         with self._writing() as session:
             erased = erasure.erase(session, self._chain, self.index, event_ids, subjects, reason)

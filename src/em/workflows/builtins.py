@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from em.errors import EmError, InputError, NotAllowed, UsageError, WorkflowError
 from em.llm.client import Completion, LlmClient
 from em.llm.providers import PROVIDERS, get_llm_client
-from em.log.event import run_stream
+from em.log.event import inner_run_id, run_stream
 from em.runner.engine import RunOptions, resume_run, run_routine
 from em.runner.expressions.language import as_text
 from em.runner.history import read_run
@@ -198,7 +197,7 @@ class Routines:
         """Return the tool of one step; `answers` are for the prompts of its routine."""
 
         def run(routine: str, idempotency_key: str, input: Json | None = None) -> Any:  # noqa: A002 - as the step writes it
-            run_id = _run_id(idempotency_key)
+            run_id = inner_run_id(idempotency_key)
             result = self._run(routine, input or {}, run_id, step, answers)
             if result.pending_prompt is not None:
                 raise Pause(_within(step, result.pending_prompt))
@@ -230,12 +229,6 @@ class Routines:
         if past.status not in ("ok", "failed"):
             return resume_run(self._store, run_id, self._tools, **options)
         return past.result()
-
-
-def _run_id(key: str) -> str:
-    """Return the id of a step's inner run: short, and the same for the same key."""
-    workflow_run, _, rest = key.partition("/")
-    return f"{workflow_run}-{sha256(rest.encode()).hexdigest()[:12]}"
 
 
 def _within(step: str, prompt: PendingPrompt) -> PendingPrompt:

@@ -15,7 +15,14 @@ from em.runner.answers import check_steps
 from em.runner.drivers import drive
 from em.runner.engine import Tools, refuse_lost_secrets, same_input
 from em.runner.expressions.language import as_text
-from em.runner.history import PastRun, read_run, run_id_of, sources_of_steps, started_runs
+from em.runner.history import (
+    PastRun,
+    read_run,
+    refuse_partial,
+    run_id_of,
+    sources_of_steps,
+    started_runs,
+)
 from em.runner.journal import (
     WORKFLOW_STARTED,
     Journal,
@@ -312,6 +319,8 @@ class Workflows:
         `params` and `prompt` again if they held a secret: the journal does not store secrets.
         """
         past = PastWorkflow.read(self.store, run_id)
+        if retry or past.status == "forgotten":
+            refuse_partial(past.run, WorkflowError)
         if past.status == "ok" or (past.status == "failed" and not retry):
             if options.get("answers"):
                 raise WorkflowError(f"this run is over: {past.status}", place=f"run {run_id}")
