@@ -23,7 +23,7 @@ _WORDINGS = [
 ]
 _PARENTS = [
     "/home/dev/",
-    "/home/dev/work/",
+    "/home/dev/code/",
     "/tmp/checkouts/a-",
     "/srv/repos/",
     "/home/dev/",

@@ -1,6 +1,7 @@
 """Settings: one object from the environment, `em.yaml` and the defaults, in this order."""
 
 import os
+import stat
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from em.values.mismatch import closest, mismatch
 from em.values.strict_yaml import load_yaml
 
 FILE = "em.yaml"
+MEMORY = ".em"
+"""The folder that a memory is in by default."""
 
 
 class RedactSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -229,17 +232,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def load(
         cls,
-        folder: str | Path = ".",
+        folder: str | Path | None = None,
         environ: Mapping[str, str] | None = None,
         *,
         tells: bool = True,
     ) -> "Settings":
-        """Read the settings for a folder.
+        """Read the settings of a folder; without one, those of `memory_folder()`.
 
+        There, relative paths of em.yaml are those from its own folder.
         Of an em.yaml that its user has not trusted, settings in `NAMED` are ignored; `tells`: a
         warning says which.
         """
-        path = Path(folder) / FILE
+        base = memory_folder() if folder is None else None
+        path = Path(base or folder or "") / FILE
         environ = os.environ if environ is None else environ
         given: dict[str, Any] = _given(environ, "EM_", ("db", "busy_timeout", "synchronous"))
         llm = _given(environ, "EM_LLM_", LlmSettings.__struct_fields__)
@@ -262,9 +267,62 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             except msgspec.ValidationError as error:
                 raise _explain(error, values, place) from None
         settings = msgspec.convert({**from_file, **given}, cls, strict=False)
+        if base is not None and base != Path():
+            settings = _from(base, settings, keep=("db",) if "db" in given else ())
         merged = msgspec.structs.replace(settings.llm, **llm)
         api = _api(environ, settings.api)
         return msgspec.structs.replace(settings, llm=merged, api=api)
+
+
+def memory_folder() -> Path:
+    """Return the folder whose em.yaml and memory count here; `.` if it is the current one.
+
+    It is the nearest one, from the current folder upwards, that has an em.yaml or a memory; at most
+    the repository's root, which is taken if none has one. Folders above that other people could
+    have put it into don't count.
+    """
+    here = Path.cwd()
+    root = repository_root(here)
+    for place in (here, *here.parents):
+        has_own = os.path.isfile(place / FILE) or os.path.isdir(place / MEMORY)
+        if (has_own or place == root) and (place == here or _is_ours(place)):
+            return Path() if place == here else place
+        if place == root:
+            break
+    return Path()
+
+
+def repository_root(folder: Path) -> Path | None:
+    """Return the nearest folder upwards that has a `.git`; folders that are closed have none."""
+    places = (folder, *folder.parents)
+    return next((place for place in places if os.path.exists(place / ".git")), None)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Return whether only this user, or root, can have put an em.yaml or a memory into a folder."""
+    try:
+        found = [one.stat() for one in (folder, folder / FILE, folder / MEMORY) if one.exists()]
+    except OSError:
+        return False
+    return all(one.st_uid in (os.geteuid(), 0) and not one.st_mode & stat.S_IWOTH for one in found)
+
+
+def _from(folder: Path, settings: Settings, keep: Sequence[str]) -> Settings:
+    """Return settings whose relative paths are those from a folder."""
+
+    def placed(path: str) -> str:
+        is_plain = path and path != ":memory:" and "://" not in path and not path.startswith("~")
+        return str(folder / path) if is_plain else path
+
+    allow = msgspec.structs.replace(settings.allow, folders=[*map(placed, settings.allow.folders)])
+    rules = settings.state.rules
+    return msgspec.structs.replace(
+        settings,
+        db=settings.db if "db" in keep else placed(settings.db),
+        allow=allow,
+        embed=msgspec.structs.replace(settings.embed, folder=placed(settings.embed.folder)),
+        state=msgspec.structs.replace(settings.state, rules=rules and placed(rules)),
+    )
 
 
 NAMED = (

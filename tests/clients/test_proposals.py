@@ -173,6 +173,12 @@ steps:
     assert Advice(memory).to(prompt) == ""
     (tmp_path / "pyproject.toml").write_text("")
     assert "bump_version" in Advice(memory).to(prompt)
+    # An agent that went into a folder of the repository still works on that.
+    (tmp_path / "src").mkdir()
+    below = {**prompt, "cwd": str(tmp_path / "src")}
+    assert Advice(memory).to(below) == ""
+    (tmp_path / ".git").mkdir()
+    assert "bump_version" in Advice(memory).to(below)
 
 
 def test_a_proposal_is_forgotten_with_its_sessions(memory: Memory) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 import em
-from em.cli.options import everywhere, open_memory
+from em.cli.options import database, everywhere, open_memory
 from em.cli.output import emit, printable
 from em.errors import EmError, NotFound
 from em.llm import get_llm_client
-from em.settings import Settings
+from em.settings import FILE, MEMORY, Settings, memory_folder
 
 EXTRAS = {
     "anthropic": "anthropic",
@@ -72,18 +72,19 @@ def _sandboxes() -> dict[str, str]:
 
 
 def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
-    Settings.load()  # raises for broken settings, which are not a problem of the database
+    chosen = {"chosen_by": _chosen_by()}  # raises for broken settings, not for the database
     try:
         health = open_memory().store.health(deep=deep)
     except NotFound as error:
-        return {"location": error.place, "state": "not made yet"}, []
+        return {"location": error.place, **chosen, "state": "not made yet"}, []
     except EmError as error:
-        return {"location": error.place, "state": error.code}, [str(error)]
+        return {"location": error.place, **chosen, "state": error.code}, [str(error)]
     problems = list(health.problems)
     if health.scrub_pending:
         problems.append("erased bodies are still on the disk: run `em forget --finish`")
     facts: dict[str, Any] = {
         "location": health.location,
+        **chosen,
         "state": "ok" if not problems else "problems",
         "backend": f"{health.backend} {health.version}",
         "schema": health.schema,
@@ -97,6 +98,22 @@ def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
         if facts["free_bytes"] < LOW_SPACE:
             problems.append(f"the disk has only {facts['free_bytes']:,} bytes free")
     return facts, problems
+
+
+def _chosen_by() -> str:
+    """Say why this memory is used: an option, a variable, or a folder from here upwards."""
+    settings, folder = Settings.load(), memory_folder()
+    if database() is not None:
+        return "--db"
+    if os.environ.get("EM_DB"):
+        return "EM_DB"
+    place = folder.resolve()
+    if settings.db != str(folder / Settings().db):
+        return f"em.yaml in {place}"
+    if (folder / MEMORY).is_dir() or (folder / FILE).is_file():
+        return f"the nearest folder with {MEMORY} or {FILE}: {place}"
+    is_root = (folder / ".git").exists()
+    return f"the repository's root: {place}" if is_root else f"this folder: {place}"
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from em.clients.skills import newest_in_use
@@ -23,6 +24,7 @@ from em.runner.package import routine_of
 from em.runner.public_form import description_of
 from em.runner.routine import Routine, ToolStep
 from em.runner.tools.coding import FILE_TEXT
+from em.settings import repository_root
 from em.store.protocol import Artefact
 from em.values.canonical import Json
 
@@ -149,8 +151,14 @@ class _Proposal(NamedTuple):
     """The files that it always reads or changes."""
 
     def has_files(self, folder: str) -> bool:
-        """Return whether a folder has the files that the routine needs."""
-        return not folder or all(os.path.exists(os.path.join(folder, one)) for one in self.files)
+        """Return whether a folder, or its repository's root, has the files that it needs.
+
+        An agent changes its folder with `cd`, and its tools stay where it was started.
+        """
+        if not folder:
+            return True
+        places = {Path(folder), repository_root(Path(folder)) or Path(folder)}
+        return any(all(os.path.exists(place / one) for one in self.files) for place in places)
 
     def fit(self, wanted: frozenset[str]) -> float:
         """Return the share of its words that a prompt has; 0 if those are too few."""

@@ -15,7 +15,7 @@ import msgspec
 
 from em.errors import BadBody, InputError, InvalidWorkflow, NotFound
 from em.runner.routine import Retry, ToolSpec
-from em.settings import FILE, AllowSettings, Settings
+from em.settings import FILE, AllowSettings, Settings, memory_folder
 from em.values.call import Effect
 from em.values.canonical import Json, canonical
 from em.values.mismatch import mismatch
@@ -217,7 +217,7 @@ class WorkflowFile:
     """The workflows of one file, by name, as they are written."""
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path = Path(path) if path is not None else Path(FILE)
+        self.path = Path(path) if path is not None else memory_folder() / FILE
         self._named = path is not None
         # The text that was read last, and its workflows.
         self._read: tuple[bytes, dict[str, Json]] = (b"", {})

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import SplitResult
 
 from em.errors import NotAllowed
-from em.settings import FILE, AllowSettings, Settings
+from em.settings import FILE, AllowSettings, Settings, memory_folder
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -20,7 +20,8 @@ def settings_for(folder: Path, given: AllowSettings | None) -> AllowSettings:
     """Return what is allowed: as given, else by em.yaml, unless that came with the routine."""
     if given is not None:
         return given
-    if Path.cwd().resolve() == folder.resolve() and Path(FILE).exists():
+    base = memory_folder()
+    if base.resolve().is_relative_to(folder.resolve()) and (base / FILE).exists():
         return AllowSettings()
     return Settings.load().allow
 
