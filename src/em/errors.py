@@ -8,6 +8,7 @@
     │   ├── BadBody           not JSON, too deep, too large, or invalid for its kind
     │   ├── BadLine           a line of a file is not an event
     │   ├── NoTranscript      a file in no known transcript format
+    │   ├── ForeignStream     an event about someone in the stream of someone else
     │   └── NotFound          no such event, artefact or log
     ├── RoutineError          a routine is invalid, or can't run here
     │   ├── InvalidRoutine    validation failed; all problems in `problems`
@@ -141,6 +142,13 @@ class NoTranscript(InputError):
     """A file is in no known transcript format."""
 
     code = "no_transcript"
+
+
+class ForeignStream(InputError):
+    """An event about one subject was to be written into the stream of another."""
+
+    code = "foreign_stream"
+    exit_code = 1
 
 
 class NotFound(InputError):

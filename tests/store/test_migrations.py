@@ -94,7 +94,7 @@ def make_old(store: AnyStore) -> None:
         vector, empty = "x'003c'", "x''"
     else:
         gone = ("lessons", "events", "artefacts", "records", "requests", "derivations", "flags")
-        gone += ("cards", "scopes", "threads", "passages", "vectors", "em_schema")
+        gone += ("cards", "owners", "scopes", "threads", "passages", "vectors", "em_schema")
         setup = [f"DROP TABLE {name}" for name in gone]
         setup.append("CREATE TABLE em_schema(number INTEGER, applied_at TIMESTAMPTZ)")
         setup.append("INSERT INTO em_schema VALUES (1), (2)")

@@ -9,7 +9,14 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from em.errors import ChainConflict, DuplicateEvent, PositionConflict, StoreCorrupt, UsageError
+from em.errors import (
+    ChainConflict,
+    DuplicateEvent,
+    ForeignStream,
+    PositionConflict,
+    StoreCorrupt,
+    UsageError,
+)
 from em.log.chain import SALT_BYTES, START, hash_body, hash_event
 from em.log.event import Event, EventQuery, Row, check_name
 from em.store.holders import Derivation, derivations_of, put_derivations
@@ -193,8 +200,12 @@ STREAMS_REMEMBERED = 64
 InsertEvents = Callable[[Session, Sequence[tuple[Any, ...]]], None]
 
 
-Head = tuple[int, bytes]
-"""Position and hash of a stream's last event."""
+class Head(NamedTuple):
+    """Position and hash of a stream's last event; `owner`: whom the stream is about, if known."""
+
+    pos: int = 0
+    hash: bytes = START
+    owner: str | None = None
 
 
 class Tip(NamedTuple):
@@ -268,6 +279,9 @@ class Chain:
         remembered, self._remembered = self._remembered, None
         if remembered is None:
             return None
+        head = remembered.heads[event.stream] = remembered.head(session, event.stream)
+        if event.subject is not None and event.subject != head.owner:
+            return None  # the stream gets an owner, which is a second statement
         try:
             events, tip = self._append(session, [event], now_micros(), expected, remembered)
         except (self._taken, PositionConflict):  # type: ignore[misc]  # as above
@@ -292,12 +306,16 @@ class Chain:
         rows: list[tuple[Any, ...]] = []
         events: list[Event] = []
         derivations: list[Derivation] = []
+        owners: dict[str, str] = {}
         for n, item in enumerate(prepared):
             head = heads.get(item.stream) or tip.head(session, item.stream)
             seal = _import if item.imported is not None else _seal
             salt = salts[n * SALT_BYTES : (n + 1) * SALT_BYTES]
             row = seal(item, tip.newest + 1 + n, head, salt, recorded_at)
-            heads[item.stream] = (row[_POS], row[-1])
+            owner = head.owner
+            if item.subject is not None and item.subject != owner:
+                owner = owners[item.stream] = _owner(item, owner)
+            heads[item.stream] = Head(row[_POS], row[-1], owner)
             rows.append(row)
             if not only_rows:
                 events.append(_event_of(item, row))
@@ -305,20 +323,52 @@ class Chain:
                 derivations += derivations_of(item.sources, "events", item.id)
         self._insert_events(session, rows)
         put_derivations(session, derivations)
+        if owners:
+            _put_owners(session, owners)
         return events, Tip(tip.newest + len(rows), heads)
 
 
 def _read_tip(session: Session, stream: str) -> Tip:
-    newest, pos, own = session.execute(_NEWEST_AND_HEAD, (stream,)).fetchone()
-    return Tip(newest or 0, {stream: (pos or 0, own or START)})
+    newest, *head = session.execute(_NEWEST_AND_HEAD, (stream, stream)).fetchone()
+    return Tip(newest or 0, {stream: _head(*head)})
 
 
 # One statement for both: on a back end that remembers nothing, every append waits for it.
-_NEWEST_AND_HEAD = (
-    "SELECT (SELECT MAX(seq) FROM events), head.pos, head.hash FROM (SELECT 1) AS one"
+_HEAD = (
+    "SELECT {} head.pos, head.hash, owners.subject FROM (SELECT 1) AS one"
     " LEFT JOIN (SELECT pos, hash FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1) AS head"
-    " ON 1 = 1"
+    " ON 1 = 1 LEFT JOIN owners ON owners.stream = ?"
 )
+_NEWEST_AND_HEAD = _HEAD.format("(SELECT MAX(seq) FROM events),")
+_HEAD_ALONE = _HEAD.format("")
+
+
+def _head(pos: int | None, own: bytes | None, owner: str | None) -> Head:
+    return Head(pos or 0, own or START, owner)
+
+
+def _owner(item: PreparedEvent, owner: str | None) -> str:
+    """Return the owner of a stream after this event. Raise ForeignStream if it is another's.
+
+    A tombstone may be about several, and an exported event proves by its hash that it stood there.
+    """
+    assert item.subject is not None
+    if owner is None:
+        return item.subject
+    if item.kind == "erased" or item.imported is not None:
+        return owner
+    raise ForeignStream(
+        f"the stream is about {owner!r}; an event about {item.subject!r} can't be written to it",
+        place=f"stream {item.stream!r}",
+        fix="write to a stream of its own for each subject",
+    )
+
+
+def _put_owners(session: Session, owners: Mapping[str, str]) -> None:
+    session.executemany(
+        "INSERT INTO owners(stream, subject) VALUES (?, ?) ON CONFLICT DO NOTHING",
+        list(owners.items()),
+    )
 
 
 def _check_position(stream: str, expected: int, actual: int) -> None:
@@ -332,12 +382,9 @@ def _check_position(stream: str, expected: int, actual: int) -> None:
         )
 
 
-def read_head(session: Session, stream: str) -> tuple[int, bytes]:
-    """Return position and hash of a stream's last event; (0, START) where there is none."""
-    row = session.execute(
-        "SELECT pos, hash FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1", (stream,)
-    ).fetchone()
-    return (row[0], row[1]) if row else (0, START)
+def read_head(session: Session, stream: str) -> Head:
+    """Return the head of a stream; that of a stream without events is at position 0."""
+    return _head(*session.execute(_HEAD_ALONE, (stream, stream)).fetchone())
 
 
 @lru_cache(maxsize=4)
@@ -347,7 +394,7 @@ def _moment(micros: int) -> datetime:
 
 
 def _seal(
-    item: PreparedEvent, seq: int, head: tuple[int, bytes], salt: bytes, recorded_at: int
+    item: PreparedEvent, seq: int, head: Head, salt: bytes, recorded_at: int
 ) -> tuple[Any, ...]:
     """Return the row of a new event, with its position, times and hashes."""
     assert item.text is not None
@@ -394,7 +441,7 @@ def _event_of(item: PreparedEvent, row: tuple[Any, ...]) -> Event:
 
 
 def _import(
-    item: PreparedEvent, seq: int, head: tuple[int, bytes], _salt: bytes, _recorded_at: int
+    item: PreparedEvent, seq: int, head: Head, _salt: bytes, _recorded_at: int
 ) -> tuple[Any, ...]:
     """Return the row of an imported event, if it continues its stream and its hashes fit."""
     event = item.imported

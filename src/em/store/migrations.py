@@ -234,6 +234,27 @@ MIGRATIONS = (
         ALTER TABLE threads ALTER session SET STATISTICS 0, ALTER session TYPE TEXT;
         """,
     ),
+    Migration(
+        6,
+        "owners: whom a stream is about, so that nobody writes into the stream of another",
+        sqlite="""
+        CREATE TABLE owners(stream TEXT PRIMARY KEY, subject TEXT NOT NULL) WITHOUT ROWID;
+        INSERT INTO owners(stream, subject)
+            SELECT e.stream, e.subject FROM events AS e JOIN (
+                SELECT stream, MIN(pos) AS pos FROM events
+                WHERE subject IS NOT NULL GROUP BY stream) AS f
+            ON f.stream = e.stream AND f.pos = e.pos;
+        """,
+        postgres="""
+        CREATE TABLE owners(
+            stream TEXT COLLATE "C" PRIMARY KEY, subject TEXT COLLATE "C" NOT NULL);
+        INSERT INTO owners(stream, subject)
+            SELECT e.stream, e.subject FROM events AS e JOIN (
+                SELECT stream, MIN(pos) AS pos FROM events
+                WHERE subject IS NOT NULL GROUP BY stream) AS f
+            ON f.stream = e.stream AND f.pos = e.pos;
+        """,
+    ),
 )
 
 NEWEST = MIGRATIONS[-1].number

@@ -150,7 +150,7 @@ COPY_FROM = 50
 _WRITE_LOCK = int.from_bytes(b"em-write")
 TABLES = (
     *("events", "artefacts", "cards", "records", "requests", "derivations"),
-    *("passages", "threads", "vectors", "lessons", "scopes", "flags"),
+    *("passages", "threads", "vectors", "lessons", "scopes", "owners", "flags"),
 )
 """The tables that hold content, or what points to it."""
 LOCK_STEP = 1.0

@@ -326,8 +326,8 @@ class SqlStore(ABC):
     def head(self, stream: str) -> tuple[int, str]:
         """Return position and hash of a stream's last event; `(0, "")` where there is none."""
         with self._reading() as session:
-            pos, own = read_head(session, stream)
-        return pos, own.hex()
+            head = read_head(session, stream)
+        return head.pos, head.hash.hex()
 
     def artefact(self, kind: str, name: str, version: int | None = None) -> Artefact | None:
         """Return one version of an artefact; without a number the newest that is not retired."""

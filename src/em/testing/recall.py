@@ -81,7 +81,7 @@ class RecallConformance:
         append(store, *mine)
         recall = Recall(store)
         before = recall.recall("red boat", Within("ana"), neighbours=3)
-        append(store, *(said(f"the red secret {n}", "bo") for n in range(50)))
+        append(store, *(said(f"the red secret {n}", "bo", "talk of bo") for n in range(50)))
         after = recall.recall("red boat", Within("ana"), neighbours=3)
         assert before == after
         assert found(store, "secret") == []
@@ -215,7 +215,7 @@ class RecallConformance:
 
     def test_a_forgotten_subject_leaves_nothing(self, store: Store) -> None:
         """Its passages are deleted and not counted."""
-        append(store, said("alpha"), said("beta", "bo"))
+        append(store, said("alpha"), said("beta", "bo", "talk of bo"))
         store.erase([], subjects=["ana"])
         assert (found(store, "alpha"), store.index.status(Within("ana")).passages) == ([], 0)
         assert found(store, "beta", "bo") == ["beta"]

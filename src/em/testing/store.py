@@ -15,11 +15,13 @@ from em.errors import (
     ClaimLost,
     Conflict,
     DuplicateEvent,
+    ForeignStream,
     InputError,
     NotFound,
     PositionConflict,
     UsageError,
 )
+from em.log.chain import hash_event
 from em.log.event import Draft, Event, EventQuery
 from em.log.verify import Head, verify
 from em.recall.search import LessonRecall
@@ -35,6 +37,7 @@ from em.store.protocol import (
 from em.store.sqlite import SqliteStore
 from em.values.canonical import Json
 from em.values.ids import new_id
+from em.values.times import to_micros
 
 T0 = datetime(2025, 3, 1, 12, tzinfo=UTC)
 SECRET = "sk-ant-api03-" + "Abc1" * 10
@@ -112,7 +115,7 @@ class LogConformance:
         log = append(
             store,
             note("1", stream="s", subject="ana", at=T0),
-            note("2", stream="s", subject="bo", at=T0 + MINUTE),
+            note("2", stream="s", at=T0 + MINUTE),
             Draft(stream="t", kind="other", body={"text": "3"}, subject="ana", at=T0 + 2 * MINUTE),
         )
         cases: list[tuple[dict[str, Any], str]] = [
@@ -187,6 +190,46 @@ class LogConformance:
             with pytest.raises(DuplicateEvent):
                 append(store, *batch)
         assert len(list(store.read(EventQuery()))) == 1
+
+    @pytest.mark.parametrize("before", [None, "ana"], ids=["first", "later"])
+    def test_a_stream_is_about_one_subject(self, store: Store, before: str | None) -> None:
+        """Another's event is refused, with all of its commit; events about nobody are welcome."""
+        append(store, note("1", subject=before), note("2", "of bo", subject="bo"))
+        append(store, note("3", subject="ana"), note("4"), note("5", subject="ana"))
+        for batch in ([note("!", subject="bo")], [note("!", "of bo"), note("!", subject="bo")]):
+            for _ in range(2):
+                with pytest.raises(ForeignStream) as caught:
+                    append(store, *batch)
+            assert caught.value.code == "foreign_stream"
+            assert "'notes'" in caught.value.place
+        append(store, note("6", subject="ana"), note("7", "of bo", subject="bo"))
+        assert texts(store.read(EventQuery())) == [str(n) for n in range(1, 8)]
+        with pytest.raises(ForeignStream):
+            append(store, note("!", "new", subject="ana"), note("!", "new", subject="bo"))
+        append(store, note("8", "new", subject="bo"))
+        assert verify(store.rows).ok
+
+    def test_a_stream_keeps_its_owner_when_the_owner_is_forgotten(self, store: Store) -> None:
+        """Otherwise the next to write could take it over."""
+        append(store, note("1", subject="ana"))
+        store.erase([], subjects=["ana"])
+        with pytest.raises(ForeignStream):
+            append(store, note("!", subject="bo"))
+
+    def test_an_export_of_a_stream_about_several_can_still_be_imported(self, store: Store) -> None:
+        """It was written before streams had owners, and its hashes prove that it stood there."""
+        hashed = append(store, note("1", subject="ana"))
+        body_hash, at = bytes.fromhex(hashed[0].body_hash), to_micros(hashed[0].at)
+        fields = ("x", "notes", 2, "bo", "note", 1, at, at, body_hash)
+        own = hash_event(bytes.fromhex(hashed[0].hash), *fields).hex()
+        other = msgspec.structs.replace(
+            hashed[0], id="x", pos=2, subject="bo", hash=own, recorded_at=hashed[0].at
+        )
+        append(store, other)
+        with pytest.raises(ForeignStream):
+            append(store, note("!", subject="bo"))
+        assert len(store.erase([], subjects=["bo"]).events) == 1
+        assert verify(store.rows).ok
 
     def test_threads_append_to_one_stream_without_loss(self, store: Store) -> None:
         """Positions have no gaps or duplicates, and the log verifies."""
@@ -684,7 +727,7 @@ class ForgettingConformance:
 
     def test_forgetting_a_subject_leaves_the_others(self, store: Store) -> None:
         """Its lessons and all its records are erased, also records without a source."""
-        mine, other = append(store, note("1", subject="ana"), note("2", subject="bo"))
+        mine, other = append(store, note("1", subject="ana"), note("2", "other", subject="bo"))
         store.commit(
             Commit(
                 records=[Record(subject=name, type="T", id="1", body={}) for name in ("ana", "bo")],
@@ -768,7 +811,7 @@ class ForgettingConformance:
 
     def test_forgetting_a_subject_selects_within_its_transaction(self, store: Store) -> None:
         """The store selects the events itself; erasing again erases nothing."""
-        append(store, note("1", subject="ana"), note("2", subject="bo"))
+        append(store, note("1", subject="ana"), note("2", "other", subject="bo"))
         assert len(store.erase([], subjects=["ana"]).events) == 1
         assert store.erase([], subjects=["ana"]).events == []
         assert verify(store.rows).erased == 1
