@@ -481,6 +481,30 @@ def test_who_asks_is_not_taken_from_other_sentences(tickets: Office, who: str) -
     assert tickets.done(f"{who} Close T-714 because it is solved.") == []
 
 
+@pytest.mark.parametrize("reason", ["it is", "it's", "it’s"])
+def test_a_contraction_is_the_same_as_its_words(tickets: Office, reason: str) -> None:
+    done = [("close_ticket", {"ticket_id": "T-714", "reason": "solved"})]
+    assert tickets.done(f"I'm u7@it.example. Close T-714 because {reason} solved.") == done
+    assert tickets.done("I am u7@it.example. I'd like to close T-714: solved.") == done
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["I'm u7@it.example. {not_} close T-714: solved.",
+     "I'm u7@it.example. You {not_} close T-714: solved.",
+     "I'm u7@it.example. Close T-714 because it {not_} solved.",
+     "It {not_} me. I'm u7@it.example. Close T-714: solved.",
+     "I {not_} u7@it.example. Close T-714: solved."],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "not_",
+    ["don't", "dont", "do not", "isn't", "wasn't", "can't", "cannot", "won't", "wouldn't",
+     "shouldn’t", "needn't", "ain't"],
+)  # fmt: skip
+def test_a_contracted_negation_is_one(tickets: Office, words: str, not_: str) -> None:
+    assert tickets.done(words.format(not_=not_)) == []
+
+
 @pytest.mark.parametrize("question", ["Is it solved?", "Was it solved?", "Who solved it?"])
 def test_a_question_fills_in_nothing(tickets: Office, question: str) -> None:
     assert tickets.done(f"I'm u7@it.example. Close T-714. {question}") == []

@@ -47,6 +47,40 @@ def test_what_has_no_common_signs_is_one_value() -> None:
     assert [values[0] for values in found.values] == ["(1,-2)", "(0,4)", "(-3,0)"]
 
 
+def test_contractions_and_their_words_are_in_common(memory: Memory) -> None:
+    said = (
+        "I'm in room {}, it's dark.",
+        "I am in room {}, it's dark.",
+        "I'm in room {}, it is dark.",
+    )
+    rooms = ("R-107", "R-215", "R-342")
+    traces = [
+        Trace(
+            mission=Mission(goal="light"),
+            events=[
+                Message(role="user", text=words.format(room)),
+                ToolCall(tool="light", args={"room": room}, result="ok", effect="write"),
+            ],
+            outcome="success",
+        )
+        for words, room in zip(said, rooms, strict=True)
+    ]
+    routine = memory.compile([memory.add_trace(one) for one in traces], name="light")
+    assert routine.request is not None
+
+    def lit(request: str) -> list[str]:
+        done: list[str] = []
+        tools = {"light": lambda room: (done.append(room), "ok")[1]}
+        memory.run(routine, {"request": request}, tools, remember=False)
+        return done
+
+    assert lit("I am in room R-888, it is dark.") == ["R-888"]
+    assert lit("I’m in room R-888, it’s dark.") == ["R-888"]
+    for other in ("isn't", "is not", "wasn't", "it'd", "its"):
+        assert lit(f"I am in room R-888, it {other} dark.") == []
+        assert lit(f"I {other} in room R-888, it is dark.") == []
+
+
 @given(st.lists(st.text("xyz0 #", min_size=1).map(str.strip).filter(bool), min_size=3, unique=True))
 def test_a_template_gives_back_every_request(values: list[str]) -> None:
     texts = [f"please open door {value} for me" for value in values]

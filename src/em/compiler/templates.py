@@ -20,6 +20,7 @@ from em.compiler.sources import text_key
 from em.errors import RoutineError
 from em.runner.expressions.functions import kind_of
 from em.runner.routine import Request
+from em.text.contractions import expanded
 from em.traces.trace import Message, Mission, ToolCall, Trace, UdfCall
 from em.values.canonical import Json
 
@@ -56,8 +57,13 @@ class Template(NamedTuple):
 
 
 def templates_of(texts: Sequence[str]) -> Iterator[Template]:
-    """Yield what texts have in common, with values of signs and words apart, then as wholes."""
-    found = [template_of(texts, token) for token in (TOKEN, _WORD)]
+    """Yield what texts have in common, with values of signs and words apart, then as wholes.
+
+    Behind these as if no text had contractions, so that `I'm` and `I am` are the same.
+    """
+    plain = [expanded(text).text for text in texts]
+    ways = [texts, plain] if plain != [*texts] else [texts]
+    found = [template_of(one, token) for one in ways for token in (TOKEN, _WORD)]
     yield from (one for number, one in enumerate(found) if one and one not in found[:number])
 
 

@@ -31,6 +31,7 @@ from em.runner.expressions.words import (
 from em.runner.mentions import is_item, is_placeholder, is_value, plain_words
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.runner.signs import odd_signs
+from em.text.contractions import expanded
 from em.values.canonical import Json, digest_unordered, identical, same, short
 
 INPUTS = "inputs"
@@ -797,8 +798,8 @@ class Template:
 
     def bind(self, text: str) -> Json | None:
         """Return the values that a text has where the template has names; see `bind`."""
-        words = " ".join(text.split())
-        lower, start = _lower(words), len(self._first)
+        plain = expanded(" ".join(text.split()))
+        lower, at = _lower(plain.text), len(self._first)
         if not lower.startswith(self._first):
             return None
         bound: Json = {}
@@ -806,18 +807,18 @@ class Template:
         for number, hole in enumerate(self._holes):
             after = hole.after
             if number == last:
-                end = len(words) - len(after) if lower.endswith(after, start) else -1
+                end = len(lower) - len(after) if lower.endswith(after, at) else -1
             else:
-                end = lower.find(after, start) if after else -1
-            value = words[start:end].strip() if end > start else ""
+                end = lower.find(after, at) if after else -1
+            value = plain.original(at, end).strip() if end > at else ""
             if not hole.may_be(_lower(value)):
                 return None
-            start = end + len(after)
+            at = end + len(after)
             if hole.is_item:
                 bound.setdefault(hole.name, []).append(value)
             elif bound.setdefault(hole.name, value) != value:
                 return None
-        return bound if start == len(words) or self._holes else None
+        return bound if at == len(lower) or self._holes else None
 
 
 @lru_cache(maxsize=1_000)
@@ -828,8 +829,9 @@ def _template(template: str) -> Template:
 def bind(template: str, text: str) -> Json | None:
     """Return the values that a text has where a template has names; None if they don't fit.
 
-    Words must be the same, in any case and with any spaces between them. A name that stands twice
-    must have one value. A value ends where the words behind it begin, so this takes linear time.
+    Words must be the same, in any case and with any spaces between them; a contraction is the same
+    as the words it stands for. A name that stands twice must have one value. A value ends where the
+    words behind it begin, so this takes linear time.
     """
     return _template(template).bind(text)
 
@@ -960,7 +962,7 @@ def _split(template: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
             words[-1] += _quoted_text(hole) if number % 2 else part
     plain = [re.sub(r"\s+", " ", part) for part in words]
     plain[0], plain[-1] = plain[0].lstrip(), plain[-1].rstrip()
-    return tuple(_lower(part) for part in plain), tuple(names)
+    return tuple(_lower(expanded(part).text) for part in plain), tuple(names)
 
 
 def _quoted_text(hole: str) -> str:

@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple, cast
 
+from em.text.contractions import expanded
+
 Kind = Literal["test", "question", "example", "quotation", "supposition"]
 
 
@@ -41,10 +43,10 @@ test         en  wiktionary:dry_run     (?:this|it|that) (?:is|was)~ an? (?:dry|
 test         en  wiktionary:simulation  (?:this|it) (?:is|was)~ an? (?:simulation|rehearsal|demo)
 test         en  wiktionary:joke        (?:this|it|that) (?:is|was)~ an? (?:joke|prank|game)
 test         en  wiktionary:just        @ (?:an? test|testing|kidding|joking|practi[cs]ing)
-test         en  wiktionary:kid         (?:i'm|i am|we're|we are)~ (?:testing|kidding|joking)
+test         en  wiktionary:kid         (?:i am|we are)~ (?:testing|kidding|joking)
 test         en  wiktionary:test        (?:as a test|for (?:test|testing|demo)(?: purposes)?)
 test         en  wiktionary:test        test(?:ing)?^
-question     en  wiktionary:ask         (?:i'm|i am|we're|we are) @ (?:asking|wondering|curious)
+question     en  wiktionary:ask         (?:i am|we are) @ (?:asking|wondering|curious)
 question     en  wiktionary:wonder      (?:@ (?:asking|wondering|curious)|out of curiosity)
 question     en  wiktionary:know        (?:i|we) @ (?:want|wanted|need|wish) to (?:know|ask|see)
 question     en  wiktionary:wonder      (?:i|we) wonder(?! if you (?:could|can|would|might))
@@ -54,7 +56,7 @@ question     en  wiktionary:how         how (?:do|would|could|should|can) (?:i|o
 question     en  wiktionary:happen      what (?:happens|would happen|will happen)
 question     en  wiktionary:tell        tell me (?:how to|whether)
 example      en  wiktionary:for_example for (?:example|instance)
-example      en  wiktionary:example     (?:(?:this|here) is |here's )?an? (?:example|sample)
+example      en  wiktionary:example     (?:(?:this|here) is )?an? (?:example|sample)
 example      en  wiktionary:example     (?:as an example|(?:example|sample|template)^)
 example      en  wiktionary:e.g.        e\.g\.
 quotation    en  wiktionary:say         (?:he|she|they|it|someone|somebody) (?:said|says|say)
@@ -65,7 +67,7 @@ quotation    en  wiktionary:quote       (?:i quote|quote^|in (?:his|her|their) w
 quotation    en  wiktionary:forward     (?:forwarded|fwd|fw|subject)^
 supposition  en  wiktionary:hypothetical (?:hypothetically|theoretically|in theory)
 supposition  en  wiktionary:suppose     (?:suppose|supposing|imagine|assume|assuming|pretend)
-supposition  en  wiktionary:let         (?:let's|let us) (?:say|pretend|assume|imagine|suppose)
+supposition  en  wiktionary:let         let us (?:say|pretend|assume|imagine|suppose)
 supposition  en  wiktionary:what_if     (?:what if|say (?:i|we|someone|somebody))
 test         de  wiktionary:Test        (?:das|dies|es) (?:ist|war)~ (?:ein |eine )?(?:test|probe)
 test         de  wiktionary:Übung       (?:das|dies|es) (?:ist|war)~ eine? (?:übung|probelauf)
@@ -135,9 +137,10 @@ def framing_of(text: str) -> tuple[Kind, str] | None:
     """Return how words are framed, and the words that say so; None if they are not."""
     plain = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
     plain = _QUOTED.sub(lambda quote: "_" * len(quote[0]), plain.replace("’", "'"))
-    for start in dict.fromkeys(found.end() for found in _STARTS.finditer(plain)):
+    said = expanded(plain)._replace(source=text)
+    for start in dict.fromkeys(found.end() for found in _STARTS.finditer(said.text)):
         for one, pattern in _compiled():
-            found = pattern.match(plain, start)
+            found = pattern.match(said.text, start)
             if found is not None:
-                return one.kind, text[found.start(1) : found.end(1)]
+                return one.kind, said.original(*found.span(1))
     return None

@@ -34,7 +34,7 @@ MOST_WAYS = 20_000
 """Ways to fill the blanks that are compared; with more of them the run asks."""
 
 HARD = frozenset(
-    "not no don't dont doesn't won't can't cannot never none nothing neither nor without except"
+    "not no never none nothing neither nor without except"
     " excluding unless if whether or either else otherwise instead rather other others another"
     " different opposite maybe perhaps possibly prefer preferably half double twice format template"
     " placeholder replace replaced replacing".split()
@@ -48,12 +48,13 @@ VAGUE = frozenset(
 SEVERAL = frozenset("all every each both any them".split())
 """Words that ask for more than one thing, if no value says which."""
 LOGIC = frozenset(
-    "not no don't dont doesn't won't can't cannot never none nothing neither nor without unless if"
+    "not no never none nothing neither nor without unless if"
     " whether or either else otherwise maybe perhaps possibly prefer preferably".split()
 )
 """Words of `HARD` that change whether something is done, and not with which values."""
-DENIALS = frozenset("not no don't dont doesn't won't never nothing neither nor without".split())
-"""Words that turn round what stands behind them."""
+DENIALS = frozenset("not no never nothing neither nor without".split())
+"""Words that turn round what stands behind them; `can not` says that somebody needs it."""
+_UNABLE = (["can"], ["could"])
 ORDINALS = frozenset("second third fourth fifth sixth seventh eighth ninth tenth next".split())
 """Words that choose from a list, if no value says which."""
 SOFT = frozenset(
@@ -87,13 +88,11 @@ HINTS = 2
 LONG = 5
 """Letters from which words that begin in the same way are of one family."""
 _DIRECTED = frozenset("please kindly me".split())
-_WISHES = frozenset("want need like love wish require appreciate appreciated let's should".split())
+_WISHES = frozenset("want need like love wish require appreciate appreciated should".split())
+_LET_US = frozenset(("let", "us"))
 _CURIOUS = frozenset("curious wonder wondering interested keen eager useful helpful great".split())
 """Words that wish to know something."""
-_TELLERS = frozenset(
-    "i i'm i've i'll i'd we we're we've you you're you've he she they it it's that's there there's"
-    " my our your his her their the this".split()
-)
+_TELLERS = frozenset("i we you he she they it there my our your his her their the this".split())
 """Words with which sentences begin that tell something, unless they wish for it."""
 _ASKS = re.compile(r"\b(?:can|could|will|would) you\b|\?\s*$", re.IGNORECASE)
 """Words and endings of sentences that ask somebody to do something."""
@@ -496,7 +495,8 @@ class Reader:
             asks = plain & _DIRECTED or _ASKS.search(self._text, piece.start, piece.end)
             words = [word for span, word in self._spans() if piece.start <= span.start < piece.end]
             tells = not words or words[0] in _TELLERS or words[1:2] in (["is"], ["are"], ["was"])
-            is_asked |= bool(asks or plain & self._wishes() or not tells)
+            wishes = plain & self._wishes() or plain >= _LET_US
+            is_asked |= bool(asks or wishes or not tells)
             has_value = any(
                 piece.start <= one.span.start < piece.end
                 and one.look not in ("name", "number word")
@@ -522,7 +522,10 @@ class Reader:
         """Return whether a word that asks for a read stands behind one that turns it round."""
         known = {*self._form.words, *self._form.hints}
         words = [word for span, word in self._spans() if piece.start <= span.start < piece.end]
-        first = next((n for n, word in enumerate(words) if word in DENIALS), len(words))
+        denials = (
+            n for n, word in enumerate(words) if word in DENIALS and words[n - 1 : n] not in _UNABLE
+        )
+        first = next(denials, len(words))
         return _has_one(map(stem, words[first:]), known)
 
     def _sentences(self) -> list[Span]:

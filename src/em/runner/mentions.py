@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from em.text.contractions import contraction
+
 _LITERAL = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
 _QUOTED = re.compile(
     r"(?<!\w)'((?:[^'\n]|(?<=\w)'(?=\w)){1,400})'(?!\w)|\"([^\"\n]{1,400})\"|“([^”\n]{1,400})”"
@@ -30,12 +32,11 @@ FUNCTION_WORDS = frozenset(
     " there here who whom whose which what when where how please kindly thanks thank hi hello dear"
     " would could should will shall may might can must do does did have has had want wants wanted"
     " like need needs wish let make made get got so too also then now today via because since due"
-    " about per use using regarding concerning named called name id number code go ahead i'm i'd"
-    " i've i'll it's that's he's she's we're we'd you're they're let's here's".split()
+    " about per use using regarding concerning named called name id number code go ahead".split()
 )
 """Words that carry no value of their own."""
 OPERATORS = frozenset(
-    "not no don't dont doesn't never none nothing neither nor without except excluding but unless"
+    "not no never none nothing neither nor without except excluding but unless"
     " if whether or either else otherwise instead rather only just all every everything each any"
     " both other others another rest remaining same similar different opposite cheapest cheaper"
     " lowest highest most least more less first last latest newest oldest best biggest smallest"
@@ -127,14 +128,18 @@ class Words:
         ]
 
     def plain(self) -> Sequence[tuple[Span, str]]:
-        """Return the words of letters, in lower case, outside of literals, ids and addresses."""
+        """Return the words of letters, in lower case, outside of literals, ids and addresses.
+
+        A contraction is two words: `I'm` is `i` and `am`.
+        """
         if self._plain is None:
             codes = [span for span, _ in self.codes()]
             self._plain = [
-                (Span(*one.span()), one.group().lower().replace("’", "'"))
+                part
                 for one in _WORD.finditer(self.text)
                 if not self.is_in_literal(one.start())
                 and not any(code.start <= one.start() < code.end for code in codes)
+                for part in _words_of(one)
             ]
         return self._plain
 
@@ -223,9 +228,7 @@ def is_chatter(words: Words) -> bool:
 def points_ahead(words: Words) -> bool:
     """Return whether a sentence presents what comes after it: `Here is his mail.`"""
     plain = [word for _, word in words.plain()]
-    return bool(plain) and (
-        plain[0] in ("here", "here's") or plain[-1] in ("this", "these", "here", "below")
-    )
+    return bool(plain) and (plain[0] == "here" or plain[-1] in ("this", "these", "here", "below"))
 
 
 def is_value(text: Any, known: Set[str]) -> bool:
@@ -281,6 +284,15 @@ def stem(word: str) -> str:
             break
     is_doubled = len(word) > _SHORTEST_STEM and word[-1] == word[-2] and word[-1] not in "aeiou"
     return word[:-1] if is_doubled else word
+
+
+def _words_of(found: re.Match[str]) -> Iterator[tuple[Span, str]]:
+    """Yield the words of a match in lower case, those of a contraction each by itself."""
+    pair = contraction(found.group(), found.start())
+    if pair is None:
+        yield Span(*found.span()), found.group().lower().replace("’", "'")
+    else:
+        yield from ((Span(one.start, one.end), one.word) for one in pair)
 
 
 def _literals(text: str) -> Iterator[Literal]:

@@ -15,10 +15,7 @@ _OPENINGS = frozenset(
 )
 """Words that may stand before a request without changing it."""
 _PREPOSITIONS = frozenset("for in on from of with about regarding concerning to".split())
-_PERSONS = frozenset(
-    "i you he she it we they who i'm i'd i've i'll he's she's it's we're we'd you're they're let's"
-    " that's there here here's".split()
-)
+_PERSONS = frozenset("i you he she it we they who there here".split())
 _AUXILIARIES = frozenset(
     "would could should will shall may might can must do does did have has had be been is are was"
     " were am want wants wanted like need needs wish let make made get got".split()
@@ -34,24 +31,22 @@ _QUESTION = re.compile(
     r"|would you be able to)(?: please| kindly| also| now)*"
 )
 _GERUND = re.compile(
-    r"(?:please |kindly |let's |(?:can|could|would|will) you (?:please |kindly )?)?"
+    r"(?:please |kindly |let us |(?:can|could|would|will) you (?:please |kindly )?)?"
     r"(?:proceed with|go ahead with)|would you mind"
 )
 """What asks for a verb in its form with -ing: `please proceed with booking`."""
 _WISH = re.compile(
-    r"(?:(?:i|we|you)(?: would|'d)?(?: also| now| just| really)? (?:want|need|wish|like|love)"
-    r"|(?:i'd|we'd|you'd)(?: also| now| just| really)? (?:like|love)"
-    r"|(?:can|could|would|will) you|let's|let us|help me)\b"
+    r"(?:(?:i|we|you)(?: would)?(?: also| now| just| really)? (?:want|need|wish|like|love)"
+    r"|(?:can|could|would|will) you|let us|help me)\b"
 )
 _REQUEST = re.compile(
-    r"(?:(?:i|we|you)(?: would|'d)?(?: also| now| just| really)? (?:want|need|wish|like|love)"
+    r"(?:(?:i|we|you)(?: would)?(?: also| now| just| really)? (?:want|need|wish|like|love)"
     r"(?: you)? to"
-    r"|(?:i'd|we'd|you'd)(?: also| now| just| really)? (?:like|love)(?: you)? to"
     r"|(?:can|could|would|will) you"
-    r"|(?:i|we)(?:'d| would)(?: really| greatly)? appreciate it if you could"
-    r"|it(?:'d| would) be (?:great|nice|helpful|lovely|wonderful) if you could"
+    r"|(?:i|we) would(?: really| greatly)? appreciate it if you could"
+    r"|it would be (?:great|nice|helpful|lovely|wonderful) if you could"
     r"|would you be able to|(?:can|could|would|will) you (?:be so kind as to|help me|help me to)"
-    r"|let's|let us|help me|help me to|go ahead|make sure to|make sure you"
+    r"|let us|help me|help me to|go ahead|make sure to|make sure you"
     r")?(?: please| kindly| also| now)*"
 )
 
@@ -172,7 +167,7 @@ _REASON = re.compile(
 _OPENING_REASON = re.compile(
     r"\s*(?:because(?: of)?|since|now that|due to|as)\s[^,]*,", re.IGNORECASE
 )
-_HEARERS = frozenset("you your you're you've you'll yours".split())
+_HEARERS = frozenset("you your yours".split())
 
 
 def tells(text: str) -> bool:

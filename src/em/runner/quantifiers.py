@@ -117,10 +117,7 @@ def restricting(words: Words, effect: Effect) -> list[str]:
 
 _BETWEEN = frozenset("and plus also both as well the my our a an one".split())
 """Words that may stand between two things of one list."""
-_APART = frozenset(
-    "i we you he she they i'm i've i'd we've it because since so about like have has had"
-    " than".split()
-)
+_APART = frozenset("i we you he she they it because since so about like have has had than".split())
 """Words between a verb and the first thing behind which that is no longer what is meant by it."""
 _POINTERS = frozenset("these those this that them it what which".split())
 """Words for further things that are not named: `and these`."""
@@ -161,7 +158,7 @@ def scattered(
 
 _TALK = FUNCTION_WORDS | frozenset("mail email e-mail".split())
 _KEEP = frozenset("keep keeping".split())
-_KEEPING = _KEEP | frozenset("i we want to would like i'd i'll will am i'm the my our and".split())
+_KEEPING = _KEEP | frozenset("i we want to would like will am the my our and".split())
 _KEPT = frozenset("the my our and".split())
 
 

@@ -52,6 +52,7 @@ from em.runner.routine import (
     UdfStep,
 )
 from em.runner.tools import one_line
+from em.text import contractions
 from em.values.canonical import Json, same
 from em.values.json_schema import closed
 from em.values.leaves import texts as texts_of
@@ -813,7 +814,8 @@ def _used(tree: ast.AST) -> set[str]:
 @lru_cache(maxsize=2)
 def _runtime(*, is_settling: bool) -> _Source:
     """Return the code that scripts run on: `script`, functions of expressions, and agreement."""
-    settling = [stand_ins, words, mentions, signs_of_requests, agreement] if is_settling else []
+    learnt = [contractions, mentions, signs_of_requests, agreement]
+    settling = [stand_ins, words, *learnt] if is_settling else []
     modules = [script, functions, *settling]
     parts = [*map(_without_em, modules), inspect.getsource(same)]
     return _Source("\n\n".join(parts), Path(str(script.__file__)))
