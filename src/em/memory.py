@@ -533,10 +533,18 @@ class Memory:
         return self.heuristics.brief(task, k, tokens, tools=tools, subject=subject, client=client)
 
     def feedback(
-        self, heuristic_ids: str | Sequence[str], outcome: "Outcome", *, task: str = ""
+        self,
+        heuristic_ids: str | Sequence[str],
+        outcome: "Outcome",
+        *,
+        task: str = "",
+        subject: str | None = None,
     ) -> "list[Heuristic]":
-        """Report the outcome of a run that got these lessons; it changes their rank."""
-        return self.heuristics.feedback(heuristic_ids, outcome, task=task)
+        """Report the outcome of a run that got these lessons; it changes their rank.
+
+        subject: who the task is about.
+        """
+        return self.heuristics.feedback(heuristic_ids, outcome, task=task, subject=subject)
 
     def engine(self, name: str, **options: Any) -> "Engine":
         """Return an engine whose behaviours are stored here; `options` are those of `em.Engine`.
@@ -685,6 +693,7 @@ class Memory:
 
     def _sources(self) -> "Sources":
         """Where workflow steps get what is not of their run: recall, lessons, state."""
+        from em.heuristics.heuristic import lesson_sources
         from em.workflows.builtins import Sourced, Sources
 
         def recall(query: str, k: int, subject: str | None = None) -> Sourced:
@@ -693,9 +702,7 @@ class Memory:
 
         def heuristics(task: str, k: int) -> Sourced:
             briefing = self.brief(task, k)
-            lessons = [one.heuristic.lesson for one in briefing.heuristics]
-            ids = [event_id for one in lessons for event_id in one.evidence.event_ids]
-            return Sourced(briefing.text, ids)
+            return Sourced(briefing.text, lesson_sources(self.store, briefing.ids))
 
         def state(subject: str, path: str) -> "Sourced":
             return Sourced(*self.subjects.look_up(subject, path))

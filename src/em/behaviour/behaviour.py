@@ -181,6 +181,7 @@ class BehaviourMissed(msgspec.Struct, frozen=True):
     versions: list[int] = []
     handed_over: bool = False
     error: str = ""
+    from_events: list[str] = []
 
 
 @event_body("behaviour_retired")

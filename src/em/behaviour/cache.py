@@ -136,23 +136,34 @@ class Cache:
             if (stored := as_stored(artefact)) is not None
         ]
 
-    def merged(self, key: str, behaviour: Behaviour) -> Behaviour:
-        """Return a new behaviour with what earlier recordings of the same one have shown."""
-        digest = behaviour.digest()
+    def merged(self, key: str, behaviour: Behaviour) -> tuple[Behaviour, list[str]]:
+        """Return a new behaviour with what earlier recordings of the same one have shown.
+
+        Also return the events of those recordings.
+        """
+        digest, events = behaviour.digest(), list[str]()
         for item in self.find(key).stored:
             if item.behaviour.format == FORMAT and item.behaviour.digest() == digest:
                 behaviour = merged(behaviour, item.behaviour)
-        return behaviour
+                events += [item.event] if item.event else []
+        return behaviour, events
 
     def record(
-        self, task: Task, run: Run, behaviour: Behaviour, uses: Sequence[Draft], value: Any
+        self,
+        task: Task,
+        run: Run,
+        behaviour: Behaviour,
+        uses: Sequence[Draft],
+        value: Any,
+        sources: Sequence[str] = (),
     ) -> str:
         """Store a run and its behaviour in one transaction; return the behaviour's id.
 
         uses: events about this use. A comparison quotes the run, and is forgotten with it.
+        sources: events of the earlier behaviours that the run or the new behaviour contains.
         """
         trace = run.trace(final_output=snapshot(value)[0], seconds=behaviour.seconds)
-        drafts = trace_events(trace, new_id())
+        drafts = trace_events(trace, new_id(), subject=task.subject, sources=sources)
         ids = new_ids(len(drafts) + 1)
         events = [
             msgspec.structs.replace(draft, id=event_id)
@@ -164,7 +175,7 @@ class Cache:
             else one
             for one in uses
         ]
-        return self.add(task.key, behaviour, events, ids, others)
+        return self.add(task.key, behaviour, events, ids, others, subject=task.subject)
 
     def add(
         self,
@@ -173,6 +184,8 @@ class Cache:
         sources: Sequence[Draft] = (),
         ids: Sequence[str] | None = None,
         others: Sequence[Draft] = (),
+        *,
+        subject: str | None = None,
     ) -> str:
         """Store a behaviour and return its id; the last of `ids` is its recording event's."""
         ids = ids or [new_id()]
@@ -180,6 +193,7 @@ class Cache:
             stream=self.stream,
             kind="behaviour_recorded",
             id=ids[-1],
+            subject=subject,
             body={
                 "engine": self.engine,
                 "key": key,

@@ -11,6 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
 
+import msgspec
+
 from em.behaviour.agent_run import Run, record_calls, running
 from em.behaviour.behaviour import FORMAT
 from em.behaviour.cache import Cache, Known, Stats, Stored, read_stats
@@ -32,6 +34,7 @@ PROGRESS, PARAMS = "progress", "params"
 
 
 Briefing = Callable[[Mapping[str, Any]], Sequence[Any]]
+Subject = str | Callable[[Mapping[str, Any]], str | None]
 OnDivergence = Literal["continue", "restart", "raise"]
 
 IN_MEMORY = ":memory:"
@@ -55,6 +58,8 @@ class Engine:
     briefing: called with the task's arguments on a miss; returns `progress.heuristics`.
     shadow: let the agent do every task, and compare what it did with what a replay would have
         done. `memory.shadow_report` and `em shadow` count it, as `behaviours/NAME`.
+    subject: who the tasks are about, or a function of a task's arguments that returns it.
+        Forgetting the subject forgets the runs, the behaviours and the replays.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Engine:
         max_behaviours: int | None = None,
         briefing: Briefing | None = None,
         shadow: bool = False,
+        subject: Subject | None = None,
     ) -> None:
         if on_divergence not in get_args(OnDivergence):
             raise UsageError(
@@ -86,6 +92,7 @@ class Engine:
         self.max_behaviours = max_behaviours
         self.briefing = briefing
         self.shadow = shadow
+        self._subject = check_name(subject, "subject") if isinstance(subject, str) else subject
         self.tools: dict[str, EngineTool] = {}
         self.contexts = Contexts()
         self.agent: Callable[..., Any] = no_agent
@@ -369,7 +376,14 @@ class Engine:
         except NotRecordable as problem:
             return run_agent_only(self, args, self._with_params(kwargs, params), problem)
         task = make_task(encoded, _tags(tags), values)
+        if self._subject is not None:
+            task = msgspec.structs.replace(task, subject=self._about(arguments))
         return solve(self, task, args, self._with_params(kwargs, given))
+
+    def _about(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return who a task is about."""
+        found = self._subject(arguments) if callable(self._subject) else self._subject
+        return None if found is None else check_name(found, "subject")
 
     def _with_params(self, kwargs: Json, params: Any) -> Json:
         return {**kwargs, PARAMS: params} if self._takes_params else kwargs

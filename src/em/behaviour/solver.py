@@ -36,18 +36,18 @@ def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> 
         return (yield from _run_agent(engine, task, args, kwargs, start))
     alive, reason = _usable(engine, known, task)
     if engine.shadow:
-        start = _Start("the engine is in shadow mode", versions=_versions(known, known.all))
+        start = _Start("the engine is in shadow mode", looked_at=_newest_of(known, known.all))
         start.shadow = (known, alive, reason)
         return (yield from _run_agent(engine, task, args, kwargs, start))
     if not alive:
-        start = _Start(reason, versions=_versions(known, known.all))
+        start = _Start(reason, looked_at=_newest_of(known, known.all))
         return (yield from _run_agent(engine, task, args, kwargs, start))
     replay = Replay(
         known, alive, task.inputs, engine.tools, engine.contexts, (engine.budget, engine.grace)
     )
     if (yield from _replaying(engine, task, replay)):
         return (yield from _hit(engine, task, known, replay))
-    start = _Start(replay.reason, versions=_versions(known, replay.alive))
+    start = _Start(replay.reason, looked_at=_newest_of(known, replay.alive))
     if replay.has_begun:
         # Only the newest is blamed; older ones that begin alike may fit another state.
         followed = known.stored[newest(replay.alive)]
@@ -58,9 +58,9 @@ def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> 
     return (yield from _run_agent(engine, task, args, kwargs, start))
 
 
-def _versions(known: Known, mask: int) -> list[int]:
-    """Return the versions of the newest behaviours of a set, eight at most."""
-    return [known.stored[number].version for number in members(mask)[:8]]
+def _newest_of(known: Known, mask: int) -> list[Stored]:
+    """Return the newest behaviours of a set, eight at most."""
+    return [known.stored[number] for number in members(mask)[:8]]
 
 
 class _Start:
@@ -70,11 +70,12 @@ class _Start:
         self,
         reason: str,
         problem: EmError | None = None,
-        versions: Sequence[int] = (),
+        looked_at: Sequence[Stored] = (),
     ) -> None:
         self.reason = reason
         self.problem = problem
-        self.versions = versions
+        self.versions = [item.version for item in looked_at]
+        self.sources = [item.event for item in looked_at if item.event]
         self.replay: Replay | None = None
         # In shadow mode: what a replay would have used.
         self.shadow: tuple[Known, int, str] | None = None
@@ -177,7 +178,7 @@ def _replayed(
     if outcome != "hit":
         body |= {"reason": replay.reason, "cause": replay.cause}
     stream = behaviour_stream(engine.name, task.key)
-    return Draft(stream=stream, kind="behaviour_replayed", body=body)
+    return Draft(stream=stream, kind="behaviour_replayed", body=body, subject=task.subject)
 
 
 def _note_divergence(
@@ -242,7 +243,9 @@ def _run_agent(
     compared = None
     if start.shadow is not None:
         compared = yield Consult(lambda: _comparison(engine, task, run, value, start))
-    yield from _keep(engine, task, run, result, missed, spent, compared)
+    # After a hand-over, the first calls of the run are those of behaviours.
+    before = start.sources if replay is not None else ()
+    yield from _keep(engine, task, run, result, missed, spent, compared, before)
     return result
 
 
@@ -320,13 +323,16 @@ def _missed(
         "key": task.key,
         "reason": start.reason,
         "seconds": seconds,
-        "versions": list(start.versions),
+        "versions": start.versions,
         "handed_over": start.replay is not None,
     }
     if error is not None:
         body["error"] = error_text(error)
     stream = behaviour_stream(engine.name, task.key)
-    return Draft(stream=stream, kind="behaviour_missed", body=body)
+    if start.sources:
+        # The reason may quote what a behaviour recorded.
+        body["from_events"] = list(start.sources)
+    return Draft(stream=stream, kind="behaviour_missed", body=body, subject=task.subject)
 
 
 def _keep(
@@ -337,6 +343,7 @@ def _keep(
     missed: Draft,
     seconds: float,
     compared: Draft | None,
+    before: Sequence[str],
 ) -> Effects[None]:
     """Store the run and its behaviour; if that fails, `problem` says why."""
     uses = [missed] if compared is None else [missed, compared]
@@ -352,8 +359,9 @@ def _keep(
 
     def store() -> str:
         refuse_unfinished(run)
-        known = engine.cache.merged(task.key, behaviour)
-        stored = engine.cache.record(task, run, known, uses, result.value)
+        known, same = engine.cache.merged(task.key, behaviour)
+        sources = [*before, *same]
+        stored = engine.cache.record(task, run, known, uses, result.value, sources)
         engine.cache.make_room(task.key, stored, engine.max_per_task)
         if engine.max_behaviours is not None:
             engine.cache.limit(engine.max_behaviours)

@@ -25,7 +25,8 @@ HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One call of an engine: the agent's arguments, tags and params as JSON, and their key.
 
-    `inputs` are the arguments and params under the names that expressions use.
+    `inputs` are the arguments and params under the names that expressions use. `subject` is who the
+    task is about.
     """
 
     arguments: Json
@@ -34,6 +35,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     params: Json
     inputs: Json
     key: str
+    subject: str | None = None
 
 
 class _Leaf(NamedTuple):

@@ -338,6 +338,7 @@ def evaluate(seed: int, tasks: int) -> None:
 @click.option("--until", default="", metavar="COMMAND", help="Stop when this command exits with 0.")
 @click.option("--max-iterations", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option("--timeout", type=click.FloatRange(min=0.1), help="Seconds for one iteration.")
+@click.option("--subject", metavar="NAME", help="Who the goal is about.")
 @click.option("--llm", is_flag=True, help="Let the configured model reflect too.")
 @click.option("--new", "anew", is_flag=True, help="Start anew instead of resuming an earlier loop.")
 @everywhere
@@ -347,6 +348,7 @@ def loop(
     until: str,
     max_iterations: int,
     timeout: float | None,
+    subject: str | None,
     llm: bool,
     anew: bool,
 ) -> int:
@@ -365,6 +367,7 @@ def loop(
         client=model(wanted=llm),
         timeout=timeout,
         anew=anew,
+        subject=subject,
     )
     if running.resumed:
         note(f"resuming loop {running.id}, {count(len(running.done), 'iteration')} done")

@@ -175,12 +175,14 @@ def clear(older_than: str) -> None:
 @click.argument("routine")
 @click.option("--input", "input_file", metavar="FILE", help="The input as JSON; - for stdin.")
 @click.option("--each", metavar="FILE", help="Queue a run for each line of JSON, its input.")
+@click.option("--subject", metavar="NAME", help="Who the runs are about. Forgotten with them.")
 @queueing
 @everywhere
 def run(
     routine: str,
     input_file: str | None,
     each: str | None,
+    subject: str | None,
     queue: str | None,
     chunk: int,
     wait: bool,
@@ -188,7 +190,7 @@ def run(
     """Queue runs of a stored routine. ROUTINE is its name; the current version is used."""
     opened = open_queue()
     given = _given(input_file, each, {}, "--input")
-    jobs = opened.add_runs(routine, given, chunk=chunk, queue=queue)
+    jobs = opened.add_runs(routine, given, chunk=chunk, queue=queue, subject=subject)
     return report_queued(opened, jobs, routine, wait=wait)
 
 
@@ -199,6 +201,7 @@ def run(
 @click.option("--each", metavar="FILE", help="Queue a run for each line of JSON, its parameters.")
 @click.option("--prompt", help="What the user asked for.  [the first required parameter]")
 @click.option("-f", "--file", metavar="FILE", help="The file of the workflows.  [em.yaml]")
+@click.option("--subject", metavar="NAME", help="Who the runs are about. Forgotten with them.")
 @queueing
 @everywhere
 def enqueue(
@@ -208,6 +211,7 @@ def enqueue(
     each: str | None,
     prompt: str | None,
     file: str | None,
+    subject: str | None,
     queue: str | None,
     chunk: int,
     wait: bool,
@@ -221,6 +225,7 @@ def enqueue(
         file=file,
         chunk=chunk,
         queue=queue,
+        subject=subject,
     )
     return report_queued(opened, jobs, name, wait=wait)
 

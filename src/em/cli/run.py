@@ -96,6 +96,7 @@ def _shared(function: F) -> F:
 @click.argument("named", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--input", "input_file", metavar="FILE", help="The input as JSON; - for stdin.")
 @click.option("--no-journal", is_flag=True, help="Store nothing. Such a run can't be resumed.")
+@click.option("--subject", metavar="NAME", help="Who the run is about. Forgotten with them.")
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -114,6 +115,7 @@ def run(
     named: Sequence[str],
     input_file: str | None,
     no_journal: bool,
+    subject: str | None,
     dry_run: bool,
     llm: bool,
     answers: str | None,
@@ -161,6 +163,7 @@ def run(
                 on_start=watcher.began,
                 store=None if memory is None else memory.store,
                 run_id=run_id,
+                subject=subject,
                 ask=None if memory else watcher.asking(lambda asked: reply_to(asked, yes=yes)),
                 **again,
             )

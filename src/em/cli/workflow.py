@@ -133,6 +133,7 @@ def _param(param: Param) -> dict[str, Any]:
 @click.option("--prompt", help="What the user asked for.  [the first required parameter]")
 @click.option("--dry-run", is_flag=True, help="Only show the inputs of each step.")
 @click.option("--run-id", help="Resume this run, or start it under this id.")
+@click.option("--subject", metavar="NAME", help="Who the run is about. Forgotten with them.")
 @_in_file
 @with_tools
 @answering
@@ -145,6 +146,7 @@ def run(
     prompt: str | None,
     dry_run: bool,
     run_id: str | None,
+    subject: str | None,
     **shared: Any,
 ) -> int:
     """Run the workflow NAME. Every step is written to a journal: see `em workflow resume`."""
@@ -170,6 +172,7 @@ def run(
             on_step=watcher.ended,
             on_start=watcher.began,
             resume_with=options,
+            subject=subject,
         )
 
     replies = read_object(answers) if answers else {}

@@ -335,7 +335,9 @@ def _remember(store: Store, past: PastRun, answers: Json) -> Remembered | None:
         if newest is None:
             write_files(files, package.folder)
             return Remembered(names=names, where=str(package.folder))
-        kept = keep_routine(store, {**old, **files}, newest.from_events)
+        # The new version has what a person answered in this run: it is forgotten with it.
+        events = [*newest.from_events, *(event.id for event in past.events)]
+        kept = keep_routine(store, {**old, **files}, list(dict.fromkeys(events)))
         return Remembered(names=names, where=kept.ref)
 
 

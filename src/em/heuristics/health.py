@@ -53,20 +53,22 @@ def feedback(
     *,
     task: str = "",
     trace: str = "",
+    subject: str | None = None,
 ) -> list[Heuristic]:
     """Record a run's outcome for the heuristics that it used; return them as they are now.
 
-    Heuristics whose runs keep failing are retired.
+    Heuristics whose runs keep failing are retired. subject: who the task is about.
     """
     if outcome not in ("success", "failure", "unknown"):
         raise UsageError(
             f"outcome must be success, failure or unknown, got {outcome!r}", place="outcome"
         )
     found = [get_heuristic(store, heuristic_id) for heuristic_id in dict.fromkeys(heuristic_ids)]
-    return [_use(store, heuristic.id, Used(outcome, task, trace)) for heuristic in found]
+    used = Used(outcome, task, trace)
+    return [_use(store, heuristic.id, used, subject) for heuristic in found]
 
 
-def _use(store: Store, heuristic_id: str, used: Used) -> Heuristic:
+def _use(store: Store, heuristic_id: str, used: Used, subject: str | None) -> Heuristic:
     def become(heuristic: Heuristic) -> tuple[Draft, Use]:
         before = heuristic.use
         use = msgspec.structs.replace(
@@ -76,7 +78,7 @@ def _use(store: Store, heuristic_id: str, used: Used) -> Heuristic:
             hindered=before.hindered + (used.outcome == "failure"),
             last_used=now().isoformat(),
         )
-        return _draft(heuristic, "heuristic_used", used), use
+        return _draft(heuristic, "heuristic_used", used, subject), use
 
     change_heuristic(store, heuristic_id, become)
     heuristic = get_heuristic(store, heuristic_id)
@@ -154,12 +156,14 @@ def retire(store: Store, heuristic_id: str, reason: str = "", *, into: str = "")
     return get_heuristic(store, heuristic_id)
 
 
-def _draft(heuristic: Heuristic, kind: str, body: Used | Retired) -> Draft:
+def _draft(
+    heuristic: Heuristic, kind: str, body: Used | Retired, subject: str | None = None
+) -> Draft:
     return Draft(
         stream=heuristic_stream(heuristic.id),
         kind=kind,
         body=msgspec.to_builtins(body),
-        subject=heuristic.lesson.subject,
+        subject=subject or heuristic.lesson.subject,
     )
 
 

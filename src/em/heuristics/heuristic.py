@@ -398,6 +398,13 @@ def _record(heuristic_id: str, use: Use) -> Record:
     )
 
 
+def lesson_sources(store: Store, heuristic_ids: Iterable[str]) -> list[str]:
+    """Return the events that these heuristics were learned in, with their evidence."""
+    found = [store.artefact(KIND, heuristic_id) for heuristic_id in heuristic_ids]
+    events = [event for one in found if one is not None for event in one.from_events]
+    return list(dict.fromkeys(events))
+
+
 def use_of(store: Store, heuristic_id: str) -> Use:
     """Return the counts of a heuristic."""
     for record in store.records(heuristic_stream(heuristic_id), USE):

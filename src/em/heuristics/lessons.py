@@ -128,11 +128,16 @@ class Heuristics:
         return brief(self._store, wanted, k=k, tokens=tokens, search=self._search, client=client)
 
     def feedback(
-        self, heuristic_ids: str | Sequence[str], outcome: Outcome, *, task: str = ""
+        self,
+        heuristic_ids: str | Sequence[str],
+        outcome: Outcome,
+        *,
+        task: str = "",
+        subject: str | None = None,
     ) -> list[Heuristic]:
         """Record a run's outcome for these lessons. Lessons whose runs keep failing are retired."""
         ids = [heuristic_ids] if isinstance(heuristic_ids, str) else heuristic_ids
-        return health.feedback(self._store, ids, outcome, task=task)
+        return health.feedback(self._store, ids, outcome, task=task, subject=subject)
 
     def judge(self, trace_ids: Sequence[str], heuristic_ids: Collection[str]) -> dict[str, Outcome]:
         """Record for the lessons that a session was told whether they helped in it."""

@@ -10,19 +10,19 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Literal
 
 import msgspec
 
 from em.errors import InputError, LlmError, UsageError
-from em.heuristics.heuristic import Briefing
+from em.heuristics.heuristic import Briefing, lesson_sources
 from em.heuristics.lessons import Heuristics
 from em.heuristics.reflection import AGENT, CHECK, LOOP
 from em.llm.client import LlmClient
-from em.log.event import LOOP_PREFIX, Draft, EventQuery, loop_stream
-from em.log.kinds import event_body
+from em.log.event import LOOP_PREFIX, Draft, Event, EventQuery, loop_stream, trace_stream
+from em.log.kinds import Edge, event_body, event_flow
 from em.store.protocol import Commit, Store
 from em.traces.recorder import RecordedCall, Recorder
 from em.traces.trace import Message, Outcome, TraceEvent, read_trace, trace_events
@@ -48,6 +48,7 @@ class IterationStarted(msgspec.Struct, frozen=True):
     number: int
     briefing: str = ""
     heuristics: Sequence[str] = ()
+    from_events: Sequence[str] = ()
 
 
 @event_body("loop_iteration")
@@ -68,6 +69,16 @@ class LoopEnded(msgspec.Struct, frozen=True):
     """Body of an event: a loop ended."""
 
     status: LoopStatus
+
+
+@event_flow("loop_started")
+def made_for_goal(events: Sequence[Event]) -> Iterator[Edge]:
+    """Yield the edges from the goal of a loop to all that was done for it, with its traces."""
+    for event in events[1:]:
+        yield events[0].id, event.id
+        trace = (event.body or {}).get("trace")
+        if event.kind == "loop_iteration" and trace:
+            yield events[0].id, trace_stream(trace)
 
 
 class LoopResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +193,7 @@ class Loop:
     """One loop on a store; `run` resumes it where it was.
 
     client: a model that also reflects on each iteration. timeout: seconds for the agent and for the
-    check. anew: start a new loop even if one like it is unfinished.
+    check. anew: start a new loop even if one like it is unfinished. subject: who it is about.
     """
 
     def __init__(
@@ -194,10 +205,12 @@ class Loop:
         client: LlmClient | None = None,
         timeout: float | None = None,
         anew: bool = False,
+        subject: str | None = None,
     ) -> None:
         if not started.goal.strip():
             raise UsageError("the goal is empty", place="goal", fix="describe what to reach")
         self._store = store
+        self._subject = subject
         self._book = book
         self._started = started
         self._client = client
@@ -236,14 +249,18 @@ class Loop:
 
     def _note(self, kind: str, body: msgspec.Struct) -> None:
         """Append an event; refused if a second process runs the same loop."""
-        draft = Draft(stream=self._stream, kind=kind, body=msgspec.to_builtins(body))
+        draft = Draft(
+            stream=self._stream, kind=kind, body=msgspec.to_builtins(body), subject=self._subject
+        )
         self._store.commit(Commit(events=[draft], expected_pos={self._stream: self._pos}))
         self._pos += 1
 
     def _iterate(self, number: int) -> IterationDone:
         goal = self._started.goal
-        briefing = self._book.brief(goal)
-        self._note("loop_iteration_started", IterationStarted(number, briefing.text, briefing.ids))
+        briefing = self._book.brief(goal, subject=self._subject)
+        sources = lesson_sources(self._store, briefing.ids)
+        started = IterationStarted(number, briefing.text, briefing.ids, sources)
+        self._note("loop_iteration_started", started)
         prompt = f"{goal}\n\n{briefing.text}" if briefing else f"{goal}\n"
         environ = {
             "EM_LOOP_GOAL": goal,
@@ -267,7 +284,9 @@ class Loop:
         outcome = _outcome(agent, check)
         trace_id = new_id()
         trace = recorder.trace(outcome=outcome)
-        self._store.commit(Commit(events=trace_events(trace, trace_id)))
+        # Its prompt has the lessons.
+        events = trace_events(trace, trace_id, subject=self._subject, sources=sources)
+        self._store.commit(Commit(events=events))
         learned, problem = self._learn(trace_id)
         self._feed_back(briefing, outcome, learned)
         done = IterationDone(
@@ -287,10 +306,10 @@ class Loop:
         """Learn from an iteration, without the model if it fails; return ids and the problem."""
         problem = ""
         try:
-            found = self._book.reflect(trace_id, self._client)
+            found = self._book.reflect(trace_id, self._client, subject=self._subject)
         except LlmError as error:
             problem = f"the model could not reflect on it: {error}"
-            found = self._book.reflect(trace_id)
+            found = self._book.reflect(trace_id, subject=self._subject)
         return [one.id for one in found], problem
 
     def _feed_back(self, briefing: Briefing, outcome: Outcome, learned: Sequence[str]) -> None:
@@ -299,7 +318,7 @@ class Loop:
             again = outcome == "failure" and heuristic_id in learned
             known: Outcome = "failure" if again else "unknown"
             ended = "success" if outcome == "success" else known
-            self._book.feedback(heuristic_id, ended, task=self._started.goal)
+            self._book.feedback(heuristic_id, ended, task=self._started.goal, subject=self._subject)
 
 
 def _outcome(agent: Ran, check: Ran | None) -> Outcome:

@@ -109,8 +109,10 @@ Flow = Callable[[Sequence[Event]], Iterable[Edge]]
 """Returns the edges among events of one stream, in their order. Erased ones have no body."""
 
 FLOWS: Mapping[str, str] = {
+    "trace_started": "em.traces.trace",
     "run_started": "em.runner.lineage",
     "workflow_started": "em.workflows.descent",
+    "loop_started": "em.heuristics.loop",
     "job_queued": "em.work.job",
 }
 """By the kind of a stream's first event, the module that knows what was made of what in it.

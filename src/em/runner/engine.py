@@ -62,6 +62,8 @@ class RunOptions(TypedDict, total=False):
     """Called with each question of a run without a journal. Without its answer the run waits."""
     is_held: bool
     """The caller makes sure that nobody else works on this run, as a workflow does."""
+    subject: str | None
+    """Who the run is about: forgetting the subject forgets the run. A resumed run keeps its own."""
 
 
 def run_routine(
@@ -209,6 +211,7 @@ class _Run:
         self._answers = options.get("answers")
         self._is_once = not options.get("remember", True)
         self._resume_with = options.get("resume_with", "")
+        self._subject = options.get("subject")
         self.secrets = Secrets(
             self.package.routine.secrets,
             options.get("secrets"),
@@ -263,7 +266,7 @@ class _Run:
             if self._resume_with:
                 notes[0][1]["resume_with"] = self._resume_with
             notes += self._answered()
-            write = Journal(store, run_id).write
+            write = Journal(store, run_id, subject=self._subject).write
         if self._answers:
             check_steps(self.package.program, self._answers)
         if is_dry:
@@ -300,7 +303,8 @@ class _Run:
         # Raise instead of failing the run: a run that ended could not be resumed later.
         machine.check()
         self._check_code(past)
-        return machine.run(past.input), Journal(store, past.run_id, past.pos).write
+        journal = Journal(store, past.run_id, past.pos, subject=past.subject)
+        return machine.run(past.input), journal.write
 
     def _acts(self) -> bool:
         """Return whether a step has an effect."""

@@ -158,10 +158,20 @@ class Journal:
     patience: seconds for which a write is repeated while the database can't be reached. If an
     attempt was written after all, the expected position differs: that raises RunBusy, and a
     resumed run goes on from there.
+    subject: who the run is about; all its events are.
     """
 
-    def __init__(self, store: Store, run_id: str, pos: int = 0, patience: float = 0.0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        pos: int = 0,
+        patience: float = 0.0,
+        *,
+        subject: str | None = None,
+    ) -> None:
         self._store = store
+        self._subject = subject
         self._run_id = run_id
         self._stream = run_stream(run_id)
         self._pos = pos
@@ -170,7 +180,10 @@ class Journal:
 
     def write(self, notes: Iterable[Note]) -> None:
         """Store notes before the run goes on. Threads take turns."""
-        drafts = [Draft(stream=self._stream, kind=kind, body=body) for kind, body in notes]
+        drafts = [
+            Draft(stream=self._stream, kind=kind, body=body, subject=self._subject)
+            for kind, body in notes
+        ]
         with self._lock:
             commit = Commit(events=drafts, expected_pos={self._stream: self._pos})
             try:

@@ -129,7 +129,6 @@ class RunStarted(msgspec.Struct, frozen=True):
     stored: str = ""
     resume_with: str = ""
     code: list[tuple[str, str]] = []
-    from_events: list[str] = []
 
 
 @event_body("step_started")

@@ -15,7 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from em.log.event import JOB_PREFIX, RUN_PREFIX, Event, outer_stream
+from em.log.event import (
+    JOB_PREFIX,
+    LOOP_PREFIX,
+    RUN_PREFIX,
+    TRACE_PREFIX,
+    Event,
+    outer_stream,
+)
 from em.log.kinds import flow_of
 from em.store.events import COLUMNS, to_event
 from em.store.session import Session, select
@@ -23,7 +30,7 @@ from em.store.session import Session, select
 Reached = defaultdict[str, set[str]]
 """By table, the ids of what was reached: events, artefacts, records, requests."""
 
-_WITH_FLOWS = (RUN_PREFIX, JOB_PREFIX)
+_WITH_FLOWS = (RUN_PREFIX, JOB_PREFIX, TRACE_PREFIX, LOOP_PREFIX)
 """How the names of the streams begin that imply edges."""
 
 

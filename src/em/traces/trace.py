@@ -4,7 +4,7 @@ The native format and a trajectory (`task`, `steps`) are read into the same Trac
 trace is a stream of events, and `trace_events` and `kept_trace` convert between the two.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import msgspec
 
 from em.errors import InputError
 from em.log.event import TRACE_PREFIX, Draft, Event, trace_stream
-from em.log.kinds import event_body
+from em.log.kinds import Edge, event_body, event_flow
 from em.values.call import Effect, Usage
 from em.values.canonical import Json
 from em.values.ids import new_id
@@ -223,6 +223,14 @@ class TraceStarted(msgspec.Struct, frozen=True):
     input: Any = None
     parent: str | None = None
     parent_call: str | None = None
+    from_events: list[str] = []
+
+
+@event_flow("trace_started")
+def attempted(events: Sequence[Event]) -> Iterator[Edge]:
+    """Yield the edges from the task to all that was done for it."""
+    for event in events[1:]:
+        yield events[0].id, event.id
 
 
 @event_body("trace_ended")
@@ -272,9 +280,17 @@ _HAPPENED = frozenset({"tool_call", "udf_call", "approval", "message"})
 
 
 def trace_events(
-    trace: Trace, trace_id: str, *, known_ids: bool = False, subject: str | None = None
+    trace: Trace,
+    trace_id: str,
+    *,
+    known_ids: bool = False,
+    subject: str | None = None,
+    sources: Sequence[str] = (),
 ) -> list[Draft]:
-    """Return the events of a trace, in order; `known_ids` derives their ids from the trace's."""
+    """Return the events of a trace, in order; `known_ids` derives their ids from the trace's.
+
+    sources: events that the trace contains part of.
+    """
     stream = trace_stream(trace_id)
     started: Json = {"goal": trace.mission.goal, "input": trace.mission.input_summary}
     if trace.app:
@@ -285,6 +301,8 @@ def trace_events(
         started["parent"] = trace.parent
     if trace.parent_call:
         started["parent_call"] = trace.parent_call
+    if sources:
+        started["from_events"] = list(sources)
     ended = end_of(
         trace.outcome,
         msgspec.to_builtins(trace.usage),

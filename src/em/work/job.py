@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from em.errors import InputError, InvalidWorkflow, UsageError, WorkError
-from em.log.event import EventQuery, check_name, job_stream
-from em.log.kinds import event_body
+from em.log.event import Event, EventQuery, check_name, job_stream, run_stream, trace_stream
+from em.log.kinds import Edge, event_body, event_flow
 from em.memory import Memory
 from em.redaction.redactor import Redactor
 from em.runner.package import find_routine
@@ -38,13 +38,14 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Body of an event: a job was queued. A worker runs its items one after the other.
 
-    name: the routine or workflow to run. how: options, by name.
+    name: the routine or workflow to run. how: options, by name. from_events: what it was made of.
     """
 
     kind: Kind
     items: Sequence[Item]
     name: str = ""
     how: Json = {}
+    from_events: Sequence[str] = ()
 
 
 @event_body("job_done")
@@ -60,6 +61,19 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     waiting: dict[str, str] = {}
     failed: dict[str, str] = {}
     worker: str = ""
+    from_events: Sequence[str] = ()
+
+
+@event_flow("job_queued")
+def made_by_job(events: Sequence[Event]) -> Iterator[Edge]:
+    """Yield the edges from a job to its report and its runs, which hold what it was queued with."""
+    first = events[0]
+    for event in events[1:]:
+        yield first.id, event.id
+    body = first.body or {}
+    if body.get("kind") in ("routine", "workflow"):
+        for item in body["items"]:
+            yield first.id, run_stream(item["id"])
 
 
 def body_of(job: Job, redactor: Redactor) -> Json:
@@ -79,13 +93,21 @@ def body_of(job: Job, redactor: Redactor) -> Json:
     return body
 
 
-def read_job(memory: Memory, job_id: str) -> Job:
+class Queued(NamedTuple):
+    """A job as it was read: with the id of its event, and its subject."""
+
+    job: Job
+    event_id: str
+    subject: str | None
+
+
+def read_job(memory: Memory, job_id: str) -> Queued:
     """Read a job from the log."""
     query = EventQuery(stream=job_stream(job_id), kinds=["job_queued"])
     for event in memory.store.read(query):
         if event.body is None:
             raise WorkError("the content of this job was forgotten", place=f"job {job_id}")
-        return msgspec.convert(event.body, Job)
+        return Queued(msgspec.convert(event.body, Job), event.id, event.subject)
     raise WorkError(
         "this job is not in the log",
         place=f"job {job_id}",
@@ -99,6 +121,22 @@ def read_report(memory: Memory, job_id: str) -> JobReport | None:
     for event in memory.store.read(query):
         return None if event.body is None else msgspec.convert(event.body, JobReport)
     return None
+
+
+def failed_sources(memory: Memory, job: Job, report: JobReport) -> list[str]:
+    """Return the last event of each failed run or subject: the reason may quote what it holds.
+
+    The reasons of a compilation are about what its job names.
+    """
+    found: list[str] = []
+    for name in report.failed:
+        if job.kind == "checkpoint":
+            query = EventQuery(subject=name, newest=True, limit=1)
+        else:
+            query = EventQuery(stream=run_stream(name), newest=True, limit=1)
+        if job.kind != "compile":
+            found += [event.id for event in memory.store.read(query) if event.body is not None]
+    return found
 
 
 def first_difference(one: Any, other: Any, place: str = "") -> str | None:
@@ -168,11 +206,17 @@ def checkpoint_jobs(
         yield Job(kind="checkpoint", items=part, how=how)
 
 
-def compile_jobs(tasks: Mapping[str, Sequence[str]], chunk: int, how: Json) -> Iterator[Job]:
+def compile_jobs(
+    memory: Memory, tasks: Mapping[str, Sequence[str]], chunk: int, how: Json
+) -> Iterator[Job]:
     """Make jobs that compile the traces of each task, given by their ids."""
     items = (Item(id=task, traces=list(ids)) for task, ids in tasks.items())
     for part in portions(items, chunk):
-        yield Job(kind="compile", items=part, how=how)
+        # A task is what the traces say that they are about.
+        ids = [trace for item in part for trace in item.traces]
+        firsts = [EventQuery(stream=trace_stream(one), limit=1) for one in ids]
+        events = [event.id for query in firsts for event in memory.store.read(query)]
+        yield Job(kind="compile", items=part, how=how, from_events=events)
 
 
 def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -152,12 +152,17 @@ class Queue:
         self._client.destroy()
         self._database.close()
 
-    def add(self, jobs: Iterable[Job], queue: str | None = None) -> list[str]:
-        """Queue all of these jobs, or none; return their ids. Invalid jobs are refused first."""
+    def add(
+        self, jobs: Iterable[Job], queue: str | None = None, *, subject: str | None = None
+    ) -> list[str]:
+        """Queue all of these jobs, or none; return their ids. Invalid jobs are refused first.
+
+        subject: who the jobs and their runs are about. Forgetting the subject forgets them.
+        """
         checked = [(self._lane(job, queue), body_of(job, self._redactor)) for job in jobs]
         ids = new_ids(len(checked))
         drafts = (
-            Draft(stream=job_stream(job_id), kind="job_queued", body=body)
+            Draft(stream=job_stream(job_id), kind="job_queued", body=body, subject=subject)
             for job_id, (_, body) in zip(ids, checked, strict=True)
         )
         for portion in portions(drafts, AT_ONCE):
@@ -174,12 +179,14 @@ class Queue:
         *,
         chunk: int = 1,
         queue: str | None = None,
+        subject: str | None = None,
     ) -> list[str]:
         """Queue a run of a stored routine for each input; return the ids of the jobs.
 
-        The routine's current version will run. chunk: runs per job, one after the other.
+        The routine's current version will run. chunk: runs per job, one after the other. subject:
+        who they are about.
         """
-        return self.add(routine_jobs(self._memory, routine, inputs, chunk), queue)
+        return self.add(routine_jobs(self._memory, routine, inputs, chunk), queue, subject=subject)
 
     def add_workflow_runs(
         self,
@@ -190,10 +197,11 @@ class Queue:
         file: str | Path | None = None,
         chunk: int = 1,
         queue: str | None = None,
+        subject: str | None = None,
     ) -> list[str]:
         """Queue a run of a workflow, as it is written now, for each set of parameters."""
         jobs = workflow_jobs(self._memory, workflow, params, chunk, prompt=prompt, file=file)
-        return self.add(jobs, queue)
+        return self.add(jobs, queue, subject=subject)
 
     def add_checkpoints(
         self,
@@ -226,7 +234,7 @@ class Queue:
         if tasks is None:
             unlabelled = options.get("allow_unlabelled", False)
             tasks = attempts(self._memory.store, allow_unlabelled=unlabelled)
-        return self.add(compile_jobs(tasks, chunk, options), queue)
+        return self.add(compile_jobs(self._memory, tasks, chunk, options), queue)
 
     def jobs(
         self,
@@ -255,7 +263,7 @@ class Queue:
 
     def what(self, job_id: str) -> Job:
         """Read the content of a job."""
-        return read_job(self._memory, job_id)
+        return read_job(self._memory, job_id).job
 
     def runs(self, jobs: Sequence[str]) -> list[str]:
         """Return the ids of the runs of these jobs. Only jobs that run something have any."""
@@ -279,7 +287,7 @@ class Queue:
         A failed run of a routine can't be resumed: a new run starts. A failed run of a workflow
         continues at the step that failed.
         """
-        view, job = self.job(job_id), self.what(job_id)
+        view, (job, _, subject) = self.job(job_id), read_job(self._memory, job_id)
         if view.state not in ("failed", "cancelled"):
             raise WorkError(
                 f"only failed and cancelled jobs can be retried, this one is {view.state}",
@@ -294,7 +302,7 @@ class Queue:
             elif job.kind == "workflow":
                 job = msgspec.structs.replace(job, how={**job.how, "retry": True})
         queue = view.queue if view.queue and not view.queue.startswith("workflow:") else None
-        return self.add([msgspec.structs.replace(job, items=items)], queue)[0]
+        return self.add([msgspec.structs.replace(job, items=items)], queue, subject=subject)[0]
 
     def clear(self, older_than: timedelta) -> int:
         """Remove jobs that ended longer ago than this; return how many. Their events stay."""
@@ -356,7 +364,7 @@ class Queue:
     def _view(self, one: "WorkflowStatus") -> JobView:
         state, problem, report = _STATES[one.status], "", None
         try:
-            job: Job | None = read_job(self._memory, one.workflow_id)
+            job: Job | None = self.what(one.workflow_id)
         except WorkError as error:
             job, problem = None, error.message
         if state in OVER and state != "cancelled":

@@ -31,7 +31,7 @@ from em.settings import Settings
 from em.values.canonical import Json
 from em.values.ids import new_id
 from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database
-from em.work.job import Item, Job, JobReport, Kind, read_job
+from em.work.job import Item, JobReport, Kind, Queued, failed_sources, read_job
 from em.work.queue import DEFAULT, check_lane, register
 from em.work.slots import LimitedClient, Slots
 from em.work.upkeep import Upkeep
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
     from em.llm.client import LlmClient
-    from em.runner.engine import Tools
+    from em.runner.engine import RunOptions, Tools
     from em.runner.run import RunResult
 
 
@@ -84,27 +84,31 @@ class Equipment(NamedTuple):
         return self.limited(get_llm_client(settings=self.settings))
 
 
-def run_item(equipment: Equipment, job: Job, item: Item) -> ItemResult:
+def run_item(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
     """Run one item of a job."""
-    return _RUNNERS[job.kind](equipment, job, item)
+    return _RUNNERS[queued.job.kind](equipment, queued, item)
 
 
-def _routine(equipment: Equipment, job: Job, item: Item) -> ItemResult:
-    memory = equipment.memory
+def _routine(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
+    memory, (job, _, subject) = equipment.memory, queued
     try:
         # The queue decides whose run it is: a worker that is frozen must not keep it.
         past = read_run(memory.store, item.id)
     except NotFound:
-        return _ended(
-            memory.run(job.name, item.input, equipment.tools, run_id=item.id, is_held=True)
-        )
+        if memory.store.head(run_stream(item.id))[0]:
+            return _PAST["forgotten"]
+        options: RunOptions = {"is_held": True, "subject": subject}
+        return _ended(memory.run(job.name, item.input, equipment.tools, run_id=item.id, **options))
     if past.status == "running":
         return _ended(memory.resume(item.id, equipment.tools, is_held=True))
     if past.status == "needs_input":
         return ItemResult("waiting", how_to_resume(item.id, past.resume_with))
     if past.status == "failed":
         return ItemResult("failed", _failure(past.failure or {}))
-    return DONE
+    return _PAST.get(past.status, DONE)
+
+
+_PAST = {"forgotten": ItemResult("failed", "the run was forgotten")}
 
 
 def _ended(result: "RunResult") -> ItemResult:
@@ -119,31 +123,34 @@ def _failure(failure: Mapping[str, Any]) -> str:
     return f"step {failure.get('step_id')}: {failure.get('message')}"
 
 
-def _checkpoint(equipment: Equipment, job: Job, item: Item) -> ItemResult:
-    how = dict(job.how)
+def _checkpoint(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
+    how = dict(queued.job.how)
     client = equipment.client(how)
     equipment.memory.subjects.checkpoint(item.id, client=client, **how)
     return DONE
 
 
-def _compile(equipment: Equipment, job: Job, item: Item) -> ItemResult:
-    how = dict(job.how)
+def _compile(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
+    how = dict(queued.job.how)
     client = equipment.client(how)
     how.setdefault("allow_unlabelled", False)
     equipment.memory.compile(item.traces, client=client, **how)
     return DONE
 
 
-def _workflow(equipment: Equipment, job: Job, item: Item) -> ItemResult:
+def _workflow(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
     from em.workflows.definition import read_workflow
 
+    job, _, subject = queued
     workflows = equipment.memory.workflows(tools=equipment.tools)
     workflows.models.limited = equipment.limited
     if equipment.memory.store.head(run_stream(item.id))[0]:
         result = workflows.resume(item.id, retry=bool(job.how.get("retry")))
     else:
         workflow = read_workflow(job.how["definition"], f"workflow {job.name}")
-        result = workflows.start_this(workflow, item.input, prompt=item.prompt, run_id=item.id)
+        result = workflows.start_this(
+            workflow, item.input, prompt=item.prompt, run_id=item.id, subject=subject
+        )
     if result.status == "needs_input":
         return ItemResult("waiting", f"em workflow resume {item.id}")
     if result.status == "failed" and result.failure is not None:
@@ -151,7 +158,7 @@ def _workflow(equipment: Equipment, job: Job, item: Item) -> ItemResult:
     return DONE
 
 
-_RUNNERS: Mapping[Kind, Callable[[Equipment, Job, Item], ItemResult]] = {
+_RUNNERS: Mapping[Kind, Callable[[Equipment, Queued, Item], ItemResult]] = {
     "routine": _routine,
     "workflow": _workflow,
     "checkpoint": _checkpoint,
@@ -453,7 +460,8 @@ class Worker:
                 self._active -= 1
 
     def _do(self, job_id: str) -> dict[str, int]:
-        job = self._patiently(job_id, lambda: read_job(self._memory, job_id))
+        queued = self._patiently(job_id, lambda: read_job(self._memory, job_id))
+        job = queued.job
         counted = {"done": 0}
         waiting: dict[str, str] = {}
         failed: dict[str, str] = {}
@@ -464,13 +472,13 @@ class Worker:
             if number and time.monotonic() - looked > 1:
                 self._check_owner(job_id)
                 looked = time.monotonic()
-            ended = self._item(job_id, job, item)
+            ended = self._item(job_id, queued, item)
             if ended.status == "done":
                 counted["done"] += 1
             else:
                 (waiting if ended.status == "waiting" else failed)[item.id] = ended.why
         report = JobReport(done=counted["done"], waiting=waiting, failed=failed, worker=self.id)
-        self._patiently(job_id, lambda: self._store(job_id, report))
+        self._patiently(job_id, lambda: self._store(job_id, queued, report))
         with self._guard:
             self._ended += 1
             self.failed += bool(failed)
@@ -478,9 +486,9 @@ class Worker:
             raise JobFailed(f"{len(failed)} of {len(job.items)} failed", place=f"job {job_id}")
         return {**counted, "waiting": len(waiting)}
 
-    def _item(self, job_id: str, job: Job, item: Item) -> ItemResult:
+    def _item(self, job_id: str, queued: Queued, item: Item) -> ItemResult:
         try:
-            return self._patiently(job_id, lambda: run_item(self._equipment, job, item))
+            return self._patiently(job_id, lambda: run_item(self._equipment, queued, item))
         except EmError as error:
             return ItemResult("failed", str(error))
         except Exception as error:  # noqa: BLE001 - reported; the other items still run
@@ -510,9 +518,10 @@ class Worker:
         if not found or found[0].status != "PENDING" or found[0].executor_id != self.id:
             raise _Leave
 
-    def _store(self, job_id: str, report: JobReport) -> None:
-        body = msgspec.to_builtins(report)
-        self._memory.log.append(job_stream(job_id), "job_done", body)
+    def _store(self, job_id: str, queued: Queued, report: JobReport) -> None:
+        sources = failed_sources(self._memory, queued.job, report)
+        body = msgspec.to_builtins(msgspec.structs.replace(report, from_events=sources))
+        self._memory.log.append(job_stream(job_id), "job_done", body, subject=queued.subject)
 
     def _limited(self, client: "LlmClient") -> "LlmClient":
         return LimitedClient(client, self._slots)

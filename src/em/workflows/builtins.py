@@ -9,7 +9,7 @@ import msgspec
 from em.errors import EmError, InputError, NotAllowed, UsageError, WorkflowError
 from em.llm.client import Completion, LlmClient
 from em.llm.providers import PROVIDERS, get_llm_client
-from em.log.event import inner_run_id, run_stream
+from em.log.event import EventQuery, inner_run_id, run_stream
 from em.runner.engine import RunOptions, resume_run, run_routine
 from em.runner.expressions.language import as_text
 from em.runner.history import read_run
@@ -186,19 +186,33 @@ def _labels(asked: Sequence[tuple[str, str | None]]) -> list[str]:
 
 
 class Routines:
-    """Runs `run_routine`: an inner run, which is resumed if the step is repeated."""
+    """Runs `run_routine`: an inner run, which is resumed if the step is repeated.
 
-    def __init__(self, store: Store, tools: ToolRegistry, allow: AllowSettings | None) -> None:
+    subject: who the workflow's run is about, and with it the inner run.
+    """
+
+    def __init__(
+        self, store: Store, tools: ToolRegistry, allow: AllowSettings | None, subject: str | None
+    ) -> None:
         self._store = store
         self._tools = tools
         self._allow = allow
+        self._subject = subject
 
-    def runner(self, step: str, answers: Mapping[str, Json]) -> Function:
-        """Return the tool of one step; `answers` are for the prompts of its routine."""
+    def runner(
+        self, step: str, answers: Mapping[str, Json], note: Callable[[Sequence[str]], None]
+    ) -> Function:
+        """Return the tool of one step.
+
+        answers: for the prompts of its routine. note: called with the last event of the inner run,
+        of which the step's result is made.
+        """
 
         def run(routine: str, idempotency_key: str, input: Json | None = None) -> Any:  # noqa: A002 - as the step writes it
             run_id = inner_run_id(idempotency_key)
             result = self._run(routine, input or {}, run_id, step, answers)
+            newest = EventQuery(stream=run_stream(run_id), newest=True, limit=1)
+            note([event.id for event in self._store.read(newest) if event.kind != "erased"])
             if result.pending_prompt is not None:
                 raise Pause(_within(step, result.pending_prompt))
             if result.failure is not None:
@@ -219,7 +233,12 @@ class Routines:
             for name, answer in answers.items()
             if name.startswith(f"{step}/")
         }
-        options: RunOptions = {"answers": said, "allow": self._allow, "is_held": True}
+        options: RunOptions = {
+            "answers": said,
+            "allow": self._allow,
+            "is_held": True,
+            "subject": self._subject,
+        }
         if not self._store.head(run_stream(run_id))[0]:
             with opened(self._store, routine) as package:
                 return run_routine(
@@ -257,8 +276,10 @@ class Binding:
         answers: Mapping[str, Json],
         servers: Servers,
         registered: Mapping[str, Tool],
+        subject: str | None,
     ) -> None:
         self._workflows = workflows
+        self._subject = subject
         self._registered = registered
         self._plan = plan
         self._allow = allow
@@ -304,8 +325,12 @@ class Binding:
         if name == "recall":
             return Tool(step.name, self._recalling(step.name), "read")
         if name == ROUTINE:
-            routines = Routines(self._workflows.store, self._workflows.tools, allow)
-            return Tool(step.name, routines.runner(step.name, self._answers), "write")
+            workflows = self._workflows
+            routines = Routines(workflows.store, workflows.tools, allow, self._subject)
+            run = routines.runner(
+                step.name, self._answers, lambda ids: self._run.note_sources(step.name, ids)
+            )
+            return Tool(step.name, run, "write")
         assert name in ASKS_A_MODEL
         self._check_key(step)
         models = self._workflows.models

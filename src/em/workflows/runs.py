@@ -219,6 +219,8 @@ class WorkflowOptions(TypedDict, total=False):
     """Called with the name of each step that begins."""
     resume_with: str
     """The options that `em workflow resume` needs again, stored to be shown."""
+    subject: str | None
+    """Who the run is about: forgetting the subject forgets the run. A resumed run keeps its own."""
 
 
 PATIENCE = 30.0
@@ -439,10 +441,11 @@ class Workflows:
             notes += _answered(plan, answers)
         restored = None if past is None else past.run.restored
         known = {**(restored.answers if restored else {}), **answers}
+        subject = options.get("subject") if past is None else past.run.subject
         secrets, servers = Secrets(), Servers()
         secrets.learn(params)
         registered = self.tools.named(plan.tools)
-        binding = Binding(self, plan, self._allow, secrets, known, servers, registered)
+        binding = Binding(self, plan, self._allow, secrets, known, servers, registered, subject)
         conductor = binding.conductor = Conductor(
             plan,
             Context(prompt, params, [step.name for step in plan.steps]),
@@ -453,7 +456,8 @@ class Workflows:
             fetched=past.fetched() if past else None,
         )
         tools = conductor.recorded(binding.tools)
-        journal = Journal(self.store, run_id, past.run.pos if past else 0, PATIENCE)
+        pos = past.run.pos if past else 0
+        journal = Journal(self.store, run_id, pos, PATIENCE, subject=subject)
         machine = Machine(
             plan.program,
             run_id=run_id,

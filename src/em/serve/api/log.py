@@ -7,10 +7,13 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
 from em.errors import InputError
-from em.log.event import EventQuery
+from em.log.event import EventQuery, run_stream, trace_stream
+from em.runner.history import read_run
 from em.serve.api.shapes import (
     EventOut,
     Events,
+    ForgetIn,
+    Forgotten,
     Kept,
     ObservationIn,
     PassageOut,
@@ -20,6 +23,7 @@ from em.serve.api.shapes import (
 )
 from em.serve.service import AnyRequest, Key, Limit, Moment, Pending, errors, service_of
 from em.state.schema import DETAILS, observation
+from em.traces.catalogue import get_traces
 from em.values.ids import new_id
 from em.values.times import moment
 
@@ -103,4 +107,23 @@ def get_recall(
     return RecalledOut([PassageOut.of(passage) for passage in found], found.notes)
 
 
-HANDLERS = [post_observation, get_recall, get_log, get_verify]
+@post("/forget", responses=errors(404), status_code=200, sync_to_thread=True, tags=["log"])
+def post_forget(request: AnyRequest, data: JSONBody[ForgetIn]) -> Forgotten:
+    """Erase events and everything made of them; or only list that, with `dry_run`.
+
+    Not for tokens that are limited to subjects: what was made of one subject's data may be
+    another's. Repeating it does no harm.
+    """
+    service = service_of(request)
+    service.caller(request, "write").must_see(None)
+    memory, ids = service.memory, list(data.events)
+    streams = [trace_stream(kept.id) for kept in get_traces(service.store, data.traces)]
+    streams += [run_stream(read_run(service.store, one, None).run_id) for one in data.runs]
+    for stream in streams:
+        found = service.store.read(EventQuery(stream=stream))
+        ids += [event.id for event in found if event.kind != "erased"]
+    erasure = memory.forget(ids, subject=data.subject, reason=data.reason, dry_run=data.dry_run)
+    return fill(Forgotten, erasure)
+
+
+HANDLERS = [post_observation, get_recall, get_log, get_verify, post_forget]

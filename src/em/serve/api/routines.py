@@ -75,7 +75,12 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
         answers, remember = data.answers or None, data.remember
         if not service.store.head(run_stream(run_id))[0]:
             result = service.memory.run(
-                routine, data.input, run_id=run_id, answers=answers, remember=remember
+                routine,
+                data.input,
+                run_id=run_id,
+                answers=answers,
+                remember=remember,
+                subject=data.subject,
             )
             return fill(RunOut, result)
         past = read_run(service.store, run_id)

@@ -284,6 +284,32 @@ class Events(msgspec.Struct, frozen=True):
     more: bool
 
 
+class ForgetIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to forget: events, the events of traces and runs, everything about a subject.
+
+    dry_run: erase nothing, only list what would be erased.
+    """
+
+    events: Annotated[list[Name], msgspec.Meta(max_length=10_000)] = []
+    traces: Annotated[list[Name], msgspec.Meta(max_length=1_000)] = []
+    runs: Annotated[list[Name], msgspec.Meta(max_length=1_000)] = []
+    subject: Name | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+    dry_run: bool = False
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """What was erased, or in a dry run what would be: ids by noun and kind.
+
+    scrubbed: whether it is also gone from the files; if not, `scrub_problem` tells why.
+    """
+
+    gone: dict[str, dict[str, list[str]]]
+    is_dry_run: bool
+    scrubbed: bool
+    scrub_problem: str
+
+
 class Verified(msgspec.Struct, frozen=True):
     """Whether the log verifies, and the problems found."""
 
@@ -360,12 +386,14 @@ class RunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A stored routine (`name` or `name@version`) and its input.
 
     remember: write answers to the question `inputs` into the routine; false if no person gave them.
+    subject: who the run is about; it is forgotten with them.
     """
 
     routine: Name
     input: Json = {}
     answers: dict[str, Json] = {}
     remember: bool = True
+    subject: Name | None = None
 
 
 class AnswersIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -428,12 +456,13 @@ class Workflows(msgspec.Struct, frozen=True):
 
 
 class WorkflowRunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A workflow of em.yaml, its parameters, and the prompt that starts it."""
+    """A workflow of em.yaml, its parameters, the prompt that starts it, and who it is about."""
 
     workflow: Name
     params: Json = {}
     prompt: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None
     answers: dict[str, Json] = {}
+    subject: Name | None = None
 
 
 class WorkflowRunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

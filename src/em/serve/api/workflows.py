@@ -66,6 +66,7 @@ async def post_workflow_run(
             prompt=data.prompt,
             run_id=run_id,
             answers=data.answers or None,
+            subject=data.subject,
         )
         return fill(WorkflowRunOut, result)
 
