@@ -29,6 +29,7 @@ from bench import (
     workflow,
 )  # fmt: skip
 from bench.figure import Figure
+from bench.fuzz import rounds as fuzz
 from bench.learn import workloads as learn
 from bench.right import parts as right
 from bench.series import rotation as series
@@ -48,6 +49,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "right": right.figures,
     "learn": learn.figures,
     "series": series.figures,
+    "fuzz": fuzz.figures,
     "sandbox": sandbox.calls,
     "behaviour": behaviour.hits,
     "recall": recall.quality,
@@ -106,6 +108,9 @@ def main(words: list[str]) -> int:
     if words[:1] == ["learn"] and len(words) > 1:
         wanted = learn.read_options(words[1:])
         names, BENCHES["learn"] = ["learn"], lambda: learn.figures(wanted)
+    if words[:1] == ["fuzz"] and len(words) > 1:
+        inputs = fuzz.read_options(words[1:])
+        names, BENCHES["fuzz"] = ["fuzz"], lambda: fuzz.figures(inputs)
     unknown = set(names) - BENCHES.keys()
     if unknown:
         print(f"no bench {min(unknown)!r}; there are: {', '.join(BENCHES)}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Mutated inputs for everything that reads what others wrote; a traceback is a failure."""
