@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -138,12 +139,17 @@ def _protobuf() -> bytes:
 
 
 def _export() -> dict[str, Any]:
-    given = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look",
-             "gen_ai.tool.call.arguments": '{"a": 1}', "gen_ai.tool.call.result": "[2]"}  # fmt: skip
+    given = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "look",
+        "gen_ai.tool.call.arguments": '{"a": 1}',
+        "gen_ai.tool.call.result": "[2]",
+    }
+    pairs = [{"key": key, "value": {"stringValue": value}} for key, value in given.items()]
     span = {
         "traceId": "Cvdlkq", "spanId": "7uGbfsPBsXQ=", "name": "x",
         "startTimeUnixNano": "1544712660000000000", "endTimeUnixNano": "1544712661000000000",
-        "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in given.items()],
+        "attributes": pairs,
     }  # fmt: skip
     return {"resourceSpans": [{"scopeSpans": [{"spans": [span, span]}]}]}
 
@@ -262,7 +268,8 @@ class Expressions(Part):
 
         words = [*FUNCTIONS, *(f"|{name}" for name in _FILTERS), *self.scope, "(", ")", "[", "]",
                  "{{", "}}", "{%", "%}", "|", "**", "//", "==", "~", ".", "'", "9" * 50, "1e300",
-                 "if ", "else ", "for ", "in ", "is ", "not ", "lambda", "__class__", ":", ","]  # fmt: skip
+                 "if ", "else ", "for ", "in ", "is ", "not ", "lambda",
+                 "__class__", ":", ","]  # fmt: skip
         text = mutation.draw.choice(samples.EXPRESSIONS)
         if mutation.draw.random() < 0.2:
             text += mutation.draw.choice(samples.EXPRESSIONS)
@@ -361,8 +368,15 @@ class Hooks(Part):
             "tool_input": {"command": "ls -la"},
             "tool_response": {"stdout": "x"},
         }
-        event = {"session_id": "s1", "cwd": "/", "transcript_path": "session.jsonl", "prompt": "do it",
-                 "hook_event_name": mutation.draw.choice(names), "source": "startup", **tool}  # fmt: skip
+        event = {
+            "session_id": "s1",
+            "cwd": "/",
+            "transcript_path": "session.jsonl",
+            "prompt": "do it",
+            "hook_event_name": mutation.draw.choice(names),
+            "source": "startup",
+            **tool,
+        }
         session = mutation.draw.choice(
             [one for one in samples.transcripts() if not one.is_document]
         )
@@ -380,8 +394,10 @@ class Hooks(Part):
             return
         with Memory(":memory:") as memory:
             service = HookService(memory, self.folder / "hooks" / "socket")
-            service.answer(event)
-            with contextlib.suppress(EmError):
+            # What the service expects of a connection and of a file: it goes on.
+            with contextlib.suppress(OSError, ValueError):
+                service.answer(event)
+            with contextlib.suppress(EmError, OSError, ValueError):
                 service.record(event)
                 service.record({**event, "hook_event_name": "SessionEnd"})
 
@@ -415,7 +431,8 @@ class Requests(Part):
         for name, value in given.items() if isinstance(given, dict) else ():
             headers.append((_latin(name).lower(), _latin(value)))
         target = _latin(one.get("target", "/")).replace(b" ", b"+") or b"/"
-        self._service.ask(str(one.get("method", "GET"))[:20], target, headers, raw)
+        method = re.sub(r"[^A-Z]", "", str(one.get("method", "GET")).upper())[:20]
+        self._service.ask(method or "GET", target, headers, raw)
 
     def renew(self) -> None:
         self._service.renew()
@@ -477,6 +494,6 @@ PARTS: dict[str, type[Part]] = {
 @contextlib.contextmanager
 def folder_of_its_own() -> Iterator[Path]:
     """Work in a new folder, in memory where there is one: inputs are written to files."""
-    shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of its own in it
+    shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=shm) as name, contextlib.chdir(name):
         yield Path(name)

@@ -68,6 +68,18 @@ def limited() -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
+@contextmanager
+def signals() -> Iterator[None]:
+    """Let the timers of `limited` raise Hang."""
+    numbers = (signal.SIGPROF, signal.SIGALRM)
+    before = [signal.signal(number, _raise_hang) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
 def _raise_hang(_signal: int, _frame: Any) -> None:
     raise Hang
 
@@ -134,12 +146,10 @@ def figures(options: Options | None = None) -> Iterator[Figure]:
     chosen = options or Options()
     names = chosen.parts or PARTS
     total = sum(SHARES[name] for name in names)
-    signal.signal(signal.SIGPROF, _raise_hang)
-    signal.signal(signal.SIGALRM, _raise_hang)
     for name in names:
         inputs = max(1, chosen.inputs * SHARES[name] // total)
         start = time.perf_counter()
-        with folder_of_its_own() as folder:
+        with signals(), folder_of_its_own() as folder:
             yield _figure(name, folder, inputs, chosen.seed)
         print(f"    ({name}: {inputs:,} inputs in {time.perf_counter() - start:.0f} s)", flush=True)
 
@@ -150,8 +160,11 @@ def _figure(name: str, folder: Path, inputs: int, seed: int) -> Figure:
         found = run_part(part, inputs, seed)
         for kind, failure in found.items():
             shown = reduced(part, kind, failure.data)
-            print(f"\n{failure.text}\n    {name}, seed {seed}, input {failure.number}, {failure.count} times: {kind}\n"
-                  f"    smallest input: {shown[:2_000]!r}\n", flush=True)  # fmt: skip
+            place = f"{name}, seed {seed}, input {failure.number}, {failure.count} times: {kind}"
+            print(
+                f"\n{failure.text}\n    {place}\n    smallest input: {shown[:2_000]!r}\n",
+                flush=True,
+            )
     finally:
         part.close()
     failed = sum(one.count for one in found.values())

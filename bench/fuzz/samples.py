@@ -133,7 +133,8 @@ synchronous: full
 redact: {allow: ["a.*b"], patterns: {badge: "B-[0-9]{6}"}}
 llm: {provider: mine, model: m, max_tokens: 100}
 providers:
-  mine: {protocol: openai, base_url: "http://localhost:1", model: m, key_env: KEY, price: {input: 1, output: 2}}
+  mine: {protocol: openai, base_url: "http://localhost:1", model: m, key_env: KEY,
+    price: {input: 1, output: 2}}
 allow:
   commands: [ls, git]
   hosts: [api.example.com]
@@ -196,14 +197,29 @@ workflows:
 """
 
 EXPRESSIONS = (
-    "order.items[0].price * 2 + 1", "len(rows) > 0 and rows[0].name == 'a'", "rows|map(attribute='n')|sum",
-    "{{ text|upper|replace('A', 'b') }} and {{ n }}", "pick(rows, where={'name': 'a'}).n",
-    "select(rows, where={'deep.x': 1})|length", "'%s-%d'|format(text, n)", "text[1:3] ~ n|string",
+    "order.items[0].price * 2 + 1",
+    "len(rows) > 0 and rows[0].name == 'a'",
+    "rows|map(attribute='n')|sum",
+    "{{ text|upper|replace('A', 'b') }} and {{ n }}",
+    "pick(rows, where={'name': 'a'}).n",
+    "select(rows, where={'deep.x': 1})|length",
+    "'%s-%d'|format(text, n)",
+    "text[1:3] ~ n|string",
     "{% for row in rows %}{{ loop.index }}{{ row.name }}{% else %}none{% endfor %}",
-    "{% set x = n + 1 %}{{ x ** 2 if x else x // 3 }}", "date(day) + days(3)", "n in [1, 2, 3] or not none",
-    "rows|sort(attribute='n', reverse=true)|list|first", "{{ dict(a=1, b=rows)|tojson(indent=2) }}",
-    "text is defined and text is string and n is divisibleby 3", "rows|groupby('name')|list",
-    "{% macro m(a, b=2) %}{{ a }}{% endmacro %}{{ m(1) }}", "{{ order['items'][-1]['price']|round(2) }}",
-    "among(rows, ['a'])", "text|int(0, 16) % 7", "rows|batch(2)|list", "{{ text|wordwrap(3)|indent }}",
-    "range(3)|list", "text|center(20)|trim|list|unique|join(',')", "{{ n|float|abs|round(1, 'floor') }}",
-)  # fmt: skip
+    "{% set x = n + 1 %}{{ x ** 2 if x else x // 3 }}",
+    "date(day) + days(3)",
+    "n in [1, 2, 3] or not none",
+    "rows|sort(attribute='n', reverse=true)|list|first",
+    "{{ dict(a=1, b=rows)|tojson(indent=2) }}",
+    "text is defined and text is string and n is divisibleby 3",
+    "rows|groupby('name')|list",
+    "{% macro m(a, b=2) %}{{ a }}{% endmacro %}{{ m(1) }}",
+    "{{ order['items'][-1]['price']|round(2) }}",
+    "among(rows, ['a'])",
+    "text|int(0, 16) % 7",
+    "rows|batch(2)|list",
+    "{{ text|wordwrap(3)|indent }}",
+    "range(3)|list",
+    "text|center(20)|trim|list|unique|join(',')",
+    "{{ n|float|abs|round(1, 'floor') }}",
+)

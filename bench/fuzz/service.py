@@ -88,8 +88,9 @@ class InProcess:
         more = [(b"host", b"localhost")] if b"host" not in names else []
         length = (b"content-length", str(len(body)).encode())
         scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method.upper(),
-            "scheme": "http", "path": unquote(raw.decode()), "raw_path": raw, "query_string": query,
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1",
+            "method": method, "scheme": "http", "path": unquote(raw.decode()),
+            "raw_path": raw, "query_string": query,
             "headers": [*more, *(one for one in headers if one[0] != b"content-length"), length],
             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "root_path": "",
         }  # fmt: skip
@@ -148,8 +149,10 @@ def _example(described: Any, schema: Any, name: str) -> Any:
         if several in schema:
             kinds = [one for one in schema[several] if one.get("type") != "null"]
             return _example(described, kinds[0], name)
-    if "enum" in schema:
-        return schema["enum"][0]
+    return schema["enum"][0] if "enum" in schema else _of_kind(described, schema, name)
+
+
+def _of_kind(described: Any, schema: Any, name: str) -> Any:
     kind = schema.get("type")
     if kind == "object":
         return {
@@ -182,7 +185,8 @@ def _mcp() -> Iterator[dict[str, Any]]:
         "clientInfo": {"name": "x", "version": "1"},
     }
     for method, params in (
-        ("initialize", hello), ("tools/list", {}), ("resources/list", {}), ("prompts/list", {}), ("ping", {}),
+        ("initialize", hello), ("tools/list", {}), ("resources/list", {}), ("prompts/list", {}),
+        ("ping", {}),
         ("tools/call", {"name": "recall", "arguments": {"query": "bees", "subject": "ana"}}),
         ("tools/call", {"name": "observe", "arguments": {"subject": "ana", "text": "x"}}),
         ("resources/read", {"uri": "em://routines/x"}),

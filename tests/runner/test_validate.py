@@ -9,9 +9,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.children import use_first_in_many_threads
 
+from em.errors import InvalidRoutine
 from em.runner.engine import run_routine
+from em.runner.expressions.words import in_words
+from em.runner.package import parse_yaml, read_routine
+from em.runner.public_form import public_form
 from em.runner.tools import ToolRegistry
 from em.runner.validation import Problem, validate
+from em.serve.pages.drawing import graph_of
 
 GOOD = """\
 version: "1"
@@ -326,3 +331,50 @@ def test_many_threads_may_be_the_first_to_read_a_routine() -> None:
     use_first_in_many_threads(
         "from em.runner.package import read_routine", f"read_routine({routine!r}, 'here')"
     )
+
+
+BAD_SCHEMAS = [
+    "properties: [{order: {}}]", "properties: {url: '-1'}", "required: 5", "allOf: {a: 1}",
+    "properties: {url: {examples: 3}}", "patternProperties: [a]", "dependentSchemas: [1]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", BAD_SCHEMAS)
+def test_a_schema_that_is_none_is_a_problem_everywhere_and_no_failure(
+    tmp_path: Path, schema: str
+) -> None:
+    text = f"name: x\ninput_schema: {{{schema}}}\nsteps: [{{id: a, type: return, value: 1}}]\n"
+    (tmp_path / "routine.yaml").write_text(text)
+    assert any("invalid JSON Schema" in str(problem) for problem in validate(tmp_path))
+    with pytest.raises(InvalidRoutine, match="not a valid JSON Schema") as refused:
+        run_routine(tmp_path, {"url": "x"})
+    assert refused.value.place.endswith("routine.yaml, input_schema")
+    # An older em may have stored it: what lists and draws routines shows it all the same.
+    stored = read_routine(parse_yaml(text.encode(), "x"), "x")
+    assert graph_of(stored).nodes
+    assert public_form(stored).name == "x"
+
+
+def test_a_property_may_be_just_true(tmp_path: Path) -> None:
+    steps = "steps: [{id: a, type: return, value: '{{ url }}'}]"
+    text = f"name: x\ninput_schema: {{properties: {{url: true}}}}\n{steps}\n"
+    (tmp_path / "routine.yaml").write_text(text)
+    assert validate(tmp_path) == []
+    assert run_routine(tmp_path, {"url": "x"}).output == "x"
+
+
+def test_the_goal_of_rules_must_be_looks(tmp_path: Path) -> None:
+    step = "{id: r, type: rules, goal: [look_2], looks: {look: {tool: t}}}"
+    (tmp_path / "routine.yaml").write_text(f"name: x\nsteps: [{step}]\n")
+    says = "`goal` must name looks, got 'look_2'"
+    assert any(says in str(problem) for problem in validate(tmp_path))
+
+
+def test_brackets_without_end_are_told_in_every_place_of_a_routine(tmp_path: Path) -> None:
+    deep = "[" * 200
+    (tmp_path / "udf.py").write_text(f"x = {deep}")
+    (tmp_path / "routine.yaml").write_text(
+        f"name: x\nsteps: [{{id: a, type: assert, check: '{deep} == 1'}}]\n"
+    )
+    assert len(validate(tmp_path)) >= 2
+    assert deep in in_words(deep)

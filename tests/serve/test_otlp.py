@@ -152,3 +152,18 @@ def test_spans_with_the_trace_id_of_another_subject_begin_a_trace_of_their_own(
     assert service.http.get(f"/trajectories/{hers['id']}", headers=bob).status_code == 404
     assert service.http.get(f"/trajectories/{hers['id']}", headers=anna).json() == whole
     assert service.http.get("/trajectories", headers=anna).json() == before
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        "1970", [[]], [{"spans": 7}], [{"spans": ["x"]}], [{"spans": [{"attributes": -1e308}]}],
+        [{"spans": [{"attributes": [{"key": "a", "value": {"intValue": []}}]}]}],
+        [{"spans": [{"events": ["x"]}]}],
+    ],
+)  # fmt: skip
+def test_a_span_of_another_shape_is_refused_and_no_failure(shared: Any, scope: Any) -> None:
+    body = {"resourceSpans": [{"scopeSpans": scope}]}
+    answer = shared.post("/v1/traces", body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["place"] == "body"

@@ -396,3 +396,13 @@ def test_every_importer_has_a_name_to_type_and_a_title() -> None:
     for name, importer in importers().items():
         assert re.fullmatch(r"[a-z][a-z-]+", name)
         assert importer.title
+
+
+@pytest.mark.parametrize("odd", [[None], 7, {"a": 1}, True])
+def test_an_id_of_a_call_may_be_anything(memory: Memory, tmp_path: Path, odd: Any) -> None:
+    agent = ClaudeCode()
+    called = agent.calls(odd, "look", a=1)
+    path = put(tmp_path / "s.jsonl", lines(agent.user("look"), called, agent.result(odd, "seen")))
+    assert one(memory.import_files(path)).calls == 1
+    (kept,) = memory.traces()
+    assert kept.trace.calls[0].result == "seen"

@@ -252,7 +252,10 @@ class Contract:
     def __init__(self, routine: Any, terms: Sequence[Terms | None]) -> None:
         self.asks, self.seen = routine.asks, routine.seen
         properties = (routine.input_schema or {}).get("properties")
-        self.properties: Json = properties if isinstance(properties, dict) else {}
+        self.properties: Json = {
+            name: one if isinstance(one, dict) else {}  # true and false are schemas too
+            for name, one in (properties if isinstance(properties, dict) else {}).items()
+        }
         self.request = routine.request
         self.wording = None
         if self.request is not None:

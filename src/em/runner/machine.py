@@ -734,7 +734,7 @@ class Machine:
 
     def _check_inputs(self, pending: PendingPrompt, answers: Json) -> None:
         """Raise if an answer does not fit the schema of its input."""
-        known = (self._program.routine.input_schema or {}).get("properties", {})
+        known = json_schema.properties_of(self._program.routine.input_schema)
         names = [field["name"] for field in pending.fields if field["type"] != "confirm"]
         schema = {"properties": {name: known[name] for name in names if name in known}}
         check_schema(schema, answers, "answer", pending.step_id)

@@ -25,11 +25,16 @@ from em.runner.trial import Trial, Trials
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Store
 from em.trust import content_hash
 from em.values.canonical import Json
+from em.values.json_schema import schema_problem
 from em.values.mismatch import mismatch
 from em.values.strict_yaml import load_yaml
 
 if TYPE_CHECKING:
     from em.runner.sandbox.sandbox import Session
+
+
+NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What Python's parser raises: the third and the fourth for what is nested too deeply."""
 
 
 class Udfs(dict[str, Function]):
@@ -68,7 +73,7 @@ def sandboxed(path: Path, code: bytes) -> Udfs:
     try:
         text = code.decode()
         tree = ast.parse(text)
-    except (SyntaxError, ValueError) as error:
+    except NOT_PYTHON as error:
         line = getattr(error, "lineno", None) or 0
         raise RoutineError(f"invalid Python: {error}", place=f"{path}:{line}") from None
     try:
@@ -112,7 +117,7 @@ def udf_names(path: Path) -> frozenset[str] | None:
         raise RoutineError(
             f"invalid Python: {error.msg}", place=f"{path}:{error.lineno or 1}"
         ) from None
-    except ValueError as error:
+    except NOT_PYTHON as error:
         raise RoutineError(f"invalid Python: {error}", place=f"{path}:1") from None
     names = frozenset(_bound(tree.body))
     if "*" in names:
@@ -269,9 +274,20 @@ def load_program(text: bytes, place: str) -> Program:
 @lru_cache(maxsize=128)
 def _load(text: bytes, place: str) -> Program:
     try:
-        return Program(read_routine(parse_yaml(text, place), place))
+        program = Program(read_routine(parse_yaml(text, place), place))
     except RecursionError:
         raise RoutineError("the YAML is nested too deeply", place=place) from None
+    _check_schemas(program.routine, place)
+    return program
+
+
+def _check_schemas(routine: Routine, place: str) -> None:
+    """Raise for a schema that is none: everything behind this relies on its form."""
+    for field in ("input_schema", "output_schema"):
+        schema = getattr(routine, field)
+        problem = None if schema is None else schema_problem(schema)
+        if problem is not None:
+            raise InvalidRoutine(f"not a valid JSON Schema: {problem}", place=f"{place}, {field}")
 
 
 def parse_yaml(text: bytes, place: str) -> Any:

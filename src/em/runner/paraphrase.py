@@ -23,6 +23,7 @@ from em.runner.routine import PlanStep, Routine
 from em.runner.signs import spans_in, unknown_sign
 from em.runner.task_plan import Effect
 from em.values.canonical import Json
+from em.values.json_schema import properties_of
 
 HARMLESS = frozenset("just only but again more before after same".split())
 """Words that change others, but not what a model says is asked for."""
@@ -146,12 +147,12 @@ def _actions(routine: Routine) -> Iterator[tuple[str, Sequence[str]]]:
 
 def _holes(routine: Routine) -> list[str]:
     template = "" if routine.request is None else routine.request.template
-    properties = (routine.input_schema or {}).get("properties", {})
+    properties = properties_of(routine.input_schema)
     return [name for name in properties if f"{{{{ {name} }}}}" in template]
 
 
 def _prompt(routine: Routine, text: str, known: Mapping[str, Sequence[str]]) -> str:
-    properties = described_input(routine).get("properties", {})
+    properties = properties_of(described_input(routine))
 
     def about(name: str) -> Json:
         one = properties.get(name, {})

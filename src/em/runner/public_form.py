@@ -20,7 +20,7 @@ from em.runner.routine import Asked, PlanStep, Routine, Step, ToolStep, UdfStep
 from em.runner.task_plan import Effect, Form, Known, Slot, Wording
 from em.values.canonical import Json, identical, short
 from em.values.example_shape import blank, blanks, shapes, without_personal_data
-from em.values.json_schema import kind_of
+from em.values.json_schema import examples_of, kind_of, properties_of
 
 
 def public_form(routine: Routine, *, is_shared: bool = False) -> Routine:
@@ -29,10 +29,9 @@ def public_form(routine: Routine, *, is_shared: bool = False) -> Routine:
     is_shared: its words are those of several traces, not of one person.
     """
     schema, few = routine.input_schema or {}, _few(routine)
-    found = schema.get("properties")
-    properties: Json = found if isinstance(found, dict) else {}
+    properties = properties_of(schema)
     if properties:
-        shown = {name: _property(one, few.get(name)) for name, one in properties.items()}
+        shown = {name: _property(one, few.get(name)) for name, one in schema["properties"].items()}
         schema = {**schema, "properties": shown}
     request = routine.request
     if request is not None and not is_shared:
@@ -55,7 +54,7 @@ def _property(one: Any, few: Sequence[Any] | None) -> Any:
     """Return an input of the schema with the shapes of recorded values."""
     if not isinstance(one, dict) or "examples" not in one:
         return one
-    examples = one["examples"] if few is not None else shapes(one["examples"])
+    examples = examples_of(one) if few is not None else shapes(examples_of(one))
     rest = {name: value for name, value in one.items() if name != "examples"}
     return {**rest, "examples": examples} if examples else rest
 
@@ -81,9 +80,8 @@ def _names_in(routine: Routine) -> set[str]:
 
     If there are some, no words of others fit the request as a whole, and a run asks.
     """
-    properties = (routine.input_schema or {}).get("properties")
-    given = properties.values() if isinstance(properties, dict) else ()
-    is_recorded = routine.asks or any(isinstance(one, dict) and "examples" in one for one in given)
+    given = properties_of(routine.input_schema).values()
+    is_recorded = routine.asks or any("examples" in one for one in given)
     if routine.request is None or not is_recorded:
         return set()  # somebody wrote it
     own = {stem(word) for tool in routine.called_tools for word in re.findall(r"[a-z]+", tool)}
@@ -238,7 +236,8 @@ def _described(one: Any, note: str, few: list[Any] | None) -> Any:
     if not isinstance(one, dict):
         return one
     described = {"description": note, **one} if note else dict(one)
-    examples = described.pop("examples", [])
+    described.pop("examples", None)
+    examples = examples_of(one)
     if few is None:
         examples = shapes(examples)
     elif few and examples == few:
@@ -253,9 +252,7 @@ def description_of(routine: Routine, *, is_shared: bool = False) -> str:
     is_shared: its words are those of several traces, not of one person.
     """
     known = {name: asked.recorded for name, asked in routine.asks.items()}
-    properties = (routine.input_schema or {}).get("properties")
-    for name, one in properties.items() if isinstance(properties, dict) else ():
-        if isinstance(one, dict):
-            known.setdefault(name, one.get("examples"))
+    for name, one in properties_of(routine.input_schema).items():
+        known.setdefault(name, one.get("examples"))
     text = without_personal_data(routine.description, known)
     return text if is_shared else _without_names(text, _names_in(routine))

@@ -178,7 +178,8 @@ class Rehearsal(Machine):
         self._planned += _shown_rule(cure, ask.rule)
         for name in cure.suggested(cure.state):
             if name != ask.rule:
-                tool = rules.rules[name].calls[0].tool
+                # The public form of a rule has no calls.
+                tool = next((call.tool for call in rules.rules[name].calls), "")
                 needs = [f"the effect of {ask.rule}"]
                 self._planned.append(Planned(step=name, does="wait", tool=tool, needs=needs))
         return _UNKNOWN

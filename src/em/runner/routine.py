@@ -242,6 +242,13 @@ class RulesStep(_Common, frozen=True, kw_only=True, tag="rules"):
     apart: Sequence[dict[str, Plain]] = ()
     rules: dict[str, Rule] = {}
 
+    def __post_init__(self) -> None:
+        """Check that the goal names looks."""
+        super().__post_init__()
+        for name in self.goal:
+            if name not in self.looks:
+                raise ValueError(f"`goal` must name looks, got {name!r}")
+
     @property
     def remedies(self) -> Remedies:
         """What to look at, what is known, and the rules."""

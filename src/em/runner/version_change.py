@@ -9,6 +9,7 @@ from em.runner.routine import PlanStep, Routine, RulesStep, ToolStep, UdfStep
 from em.runner.task_plan import Effect, Slot
 from em.runner.trial import Trials
 from em.values.canonical import identical, short
+from em.values.json_schema import properties_of
 
 
 def changes(old: Routine, new: Routine) -> list[str]:
@@ -57,8 +58,7 @@ def _of_inputs(old: Routine, new: Routine) -> Iterator[str]:
 
 
 def _properties(routine: Routine) -> Mapping[str, Any]:
-    found = (routine.input_schema or {}).get("properties")
-    return found if isinstance(found, dict) else {}
+    return properties_of(routine.input_schema)
 
 
 def _of_request(old: Routine, new: Routine) -> Iterator[str]:

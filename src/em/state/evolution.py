@@ -147,7 +147,7 @@ def names_in(code: str) -> frozenset[str]:
     """Return the names and attributes that code mentions; none if it is not valid Python."""
     try:
         tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     return frozenset(names | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})

@@ -314,7 +314,7 @@ def run_own_code(state: State, code: str) -> Answer:
 
     try:
         tree = ast.parse(code.strip(), "<question>")
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _own_failed(error) from error
     scope: dict[str, Any] = {**vars(state.module), "state": state, "profile": state.profile}
     mentioned = names_in(code)

@@ -141,6 +141,7 @@ class Incoming:
         is the same call, told again.
         """
         self._answer = ""
+        call_id = _as_text(call_id)
         args = args if isinstance(args, dict) else {"value": args}
         body: Json = {"tool": tool, "args": args}
         if call_id:
@@ -171,6 +172,7 @@ class Incoming:
         """
         self._seen(at)
         self._turn += 1
+        call_id = _as_text(call_id)
         entry = self._next_open(call_id)
         if entry is None:
             return self._late(call_id or "", result, error, at, duration_ms)
@@ -400,6 +402,11 @@ class Incoming:
         )
         self._intake.note_known(Known(self.id, len(identities), digest(identities)))
         self._look_up()
+
+
+def _as_text(call_id: Any) -> str | None:
+    """Return the id of a call as a text: a file may have a number there, or anything."""
+    return call_id if isinstance(call_id, str | None) else str(call_id)
 
 
 def _took(began: datetime | None, ended: datetime | None) -> float | None:

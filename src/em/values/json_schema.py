@@ -114,13 +114,26 @@ def of_input(
     }
 
 
+def properties_of(schema: Any) -> dict[str, Json]:
+    """Return the schemas of an object's properties, by name; true and false say nothing: {}."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return {}
+    return {name: one if isinstance(one, dict) else {} for name, one in properties.items()}
+
+
+def examples_of(schema: Any) -> list[Any]:
+    """Return the examples that a schema gives."""
+    examples = schema.get("examples") if isinstance(schema, dict) else None
+    return examples if isinstance(examples, list) else []
+
+
 def titles_of(schema: Any) -> dict[str, str]:
     """Return the titles of an object's properties, by name."""
-    properties = schema.get("properties") if isinstance(schema, dict) else None
     return {
         name: one["title"]
-        for name, one in (properties if isinstance(properties, dict) else {}).items()
-        if isinstance(one, dict) and isinstance(one.get("title"), str)
+        for name, one in properties_of(schema).items()
+        if isinstance(one.get("title"), str)
     }
 
 
@@ -164,21 +177,22 @@ class Declared:
         if not isinstance(part, dict) or any(part is one for one in self._seen):
             return
         self._seen.append(part)
-        properties = part.get("properties")
-        if isinstance(properties, dict):
+        if isinstance(part.get("properties"), dict):
             self._lists_properties = True
-            self.names |= properties.keys()
-        self.names |= {name for name in part.get("required", ()) if isinstance(name, str)}
-        self.patterns += part.get("patternProperties", ())
+            self.names |= part["properties"].keys()
+        self.names |= {name for name in _list(part.get("required")) if isinstance(name, str)}
+        patterns = part.get("patternProperties")
+        self.patterns += patterns if isinstance(patterns, dict) else ()
         for word in ("additionalProperties", "unevaluatedProperties"):
             # A schema for other names is checked as a part of the whole.
             self.is_open = self.is_open or part.get(word, False) is not False
         for word in ("allOf", "anyOf", "oneOf"):
-            for inner in part.get(word, ()):
+            for inner in _list(part.get(word)):
                 self._take(inner)
         for word in ("if", "then", "else"):
             self._take(part.get(word))
-        for inner in (part.get("dependentSchemas") or {}).values():
+        dependent = part.get("dependentSchemas")
+        for inner in dependent.values() if isinstance(dependent, dict) else ():
             self._take(inner)
         if isinstance(part.get("$ref"), str):
             self._take_reference(part["$ref"])
@@ -192,6 +206,10 @@ class Declared:
             self._take(found)
         else:
             self.is_open = True  # it may declare anything
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def closed(schema: Json) -> Json:

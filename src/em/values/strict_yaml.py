@@ -19,7 +19,10 @@ MAX_LEVELS = 100
 SAFE_LEVELS = 5000
 """The C parser crashes at about 20,000 levels on a stack of 8 MB."""
 
-_LEFT_OUT = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge")
+_TAG = "tag:yaml.org,2002:"
+_LEFT_OUT = (f"{_TAG}timestamp", f"{_TAG}merge")
+_NOT_PLAIN = frozenset(f"{_TAG}{name}" for name in ("timestamp", "binary", "omap", "pairs", "set"))
+"""Tags of values that JSON does not have; an error if a text asks for one."""
 
 
 class Repeated(NamedTuple):
@@ -79,7 +82,7 @@ def _check_names(node: Any, mapping: dict[Any, Any]) -> None:
     """Refuse names that are not texts: JSON has no others, and YAML reads `on` as true."""
     if all(type(name) is str for name in mapping):
         return
-    key = next(key for key, _ in node.value if key.tag != "tag:yaml.org,2002:str")
+    key = next(key for key, _ in node.value if key.tag != f"{_TAG}str")
     kind = key.tag.rpartition(":")[2]
     raise _NameError(
         f"names must be texts, got the {kind} {key.value}", _line_of(key), f"write '{key.value}'"
@@ -101,7 +104,8 @@ def _loaded(
     except yaml.YAMLError as problem:
         what = getattr(problem, "problem", None) or str(problem).partition("\n")[0]
         raise error(f"not valid YAML: {what}", place=f"{place}{_line(problem, text)}") from None
-    except (ValueError, RecursionError) as problem:
+    except (ValueError, LookupError, RecursionError) as problem:
+        # LookupError: of yaml, for a tag that does not fit its text (`!!bool x`, `!!int ""`).
         raise error(f"not valid YAML: {problem}", place=place) from None
 
 
@@ -163,6 +167,9 @@ def _loader(*, strict: bool) -> Any:
             first: [(tag, pattern) for tag, pattern in resolvers if tag not in _LEFT_OUT]
             for first, resolvers in base.yaml_implicit_resolvers.items()
         }
+        yaml_constructors = {  # noqa: RUF012 - as yaml declares it
+            tag: make for tag, make in base.yaml_constructors.items() if tag not in _NOT_PLAIN
+        }
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             mapping = super().construct_mapping(node, deep)
@@ -173,8 +180,10 @@ def _loader(*, strict: bool) -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             mapping = super().construct_mapping(node, deep)
             if len(mapping) != len(node.value):
-                found = next(repeated_names(node))
-                raise _NameError(str(found), found.line)
+                found = next(repeated_names(node), None)
+                # None is found if two names differ in their tags only.
+                message = str(found or "two names have the same value")
+                raise _NameError(message, found.line if found else _line_of(node))
             return mapping
 
     return Strict if strict else Lenient

@@ -57,7 +57,7 @@ def compile_direct(
     try:
         tree = ast.parse(source.strip(), mode="eval").body
         evaluate = _Compiler(place, reference).compiled(tree)
-    except (SyntaxError, ValueError, RecursionError, _Other):
+    except (SyntaxError, ValueError, RecursionError, MemoryError, _Other):
         return None
 
     def evaluated(scope: Any) -> Any:

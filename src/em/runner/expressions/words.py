@@ -170,7 +170,7 @@ def _about_a_result(node: ast.expr | None) -> str | None:
 def _parsed(text: str) -> ast.expr | None:
     try:
         return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last: brackets too deep
         return None
 
 

@@ -22,6 +22,7 @@ from em.traces.formats._spans import Span, add_spans
 from em.traces.formats.otel import NAME, spans_of
 from em.traces.intake import Intake
 from em.traces.trace import Outcome, Trace, label_event, read_trace, trace_events
+from em.traces.transcripts import UNEXPECTED
 from em.values.ids import new_id
 
 Query = Annotated[str | None, QueryParameter(max_length=2_000)]
@@ -155,7 +156,13 @@ async def post_otlp(request: AnyRequest, subject: OtlpSubject = None) -> Respons
 
     def work() -> None:
         export = _decoded(_unpacked(body, encoding, limit), kind)
-        _keep(service.store, list(spans_of(export)), about)
+        try:
+            _keep(service.store, list(spans_of(export)), about)
+        except UNEXPECTED as error:
+            raise InputError(
+                f"a span has another shape than in OTLP: {type(error).__name__}: {error}"[:500],
+                place="body",
+            ) from error
 
     await asyncio.to_thread(work)
     answer = b"" if kind == PROTOBUF else b'{"partialSuccess":{}}'

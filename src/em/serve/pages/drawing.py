@@ -17,6 +17,7 @@ from em.runner.routine import (
     ToolStep,
     UdfStep,
 )
+from em.values.json_schema import properties_of
 
 WIDTH, HEIGHT, GAP = 600.0, 120.0, 2.0
 
@@ -159,7 +160,7 @@ class Graph(NamedTuple):
 def graph_of(routine: Routine) -> Graph:
     """Lay out a routine as a graph of its steps."""
     steps = list(routine.steps)[:MOST_STEPS]
-    inputs = list(((routine.input_schema or {}).get("properties") or {}).keys())
+    inputs = [*properties_of(routine.input_schema)]
     inputs += [secret.name for secret in routine.secrets]
     nodes = [Node(INPUT, "input", ", ".join(map(str, inputs)) or "nothing", "input", 8)]
     nodes += [_node(step, 8 + ROW * (number + 1)) for number, step in enumerate(steps)]
