@@ -247,9 +247,12 @@ class Contract:
     """What a routine requires of each of its runs. It is prepared once, since no run changes it.
 
     terms: of the steps in their order; None for a step that requires nothing.
+    saved: the names under which the steps save their results, in their order.
     """
 
-    def __init__(self, routine: Any, terms: Sequence[Terms | None]) -> None:
+    def __init__(
+        self, routine: Any, terms: Sequence[Terms | None], saved: Sequence[str | None]
+    ) -> None:
         self.asks, self.seen = routine.asks, routine.seen
         properties = (routine.input_schema or {}).get("properties")
         self.properties: Json = {
@@ -281,7 +284,7 @@ class Contract:
         # The inputs that each step needs.
         self.inputs = {one.step_id: one.names & self.properties.keys() for one in steps}
         # The guards by the name of the last value that they wait for: inputs come before results.
-        results = {step.save_as: number for number, step in enumerate(routine.steps)}
+        results = {name: number for number, name in enumerate(saved)}
         self.waiting: dict[str, tuple[_Waiting, ...]] = {}
         for names, guards in _by_names(steps).items():
             last = max(sorted(names), key=lambda name: results.get(name, -1), default="")

@@ -712,7 +712,8 @@ class Program:
     def agreement(self, answer: Answer) -> Agreement:
         """Return what one run settles; `answer` answers its questions."""
         if self._contract is None:
-            self._contract = Contract(self.routine, [step.terms for step in self.steps])
+            saved = [step.save_as for step in self.routine.steps]
+            self._contract = Contract(self.routine, [step.terms for step in self.steps], saved)
         return Agreement(self._contract, answer)
 
     def by_names(self, given: Json) -> Json:

@@ -366,7 +366,17 @@ class _Script:
         # Where nothing has an effect, nothing has to be told about it.
         self._made = ", made" if any(map(self._writes, calls)) else ""
         if self.is_settling:
-            taken |= {KNOWN, "settled", "terms", "asking", "answer", "REQUEST", "ASKS", "TERMS"}
+            taken |= {
+                KNOWN,
+                "settled",
+                "terms",
+                "contract",
+                "asking",
+                "answer",
+                "REQUEST",
+                "ASKS",
+                "TERMS",
+            }
         imported = {*self._runtime.imports.values()}
         for word in sorted((udfs.names - (imported & {*udfs.imports.values()})) & taken):
             problem = f"the script has a {word!r} of its own"
@@ -568,11 +578,13 @@ class _Script:
     def _settling_head(self) -> list[str]:
         """Return the same lines for a routine that may ask or refuse."""
         schema = "None" if self._routine.input_schema is None else "INPUT_SCHEMA"
+        saved = [step.save_as for step in self._routine.steps]
         lines = [
             _line(1, "terms = {name: Terms(name, *required) for name, required in TERMS.items()}"),
             _line(1, f"asking = asking_for(REQUEST, ASKS, SEEN, {schema})"),
             _line(1, f"answer = answering(answers, {schema})"),
-            _line(1, "settled = Agreement(Contract(asking, list(terms.values())), answer)"),
+            _line(1, f"contract = Contract(asking, list(terms.values()), {saved})"),
+            _line(1, "settled = Agreement(contract, answer)"),
             _line(1, 'with step(""):'),
             _line(2, "input = settled.inputs(input)"),
         ]

@@ -6,6 +6,7 @@ prompts, and expressions, which the exporter has translated to Python.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from types import SimpleNamespace
@@ -63,6 +64,12 @@ class Known(dict[str, Any]):
 def compile_expression(text: str, _place: str) -> Evaluate:
     """Return the function that the exporter made of an expression."""
     return evaluating(EXPRESSIONS[text])
+
+
+def whole_expression(text: str) -> str | None:
+    """Return the expression of a text that is exactly one `{{ expression }}`, else None."""
+    whole = re.fullmatch(r"\s*\{\{(?P<inside>(?:(?!\}\}|\{\{).)*)\}\}\s*", text, re.DOTALL)
+    return None if whole is None else whole["inside"]
 
 
 def compile_value(value: Any, place: str) -> Evaluate:
