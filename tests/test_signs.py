@@ -31,9 +31,24 @@ class Learnt(NamedTuple):
         assert result.status == "needs_input", (request, result.status)
         return str(result.pending_prompt.message)
 
+    def refuses(self, request: str) -> None:
+        """Demand that a request writes nothing, and that the run says so."""
+        self.written.clear()
+        result = self.run(request)
+        assert not self.written, f"{request!r} wrote {self.written}"
+        assert result.status in ("needs_input", "failed"), (request, result.status)
 
-def learnt(tmp_path: Any, tool: str, traces: dict[str, dict[str, Any]]) -> Learnt:
-    """Learn a routine from requests and the arguments that their one call had."""
+
+def learnt(
+    tmp_path: Any,
+    tool: str,
+    traces: dict[str, dict[str, Any]],
+    reads: dict[str, tuple[str, Callable[[Any], Any]]] | None = None,
+) -> Learnt:
+    """Learn a routine from requests and the arguments that their one call had.
+
+    reads: reads that were made before the call, by the argument of the call that they have.
+    """
     written: list[dict[str, Any]] = []
 
     def write(**args: Any) -> dict[str, Any]:
@@ -42,16 +57,22 @@ def learnt(tmp_path: Any, tool: str, traces: dict[str, dict[str, Any]]) -> Learn
 
     write.__name__ = tool
     made = recorded_tool(effect="write")(write)
+    tools = {tool: made}
+    for name, (_, look) in (reads or {}).items():
+        look.__name__ = name
+        tools[name] = recorded_tool(effect="read")(look)
     memory = Memory(tmp_path / "memory.db")
 
     @memory.record(app="desk")
     def agent(request: str) -> None:
+        for name, (argument, _) in (reads or {}).items():
+            tools[name](**{argument: traces[request][argument]})
         made(**traces[request])
 
     for request in traces:
         agent(request)
     routine = memory.compile([trace.id for trace in memory.traces()], name="desk")
-    return Learnt(lambda text: memory.run(routine, {"request": text}, {tool: made}), written)
+    return Learnt(lambda text: memory.run(routine, {"request": text}, tools), written)
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.calls import READING_VERBS, TracedCall, result_name, words_of
+from em.compiler.argument_facts import argument_facts
+from em.compiler.calls import READING_VERBS, TracedCall, read_name, words_of
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.expectations import expectations
 from em.compiler.homes import SURE, Example
-from em.compiler.record_facts import Shown, day_facts, record_facts, value_facts
+from em.compiler.record_facts import Shown, record_facts, value_facts
 from em.compiler.sources import quoted, reference
 from em.compiler.symmetry import in_order, symmetric_reads
 from em.redaction.redactor import MARKER
@@ -193,6 +194,7 @@ class _Blanks:
         spoken: Spoken,
     ) -> None:
         self._examples, self._whole, self._plan = examples, whole, plan
+        self._all_calls = [call for example in examples for call in example.calls]
         self._denied, self._spoken = denied, spoken
         self._reads: dict[str, list[Read]] = {}
 
@@ -517,7 +519,7 @@ class _Blanks:
                 for value in call.args.values()
             ]
             if all(links):
-                yield f"{result_name(call.name, is_write=False)}({', '.join(links)})", call
+                yield f"{read_name(call.name, self._all_calls)}({', '.join(links)})", call
 
     def _guards(
         self, slots: Mapping[str, Slot], instances: Sequence[_Instance], others: _Known
@@ -539,12 +541,15 @@ class _Blanks:
             if is_free and (is_used or len(shown) == len(instances)):
                 self._reads.setdefault(name, [made[text]])
                 guards += record_facts(text, shown)
+        recorded: dict[str, list[Any]] = {}
         for name, slot in slots.items():
             values = [one.call.args[name] for one in instances if name in one.call.args]
             if len(values) == len(instances) and not slot.secret:
                 if any("(" in text for text in slot.default):
                     guards += value_facts(name, values)
-                guards += day_facts(name, values) if name.isidentifier() else ()
+                if name.isidentifier():
+                    recorded[name] = values
+        guards += argument_facts(recorded)
         return list(dict.fromkeys(guards))
 
     def _means(self, arg: str, instances: Sequence[_Instance]) -> dict[str, list[str]]:

@@ -225,6 +225,13 @@ def result_name(tool: str, *, is_write: bool) -> str:
     return identifier("_".join(kept) or f"{tool}_result")
 
 
+def read_name(tool: str, calls: Iterable["TracedCall"]) -> str:
+    """Name a read in expressions. An argument of the same name would hide it: `van(van)`."""
+    name = result_name(tool, is_write=False)
+    is_taken = any(name == identifier(argument) for call in calls for argument in call.args)
+    return f"{name}_read" if is_taken else name
+
+
 def identifier(text: str) -> str:
     """Turn a text into a name that expressions can use."""
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower() or "value"

@@ -434,7 +434,7 @@ def forms_of(acted: Sequence[Acted], results: Container[str]) -> Iterator[Guard]
             yield Guard(f"{one.expression} > 0", frozenset())
 
 
-_FORMS = frozenset({"e-mail", "date", "number", "code", "word"})
+_FORMS = frozenset({"e-mail", "date", "time", "number", "code", "word"})
 
 
 def _is_id(value: Any) -> bool:

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.calls import TracedCall, identifier, result_name, words_of
+from em.compiler.argument_facts import argument_facts
+from em.compiler.calls import TracedCall, identifier, read_name, words_of
 from em.compiler.evidence import ENOUGH, information, of_constant
 from em.compiler.expectations import expectations
 from em.compiler.goal_checks import Look, checks, looks
 from em.compiler.record_facts import (
     Shown,
     allowed_values,
-    day_facts,
     distinct,
     fixed_ways,
     record_facts,
@@ -29,7 +29,7 @@ from em.compiler.record_facts import (
 from em.compiler.refusals import Seen, by_error, separating
 from em.compiler.sources import Place, places, quoted, reference, text_key
 from em.runner.candidates import pairs_of
-from em.runner.expressions.functions import ANY, KEYS
+from em.runner.expressions.functions import ANY, KEYS, kind_of
 from em.runner.mentions import FUNCTION_WORDS, analysed
 from em.runner.quantifiers import shown as quantity_shown
 from em.runner.task_plan import Effect, Known, Plan, Read, Slot, asks_for, listed
@@ -190,6 +190,7 @@ class _Reads:
     """
 
     def __init__(self, examples: Sequence[Example], others: Sequence[Example] = ()) -> None:
+        self._all_calls = [call for example in examples for call in example.calls]
         self._calls: dict[str, list[tuple[TracedCall, Example]]] = {}
         for example in examples:
             for call in example.calls:
@@ -267,7 +268,7 @@ class _Reads:
         for (_, name), sources in self._sources.items():
             if tool in sources:
                 return name
-        name = result_name(tool, is_write=False)
+        name = read_name(tool, self._all_calls)
         while name in self._names.values():
             name += "_2"
         return name
@@ -504,8 +505,28 @@ class _Learner:
             reasons=reasons,
             expects=expectations(self._instances[0].call, [o.call for o in self._instances[1:]]),
             each=each if each and slots[each].records and not slots[each].of else "",
+            apart=self._apart(),
             checks=checks([look for one in self._instances for look in one.looks()]),
         )
+
+    def _apart(self) -> list[str]:
+        """Return the ids that no two calls of a task shared; if no task had two, the first id."""
+        ids = [
+            name
+            for name in self._names
+            if all(kind_of(one.call.args.get(name)) == "code" for one in self._instances)
+        ]
+        tasks: dict[int, list[Json]] = {}
+        for one in self._instances:
+            tasks.setdefault(id(one.example), []).append(one.call.args)
+        several = [calls for calls in tasks.values() if len(calls) > 1]
+        if not several:
+            return ids[:1]
+        return [
+            name
+            for name in ids
+            if all(len(distinct(args[name] for args in calls)) == len(calls) for calls in several)
+        ]
 
     def _each(self) -> str:
         """Return the value that one sentence named several times, once for each call."""
@@ -726,14 +747,16 @@ class _Learner:
         return {name: one.call.args[name] for name in given if name in one.call.args}
 
     def _of_values(self, slots: Mapping[str, Slot]) -> Iterator[str]:
-        """Yield how values looked that reads gave, and that days are days."""
+        """Yield how values looked that reads gave, and what was so of arguments."""
+        given: dict[str, list[Any]] = {}
         for name, slot in slots.items():
             values = [one.call.args.get(name, MISSING) for one in self._instances]
             if not name.isidentifier() or any(one is MISSING for one in values):
                 continue
             if slot.default and not slot.records and any("(" in text for text in slot.default):
                 yield from value_facts(name, values)
-            yield from day_facts(name, values)
+            given[name] = values
+        yield from argument_facts(given)
 
     def _refusals(self) -> dict[str, str]:
         """Return checks that tell the calls that failed from all that succeeded, with the error."""

@@ -17,7 +17,7 @@ DEEPEST = 2
 """Mappings within each other whose facts are looked at."""
 FEWEST_SHARED = 1 / 2
 """Share of the keys that all results have, if keys are names of fields and no data."""
-_PLAIN = frozenset({"e-mail", "date", "number", "code", "word"})
+_PLAIN = frozenset({"e-mail", "date", "time", "number", "code", "word"})
 
 Way = tuple[str, ...]
 
@@ -45,8 +45,8 @@ def record_facts(text: str, seen: Sequence[Shown]) -> Iterator[str]:
         yield from states(text, results)
     for way in fixed_ways(results):
         values = [value_at(one, way) for one in results]
-        if all(map(_is_number, values)) and _sign(values):
-            yield f"{reference(text, way)} {_sign(values)}"
+        if all(map(is_number, values)) and sign_of(values):
+            yield f"{reference(text, way)} {sign_of(values)}"
 
 
 def states(text: str, results: Sequence[Any]) -> Iterator[str]:
@@ -101,8 +101,8 @@ def value_facts(name: str, values: Sequence[Any]) -> Iterator[str]:
     shape = shapes.pop()
     if shape == "number":
         yield f'shape_of({name}) == "number"'
-        if _sign(values):
-            yield f"{name} {_sign(values)}"
+        if sign_of(values):
+            yield f"{name} {sign_of(values)}"
     elif shape == "boolean":
         yield f'shape_of({name}) == "boolean"'
     elif shape == "text":
@@ -117,14 +117,7 @@ def value_facts(name: str, values: Sequence[Any]) -> Iterator[str]:
                 yield f'{name} != ""'
 
 
-def day_facts(name: str, values: Sequence[Any]) -> Iterator[str]:
-    """Yield that a value is a day of the calendar, where all recorded ones were."""
-    flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
-    if flat and all(isinstance(one, str) and kind_of(one) == "date" for one in flat):
-        yield f'kind_of({name}) == "date"'
-
-
-def _sign(values: Sequence[Any]) -> str:
+def sign_of(values: Sequence[Any]) -> str:
     """Return the sign that all numbers had, as the end of a comparison; empty if they differ."""
     if all(one > 0 for one in values):
         return "> 0"
@@ -173,5 +166,6 @@ def distinct(values: Iterable[Any]) -> list[Any]:
     return list({quoted(value): value for value in values}.values())
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number, and no flag."""
     return isinstance(value, int | float) and not isinstance(value, bool)

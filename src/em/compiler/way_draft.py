@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from em.compiler.argument_facts import argument_facts
 from em.compiler.branches import NothingDecides, Way, parted
 from em.compiler.confirmation import confirmed, names_to_confirm, relaxed
 from em.compiler.differences import recorded_scope, settled, told_apart
@@ -17,7 +18,7 @@ from em.compiler.draft import Draft, Recorded
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.loops import bare, unfolded
 from em.compiler.new_files import with_overwritten
-from em.compiler.record_facts import Shown, day_facts, record_facts
+from em.compiler.record_facts import Shown, record_facts
 from em.compiler.return_value import with_return
 from em.compiler.round_draft import draft_rounds
 from em.compiler.sources import places, text_key
@@ -214,7 +215,7 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
                 for fact in facts
                 if fact not in known and fact.partition(" == ")[0] not in asked
             ]
-            guards = dict.fromkeys([*step.guards, *facts, *_days(step, calls)])
+            guards = dict.fromkeys([*step.guards, *facts, *_of_arguments(step, calls)])
             steps.append(msgspec.structs.replace(step, guards=tuple(guards)))
     routine = msgspec.structs.replace(draft.routine, steps=steps)
     return msgspec.structs.replace(draft, routine=routine)
@@ -262,12 +263,14 @@ def _value_of(text: str, scope: Json) -> Any:
         return None
 
 
-def _days(step: ToolStep, calls: Sequence[Recorded]) -> Iterator[str]:
-    """Yield that what was a date in all traces is a day of the calendar."""
+def _of_arguments(step: ToolStep, calls: Sequence[Recorded]) -> Iterator[str]:
+    """Yield what was so of the arguments that expressions give."""
+    given: dict[str, list[Any]] = {}
     for place, template in single_places(step.args):
         text = bare(template)
         if text is not None and names_in_expression(text):
-            yield from day_facts(text, [part_at(call.args, place) for call in calls])
+            given[text] = [part_at(call.args, place) for call in calls]
+    yield from argument_facts(given)
 
 
 def _same_way(

@@ -28,7 +28,15 @@ from em.runner.expressions.words import (
     past_in_words,
     request_in_words,
 )
-from em.runner.mentions import is_item, is_placeholder, is_value, plain_words
+from em.runner.mentions import (
+    ends_a_sentence,
+    is_item,
+    is_placeholder,
+    is_several,
+    is_value,
+    plain_words,
+    points_elsewhere,
+)
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.runner.signs import odd_signs
 from em.text.contractions import expanded
@@ -895,8 +903,14 @@ class Wording:
         return True
 
     def _is_like(self, part: Any, looks: _Looks) -> bool:
-        """Return whether a value has no strange sign, and is no word that stands for one."""
-        return not is_placeholder(part) and odd_signs(str(part)) <= looks.signs
+        """Return whether a value is one value, with no strange sign, and no word that points."""
+        return (
+            not is_placeholder(part)
+            and odd_signs(str(part)) <= looks.signs
+            and not points_elsewhere(part, looks.examples)
+            and not is_several(part, looks.examples)
+            and not ends_a_sentence(part, looks.examples)
+        )
 
 
 def listed(text: Any, between: Sequence[str], each: str = "") -> list[Any] | None:

@@ -47,9 +47,21 @@ OPERATORS = frozenset(
 PLACEHOLDERS = frozenset(
     "tbd tba tbc todo n/a na nil null nan unknown undefined unspecified undecided anywhere anyone"
     " anybody anything everywhere everyone everybody somewhere someone somebody something sometime"
-    " nowhere nobody whoever whatever whichever wherever x xx xxx xyz foo bar".split()
+    " nowhere nobody whoever whatever whichever wherever x xx xxx xyz foo bar unassigned unset"
+    " unnamed untitled blank empty default".split()
 )
 """Words that hold the place of a value."""
+_POINTING_WORDS = (
+    frozenset(
+        "me myself mine you yourself him himself her herself us ourselves them themselves self"
+        " owner".split()
+    ),
+    frozenset(
+        "now today tomorrow yesterday tonight later soon monday tuesday wednesday thursday friday"
+        " saturday sunday weekend".split()
+    ),
+)
+"""Words that say who or when from where the speaker stands; what they mean is not what they say."""
 _NO_VALUES = FUNCTION_WORDS | OPERATORS | PLACEHOLDERS
 
 FRAMES = frozenset(
@@ -257,6 +269,43 @@ def _is_code(text: str) -> bool:
 def is_placeholder(text: Any) -> bool:
     """Return whether a text stands for a value, and is none: `ALL`, `you`, `TBD`, `N/A`."""
     return str(text).strip().lower() in _NO_VALUES
+
+
+def points_elsewhere(text: Any, examples: Iterable[Any]) -> bool:
+    """Return whether a text is a word such as `myself` or `tomorrow`, and no recorded value is."""
+    own = str(text).strip().lower()
+    known = {str(one).strip().lower() for one in examples}
+    return any(own in words and not words & known for words in _POINTING_WORDS)
+
+
+def is_several(text: Any, examples: Iterable[Any]) -> bool:
+    """Return whether a text is two values side by side: `Ana/Bo`, `TK-1-TK-4`, `Emma's`."""
+    known = [str(one) for one in examples]
+    forms = {_form(one) for one in known}
+
+    def parts(value: str) -> bool:
+        return any(
+            _form(value[: sign.start()]) in forms and _form(value[sign.end() :]) in forms
+            for sign in _INNER_SIGN.finditer(value)
+        )
+
+    return parts(str(text)) and not any(map(parts, known))
+
+
+def ends_a_sentence(text: Any, examples: Iterable[Any]) -> bool:
+    """Return whether a sentence ends inside of a text, and inside of no recorded value."""
+    return bool(_INNER_END.search(str(text))) and not any(
+        _INNER_END.search(str(one)) for one in examples
+    )
+
+
+def _form(value: str) -> str:
+    """Return how a value is made up: `a-0` for `TK-761`."""
+    return re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", value))
+
+
+_INNER_SIGN = re.compile(r"(?<=\w)[^\w\s](?=\w)")
+_INNER_END = re.compile(r"[.!?;]\s+\S|\n")
 
 
 def plain_words(values: Iterable[Any]) -> Set[str]:

@@ -49,7 +49,7 @@ from em.runner.task_plan import (
     asks_for,
     listed,
 )
-from em.values.canonical import Json, short
+from em.values.canonical import Json, identical, short
 
 MOST_READINGS = 24
 """Readings of one part of a request that are tried; with more of them the run asks."""
@@ -172,6 +172,7 @@ class Planner:
 
     def _ordered(self, planned: list[EffectCall]) -> list[EffectCall]:
         """Return effects in the order of the words, but each behind those it came after."""
+        self._check_apart(planned)
         todo, done = list(planned), []
         while todo:
             names = {one.effect for one in todo}
@@ -184,6 +185,17 @@ class Planner:
             todo.remove(following)
             done.append(following)
         return done
+
+    def _check_apart(self, planned: Sequence[EffectCall]) -> None:
+        """Refuse to do something twice with what no task did it twice with."""
+        for one, other in itertools.combinations(planned, 2):
+            if one.effect != other.effect:
+                continue
+            for name in self._plan.effects[one.effect].apart:
+                if name in one.args and identical(one.args[name], other.args.get(name)):
+                    raise Unplanned(
+                        f"{one.effect} is asked for twice with {name} {one.args[name]}", [name]
+                    )
 
     # --- whole requests ---------------------------------------------------------------------------
 

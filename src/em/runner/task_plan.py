@@ -116,6 +116,7 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     reads: it changes nothing, and its result is the answer to the request.
     each: the value of which one sentence may name several, each for a call of its own, as in a
     trace; empty if none did.
+    apart: the values that no two calls of a task shared, as the id of what they change.
     """
 
     tool: str
@@ -126,6 +127,7 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     after: Sequence[str] = ()
     expects: Sequence[str] = ()
     each: str = ""
+    apart: Sequence[str] = ()
     checks: Sequence[Check] = ()
     reasons: dict[str, str] = {}
 

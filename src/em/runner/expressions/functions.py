@@ -407,6 +407,7 @@ def equal(one: Any, other: Any) -> bool:
 _KINDS = {
     "e-mail": re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+"),
     "date": re.compile(r"\d{4}-\d{2}-\d{2}\S*"),
+    "time": re.compile(r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?"),
     "number": re.compile(r"[+-]?\d+(?:[.,]\d+)*"),
     "code": re.compile(r"(?=\S*\d)\S*[^\s,;]"),
     "word": re.compile(r"\S*[^\s,;]"),

@@ -20,7 +20,7 @@ _CONSTANTS = {"true": "true", "false": "false", "none": "empty", "None": "empty"
 _FORM_NAMES = {
     "e-mail": "an e-mail",
     "none": "empty",
-    **{form: f"a {form}" for form in ("date", "number", "code", "word", "text")},
+    **{form: f"a {form}" for form in ("date", "time", "number", "code", "word", "text")},
 }
 """What `kind_of` returns, in words."""
 _SUMS: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times"}
