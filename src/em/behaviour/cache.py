@@ -20,10 +20,11 @@ from em.behaviour.likeness import merged
 from em.behaviour.outlook import Outlook
 from em.behaviour.task import Task
 from em.behaviour.tree import Node, plant
-from em.errors import InputError, NotFound, NotRecordable
+from em.errors import Conflict, InputError, NotFound, NotRecordable, PositionConflict
 from em.log.event import Draft, Event, EventQuery, behaviour_stream
 from em.store import Commit, Erasure, Store
-from em.store.protocol import Artefact, ArtefactDraft
+from em.store.anchor import anchor
+from em.store.protocol import Artefact, ArtefactDraft, Committed
 from em.traces.trace import trace_events
 from em.values.canonical import Json, identical
 from em.values.ids import new_id, new_ids
@@ -84,6 +85,7 @@ class Cache:
         self._pos = 0
         self._seq = 0
         self._live: dict[str, str] | None = None
+        self._anchors: dict[str, str] = {}
 
     def find(self, key: str) -> Known:
         """Return the behaviours of a task: reads the stream's head, and loads what is missing."""
@@ -175,7 +177,7 @@ class Cache:
             else one
             for one in uses
         ]
-        return self.add(task.key, behaviour, events, ids, others, subject=task.subject)
+        return self.add(task.key, behaviour, events, ids, others)
 
     def add(
         self,
@@ -184,8 +186,6 @@ class Cache:
         sources: Sequence[Draft] = (),
         ids: Sequence[str] | None = None,
         others: Sequence[Draft] = (),
-        *,
-        subject: str | None = None,
     ) -> str:
         """Store a behaviour and return its id; the last of `ids` is its recording event's."""
         ids = ids or [new_id()]
@@ -193,7 +193,6 @@ class Cache:
             stream=self.stream,
             kind="behaviour_recorded",
             id=ids[-1],
-            subject=subject,
             body={
                 "engine": self.engine,
                 "key": key,
@@ -207,9 +206,7 @@ class Cache:
         artefact = ArtefactDraft(
             kind=KIND, name=f"{self.engine}/{key}", body=body, from_events=list(reversed(ids))
         )
-        committed = self.store.commit(
-            Commit(events=[*sources, *others, recorded], artefacts=[artefact])
-        )
+        committed = self._commit([*sources, recorded], others, [artefact])
         stored = committed.artefacts[0]
         if not identical(stored.body, body):
             # The store redacted a secret: a replay would pass on the redacted value.
@@ -225,7 +222,40 @@ class Cache:
 
     def log(self, *drafts: Draft) -> None:
         """Append events about uses."""
-        self.store.commit(Commit(events=drafts))
+        self._commit([], drafts)
+
+    def _commit(
+        self,
+        events: Sequence[Draft],
+        uses: Sequence[Draft],
+        artefacts: Sequence[ArtefactDraft] = (),
+    ) -> Committed:
+        """Commit events and uses. A use that is about somebody is made of their anchor."""
+
+        def commit() -> Committed:
+            every = [*events, *map(self._anchored, uses)]
+            return self.store.commit(Commit(events=every, artefacts=artefacts))
+
+        try:
+            return commit()
+        except PositionConflict:
+            raise
+        except Conflict:
+            if not self._anchors:
+                raise
+            # An anchor was forgotten since; the subject gets another.
+            self._anchors.clear()
+            return commit()
+
+    def _anchored(self, use: Draft) -> Draft:
+        """Return a use as its stream can hold it: that belongs to nobody."""
+        subject = use.subject
+        if subject is None:
+            return use
+        if subject not in self._anchors:
+            self._anchors[subject] = anchor(self.store, subject)
+        body = _quoting(use.body, self._anchors[subject])
+        return msgspec.structs.replace(use, subject=None, body=body)
 
     def retire(self, key: str, item: Stored, reason: str) -> None:
         """Retire a behaviour, here and in every other process."""

@@ -26,6 +26,7 @@ from em.heuristics.recovery import acts_of, episodes
 from em.heuristics.relevance import PASSED_OVER, content_words, is_negated, similarity
 from em.log.event import HEURISTIC_PREFIX, Draft, heuristic_stream
 from em.recall.search import LessonRecall
+from em.store.anchor import anchor
 from em.store.protocol import Store, Within
 from em.traces.trace import KeptTrace, Outcome
 from em.values.times import now
@@ -64,11 +65,11 @@ def feedback(
             f"outcome must be success, failure or unknown, got {outcome!r}", place="outcome"
         )
     found = [get_heuristic(store, heuristic_id) for heuristic_id in dict.fromkeys(heuristic_ids)]
-    used = Used(outcome, task, trace)
-    return [_use(store, heuristic.id, used, subject) for heuristic in found]
+    used = Used(outcome, task, trace, [] if subject is None else [anchor(store, subject)])
+    return [_use(store, heuristic.id, used) for heuristic in found]
 
 
-def _use(store: Store, heuristic_id: str, used: Used, subject: str | None) -> Heuristic:
+def _use(store: Store, heuristic_id: str, used: Used) -> Heuristic:
     def become(heuristic: Heuristic) -> tuple[Draft, Use]:
         before = heuristic.use
         use = msgspec.structs.replace(
@@ -78,7 +79,7 @@ def _use(store: Store, heuristic_id: str, used: Used, subject: str | None) -> He
             hindered=before.hindered + (used.outcome == "failure"),
             last_used=now().isoformat(),
         )
-        return _draft(heuristic, "heuristic_used", used, subject), use
+        return _draft(heuristic, "heuristic_used", used), use
 
     change_heuristic(store, heuristic_id, become)
     heuristic = get_heuristic(store, heuristic_id)
@@ -156,14 +157,12 @@ def retire(store: Store, heuristic_id: str, reason: str = "", *, into: str = "")
     return get_heuristic(store, heuristic_id)
 
 
-def _draft(
-    heuristic: Heuristic, kind: str, body: Used | Retired, subject: str | None = None
-) -> Draft:
+def _draft(heuristic: Heuristic, kind: str, body: Used | Retired) -> Draft:
     return Draft(
         stream=heuristic_stream(heuristic.id),
         kind=kind,
         body=msgspec.to_builtins(body),
-        subject=subject or heuristic.lesson.subject,
+        subject=heuristic.lesson.subject,
     )
 
 

@@ -100,6 +100,7 @@ class Row(msgspec.Struct, frozen=True):
     hash: bytes
 
 
+ABOUT_PREFIX = "about/"
 BEHAVIOUR_PREFIX = "behaviours/"
 CODE_PREFIX = "code/"
 HEURISTIC_PREFIX = "heuristic/"
@@ -114,6 +115,11 @@ TRANSCRIPT_PREFIX = "transcript/"
 
 WORKFLOW_CLEAN_UP = "workflow/clean-up"
 """The stream that records when old workflow memory was erased."""
+
+
+def about_stream(subject: str) -> str:
+    """Name the stream of the event that stands for a subject. Raise InputError for a bad name."""
+    return ABOUT_PREFIX + check_name(subject, "subject")
 
 
 def behaviour_stream(engine: str, key: str | None = None) -> str:
