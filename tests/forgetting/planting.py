@@ -105,12 +105,17 @@ def observations(garden: Garden) -> None:
     memory.observe_many([{"subject": who, "text": marker("many")}])
     lines = [
         {
-            "stream": "notes",
+            "stream": f"notes/{who}",
             "kind": "message",
             "subject": who,
             "body": {"role": "user", "text": marker("line")},
         },
-        {"stream": "app", "kind": "my.kind", "subject": who, "body": {"x": marker("ownkind")}},
+        {
+            "stream": f"app/{who}",
+            "kind": "my.kind",
+            "subject": who,
+            "body": {"x": marker("ownkind")},
+        },
     ]
     text = "\n".join(map(json.dumps, lines)).encode()
     memory.log.import_file(io.BytesIO(text), "lines.jsonl")

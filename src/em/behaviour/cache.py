@@ -21,7 +21,7 @@ from em.behaviour.outlook import Outlook
 from em.behaviour.task import Task
 from em.behaviour.tree import Node, plant
 from em.errors import Conflict, InputError, NotFound, NotRecordable, PositionConflict
-from em.log.event import Draft, Event, EventQuery, behaviour_stream
+from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, behaviour_stream
 from em.store import Commit, Erasure, Store
 from em.store.anchor import anchor
 from em.store.protocol import Artefact, ArtefactDraft, Committed
@@ -206,7 +206,7 @@ class Cache:
         artefact = ArtefactDraft(
             kind=KIND, name=f"{self.engine}/{key}", body=body, from_events=list(reversed(ids))
         )
-        committed = self._commit([*sources, recorded], others, [artefact])
+        committed = self._commit([*sources, *others, recorded], [artefact])
         stored = committed.artefacts[0]
         if not identical(stored.body, body):
             # The store redacted a secret: a replay would pass on the redacted value.
@@ -222,19 +222,16 @@ class Cache:
 
     def log(self, *drafts: Draft) -> None:
         """Append events about uses."""
-        self._commit([], drafts)
+        self._commit(drafts)
 
     def _commit(
-        self,
-        events: Sequence[Draft],
-        uses: Sequence[Draft],
-        artefacts: Sequence[ArtefactDraft] = (),
+        self, drafts: Sequence[Draft], artefacts: Sequence[ArtefactDraft] = ()
     ) -> Committed:
-        """Commit events and uses. A use that is about somebody is made of their anchor."""
+        """Commit events. A use of a behaviour that is about somebody is made of their anchor."""
 
         def commit() -> Committed:
-            every = [*events, *map(self._anchored, uses)]
-            return self.store.commit(Commit(events=every, artefacts=artefacts))
+            events = [*map(self._anchored, drafts)]
+            return self.store.commit(Commit(events=events, artefacts=artefacts))
 
         try:
             return commit()
@@ -248,9 +245,9 @@ class Cache:
             return commit()
 
     def _anchored(self, use: Draft) -> Draft:
-        """Return a use as its stream can hold it: that belongs to nobody."""
+        """Return a use as its stream can hold it: that belongs to nobody. A trace's belongs."""
         subject = use.subject
-        if subject is None:
+        if subject is None or use.stream.startswith(TRACE_PREFIX):
             return use
         if subject not in self._anchors:
             self._anchors[subject] = anchor(self.store, subject)
