@@ -322,9 +322,9 @@ def test_import_brings_traces_in_once(tmp_path: Path) -> None:
     chat = {"messages": [{"role": "user", "content": "hi"}]}
     (tmp_path / "chats.jsonl").write_text(json.dumps(chat) + "\n")
     assert "1 trace, 0 calls, 3 new events" in em("import", "chats.jsonl").out
-    again = em("import", "chats.jsonl", "trace.json", "--format", "openai")
-    assert "nothing new" in again.out
-    assert "1 line stored verbatim" in again.out  # it is none of that format, and is not lost
+    assert "nothing new" in em("import", "chats.jsonl", "--format", "openai").out
+    other = em("import", "trace.json", "--format", "openai")
+    assert (other.code, "expected the format openai, found native" in other.err) == (2, True)
     assert em("import", "trace.json", "--format", "native", "--json").json["new_traces"] == 1
     assert em("import", "chats.jsonl", "--format", "nope").code == 2
     assert em("import", "no.json").code == 1

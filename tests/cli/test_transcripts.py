@@ -106,7 +106,7 @@ def test_traces_are_listed_shown_and_compared() -> None:
     listed = em("traces", "list").out
     assert "please cancel order #W1" in listed
     told = em("traces", "list", "--json").json["traces"]
-    first, second = (trace["id"] for trace in told)
+    second, first = (trace["id"] for trace in told)  # the latest first
     assert [(trace["calls"], trace["failed"]) for trace in told] == [(3, 1)] * 2
     assert em("traces", "list", "--task", "#W2", "--json").json["traces"][0]["id"] == second
     shown = em("traces", "show", first[:8])
@@ -122,6 +122,29 @@ def test_traces_are_listed_shown_and_compared() -> None:
     assert em("traces", "diff", first, first).code == 0
     steps = em("traces", "diff", first, second, "--json").json["steps"]
     assert [step["sign"] for step in steps] == ["~", "~", "~"]
+
+
+def test_traces_are_listed_by_the_time_of_the_session_not_of_the_import() -> None:
+    Path("in").mkdir()
+    for day in ("2026-03-02", "2026-03-09", "2026-03-01"):
+        text = lines(*order_session(f"s{day}", day)).replace(b"2025-06-01", day.encode())
+        Path("in", f"{day}.jsonl").write_bytes(text)
+        em("import", f"in/{day}.jsonl")
+    told = em("traces", "list", "--json").json["traces"]
+    assert [trace["at"][:10] for trace in told] == ["2026-03-09", "2026-03-02", "2026-03-01"]
+    told = em("traces", "list", "--json", "--limit", "1").json["traces"]
+    assert [trace["at"][:10] for trace in told] == ["2026-03-09"]
+
+
+def test_a_named_format_that_the_file_does_not_have_is_refused_with_what_was_found() -> None:
+    sessions("W1")
+    ran = em("import", "in/W1.jsonl", "--format", "codex")
+    assert (ran.code, "expected the format codex, found claude-code" in ran.err) == (2, True)
+    folder = em("import", "in", "--format", "codex")
+    assert (folder.code, "found claude-code; leave out --format" in folder.err) == (1, True)
+    assert not em("traces", "list", "--json").json["traces"]
+    Path("odd.jsonl").write_text('{"odd": 1}\n{"odd": 2}\n')  # in no known format: as they say
+    assert em("import", "odd.jsonl", "--format", "codex").code == 0
 
 
 def test_sub_agents_are_shown_within() -> None:
@@ -223,6 +246,8 @@ def test_ctrl_c_keeps_what_came_in_and_the_next_import_goes_on() -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, "Traceback" in err) == (130, False)
+    assert "stopped: 0 of 1 file were imported" in err
+    assert "give the same command again" in err
     again: Any = em("import", "large.jsonl", "--json").json
     assert again["broken"] == 0
     listed = em("traces", "list", "--json").json["traces"]

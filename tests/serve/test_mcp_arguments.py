@@ -30,6 +30,11 @@ CALLS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("brief", {"task": "x", "tools": "Bash"}, ["tools", "expected a list, got 'Bash'"]),
     ("record_outcome", {"task": "x", "outcome": "good"}, ["one of: failure, success, unknown"]),
     ("record_outcome", {"task": "x", "outcome": "success", "steps": ["x"]}, ["steps[0]", "object"]),
+    (
+        "record_outcome",
+        {"task": "x", "outcome": "success", "steps": [{"acton": "search"}]},
+        ["steps[0]", "acton"],
+    ),
     ("record_outcome", {"task": "x", "outcome": "success", "heuristics": ["h"]}, ["`brief`"]),
     ("list_traces", {"outcome": "ok"}, ["one of: failure, success, unknown"]),
     ("read_trace", {"id": "nope"}, ["there is no trace 'nope'", "`list_traces`"]),

@@ -196,7 +196,8 @@ def test_no_line_stops_an_import_and_none_is_lost(parts: list[bytes], format_: s
     """Hostile lines between good ones: every one is told, kept, or named as broken."""
     import tempfile
 
-    good = order_session("s1", "W1")[0]
+    # A file in another format than its user says is refused; one in none is read as they say.
+    good = order_session("s1", "W1")[0] if format_ == "claude-code" else {"odd": 1}
     data = b"\n".join([json.dumps(good).encode(), *parts, json.dumps(good).encode()]) + b"\n"
     with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
         path = Path(folder, "s.jsonl")
@@ -298,11 +299,11 @@ def test_paths_may_be_folders_and_patterns_and_must_be_there(
         memory.import_files(tmp_path, format="claud-code")
 
 
-def test_a_wrong_format_loses_nothing(memory: Memory, tmp_path: Path) -> None:
+def test_a_wrong_format_is_refused_and_loses_nothing(memory: Memory, tmp_path: Path) -> None:
     path = put(tmp_path / "s.jsonl", lines(*order_session("s1", "W1")))
-    read = one(memory.import_files(path, format="codex"))
-    assert (read.format, read.calls, read.unknown) == ("codex", 0, 8)
-    right = one(memory.import_files(path, format="claude-code"))  # the file did not change since
+    with pytest.raises(NoTranscript, match="expected the format codex, found claude-code"):
+        memory.import_files(path, format="codex")
+    right = one(memory.import_files(path, format="claude-code"))
     assert (right.skipped, right.calls) == ("", 3)
 
 

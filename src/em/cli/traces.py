@@ -28,6 +28,7 @@ from em.traces.catalogue import (
     children_of,
     diff_traces,
     get_traces,
+    latest_traces,
     list_traces,
 )
 from em.traces.trace import Approval, KeptTrace, Message, Outcome, ToolCall, TraceEvent, UdfCall
@@ -56,10 +57,8 @@ def traces() -> None:
 @limited(20)
 @everywhere
 def list_(task: str | None, outcome: str | None, limit: int) -> None:
-    """List the newest traces, the newest last."""
-    store = open_memory().store
-    page = list_traces(store, task=task, outcome=outcome, limit=limit, count_calls=True)
-    found = page.traces[::-1]
+    """List the traces that began last, the latest first."""
+    found = latest_traces(open_memory().store, task=task, outcome=outcome, limit=limit)
 
     def text() -> None:
         if not found:
@@ -263,15 +262,21 @@ def import_(paths: tuple[str, ...], format_: str | None, subject: str | None) ->
     grown, only the new part is imported. A broken line is reported and skipped. A line of a kind
     that the importer does not know is stored verbatim.
     """
-    from em.traces.transcripts import as_json, files_in, import_paths, total_size
+    from em.traces.transcripts import as_json, files_in, import_each, total_size
 
     files = [path for path in paths if path != "-"]
-    list(files_in(files))  # a missing path is an error before anything is written
+    total = len(list(files_in(files)))  # a missing path is an error before anything is written
     memory = open_memory(create=True)
-    with progress("importing", total_size(files), unit_bytes=True) as advance:
-        read = import_paths(memory.store, files, format_=format_, subject=subject, progress=advance)
-        if "-" in paths:
-            read.append(_from_standard_input(memory, format_, subject, advance))
+    read: list[FileRead] = []
+    try:
+        with progress("importing", total_size(files), unit_bytes=True) as advance:
+            how: dict[str, Any] = {"format_": format_, "subject": subject, "progress": advance}
+            read.extend(import_each(memory.store, files, **how))
+            if "-" in paths:
+                read.append(_from_standard_input(memory, format_, subject, advance))
+    except KeyboardInterrupt:
+        _note_stopped(read, total)
+        raise
 
     def text() -> None:
         for one in read:
@@ -280,6 +285,16 @@ def import_(paths: tuple[str, ...], format_: str | None, subject: str | None) ->
 
     emit({"files": [as_json(one) for one in read], **_sums(read)}, text)
     return 1 if not any(one.format for one in read) else 0
+
+
+def _note_stopped(read: "Sequence[FileRead]", total: int) -> None:
+    """Say what an import that was stopped has stored, and how to go on."""
+    stored = sum(one.new_traces for one in read)
+    note(
+        f"stopped: {len(read):,} of {count(total, 'file')} were imported, with"
+        f" {count(stored, 'new trace')}; they are stored. To go on, give the same command again:"
+        " what is stored is not imported twice."
+    )
 
 
 def _from_standard_input(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
-from heapq import merge
+from heapq import merge, nlargest
 from typing import Any, Literal
 
 import msgspec
@@ -81,21 +81,33 @@ def list_traces(
     scan: stop after so many traces that don't match, so that a search has a bounded cost.
     count_calls: also count the calls of each trace that is returned, which reads them.
     """
-    words, wanted = (task or "").casefold(), set(tags)
+    wanted = set(tags)
     found: list[TraceSummary] = []
     skipped = 0
     for one in _newest(store, subjects, before):
         if len(found) == limit or skipped == scan:
             return TracePage(found, one.seq + 1)
-        if (
-            words in one.goal.casefold()
-            and outcome in (None, one.outcome)
-            and wanted.issubset(one.tags)
-        ):
+        if _matches(one, task, outcome) and wanted.issubset(one.tags):
             found.append(_with_calls(store, one) if count_calls else one)
         else:
             skipped += 1
     return TracePage(found, None)
+
+
+def _matches(one: TraceSummary, task: str | None, outcome: str | None) -> bool:
+    return (task or "").casefold() in one.goal.casefold() and outcome in (None, one.outcome)
+
+
+def latest_traces(
+    store: Store, *, task: str | None = None, outcome: str | None = None, limit: int
+) -> list[TraceSummary]:
+    """Return the traces that began last, the latest first, however late they were imported.
+
+    task, outcome: as for `list_traces`. Every trace is looked at, and `limit` are held.
+    """
+    matching = (one for one in _newest(store, None, None) if _matches(one, task, outcome))
+    latest = nlargest(limit, matching, key=lambda one: (one.at, one.seq))
+    return [_with_calls(store, one) for one in latest]
 
 
 def _newest(

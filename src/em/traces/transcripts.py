@@ -222,14 +222,15 @@ def find_shape(file: IO[bytes], name: str, format_: str | None = None) -> Shape:
     importer = None if format_ is None else importer_of(format_)
     start = file.tell()
     if is_database(file):
-        return Shape(_database_importer(getattr(file, "name", None), name), True, True)
+        found = _database_importer(getattr(file, "name", None), name)
+        if importer not in (None, found):
+            raise _other_format(format_, found.name, name)
+        return Shape(found, True, True)
     first = list(islice(lines_of(file), SAMPLED))
     file.seek(start)
     if not first:
         raise NoTranscript("the file is empty", place=name)
-    for magic, (kind, fix) in COMPRESSED.items():
-        if first[0].raw.startswith(magic):
-            raise NoTranscript(f"the file is {kind}", place=name, fix=fix)
+    _refuse_compressed(first[0].raw, name)
     is_document = len(first) == 1 or bool(first[0].problem)
     if is_document:
         try:
@@ -241,7 +242,17 @@ def find_shape(file: IO[bytes], name: str, format_: str | None = None) -> Shape:
         file.seek(start)
     if not is_document:
         samples = [value.value for value in first if not value.problem]
-    return Shape(importer or _find_importer(samples, name), is_document)
+    if importer is None:
+        importer = _find_importer(samples, name)
+    else:
+        _check_importer(importer, samples, name)
+    return Shape(importer, is_document)
+
+
+def _refuse_compressed(start: bytes, name: str) -> None:
+    for magic, (kind, fix) in COMPRESSED.items():
+        if start.startswith(magic):
+            raise NoTranscript(f"the file is {kind}", place=name, fix=fix)
 
 
 def _document(file: IO[bytes], name: str) -> tuple[bytes, Any, bool]:
@@ -260,10 +271,26 @@ def _document(file: IO[bytes], name: str) -> tuple[bytes, Any, bool]:
     return whole, value, whole is not raw
 
 
+def _check_importer(importer: Importer, samples: Sequence[Any], name: str) -> None:
+    """Raise if a file is in another format than the named one, which would read nothing of it.
+
+    A file in no known format is read as its user says.
+    """
+    votes = _votes(samples)
+    if votes and importer.name not in votes:
+        raise _other_format(importer.name, votes.most_common(1)[0][0], name)
+
+
+def _other_format(expected: str | None, found: str, name: str) -> NoTranscript:
+    return NoTranscript(
+        f"expected the format {expected}, found {found}",
+        place=name,
+        fix=f"leave out --format, or give --format {found}",
+    )
+
+
 def _find_importer(samples: Sequence[Any], name: str) -> Importer:
     votes = _votes(samples)
-    if not votes and len(samples) == 1 and isinstance(samples[0], list):
-        votes = _votes(samples[0][:SAMPLED])
     if not votes:
         raise NoTranscript(
             "the file is in no known format",
@@ -274,6 +301,14 @@ def _find_importer(samples: Sequence[Any], name: str) -> Importer:
 
 
 def _votes(samples: Sequence[Any]) -> Counter[str]:
+    """Count how many values fit each format; of one list that fits none, those in it."""
+    votes = _votes_of(samples)
+    if not votes and len(samples) == 1 and isinstance(samples[0], list):
+        return _votes_of(samples[0][:SAMPLED])
+    return votes
+
+
+def _votes_of(samples: Sequence[Any]) -> Counter[str]:
     return Counter(
         importer.name
         for sample in samples
@@ -430,23 +465,34 @@ def import_paths(
     progress: Progress | None = None,
 ) -> list[FileRead]:
     """Import files. A file in a folder that can't be imported is skipped, a named one refused."""
+    return [
+        *import_each(store, paths, format_=format_, subject=subject, progress=progress or _silent)
+    ]
+
+
+def import_each(
+    store: Store,
+    paths: Sequence[str | Path],
+    *,
+    format_: str | None = None,
+    subject: str | None = None,
+    progress: Progress = _silent,
+) -> Iterator[FileRead]:
+    """Import files as `import_paths` does; yield each when it is stored."""
     if format_ is not None:
         importer_of(format_)
-    read = []
     for path, named in files_in(paths):
         try:
             with opened(path) as file, uncollected():
-                read.append(
-                    import_file(
-                        store, file, str(path), path=path, format_=format_, subject=subject,
-                        progress=progress or _silent,
-                    )
+                read = import_file(
+                    store, file, str(path), path=path, format_=format_, subject=subject,
+                    progress=progress,
                 )  # fmt: skip
         except InputError as error:
             if named:
                 raise
-            read.append(FileRead(path=str(path), skipped=error.message, fix=error.fix or ""))
-    return read
+            read = FileRead(path=str(path), skipped=error.message, fix=error.fix or "")
+        yield read
 
 
 def _without_waiting(path: str, flags: int) -> int:

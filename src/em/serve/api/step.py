@@ -7,7 +7,7 @@ import msgspec
 from em.values.canonical import Json
 
 
-class StepIn(msgspec.Struct, frozen=True):
+class StepIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One step of a trajectory."""
 
     thought: str | None = None
