@@ -67,11 +67,67 @@ def test_installing_and_uninstalling_leaves_every_byte_as_it_was(used: Path, cli
     assert em("install", client, "--dry-run").code == 0
     assert contents(used) == before
     assert em("install", client, "--yes").code == 0
-    assert contents(used) != before
-    again = em("install", client, "--yes")
-    assert (again.code, "installed there already" in again.err) == (2, True)
+    installed = contents(used)
+    assert installed != before
+    again = em("install", client)  # there is nothing to ask
+    assert (again.code, "already installed" in again.out) == (0, True), again
+    assert em("install", client, "--yes", "--json").json["files"] == []
+    assert contents(used) == installed
     assert em("uninstall", client, "--yes").code == 0
     assert contents(used) == before
+
+
+def ems_files(home: Path, *, own: bool = False) -> list[Path]:
+    """The files that em changed; only those that are its own."""
+    note = json.loads(next(home.rglob("installed-by-em.json")).read_text())
+    files = note["files"]
+    return [
+        Path(file["path"])
+        for file in files
+        if not own or not (file.get("edits") or file.get("insertions"))
+    ]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_installing_again_mends_what_was_changed_or_deleted(used: Path, client: str) -> None:
+    before = contents(used)
+    em("install", client, "--yes")
+    installed = contents(used)
+    for path in ems_files(used, own=True):
+        path.write_bytes(b"changed" + path.read_bytes())
+        assert em("install", client, "--yes").code == 0
+        assert contents(used) == installed, path
+        path.unlink()
+        assert em("install", client, "--yes").code == 0
+        assert contents(used) == installed, path
+    assert em("uninstall", client, "--yes").code == 0
+    assert contents(used) == before
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_installing_for_another_memory_changes_only_that(used: Path, client: str) -> None:
+    before = contents(used)
+    em("install", client, "--yes")
+    shown = em("install", client, "--db", "other.db", "--dry-run")
+    assert (shown.code, "other.db" in shown.out) == (0, True)
+    assert em("install", client, "--db", "other.db", "--yes").code == 0
+    texts = [path.read_text() for path in ems_files(used)]
+    assert any("other.db" in text for text in texts)
+    assert not any("/.em/em.db" in text for text in texts)
+    assert em("install", client, "--db", "other.db").code == 0
+    assert em("uninstall", client, "--yes").code == 0
+    assert contents(used) == before
+
+
+def test_installing_again_brings_a_persons_settings_back_to_what_em_needs(used: Path) -> None:
+    em("install", "claude-code", "--yes")
+    path = used / ".claude/settings.json"
+    settings = json.loads(path.read_text()) | {"theme": "dark"}
+    del settings["enabledPlugins"]["em@em"]
+    path.write_text(json.dumps(settings))
+    assert em("install", "claude-code", "--yes").code == 0
+    mended = json.loads(path.read_text())
+    assert (mended["enabledPlugins"]["em@em"], mended["theme"]) == (True, "dark")
 
 
 @pytest.mark.parametrize("client", CLIENTS)

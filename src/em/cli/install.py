@@ -12,7 +12,7 @@ import click
 from em.cli.options import database, everywhere, open_memory
 from em.cli.output import emit, note, printable, wants_json
 from em.clients import claude_plugin, codex_config, opencode_config
-from em.clients.installation import Change, Installation, Removal, is_installed
+from em.clients.installation import Change, Installation, Removal
 from em.clients.launch import Launch
 from em.clients.skills import CLIENTS, Skills, homes_of
 from em.errors import EmError, UsageError
@@ -46,22 +46,27 @@ def install(client: str, to: Path | None, yes: bool, dry_run: bool) -> int:
 
     Every change is shown as a diff before it is made. The agent then uses the memory that em uses
     in this folder, wherever it works. Each routine in use has a skill, written again when routines
-    are kept, changed or retired. `em uninstall` restores each file.
+    are kept, changed or retired. `em uninstall` restores each file. Where em is installed already,
+    only what differs is changed.
     """
     launch = Launch(db=_memory(), folder=str(Path.cwd()))
     program: Any = CLIENTS[client]
     if to is not None:
         if client != claude_plugin.NAME:
             raise UsageError("--to is for claude-code", place="--to")
-        _refuse_second(to.resolve(), client)
         made = claude_plugin.plugin(launch, to.resolve())
     else:
-        _refuse_second(program.home_of(program.config_folder()), client)
         made = program.installation(launch, program.config_folder())
     memory = _existing_memory()
     if memory is not None:
         made.create_skills(Skills(memory.store).files())
+    if made.earlier is not None and not made.changes:
+        text = f"em is already installed in {printable(str(made.home))}: nothing to change"
+        emit({"client": client, "changed": False, "files": []}, lambda: click.echo(text))
+        return 0
     done = _carry_out(made, client, yes=yes, dry_run=dry_run)
+    if done and made.earlier is not None and made.earlier.socket != made.socket:
+        _end_service(made.earlier.socket)
     if done and not wants_json():
         note(f"The memory is {launch.db}. {_NEXT[client] if to is None else ''}".rstrip())
     return 0
@@ -89,9 +94,7 @@ def uninstall(client: str, from_: Path | None, yes: bool, dry_run: bool) -> int:
     removal = Removal(home)
     done = _carry_out(removal, client, yes=yes, dry_run=dry_run)
     if done:
-        from em.clients.hook_service import end_service
-
-        end_service(Path(removal.socket))
+        _end_service(removal.socket)
         for path in removal.left:
             note(f"{path} was changed since: remove em's part by hand")
     return 1 if done and removal.left else 0
@@ -111,13 +114,11 @@ def _carry_out(planned: Installation | Removal, client: str, *, yes: bool, dry_r
     return go
 
 
-def _refuse_second(home: Path, client: str) -> None:
-    if is_installed(home):
-        raise UsageError(
-            "em is installed there already",
-            place=str(home),
-            fix=f"to install it anew, run `em uninstall {client}` first",
-        )
+def _end_service(socket: str) -> None:
+    """End the service of hooks that nobody calls any more."""
+    from em.clients.hook_service import end_service
+
+    end_service(Path(socket))
 
 
 def _existing_memory() -> Memory | None:

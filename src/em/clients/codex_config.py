@@ -43,13 +43,13 @@ def installation(launch: Launch, config: Path) -> Installation:
     entry = {"hooks": [{"type": "command", "command": command, "timeout": TIMEOUT}]}
     edits = [Edit(("hooks", event), entry, item=True) for event in EVENTS]
     made.edit(config / "hooks.json", edits)
-    made.insert(config / "config.toml", _config(config / "config.toml", launch))
+    file = config / "config.toml"
+    made.insert(file, _config(file, made.text_of(file) or "", launch))
     return made
 
 
-def _config(path: Path, launch: Launch) -> list[Insertion]:
+def _config(path: Path, text: str, launch: Launch) -> list[Insertion]:
     """Return what to insert into config.toml."""
-    text = path.read_bytes().decode() if path.exists() else ""
     try:
         known = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -83,6 +83,9 @@ class Change(msgspec.Struct, frozen=True):
 class Installation:
     """The files of an installation, collected before anything is written.
 
+    An earlier one is replaced: files are looked at as if it had been undone. `changes` is what then
+    differs from the files that are there; it is empty if the same is installed already.
+
     home: em's own folder in the program's settings; the note is stored there.
     socket: where the service of its hooks listens.
     skills: where the program looks for skills.
@@ -92,20 +95,49 @@ class Installation:
     def __init__(self, client: str, home: Path, socket: str, skills: Path) -> None:
         self.client, self.home, self.socket, self.skills = client, home, socket, skills
         self._files: list[FileEdit] = []
-        self.changes: list[Change] = []
+        self._texts: dict[Path, str | None] = {}
         self.leftovers: list[Path] = []
+        self.earlier = _read_note(home)
+        """The note of the installation that this one replaces."""
+        self._undone: dict[Path, str | None] = {}
+        if self.earlier is not None:
+            self._undo(self.earlier)
+
+    def _undo(self, earlier: Note) -> None:
+        """Look at the files as they were before an earlier installation.
+
+        A skill that somebody changed stays; em's other files are em's, whatever is in them.
+        """
+        removal = Removal(self.home)
+        self._undone = {change.path: change.after for change in removal.changes}
+        for file in earlier.files:
+            if Path(file.path) in removal.left and file.is_skill:
+                self._files.append(file)
+            elif Path(file.path) in removal.left and file.created and not file.insertions:
+                self._undone[Path(file.path)] = None
+
+    @property
+    def changes(self) -> list[Change]:
+        """Each file that becomes another one."""
+        texts = {**self._undone, **self._texts}
+        found = (Change(path, _read(path), after) for path, after in texts.items())
+        return [change for change in found if change.before != change.after]
+
+    def text_of(self, path: Path) -> str | None:
+        """Return a file as it is without em; None if there is none."""
+        return self._undone[path] if path in self._undone else _read(path)
 
     def create(self, path: Path, text: str, *, is_skill: bool = False) -> None:
         """Add a file of em's own."""
-        if path.exists():
+        if self.text_of(path) is not None:
             raise UsageError("this file exists, and em did not write it", place=str(path))
         self._files.append(FileEdit(str(path), True, _digest(text), is_skill=is_skill))
-        self.changes.append(Change(path, None, text))
+        self._texts[path] = text
 
     def create_skills(self, texts: Mapping[str, str]) -> None:
         """Add the skills of routines, by their paths; files that somebody else wrote stay."""
         for name, text in texts.items():
-            if not (self.skills / name).exists():
+            if self.text_of(self.skills / name) is None:
                 self.create(self.skills / name, text, is_skill=True)
 
     def edit(
@@ -115,7 +147,7 @@ class Installation:
 
         comments: its program allows comments in it.
         """
-        before = _read(path)
+        before = self.text_of(path)
         start = msgspec.json.encode({} if skeleton is None else skeleton).decode()
         text = msgspec.json.format(start, indent=2) + "\n" if before is None else before
         if not text.strip():
@@ -136,7 +168,7 @@ class Installation:
 
     def insert(self, path: Path, made: Sequence[Insertion]) -> None:
         """Insert texts into a file, each at its place after the ones before it."""
-        before = _read(path)
+        before = self.text_of(path)
         self._add(path, before, with_insertions(before or "", made), made)
 
     def _add(
@@ -157,17 +189,21 @@ class Installation:
             str(path), created, _digest(after), [*made], [*edits], skeleton, comments=comments
         )
         self._files.append(file)
-        self.changes.append(Change(path, before, after))
+        self._texts[path] = after
 
     def apply(self) -> None:
         """Write everything, the note first: also half an installation can be undone."""
-        paths = [self.home / NOTE, *(change.path for change in self.changes)]
-        folders = sorted({*_new_folders(paths), *map(str, self.leftovers)})
+        changes = self.changes
+        paths = [self.home / NOTE, *(change.path for change in changes)]
+        had = () if self.earlier is None else self.earlier.folders
+        folders = sorted({*had, *_new_folders(paths), *map(str, self.leftovers)})
         note = Note(self.client, self._files, folders, self.socket, str(self.skills))
         _write_note(self.home, note)
-        for change in self.changes:
-            assert change.after is not None
-            _write(change.path, change.after)
+        for change in changes:
+            if change.after is None:
+                change.path.unlink(missing_ok=True)
+            else:
+                _write(change.path, change.after)
 
 
 def _new_folders(paths: Sequence[Path]) -> Iterator[str]:
