@@ -440,12 +440,13 @@ def test_a_folder_of_others_is_refused(memory: Memory, short: Path) -> None:
         HookService(memory, short / "open" / "s").run()
 
 
+@pytest.mark.parametrize("restarted", [False, True])
 def test_at_its_end_a_session_judges_the_lessons_that_it_was_told(
-    memory: Memory, tmp_path: Path
+    memory: Memory, tmp_path: Path, short: Path, restarted: bool
 ) -> None:
     error = "no such customer: ana"
     (lesson,) = memory.heuristics.keep([mined(error, program="ls")])
-    service = HookService(memory, tmp_path / "s")
+    service = HookService(memory, short / "s", idle=0)
     transcript = tmp_path / "s1.jsonl"
     first, called, ended, last = (json.loads(line) for line in lines_of_a_session(tmp_path))
     failed = json.loads(json.dumps(ended).replace("a.txt", error))
@@ -464,6 +465,10 @@ def test_at_its_end_a_session_judges_the_lessons_that_it_was_told(
         )
     )
     assert said is not None
-    service.record(event("SessionEnd", **named))
+    if restarted:
+        service.run()  # it ends: it is idle
+        service = HookService(memory, short / "s")
+    for _ in range(2):  # a second end, of a session that was resumed, judges nothing again
+        service.record(event("SessionEnd", **named))
     use = memory.heuristics.get(lesson.id).use
     assert (use.used, use.helped, use.hindered) == (1, 1, 0)

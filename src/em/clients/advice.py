@@ -51,7 +51,8 @@ class Advice:
         location = memory.store.location
         self._db = location if "://" in location else os.path.abspath(location)
         self._known: dict[str, _Proposal | None] = {}
-        self._told: dict[str, set[str]] = {}
+        self.told: dict[str, set[str]] = {}
+        """The ids of lessons that sessions were told, to be noted in the log."""
         self._proposed: set[str] = set()
         self.to_note: list[str] = []
         """The keys of proposals that were told, to be noted in the log."""
@@ -76,10 +77,6 @@ class Advice:
         else:
             return ""
         return self._bounded(lines, str(event.get("session_id") or ""))
-
-    def told(self, session: str) -> set[str]:
-        """Return the ids of the lessons that a session was told, once."""
-        return self._told.pop(session, set())
 
     def _proposals(self) -> Iterator["_Line"]:
         """Yield what was proposed at the end of earlier sessions, and nobody was told of."""
@@ -127,7 +124,7 @@ class Advice:
                 chosen.append(text)
                 room -= cost(text)
                 if heuristic_id and session:
-                    self._told.setdefault(session, set()).add(heuristic_id)
+                    self.told.setdefault(session, set()).add(heuristic_id)
                 if proposal:
                     self._proposed.add(proposal)
                     self.to_note.append(proposal)

@@ -67,6 +67,7 @@ class HookService:
         self._proposer = Proposer(proposer)
         self._keep_days, self._next_sweep = keep_days, 0.0
         self._sessions = LiveSessions(memory)
+        self._traces: dict[str, list[str]] = {}
         self._to_record: queue.Queue[Json | None] = queue.Queue()
         self._last = monotonic()
 
@@ -158,11 +159,13 @@ class HookService:
             try:
                 event = self._to_record.get(timeout=LOOK)
             except queue.Empty:
+                self._guarded(self._note_told)
                 self._guarded(self._sessions.read_on_all)
                 self._guarded(self._proposer.look)
                 self._guarded(self.sweep)
                 continue
             if event is None:
+                self._guarded(self._note_told)
                 self._guarded(lambda: self._learn(self._sessions.end_all()))
                 self._guarded(self._proposer.end)
                 return
@@ -184,10 +187,13 @@ class HookService:
         session, name = str(event.get("session_id") or ""), event.get("hook_event_name")
         if name == "SessionEnd":
             trace_ids = self._sessions.end(Path(path), session)
-            self._memory.heuristics.judge(trace_ids, self._advice.told(session))
+            self._note_told()
+            self._memory.heuristics.judge_session(session, trace_ids)
+            self._traces.pop(session, None)
             self._learn(trace_ids)
         else:
             read = self._sessions.read_on(Path(path), session)
+            self._traces[session] = read or self._traces.get(session, [])
             self._proposer.add(read if name == "Stop" else ())
 
     def _refresh_skills(self) -> None:
@@ -205,8 +211,13 @@ class HookService:
             forget_recordings(self._memory, timedelta(days=self._keep_days))
 
     def _note_told(self) -> None:
-        told, self._advice.to_note = self._advice.to_note, []
-        note_told(self._memory.store, told)
+        """Store what sessions were told: the service may end before they do."""
+        lessons, self._advice.told = self._advice.told, {}
+        for session, heuristic_ids in lessons.items():
+            known = self._traces.get(session, [])
+            self._memory.heuristics.note_told(session, heuristic_ids, known)
+        proposals, self._advice.to_note = self._advice.to_note, []
+        note_told(self._memory.store, proposals)
 
 
 def end_service(address: Path) -> None:

@@ -24,10 +24,11 @@ from em.heuristics.heuristic import (
 )
 from em.heuristics.recovery import acts_of, episodes
 from em.heuristics.relevance import PASSED_OVER, content_words, is_negated, similarity
-from em.log.event import HEURISTIC_PREFIX, Draft, heuristic_stream
+from em.log.event import HEURISTIC_PREFIX, Draft, EventQuery, heuristic_stream, told_stream
+from em.log.kinds import event_body
 from em.recall.search import LessonRecall
 from em.store.anchor import anchor
-from em.store.protocol import Store, Within
+from em.store.protocol import Commit, Store, Within
 from em.traces.trace import KeptTrace, Outcome
 from em.values.times import now
 
@@ -38,6 +39,42 @@ SAME_ACTION = 0.4
 RETIRE_BELOW = 0.5
 """Retire a heuristic if, with 95% confidence, fewer of its runs succeed than this."""
 LOOKED_AT = 10
+
+
+@event_body("lessons_told")
+class LessonsTold(msgspec.Struct, frozen=True):
+    """A coding agent was told these lessons, by their ids, in a session with these traces."""
+
+    lessons: Sequence[str]
+    traces: Sequence[str]
+
+
+@event_body("lessons_judged")
+class LessonsJudged(msgspec.Struct, frozen=True):
+    """A session ended, and the lessons that it was told were judged."""
+
+
+def note_told(store: Store, session: str, told: LessonsTold) -> None:
+    """Store which lessons a session was told: whoever judges them may be another process."""
+    body = msgspec.to_builtins(told)
+    draft = Draft(stream=told_stream(session), kind="lessons_told", body=body)
+    store.commit(Commit(events=[draft]))
+
+
+def take_told(store: Store, session: str) -> LessonsTold:
+    """Return the lessons that a session was told since they were last judged, once."""
+    lessons: dict[str, None] = {}
+    traces: dict[str, None] = {}
+    for event in store.read(EventQuery(stream=told_stream(session))):
+        if event.kind == "lessons_judged":
+            lessons, traces = {}, {}
+        elif event.kind == "lessons_told" and event.body is not None:
+            lessons |= dict.fromkeys(event.body["lessons"])
+            traces |= dict.fromkeys(event.body["traces"])
+    if lessons:
+        draft = Draft(stream=told_stream(session), kind="lessons_judged", body={})
+        store.commit(Commit(events=[draft]))
+    return LessonsTold([*lessons], [*traces])
 
 
 class Contradiction(NamedTuple):

@@ -3,7 +3,7 @@
 Memory delegates to `Heuristics`.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -138,6 +138,18 @@ class Heuristics:
         """Record a run's outcome for these lessons. Lessons whose runs keep failing are retired."""
         ids = [heuristic_ids] if isinstance(heuristic_ids, str) else heuristic_ids
         return health.feedback(self._store, ids, outcome, task=task, subject=subject)
+
+    def note_told(
+        self, session: str, heuristic_ids: Iterable[str], trace_ids: Sequence[str]
+    ) -> None:
+        """Store which lessons a session with these traces was told, until it is judged."""
+        told = health.LessonsTold(sorted(heuristic_ids), trace_ids)
+        health.note_told(self._store, session, told)
+
+    def judge_session(self, session: str, trace_ids: Sequence[str]) -> dict[str, Outcome]:
+        """Judge the lessons that a session was told, once. trace_ids: those of its traces."""
+        told = health.take_told(self._store, session)
+        return self.judge(trace_ids or told.traces, told.lessons)
 
     def judge(self, trace_ids: Sequence[str], heuristic_ids: Collection[str]) -> dict[str, Outcome]:
         """Record for the lessons that a session was told whether they helped in it."""

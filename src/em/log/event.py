@@ -110,6 +110,7 @@ PROPOSAL_PREFIX = "proposal/"
 RUN_PREFIX = "run/"
 SHADOW_PREFIX = "shadow/"
 SUBJECT_PREFIX = "subject/"
+TOLD_PREFIX = "told/"
 TRACE_PREFIX = "trace/"
 TRANSCRIPT_PREFIX = "transcript/"
 
@@ -183,6 +184,11 @@ def shadow_stream(routine: str) -> str:
 def subject_stream(subject: str) -> str:
     """Name the stream of a subject's observations. Raise InputError for a bad name."""
     return SUBJECT_PREFIX + check_name(subject, "subject")
+
+
+def told_stream(session: str) -> str:
+    """Name the stream of what a coding agent's session was told; sessions have any names."""
+    return TOLD_PREFIX + sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:28]
 
 
 def trace_stream(trace_id: str) -> str:

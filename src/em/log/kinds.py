@@ -54,6 +54,8 @@ HOMES: Mapping[str, str] = {
     "routine_promoted": "em.compiler.shadow",
     "routine_proposed": "em.compiler.proposals",
     "proposal_told": "em.compiler.proposals",
+    "lessons_told": "em.heuristics.health",
+    "lessons_judged": "em.heuristics.health",
     "behaviour_recorded": "em.behaviour.behaviour",
     "behaviour_replayed": "em.behaviour.behaviour",
     "behaviour_missed": "em.behaviour.behaviour",
