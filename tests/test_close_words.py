@@ -62,7 +62,7 @@ def payer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Payer]:
     [
         ("Send 33 dollars to Zoe.", (33, "Zoe")),
         ("Could you send 1,000 dollars to Zoe Smith?", (1000, "Zoe Smith")),
-        ("I'd like to send 12 dollars to Omar for the taxi.", (12, "Omar")),
+        ("I'd like to send 12 dollars to Omar for the lunch.", (12, "Omar")),
     ],
 )
 def test_a_payment_that_is_asked_for(payer: Payer, request_: str, paid: Any) -> None:
@@ -103,6 +103,7 @@ def test_a_payment_that_is_asked_for(payer: Payer, request_: str, paid: Any) -> 
         "Send 0 dollars to Zoe.",
         "Send 33 dollars.",
         "Send dollars to Zoe.",
+        "Send 33 dollars to Zoe for the taxi.",
     ],
 )
 def test_words_that_are_close_to_a_payment(payer: Payer, request_: str) -> None:

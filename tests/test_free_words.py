@@ -94,8 +94,8 @@ def booker(memory: Memory) -> Learnt:
 @pytest.mark.parametrize(
     "words",
     [
-        "What a week. Would you book us a ferry to GDN for 7 people?",
-        "For 7 people, please book the ferry to GDN.",
+        "What a week. Would you book a ferry to GDN for 7 people?",
+        "I want a ferry to GDN for 7 people, thank you. Please book the ferry to GDN for 7 people.",
         "Good morning! It is time for a break. Book the ferry to 'GDN' for seven people.",
     ],
 )
@@ -106,7 +106,7 @@ def test_free_words_that_were_never_seen(booker: Learnt, words: str) -> None:
 
 def test_talk_that_no_trace_had_is_asked_about(booker: Learnt) -> None:
     for talk in ("What sunshine.", "It is done.", "I withdraw my request.", "What a weak joke."):
-        result, done = booker.run(f"{talk} Would you book us a ferry to GDN for 7 people?")
+        result, done = booker.run(f"{talk} Would you book a ferry to GDN for 7 people?")
         assert (result.status, done) == ("needs_input", []), talk
 
 
@@ -119,9 +119,11 @@ def test_traces_that_begin_with_talk_of_their_own_are_learnt_from(booker: Learnt
 @pytest.mark.parametrize(
     "words",
     [
-        "Would you book us a ferry to GDN?",
-        "Would you book us a ferry to GDN for some people?",
-        "Would you book us a ferry for 7 people?",
+        "Would you book us a ferry to GDN for 7 people?",
+        "For 7 people, please book the ferry to GDN.",
+        "Would you book a ferry to GDN?",
+        "Would you book a ferry to GDN for some people?",
+        "Would you book a ferry for 7 people?",
         "Don't book the ferry to GDN for 7 people.",
         "Book the ferry to GDN for 7 people if it is cheap.",
         "Book the ferry to GDN or KIL for 7 people.",
@@ -142,10 +144,10 @@ def test_words_that_say_too_little_too_much_or_something_else(booker: Learnt, wo
 
 
 def test_a_value_that_is_not_said_is_asked_for_by_its_name(booker: Learnt) -> None:
-    asked, _ = booker.run("Would you book us a ferry to GDN?")
+    asked, _ = booker.run("Would you book a ferry to GDN?")
     assert asked.pending_prompt is not None
     assert [field["name"] for field in asked.pending_prompt.fields] == ["seats"]
-    result, done = booker.run("Would you book us a ferry to GDN?", seats=7)
+    result, done = booker.run("Would you book a ferry to GDN?", seats=7)
     assert (result.status, done) == ("ok", [("book_ferry", {"port": "GDN", "seats": 7})])
 
 
@@ -160,9 +162,9 @@ def test_a_name_stands_for_the_value_that_other_tasks_showed(memory: Memory) -> 
             trace(spoken.format("KIL"), "get_ferry_price", port="KIL"),
         ],
     )
-    result, done = learnt.run("Would you book us a ferry to Danzig for 7 people?")
+    result, done = learnt.run("Would you book a ferry to Danzig for 7 people?")
     assert (result.status, done) == ("ok", [("book_ferry", {"port": "GDN", "seats": 7})]), result
-    result, done = learnt.run("Would you book us a ferry to Atlantis for 7 people?")
+    result, done = learnt.run("Would you book a ferry to Atlantis for 7 people?")
     assert (result.status, done) == ("needs_input", [])
 
 
@@ -241,7 +243,7 @@ def test_a_source_that_was_wrong_once_is_not_used(memory: Memory) -> None:
     odd = ("Please book the ferry to GDN for 9 people, two of them babies.", "GDN", 7)
     traces = [*BOOKED, odd]
     made = [trace(words, "book_ferry", port=port, seats=n) for words, port, n in traces]
-    result, done = Learnt(memory, *made).run("Would you book us a ferry to KIL for 7 people?")
+    result, done = Learnt(memory, *made).run("Would you book a ferry to KIL for 7 people?")
     assert (result.status, done) == ("needs_input", [])
 
 

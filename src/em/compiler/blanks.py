@@ -30,7 +30,6 @@ from em.runner.free_words import (
     mentions_in,
     plain_name,
     roles_of,
-    spoken_in,
     value_of,
 )
 from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Words, stem
@@ -226,7 +225,6 @@ class _Blanks:
             words=words,
             hints=sorted(self._common(HINT) - set(words) - _of_values(effects)),
             harmless=self._harmless(effects),
-            vocabulary=self._vocabulary(effects),
         )
         return Plan(effects=effects, reads=self._reads, form=form)
 
@@ -294,12 +292,6 @@ class _Blanks:
         """Return the stems that a share of the tasks said."""
         counted = Counter(one for example in self._whole for one in set(_stems(example.said)))
         return {one for one, n in counted.items() if n >= FEWEST and n >= len(self._whole) * share}
-
-    def _vocabulary(self, effects: Mapping[str, Effect]) -> list[str] | None:
-        """Return what stood in tasks outside of values; None where nothing has an effect."""
-        if all(one.reads for one in effects.values()):
-            return None
-        return sorted({stem(word) for one in self._whole for word in spoken_in(one.said)})
 
     def _harmless(self, effects: Mapping[str, Effect]) -> list[str]:
         """Return the words and names that stood in tasks, and that no value came from."""

@@ -1,28 +1,27 @@
 """The draft of a routine that was learnt from several tasks of one kind."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.blanks import Spoken, form_of, whole_examples
+from em.compiler.blanks import Spoken, form_of, is_marker, whole_examples
 from em.compiler.calls import TracedCall, calls_of, specs_of
 from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
-from em.compiler.learnt_input import SEVERAL, learnt_input
+from em.compiler.learnt_input import learnt_input
 from em.compiler.step_refusals import StepRefusals
-from em.compiler.trials import REQUEST, Learn, refuse_wrong, trials, with_signs
-from em.runner.free_words import spoken_in, talk_of
-from em.runner.mentions import stem
+from em.compiler.trials import REQUEST, refuse_wrong, trials, with_signs
+from em.runner.free_words import recorded_request
 from em.runner.phrases import learnt_wording
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
-from em.runner.task_plan import EARLIER, Plan, Wording, asks_for
+from em.runner.sentences import SEVERAL, learnt_sentences
+from em.runner.task_plan import EARLIER, Plan, asks_for
 from em.runner.task_plan import Effect as PlannedEffect
 from em.runner.trial import Trials
 from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect
-from em.values.canonical import Json
+from em.values.canonical import Json, identical
 
 PLAN = "plan"
 """The id of the step that finds out what to do and does it."""
@@ -211,58 +210,53 @@ def _free(
 
         def learn(some: Sequence[Example], denied: frozenset[str] = now) -> Plan | None:
             known = Kind(some).plan()
-            form = _with_talk(form_of(some, known, denied, spoken), some)
+            form = form_of(some, known, denied, spoken)
             return None if form is None else StepRefusals(known).in_form(form)
 
         plan = learn(every)
         if plan is None:
             return None
-        if not _with_any_words(examples, learn, names, denied).count("wrong"):
-            made = trials(examples, learn, names)
-            # Each may begin with talk that no other had, about which the others only ask.
-            alike = trials(examples, lambda some: _with_talk(learn(some), every), names)
+        # What each told that no other did is known here, so that its values are tried at least.
+        alike = trials(examples, lambda some: _told(learn(some), every, all_of=True), names, denied)
+        if not alike.count("wrong"):
+            made = trials(examples, lambda some: _told(learn(some), some), names)
             fewest = FEWEST_RIGHT if any(one.writes for one in every) else 1
             is_better = alike.count("right") >= max(fewest, right + 1)
             is_better &= made.count("right") >= right
-            return _Tried(_with_once(plan, every), made) if is_better else None
+            found = _told(_with_once(plan, every), every)
+            return _Tried(found, made) if is_better and found is not None else None
         if denied == now:
             return None
     return None
 
 
-def _with_talk(plan: Plan | None, examples: Sequence[Example]) -> Plan | None:
-    """Return a form that knows what people told before they asked, where it has an effect."""
-    if plan is None or plan.form is None or plan.form.vocabulary is None:
+def _told(plan: Plan | None, examples: Sequence[Example], *, all_of: bool = False) -> Plan | None:
+    """Return a form that knows the sentences of its requests, where it has an effect.
+
+    all_of: also of those that it would read otherwise than they were meant.
+    """
+    if plan is None or all(effect.reads for effect in plan.effects.values()):
         return plan
-    talk = {one for example in examples for one in talk_of(plan, example.said)}
-    return msgspec.structs.replace(plan, wording=Wording(talk=sorted(talk)))
+    found = []
+    for example in whole_examples(examples):
+
+        def is_right(tool: str, name: str, value: Any, own: Example = example) -> bool:
+            held = [call.args.get(name) for call in own.calls if call.name == tool]
+            return all_of or any(is_marker(one) or identical(one, value) for one in held)
+
+        found.append(recorded_request(plan, example.said, is_right))
+    wording = learnt_sentences(plan, [one for one in found if one is not None])
+    return msgspec.structs.replace(plan, wording=wording)
 
 
 def _with_once(plan: Plan, examples: Sequence[Example]) -> Plan:
-    """Return a form that says which of its words only one task had."""
+    """Return a form that says which of its harmless words only one task had."""
     if plan.form is None:
         return plan
-    said = Counter(word for one in examples for word in {*map(stem, spoken_in(one.said))})
     texts = [one.said.lower() for one in examples]
-    once = {word for word in plan.form.vocabulary or () if said[word] < SEVERAL}
-    once |= {w for w in plan.form.harmless if sum(w in text for text in texts) < SEVERAL}
+    once = {w for w in plan.form.harmless if sum(w in text for text in texts) < SEVERAL}
     form = msgspec.structs.replace(plan.form, once=sorted(once))
     return msgspec.structs.replace(plan, form=form)
-
-
-def _with_any_words(
-    examples: Mapping[str, Example], learn: Learn, names: Sequence[str], blamed: set[str]
-) -> Trials:
-    """Try a form on words that it would ask about: a source of values that is wrong shows there."""
-
-    def learnt(some: Sequence[Example]) -> Plan | None:
-        plan = learn(some)
-        if plan is None or plan.form is None:
-            return plan
-        form = msgspec.structs.replace(plan.form, vocabulary=None)
-        return msgspec.structs.replace(plan, form=form)
-
-    return trials(examples, learnt, names, blamed)
 
 
 def _routine(plan: Plan, name: str, description: str, examples: Sequence[Example]) -> Routine:

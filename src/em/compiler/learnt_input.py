@@ -6,6 +6,7 @@ from typing import Any
 
 from em.compiler.homes import Example
 from em.compiler.sources import quoted
+from em.runner.sentences import SEVERAL
 from em.runner.task_plan import EARLIER, TASKS, Plan, Slot
 from em.values.canonical import Json
 from em.values.example_shape import shapes
@@ -13,8 +14,6 @@ from em.values.json_schema import kind_of
 
 SHOWN = 3
 """Examples of an input in the schema."""
-SEVERAL = 2
-"""Traces that must have had a value before others see it."""
 
 
 def learnt_input(plan: Plan, examples: Sequence[Example], request: str) -> Json:

@@ -3,7 +3,8 @@
 The values that stand in the words (quotes, numbers, file names, tags, names) are given to the
 blanks of the effects. A value fits a blank if it looks like the recorded ones; the words beside it
 decide between several. Every such value must be used, each blank must be filled in one way only,
-and words that negate, condition or leave open what is meant stop it: then the run asks.
+and words that negate, condition or leave open what is meant stop it: then the run asks. So does any
+sentence that no recorded request told, where something has an effect (`em.runner.sentences`).
 """
 
 import itertools
@@ -14,18 +15,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from em.redaction.redactor import MARKER
 from em.runner.mentions import (
     FUNCTION_WORDS,
     OPERATORS,
     Span,
     analysed,
-    is_chatter,
     is_placeholder,
-    points_ahead,
     stem,
 )
-from em.runner.mood import asks, reasons, requests, tells
-from em.runner.phrases import is_greeting, is_talk, skeleton
+from em.runner.mood import asks, requests
+from em.runner.sentences import Request, untold
 from em.runner.signs import unknown_sign
 from em.runner.task_plan import EffectCall, Plan, Slot, Unplanned, asking
 from em.values.canonical import Json, short
@@ -72,13 +72,6 @@ _IDIOMS = re.compile(
     re.IGNORECASE,
 )
 """Turns of speech whose words say nothing of their own."""
-POLITE = frozenset(
-    stem(word)
-    for word in "great okay ok well oh alright fantastic wonderful sure appreciate grateful kind"
-    " behalf promptly immediately quickly swiftly urgently asap finally lastly much unfortunately"
-    " regrettably luckily sadly".split()
-)
-"""Stems of words that greet, thank or hurry, and ask for nothing."""
 _NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 NEAR = 4
 """Words before a value among which the last one with a meaning tells what it is."""
@@ -134,7 +127,6 @@ _THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+")
 _ROLES = ("to", "from", "for", "with", "of", "in", "on", "at", "by", "into", "onto", "as")
 """Words before a value that may tell what it is for."""
 _INITIAL = re.compile(r"\b[A-Z]\.\s*\Z")
-_ROUGHLY = re.compile(r"\b(?:about|around|over|under) (?=[$€£]?\d)", re.IGNORECASE)
 _TAGS = re.compile(r"[#@]\w+(?:,? +[#@]\w+)+")
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[.!?;:]")
 _PLAIN_WORDS = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+)*")
@@ -159,7 +151,8 @@ class Mention(NamedTuple):
 def mentions_in(text: str) -> tuple[Mention, ...]:
     """Return the values that stand in a text, in their order."""
     words = analysed(text)
-    found: list[tuple[Span, str, str]] = []
+    # A recording has a marker in the place of a secret.
+    found = [(Span(*one.span()), one.group(), "code") for one in MARKER.finditer(text)]
     for span, quoted in words.quotes():
         said = quoted.strip()
         if _TAGS.fullmatch(said):
@@ -193,26 +186,6 @@ def known_words(text: str, values: Iterable[Any]) -> tuple[Mention, ...]:
         for span in words.find(value)
         if not words.is_in_literal(span.start)
     )
-
-
-def spoken_in(text: str) -> Iterator[str]:
-    """Yield the words outside of values, with units and signs of numbers."""
-    return (word for _, word in spoken_from(text, 0))
-
-
-def spoken_from(text: str, start: int) -> Iterator[tuple[Span, str]]:
-    """Yield the words that `spoken_in` has from a position on, with where they stand."""
-    mentions = mentions_in(text)
-    values = [one.span for one in mentions if one.look != "number"]
-    for span, word in analysed(text).plain():
-        if span.start < start or word in FUNCTION_WORDS:
-            continue
-        if not any(one.start <= span.start < one.end for one in values):
-            yield span, word
-    for one in mentions:
-        if one.look == "number" and one.span.start >= start:
-            for sign in re.findall(r"[^\w\s.,]", text[one.span.start : one.span.end]):
-                yield one.span, sign
 
 
 def _iso(text: str) -> str:
@@ -316,12 +289,15 @@ class Reader:
                 self._mentions += known_words(text, slot.examples)
         self.sources: dict[str, str] = {}
         """Where each value came from, by `effect.value`."""
+        self._marks: dict[Span, str] = {}
 
     def effects(self) -> list[EffectCall]:
         """Return the effects with their values."""
         self._check_words()
         filled = self._assigned()
         self._check_asked(said=bool(filled))
+        self._check_missing(filled)
+        self._check_told()
         planned: list[EffectCall] = []
         for name in self._form.always:
             args: Json = {}
@@ -364,89 +340,61 @@ class Reader:
             unknown = [word for word in unknown if word not in LOGIC and self._all_slots()]
         if unknown:
             raise Unplanned(f"it is not clear what {', '.join(map(repr, unknown[:3]))} changes")
-        self._check_vocabulary(meanings)
         values = [one.span for one in self._mentions]
         sign = "" if self._only_reads else unknown_sign(self._text, values, self._plan.signs)
         if sign:
             raise Unplanned(f"nothing accounts for the sign {sign!r}")
 
-    def _check_vocabulary(self, meanings: Collection[str]) -> None:
-        """Refuse words that no task said, and that nothing names, where something has an effect."""
-        if self._form.vocabulary is None:
+    def recorded(self, is_right: Callable[[str, str, Any], bool]) -> Request | None:
+        """Return the request with its values; None if one is not that of the recording."""
+        for blank, value in self._assigned().items():
+            effect, _, name = blank.partition(".")
+            if not is_right(self._plan.effects[effect].tool, name, value):
+                return None
+        return self._request()
+
+    def _request(self) -> Request:
+        return Request(self._text, self._sentences(), self._marks)
+
+    def _mark(self, blank: str) -> str:
+        """Return what stands for a value: its name, with the effect if several have it."""
+        name = blank.partition(".")[2]
+        owners = [one for one in self._form.always if name in self._plan.effects[one].slots]
+        return f"<{name if len(owners) == 1 else blank}>"
+
+    def _keep(self, blank: str, mentions: Sequence[Mention]) -> None:
+        """Keep where a value stands; the unit or sign of a number stays."""
+        for one in mentions:
+            unit = re.sub(r"[\d.,\s]", "", one.text.lower()) if one.look == "number" else ""
+            mark = self._mark(blank)
+            self._marks.setdefault(one.span, f"{mark[:-1]}:{unit}>" if unit else mark)
+
+    def _check_missing(self, filled: Mapping[str, Any]) -> None:
+        """Refuse words that don't say a value which nothing else gives."""
+        for blank, slot in self._blanks().items():
+            if not (blank in filled or slot.means or slot.default or slot.earlier or slot.optional):
+                name = blank.partition(".")[2]
+                raise Unplanned(f"{name} is not said", [name])
+
+    def _check_told(self) -> None:
+        """Refuse sentences that no recorded request told, where something has an effect."""
+        if self._only_reads:
             return
-        effects = [one for one in self._plan.effects.values() if not one.reads]
-        names = [*(one.tool for one in effects), *(name for one in effects for name in one.slots)]
-        known = {stem(one.lower()) for name in names for one in _NAME_PARTS.findall(name)}
-        known |= {*POLITE, *self._form.vocabulary, *self._form.words, *self._form.hints, *meanings}
-        known |= {
-            stem(word)
-            for one in effects
-            for slot in one.slots.values()
-            for alias in slot.aliases
-            for word in alias.split()
+        given = {
+            self._mark(f"{effect}.{name}")
+            for effect in self._form.always
+            for name in self._plan.effects[effect].slots
+            if name in self._given
         }
-        start = self._first_that_asks()
-        why = self._reasons(start)
-        strange = [
-            word
-            for span, word in spoken_from(self._text, start)
-            if stem(word) not in known and not any(o.start <= span.start < o.end for o in why)
-        ]
-        strange += [one.group() for one in _ROUGHLY.finditer(self._text)]
-        if strange:
-            raise Unplanned(f"nothing accounts for {', '.join(map(repr, strange[:5]))}")
+        sentence = untold(self._plan, self._request(), given)
+        if sentence:
+            raise Unplanned(f"no recorded request was worded like {sentence[:80]!r}")
+        effects = [one for one in self._plan.effects.values() if not one.reads]
         verbs = {word for one in effects for word in asking(one)}
         spoken = {stem(word) for _, word in analysed(self._text).plain()}
         is_named = not spoken.isdisjoint(map(stem, verbs))
         if not (requests(self._text, verbs) if is_named else asks(self._text)):
             raise Unplanned("the words speak of it, but don't ask for it")
-
-    def _first_that_asks(self) -> int:
-        """Return where the first sentence begins that has a value or asks; talk may come before.
-
-        Raises Unplanned for talk that no recorded request had: it may take back what follows.
-        """
-        talk, start = self._opening()
-        for piece in talk:
-            words = analysed(self._text).part(piece)
-            if not is_talk(self._plan, words):
-                said = " ".join(words.text.split())
-                raise Unplanned(f"no recorded request began like {said[:80]!r}")
-        return start
-
-    def _opening(self) -> tuple[list[Span], int]:
-        """Return the sentences that ask for nothing, and where the first one behind them begins."""
-        pieces = self._sentences()
-        for number, piece in enumerate(pieces):
-            if any(piece.start <= one.span.start < piece.end for one in self._mentions):
-                return pieces[:number], piece.start
-            part = analysed(self._text).part(piece)
-            if is_greeting(part):
-                continue
-            if points_ahead(part) and piece is not pieces[-1]:
-                raise Unplanned(f"it is not clear whose words follow {part.text.strip()!r}")
-            is_of_kind = _has_one(self._stems(piece), {*self._form.words, *self._form.hints})
-            if not is_chatter(part) or asks(part.text) or (is_of_kind and not tells(part.text)):
-                return pieces[:number], piece.start
-        return [], 0
-
-    def talk(self) -> list[str]:
-        """Return the skeletons of the sentences before what is asked for."""
-        try:
-            pieces, _ = self._opening()
-        except Unplanned:
-            return []
-        return [skeleton(analysed(self._text).part(piece)) for piece in pieces]
-
-    def _reasons(self, start: int) -> list[Span]:
-        """Return the parts of sentences from a position on that only say why."""
-        found: list[Span] = []
-        for piece in self._sentences():
-            for one in reasons(self._text[piece.start : piece.end]) if piece.start >= start else ():
-                span = Span(piece.start + one.start, piece.start + one.end)
-                if not any(span.start <= o.span.start < span.end for o in self._mentions):
-                    found.append(span)
-        return found
 
     def _is_earlier(self) -> bool:
         """Return whether something comes from the last call of a tool before the request."""
@@ -480,8 +428,9 @@ class Reader:
     def _check_asked(self, *, said: bool) -> None:
         """Refuse words that don't ask for this, or for something else as well.
 
-        What most tasks said counts only beside values of it. Each sentence that is directed to
-        whoever does it must have such a word, or a value.
+        What most tasks said counts only beside values of it. Of reads, each sentence that is
+        directed to whoever does it must have such a word, or a value; where something has an
+        effect, each must be told anyway.
         """
         stems = {one for piece in self._asking() for one in self._stems(piece)}
         enough = 1 if self._only_reads else HINTS
@@ -503,7 +452,8 @@ class Reader:
                 for one in self._mentions
             )
             refers = plain & {"it", "that", "this", "these", "those"}
-            if asks and not has_value and not refers and not _has_one(self._stems(piece), known):
+            is_known = has_value or refers or _has_one(self._stems(piece), known)
+            if self._only_reads and asks and not is_known:
                 said_here = " ".join(self._text[piece.start : piece.end].split())
                 raise Unplanned(f"it is not clear what this asks for: {said_here[:80]!r}")
         if not is_asked:
@@ -568,6 +518,8 @@ class Reader:
             if slot.many:
                 fitting = [v for v in values if self._is_listed(values[v], slot)]
                 if fitting:
+                    for one in fitting:
+                        self._keep(blank, values[one])
                     taken[blank] = [self._as_value(values.pop(v), slot) for v in fitting]
                     self._check_count(blank.partition(".")[2], len(fitting))
                     self.sources[blank] = "list"
@@ -607,6 +559,7 @@ class Reader:
         if len(best) > 1:
             raise Unplanned(f"the values can be read in {len(best)} ways: {short(best[:3])}")
         for blank, text in best[0].items():
+            self._keep(blank, values[text])
             alias = any(plain_name(one.text) in single[blank].aliases for one in values[text])
             has_cue = self._score(values[text], single[blank])
             self.sources[blank] = "alias" if alias else "cue" if has_cue else "bare"
@@ -683,18 +636,8 @@ class Reader:
             for text, mentions in values.items()
             if text not in way.values()
             and plain_name(text) not in self._form.harmless
-            and any(self._must_be_used(one, looks) for one in mentions)
+            and any(one.look in _ALWAYS_USED or one.look in looks for one in mentions)
         ]
-
-    def _must_be_used(self, mention: Mention, looks: Collection[str]) -> bool:
-        """Return whether a value can't stand in the words for nothing.
-
-        Where something has an effect, no name can from where the words begin to ask for it.
-        """
-        if mention.look in _ALWAYS_USED or mention.look in looks:
-            return True
-        is_closed = self._form.vocabulary is not None
-        return is_closed and mention.span.start >= self._first_that_asks()
 
     # --- values that the words don't name ---------------------------------------------------------
 
@@ -758,9 +701,18 @@ class Reader:
         return held[0]
 
 
-def talk_of(plan: Plan, text: str) -> list[str]:
-    """Return the sentences of a recorded request before what it asks for, without their values."""
-    return Reader(plan, text, {}, (), lambda *_: None).talk()
+def recorded_request(
+    plan: Plan, text: str, is_right: Callable[[str, str, Any], bool]
+) -> Request | None:
+    """Return a recorded request with its values; None if it is not read rightly.
+
+    is_right: whether an effect had a value, by its name.
+    """
+    reader = Reader(plan, text, {}, (), lambda *_: None)
+    try:
+        return reader.recorded(is_right)
+    except Unplanned:
+        return None
 
 
 def _by_effect(filled: Mapping[str, Any]) -> Json:

@@ -7,7 +7,7 @@ cancel #W1", "will he cancel #W1?" and "the cancel button" don't, with the same 
 import re
 from collections.abc import Collection, Sequence
 
-from em.runner.mentions import FRAMES, FUNCTION_WORDS, OPERATORS, Span, analysed, stem
+from em.runner.mentions import FUNCTION_WORDS, Span, analysed, stem
 
 _OPENINGS = frozenset(
     "please kindly now today then also and so plus hi hello hey dear thanks thank ok okay next"
@@ -36,12 +36,13 @@ _GERUND = re.compile(
 )
 """What asks for a verb in its form with -ing: `please proceed with booking`."""
 _WISH = re.compile(
-    r"(?:(?:i|we|you)(?: would)?(?: also| now| just| really)? (?:want|need|wish|like|love)"
+    r"(?:(?:i|we|you)(?: also| now| just| really)? (?:want|need|wish)"
+    r"|(?:i|we|you) would(?: also| now| just| really)? (?:want|need|wish|like|love)"
     r"|(?:can|could|would|will) you|let us|help me)\b"
 )
 _REQUEST = re.compile(
-    r"(?:(?:i|we|you)(?: would)?(?: also| now| just| really)? (?:want|need|wish|like|love)"
-    r"(?: you)? to"
+    r"(?:(?:i|we|you)(?: also| now| just| really)? (?:want|need|wish)(?: you)? to"
+    r"|(?:i|we|you) would(?: also| now| just| really)? (?:want|need|wish|like|love)(?: you)? to"
     r"|(?:can|could|would|will) you"
     r"|(?:i|we) would(?: really| greatly)? appreciate it if you could"
     r"|it would be (?:great|nice|helpful|lovely|wonderful) if you could"
@@ -147,51 +148,3 @@ _OPENED = re.compile(r"\s*(?:(?:and|then|also|plus|next|finally)\b,?\s*)+", re.I
 
 def _is_asked_so(text: str, verb: int) -> bool:
     return _GERUND.fullmatch(" ".join(_lead(text, verb))) is not None
-
-
-# --- what only tells ------------------------------------------------------------------------------
-
-TIMES = frozenset(
-    "when whenever while once until till before after soon long later tomorrow tonight yesterday"
-    " today midnight noon morning evening afternoon night day days week weeks weekly month months"
-    " monthly year years yearly daily hour hours hourly minute minutes monday tuesday wednesday"
-    " thursday friday saturday sunday january february march april june july august september"
-    " october november december moment".split()
-)
-"""Words for times, which may be those at which something is to be done."""
-_REASON = re.compile(
-    r"(?:,\s*)?\b(?:because|since)\s+(?:of\s+)?(?:(?:i|we|he|she|they|it|there)(?:['’]\w+)?"
-    r"|my|our|his|her|their|the|this|that)\b[^,;:()–—-]*",
-    re.IGNORECASE,
-)
-_OPENING_REASON = re.compile(
-    r"\s*(?:because(?: of)?|since|now that|due to|as)\s[^,]*,", re.IGNORECASE
-)
-_HEARERS = frozenset("you your yours".split())
-
-
-def tells(text: str) -> bool:
-    """Return whether a sentence only tells something: it asks, frames and conditions nothing."""
-    if not text.rstrip().endswith((".", "!")):
-        return False
-    return is_inert(text) and not asks(text)
-
-
-def is_inert(text: str) -> bool:
-    """Return whether no word of a text may change what is done, or when."""
-    plain = {word for _, word in analysed(text).plain()}
-    return plain.isdisjoint(FRAMES | TIMES | OPERATORS | _HEARERS)
-
-
-def reasons(text: str) -> list[Span]:
-    """Return the parts of a sentence that say why: `since I owe it`, `Due to the rain, …`."""
-    found = [Span(*one.span()) for one in [_OPENING_REASON.match(text)] if one is not None]
-    closing = _REASON.search(text, found[0].end if found else 0)
-    if closing is not None and _lead(text, closing.start()):
-        found.append(Span(*closing.span()))
-    return [span for span in found if _is_reason(text[span.start : span.end])]
-
-
-def _is_reason(text: str) -> bool:
-    # The word that begins it is none of the things that would be asked for.
-    return is_inert(text) and not asks(text.partition(" ")[2])

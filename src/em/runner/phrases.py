@@ -28,12 +28,25 @@ _JOINTS = frozenset("to via using because and for".split())
 """Small words that say what a value is for, and nothing else."""
 _ROLES = _JOINTS - {"because", "and"} | frozenset("from in on of at by with into onto".split())
 _OF_ALL = frozenset("of in from".split())
-_SILENT = frozenset("please kindly the a an my our thanks hi hello hey dear".split())
+SILENT = frozenset("please pls plz kindly the a an my our thanks hi hello hey dear".split())
 """Words that change nothing wherever they stand."""
-_GREETING = _SILENT | frozenset(
-    "good morning afternoon evening day there thank you for your help team sir madam ok okay again"
-    " everyone all in advance best regards and".split()
+_TO_WHOM = "there|again|all|everyone|everybody|team|folks|sir|madam|sir or madam"
+_THANKS = (
+    "(?:many thanks|thanks|thank you|thx|cheers)"
+    "(?: (?:again|a lot|so much|very much|in advance|for your help|everyone))*"
 )
+_COURTESIES = "|".join(
+    (
+        f"(?:hi|hello|hey|hiya|dear|greetings)(?: (?:{_TO_WHOM}))*",
+        f"good (?:morning|afternoon|evening|day)(?: (?:{_TO_WHOM}))*",
+        _THANKS,
+        "(?:with )?(?:best|kind|warm) regards|please|pls|plz|kindly|ok|okay|alright",
+    )
+)
+_GREETING = re.compile(rf"(?:{_COURTESIES})(?:(?: and)? (?:{_COURTESIES}))*")
+"""Matches the words of a sentence that only greets or thanks."""
+_GREETED = re.compile(r"\s*[^\W\d_]+(?: [^\W\d_]+){0,3}\s*[,!]")
+_THANKED = re.compile(rf"[\s,–—-]*\b{_THANKS}[\s.!]*\Z", re.IGNORECASE)
 _PERSONS = frozenset("i you we".split())
 _COPULAS = frozenset("am are".split())
 _MAILS = frozenset("e-mail email mail".split())
@@ -129,7 +142,16 @@ def is_greeting(words: Words) -> bool:
     """Return whether a sentence only greets or thanks."""
     if words.codes() or words.literals or "?" in words.text or _odd_signs(words.text):
         return False
-    return {word for _, word in words.plain()} <= _GREETING
+    return _GREETING.fullmatch(" ".join(word for _, word in words.plain())) is not None
+
+
+def courtesies(words: Words) -> list[Span]:
+    """Return the greeting that a sentence begins with, and the thanks that it ends with."""
+    found = [Span(*one.span()) for one in _THANKED.finditer(words.text)]
+    greeting = _GREETED.match(words.text)
+    if greeting is not None and is_greeting(analysed(greeting.group())):
+        found.append(Span(*greeting.span()))
+    return found
 
 
 def is_talk(plan: Plan, words: Words) -> bool:
@@ -141,18 +163,18 @@ def is_talk(plan: Plan, words: Words) -> bool:
         return False
     if is_greeting(words):
         return True
-    said = skeleton(words)
+    said = skeleton(words, exact=plan.form is not None)
     inputs = [name.replace("_", " ") for name in plan.inputs]
     return said in plan.wording.talk or _tells_who(said, inputs)
 
 
-def skeleton(words: Words, masked: Collection[str] = ()) -> str:
+def skeleton(words: Words, masked: Collection[str] = (), *, exact: bool = False) -> str:
     """Return a sentence without names, values and what people say that they are.
 
-    masked: words that must not be kept.
+    masked: words that must not be kept. exact: what they say that they are is kept.
     """
     found: list[str] = []
-    for number, token in enumerate(_tokens(words, {})):
+    for number, token in enumerate(tokens_of(words, {})):
         text = token.text
         if text in (".", "!", ",", ";") or text in ("please", "the", "a", "an"):
             continue
@@ -162,6 +184,8 @@ def skeleton(words: Words, masked: Collection[str] = ()) -> str:
             is_more = found[-1:] == [_CONTENT] or found[-2:] == [_CONTENT, "and"]
             if number and own != own.lower():
                 text = _NAME
+            elif exact:
+                text = own.lower()
             elif number and not (says_what or is_more or own in masked):
                 text = "mail" if own in _MAILS else own
             elif number == 0 and own.lower() in _MAILS:
@@ -196,8 +220,8 @@ def _pairs(
     skipped = leads(words.text, verbs)
     tokens = [
         one
-        for one in _tokens(words, marks)
-        if one.text not in _SILENT
+        for one in tokens_of(words, marks)
+        if one.text not in SILENT
         and not any(span.start <= one.span.start < span.end for span in skipped)
     ]
     start = Token(Span(0, 0), _START)
@@ -237,7 +261,7 @@ def _is_value(text: str) -> bool:
     return len(text) > len("<>") and text[0] == "<" and text[-1] == ">"
 
 
-def _tokens(words: Words, marks: Mapping[Span, str]) -> list[Token]:
+def tokens_of(words: Words, marks: Mapping[Span, str]) -> list[Token]:
     """Return the words, values and signs of a text in their order."""
     found = [Token(span, text) for span, text in marks.items()]
     found += [Token(one.span, _RECORD) for one in words.literals]

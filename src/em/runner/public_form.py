@@ -17,6 +17,7 @@ from em.runner.agreement import names_in_expression
 from em.runner.expressions.words import request_in_words
 from em.runner.mentions import FUNCTION_WORDS, stem
 from em.runner.routine import Asked, PlanStep, Routine, Step, ToolStep, UdfStep
+from em.runner.sentences import words_in
 from em.runner.task_plan import Effect, Form, Known, Slot, Wording
 from em.values.canonical import Json, identical, short
 from em.values.example_shape import blank, blanks, shapes, without_personal_data
@@ -108,28 +109,36 @@ def _step(step: Step, properties: Mapping[str, Any]) -> Step:
     if not isinstance(step, PlanStep):
         return step
     form = None if step.form is None else _form(step.form)
+    wording = _wording(step.wording)
     return msgspec.structs.replace(
         step,
-        effects={name: _effect(one, form, properties) for name, one in step.effects.items()},
+        effects={
+            name: _effect(one, form, wording, properties) for name, one in step.effects.items()
+        },
         inputs={name: Known(examples=blanks(one.examples)) for name, one in step.inputs.items()},
         form=form,
-        wording=Wording(turns=step.wording.turns),
+        wording=wording,
     )
 
 
 def _form(form: Form) -> Form:
     """Return a form without the words that only one task said."""
     once = set(form.once)
-    words = None
-    if form.vocabulary is not None:
-        words = [word for word in form.vocabulary if word not in once]
     harmless = [word for word in form.harmless if word not in once]
-    return msgspec.structs.replace(form, vocabulary=words, harmless=harmless, once=())
+    return msgspec.structs.replace(form, harmless=harmless, once=())
 
 
-def _effect(effect: Effect, form: Form | None, properties: Mapping[str, Any]) -> Effect:
+def _wording(wording: Wording) -> Wording:
+    """Return how requests were worded, without words that only one task said."""
+    once = set(wording.once)
+    return Wording(turns=[turn for turn in wording.turns if turn not in once])
+
+
+def _effect(
+    effect: Effect, form: Form | None, wording: Wording, properties: Mapping[str, Any]
+) -> Effect:
     slots = {
-        name: _slot(slot, form, _shared(slot, properties.get(name)))
+        name: _slot(slot, form, wording, _shared(slot, properties.get(name)))
         for name, slot in effect.slots.items()
     }
     return msgspec.structs.replace(effect, slots=slots, reasons={})
@@ -143,7 +152,7 @@ def _shared(slot: Slot, described: Any) -> list[Any]:
     return [one for one in slot.values if any(identical(one, other) for other in examples)]
 
 
-def _slot(slot: Slot, form: Form | None, shared: Sequence[Any]) -> Slot:
+def _slot(slot: Slot, form: Form | None, wording: Wording, shared: Sequence[Any]) -> Slot:
     """Return a value of an effect. If words can't be bound without what is left out, it is asked.
 
     A shape tells as much of an example as a run looks at: its form, its type and its first sign.
@@ -155,7 +164,7 @@ def _slot(slot: Slot, form: Form | None, shared: Sequence[Any]) -> Slot:
         if slot.values and not shared:
             examples = []  # without values, anything that looks like an example would do
         return msgspec.structs.replace(slot, values=shared, examples=examples, default=default)
-    known = {*(form.vocabulary or ()), *form.words, *form.hints}
+    known = {*map(stem, words_in(wording)), *form.words, *form.hints}
     is_open = (
         len(shared) == len(slot.values)
         and not slot.aliases

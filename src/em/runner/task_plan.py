@@ -151,17 +151,14 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     always: the effects, in their order. words: stems that asked for them; one must be there.
     hints: stems that some tasks had, which is enough if the words also say a value.
-    harmless: words and names that stood in tasks without changing anything.
-    vocabulary: stems and signs that stood in tasks, where something has an effect: another word may
-    change what is asked for. None if any word may be said. once: what of these words only one task
-    had, so that others must not see it.
+    harmless: words and names that stood in tasks without changing anything. once: what of these
+    only one task had, so that others must not see it.
     """
 
     always: Sequence[str] = ()
     words: Sequence[str] = ()
     hints: Sequence[str] = ()
     harmless: Sequence[str] = ()
-    vocabulary: Sequence[str] | None = None
     once: Sequence[str] = ()
 
 
@@ -170,10 +167,14 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     turns: small words, signs and values that stood side by side in what asks for an effect, as
     `to <date>`; `WORD` is any other word. talk: the sentences before it, as `i live in NAME`.
+    Of a form with an effect, a turn is all that stood before, between or behind values, as
+    `<date> for me END`, and talk are the sentences without a value that ask for nothing.
+    once: turns with a word that only one task had, so that others must not see it.
     """
 
     turns: Sequence[str] = ()
     talk: Sequence[str] = ()
+    once: Sequence[str] = ()
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
