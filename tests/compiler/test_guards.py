@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from em import Memory
 from em.compiler.compile_trace import compile_several, compile_trace, compile_trace_file
 from em.runner.engine import run_routine
 from em.runner.routine import ToolStep
@@ -191,3 +192,31 @@ def test_what_a_read_returns_in_place_of_an_id_is_not_written(tmp_path: Path, fo
     assert run_routine(tmp_path / "r", {"mail": "eve@x.example"}, tools).status == "ok"
     assert run_routine(tmp_path / "r", {"mail": "bob@x.example"}, tools).status == "failed"
     assert added == ["U-90001"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"on_hold": True}, {"id": "#W2002"}, {"error": "try again"}, {"total": -5}]
+)
+def test_a_trace_of_a_file_has_the_guards_on_records_that_one_of_a_memory_has(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    record = {"id": "#W1001", "status": "pending", "total": 12}
+    trace = Trace(
+        mission=Mission(goal="cancel", input_summary={"order": "#W1001"}),
+        events=[
+            read("get_order", record, order="#W1001"),
+            ToolCall(tool="cancel", args={"order": "#W1001"}, result="ok", effect="write"),
+        ],
+        outcome="success",
+    )
+    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(trace))
+    of_file = compile_trace_file(tmp_path / "trace.json", tmp_path / "cancel", name="cancel")
+    with Memory(tmp_path / "em.db") as memory:
+        memory.add_trace(trace)
+        of_memory = compile_several(memory.traces(), name="cancel").draft
+    assert of_file.routine == of_memory.routine
+    done: list[str] = []
+    tools = {"get_order": lambda order: {**record, **change}, "cancel": done.append}
+    result = run_routine(tmp_path / "cancel", {"order": "#W1001"}, tools)
+    assert result.status in ("failed", "needs_input")
+    assert not done

@@ -179,19 +179,17 @@ def compile_trace_file(
     confirm: values that the routine would ask for, and that are the recorded ones on every run.
     Secrets in the file are redacted first, and become secrets of the routine.
     """
-    trace = read_trace_file(trace_path)
-    given = load_udfs(udfs)
-    draft = compile_trace(
-        trace,
+    made = compile_file(
+        trace_path,
         name=name,
         declared=declared,
         keep_all=keep_all,
-        udfs=given.functions,
+        udfs=udfs,
         allow_failed=allow_failed,
         confirm=confirm,
     )
-    write_package(draft, Path(output_dir), given)
-    return draft
+    write_package(made.draft, Path(output_dir), made.udfs)
+    return made.draft
 
 
 def read_trace_file(trace_path: str | Path) -> Trace:
@@ -715,7 +713,11 @@ def compile_file(
     allow_failed: bool = False,
     confirm: Confirm = (),
 ) -> CompiledTrace:
-    """Compile the trace in a file into a routine."""
+    """Compile the trace in a file into a routine.
+
+    Without a model its calls with an effect have the same guards as in a memory. A model may make
+    one step of several calls, which have no place for guards of their own.
+    """
     trace, given = read_trace_file(trace_path), load_udfs(udfs)
     draft = compile_trace(
         trace,
@@ -726,6 +728,8 @@ def compile_file(
         allow_failed=allow_failed,
         confirm=confirm,
     )
+    if client is None:
+        draft = _proved(with_record_facts(draft, ()), given.functions)
     return _improved(trace, draft, given, client)
 
 
