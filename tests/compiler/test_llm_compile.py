@@ -308,6 +308,23 @@ def test_the_model_gets_all_recordings_with_the_reads_that_were_left_out(tmp_pat
     assert made.trials.count("wrong") == 0
 
 
+def test_trials_of_a_models_routine_say_that_the_model_was_shown_the_traces(
+    tmp_path: Path,
+) -> None:
+    states = {"#W10017": "pending", "#W20023": "delivered", "#W30031": "pending"}
+    with Memory(tmp_path / "em.db") as memory:
+        ids = [memory.add_trace(looked_up(*one)) for one in states.items()]
+        own = compile_several(memory.traces(), name="note").draft
+        client = ScriptedClient([answer(NOTE, "")])
+        written = compile_several(memory.traces(), name="note", client=client).draft
+        stored = memory.compile(ids, name="note", client=ScriptedClient([answer(NOTE, "")]))
+        assert stored.trials == written.trials
+    said = "tried: right in 3 of 3, handed over in 0, wrong in 0"
+    assert f"{said} (on the traces that its model was shown)" in written.proof
+    assert not any("not learnt from" in one for one in written.proof)
+    assert any("not learnt from" in one for one in own.proof)
+
+
 def test_a_models_routine_that_stops_where_the_draft_does_not_is_not_taken(tmp_path: Path) -> None:
     client = ScriptedClient([answer(STOPS, "")] * 3)
     with Memory(tmp_path / "em.db") as memory:

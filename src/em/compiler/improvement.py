@@ -639,7 +639,9 @@ def _checked(
         check_text(improved.routine, written)
         _refuse([*_invalid(draft, written, code, given), *written_in(draft, improved)])
         if group is not None:
-            _refuse(_within(REPLAY_SECONDS, lambda: _on_group(draft, improved, group)))
+            improved = _within(
+                REPLAY_SECONDS, functools.partial(_tried_on_group, draft, improved, group)
+            )
         return improved, _within(REPLAY_SECONDS, lambda: _replay(draft, improved, given))
     except EmError as error:
         raise _Refused([str(error)]) from error
@@ -709,15 +711,25 @@ def _replay(draft: Draft, improved: Draft, given: GivenUdfs) -> str:
         return _compare(draft, improved, functions, recorded=False)
 
 
-def _on_group(draft: Draft, improved: Draft, group: Group) -> list[str]:
-    """Run a model's routine on all recordings of its kind; return where it is worse."""
+def _tried_on_group(draft: Draft, improved: Draft, group: Group) -> Draft:
+    """Run a model's routine on all recordings of its kind; refuse it where it is worse.
+
+    Its trials take the place of the draft's, which was made again without each trace.
+    """
     from em.runner.package import sandboxed
 
     code = improved.udf_source
-    if not code:
-        return group.why_worse(draft, improved, {})
-    with sandboxed(Path(UDF), code.encode()) as functions:
-        return group.why_worse(draft, improved, functions)
+    if code:
+        with sandboxed(Path(UDF), code.encode()) as functions:
+            problems, trials = group.compared(draft, improved, functions)
+    else:
+        problems, trials = group.compared(draft, improved, {})
+    _refuse(problems)
+    of_draft = {str(draft.trials), *draft.trials.reasons()}
+    proof = [one for one in draft.proof if one not in of_draft]
+    return msgspec.structs.replace(
+        improved, trials=trials, proof=(*proof, str(trials), *trials.reasons())
+    )
 
 
 def _compare(

@@ -73,20 +73,24 @@ class Group(NamedTuple):
     examples: Mapping[str, Example]
     alone: Mapping[str, Draft]
 
-    def why_worse(self, draft: Draft, other: Draft, functions: Mapping[str, Function]) -> list[str]:
-        """Return on which traces a rewritten routine does worse than its draft.
+    def compared(
+        self, draft: Draft, other: Draft, functions: Mapping[str, Function]
+    ) -> tuple[list[str], Trials]:
+        """Return on which traces a rewritten routine does worse than its draft, and its trials.
 
         functions: those that come with the rewritten routine.
         """
         problems: list[str] = []
+        made: list[Trial] = []
         for name in _some(list(self.alone), MOST_TRIED):
             example, alone = self.examples[name], self.alone[name]
             verdict, reason = _tried(other, example, alone, functions)
+            made.append(Trial(name, verdict, reason))
             if verdict == "wrong":
                 problems.append(f"on recording {name} it would do the wrong thing: {reason}")
             elif verdict == "handed over" and _tried(draft, example, alone)[0] == "right":
                 problems.append(f"on recording {name} it stops, and the draft does not: {reason}")
-        return problems
+        return problems, Trials(made, were_shown=True)
 
 
 def does_all(draft: Draft, examples: Mapping[str, Example], alone: Mapping[str, Draft]) -> bool:

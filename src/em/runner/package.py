@@ -218,11 +218,13 @@ class _TriedRoutine(msgspec.Struct, frozen=True):
 
     routine: str
     trials: Sequence[Trial]
+    were_shown: bool = False
 
 
 def render_trials(trials: Trials, routine: str) -> str:
     """Render `trials.json` for the text of a routine.yaml."""
-    tried = _TriedRoutine(hashlib.sha256(routine.encode()).hexdigest(), trials.made)
+    own = hashlib.sha256(routine.encode()).hexdigest()
+    tried = _TriedRoutine(own, trials.made, trials.were_shown)
     return msgspec.json.format(msgspec.json.encode(tried), indent=2).decode() + "\n"
 
 
@@ -233,7 +235,7 @@ def trials_of(files: Mapping[str, str]) -> Trials:
     except (KeyError, msgspec.MsgspecError):
         return Trials()
     now = hashlib.sha256(files[ROUTINE].encode()).hexdigest()
-    return Trials(tried.trials, is_outdated=tried.routine != now)
+    return Trials(tried.trials, is_outdated=tried.routine != now, were_shown=tried.were_shown)
 
 
 def write_files(files: Mapping[str, str], folder: Path) -> None:

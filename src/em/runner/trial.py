@@ -12,6 +12,7 @@ Verdict = Literal["right", "handed over", "wrong"]
 
 TOO_FEW = "leaving one out leaves too few to learn from; one more trace would be enough"
 """The reason of a trial that could not be made."""
+OWN_TRACES = "on the traces that its model was shown"
 
 
 class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,10 +27,13 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
     """All trials of a routine. Empty if there were none.
 
     is_outdated: the routine was changed after the trials.
+    were_shown: the model that wrote the routine was shown these traces. It was not written again
+    without each of them, so these trials don't show what it does with others.
     """
 
     made: Sequence[Trial] = ()
     is_outdated: bool = False
+    were_shown: bool = False
 
     def __len__(self) -> int:
         return len(self.made)
@@ -53,7 +57,8 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
         """How often it was right, in words; empty without trials."""
         if not self.made:
             return ""
-        changed = " (before the routine was changed)" if self.is_outdated else ""
+        changed = f" ({OWN_TRACES})" if self.were_shown else ""
+        changed += " (before the routine was changed)" if self.is_outdated else ""
         if self.are_too_few:
             return f"not tried: {TOO_FEW}{changed}"
         return (
@@ -80,6 +85,8 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
     def __str__(self) -> str:
         if self.are_too_few:
             return self.summary
+        if self.were_shown:
+            return f"tried: {self.summary}"
         return f"tried on traces that it was not learnt from: {self.summary}"
 
     def as_dict(self) -> Json | None:
