@@ -340,3 +340,29 @@ def test_a_new_file_is_never_written_over_another_one(here: Path):
     made = routine(here, step)
     assert run_routine(made, allow=allowed()).status == "ok"
     assert run_routine(made, allow=allowed()).failure.error_type == "FileToolFailed"
+
+
+@pytest.mark.parametrize(
+    ("content", "old"),
+    [
+        ("timeout: 45\n", "timeout: 4"),
+        ("port: 9090\n", "port: 909"),
+        ("max_retries: 5\n", "retries: 5"),
+        ("version = 1.25\n", "version = 1"),
+        ("version = 1.25\n", "25"),
+    ],
+)
+def test_a_text_inside_a_longer_word_or_number_is_not_replaced(
+    here: Path, content: str, old: str
+) -> None:
+    (here / "settings").write_text(content)
+    with pytest.raises(FileToolFailed, match="part of a longer word or number"):
+        Files(allowed()).edit("settings", old, "new")
+    assert (here / "settings").read_text() == content
+
+
+def test_a_text_beside_signs_is_replaced(here: Path) -> None:
+    (here / "settings").write_text('timeout: 4, "port": 90.\n')
+    Files(allowed()).edit("settings", "timeout: 4", "timeout: 5")
+    Files(allowed()).edit("settings", "90", "91")
+    assert (here / "settings").read_text() == 'timeout: 5, "port": 91.\n'

@@ -1,5 +1,6 @@
 """A command that changes files is checked, and shown, before it runs."""
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from em.runner.engine import run_routine
 from em.settings import AllowSettings
 from em.traces.trace import Message, Mission, ToolCall, Trace, as_kept
 
-ALLOWED = AllowSettings(commands=["sed", "grep", "cat"], folders=["."])
+ALLOWED = AllowSettings(commands=["sed", "grep", "cat", "mv", "cp", "git", "ls"], folders=["."])
 RENAMES = [("q1", "amt", "amount"), ("q2", "cust", "customer"), ("no", "dt", "date")]
 FILES = ["mon", "tue", "wed", "thu"]
 
@@ -55,6 +56,19 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 
 RENAME = "rename the column wgt to weight in lf.csv"
+
+
+@pytest.fixture
+def git(run: Callable[..., Any]) -> Callable[..., str]:
+    def git(*args: str) -> str:
+        who = ("-c", "user.name=Ana", "-c", "user.email=ana@example.com")
+        return subprocess.run(
+            ("git", *who, *args), check=True, capture_output=True, text=True
+        ).stdout
+
+    git("init", "-q", "-b", "main")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    return git
 
 
 def test_sed_replaces_a_text_that_stands_once(renaming: Draft, run: Callable[..., Any]) -> None:
@@ -153,3 +167,70 @@ def test_code_that_changes_files_unseen_is_refused(command: str) -> None:
     ]
     with pytest.raises(RoutineError, match="nothing shows how"):
         learnt(traces)
+
+
+def test_sed_replaces_no_part_of_a_longer_word(renaming: Draft, run: Callable[..., Any]) -> None:
+    Path("fri.csv").write_text("id,amts\n")
+    assert run(renaming, "rename the column amt to sum in fri.csv").status != "ok"
+    assert Path("fri.csv").read_text() == "id,amts\n"
+
+
+@pytest.mark.parametrize("program", ["mv", "cp"])
+def test_a_file_that_is_there_is_not_replaced_by_another(
+    run: Callable[..., Any], program: str
+) -> None:
+    rotated = learnt(
+        [
+            session(f"rotate the log {name}", (f"{program} {name}.log {name}.old", ""))
+            for name in FILES
+        ]
+    )
+    Path("app.log").write_text("two")
+    Path("app.old").write_text("one")
+    assert run(rotated, "rotate the log app").status != "ok"
+    assert Path("app.old").read_text() == "one"
+    Path("app.old").unlink()
+    assert run(rotated, "rotate the log app").status == "ok"
+    assert Path("app.old").read_text() == "two"
+
+
+def test_a_file_in_a_folder_is_not_replaced_either(run: Callable[..., Any]) -> None:
+    archived = learnt(
+        [session(f"archive {name}", (f"mv {name}.txt archive/", "")) for name in FILES]
+    )
+    Path("archive").mkdir()
+    Path("fri.txt").write_text("new")
+    Path("archive/fri.txt").write_text("old")
+    assert run(archived, "archive fri").status != "ok"
+    assert Path("archive/fri.txt").read_text() == "old"
+
+
+def released(said: str = "") -> Draft:
+    def commands(version: str) -> list[tuple[str, str]]:
+        return [
+            ("ls", f"CHANGES\nnotes-{version}"),
+            ("git status --short", said),
+            (f"git tag v{version}", ""),
+        ]
+
+    versions = ["1.0.0", "1.1.0", "1.1.1", "2.0.0"]
+    return learnt([session(f"tag version {one}", *commands(one)) for one in versions])
+
+
+def test_what_was_clean_in_all_sessions_must_be_clean_again(
+    run: Callable[..., Any], git: Callable[..., str]
+) -> None:
+    Path("wip.txt").write_text("not done")
+    git("add", "wip.txt")
+    assert run(released(), "tag version 2.1.0").status != "ok"
+    assert git("tag") == ""
+    git("commit", "-qm", "done")
+    assert run(released(), "tag version 2.1.0").status == "ok"
+    assert git("tag") == "v2.1.0\n"
+
+
+def test_what_is_no_file_is_not_told_as_a_changed_one(
+    run: Callable[..., Any], git: Callable[..., str]
+) -> None:
+    assert run(released(), "tag version 2.1.0").output is None
+    assert git("tag") == "v2.1.0\n"

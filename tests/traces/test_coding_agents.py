@@ -695,3 +695,15 @@ def test_lines_of_claude_code_without_ids_are_one_session() -> None:
     rows = [says.user("look"), says.calls("t1", "Bash", command="ls"), says.result("t1", "a")]
     bare = [{name: row[name] for name in ("type", "timestamp", "cwd", "message")} for row in rows]
     assert ends(read(lines(*bare), "claude-code")) == [("ls", False)]
+
+
+def test_a_call_that_printed_nothing_returned_nothing() -> None:
+    says = ClaudeCode()
+    session = lines(
+        says.user("is it clean?"),
+        says.calls("t1", "Bash", command="git status --short"),
+        says.result("t1", "(Bash completed with no output)"),
+        says.says("It is."),
+    )
+    (call,) = read(session, "claude-code").calls
+    assert call.result == ""

@@ -377,6 +377,7 @@ class _Drafted:
                 return None
             wired.append(args)
         needed = self._needed(wired)
+        needed += [read for read in self._same_in_all() if read not in needed]
         used = {one for args in wired for given in args.values() for one in given.inputs}
         used |= {one for read in needed for given in read.args.values() for one in given.inputs}
         if used != set(self._inputs) or not self._says_all():
@@ -503,6 +504,25 @@ class _Drafted:
                 todo += [one for given in found[name].args.values() for one in given.reads]
         return list(found.values())
 
+    def _same_in_all(self) -> Iterator[Read]:
+        """Yield the reads that all sessions made before they acted, and that said the same in few
+        words: `git status --short` said nothing. They must say it again.
+        """
+        made: list[dict[str, TracedCall]] = []
+        for session, effects in zip(self._sessions, self._effects, strict=True):
+            before = session.calls[: min(one.index for one in effects)]
+            made.append({quoted([one.name, one.args]): one for one in before if _says_little(one)})
+        for key in made[0]:
+            calls = [own[key] for own in made if key in own]
+            if len(calls) == len(made) > 1 and len({one.result for one in calls}) == 1:
+                read = self._texts.needed(calls[0].name, calls)
+                if read is not None:
+                    fact = f"{read.saved} == {quoted(calls[0].result)}"
+                    for effects in self._effects:
+                        known = self._conditions.get(id(effects[0]), ())
+                        self._conditions[id(effects[0])] = (*known, fact)
+                    yield read
+
     def _base(self, needed: Sequence[Read]) -> int | None:
         """Return a session that made all reads; the one that made most of them before it acted."""
         whole = [
@@ -573,7 +593,8 @@ class _Drafted:
             )
             recording.append(Recorded(step, call.name, False, call.args, call.result))
         changed = [args["file_path"].value for args in wired if "file_path" in args]
-        steps.append(ReturnStep(id=ids.free("return"), value={CHANGED: _once(changed)}))
+        if changed:
+            steps.append(ReturnStep(id=ids.free("return"), value={CHANGED: _once(changed)}))
         effects = self._effects[base]
         paths = [call.args["file_path"] for call in effects if "file_path" in call.args]
         given = {key: values[base] for key, values in self._inputs.items()}
@@ -589,7 +610,7 @@ class _Drafted:
         draft = Draft(
             routine=routine,
             input=given,
-            output={CHANGED: _once(paths)},
+            output={CHANGED: _once(paths)} if paths else None,
             recording=recording,
             answers={},
             calls=session,
@@ -694,3 +715,20 @@ def _gives(form: str, scope: Mapping[str, Any], value: Any) -> bool:
     except EmError:
         return False
     return bool(found == value)
+
+
+LONGEST_FACT = 80
+"""Characters of an output that is a fact, and no listing."""
+
+
+def _says_little(call: TracedCall) -> bool:
+    """Return whether a call is a read that said nothing, or one line that is no path."""
+    said = call.result
+    return (
+        call.effect == "read"
+        and call.name not in (FILE_TEXT, TODAY)
+        and isinstance(said, str)
+        and len(said) <= LONGEST_FACT
+        and "\n" not in said
+        and not said.startswith(("/", "~"))
+    )

@@ -479,7 +479,36 @@ def _replaced(text: str, edit: Mapping[str, Any], place: str, *, is_new: bool) -
         raise FileToolFailed(
             f"the text to replace stands there {count} times", place=place, fix="replace_all: true"
         )
+    refuse_part(text, old, place)
     return text.replace(old, new)
+
+
+def refuse_part(text: str, old: str, place: str) -> None:
+    """Raise FileToolFailed where a text to replace is a part of a longer word or number."""
+    at = text.find(old)
+    while at >= 0:
+        end = at + len(old)
+        if _is_inside(text, at) or _is_inside(text, end):
+            line = text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
+            raise FileToolFailed(
+                f"the text to replace is part of a longer word or number: {line.strip()[:80]!r}",
+                place=place,
+                fix="name the whole word",
+            )
+        at = text.find(old, end)
+
+
+def _is_inside(text: str, at: int) -> bool:
+    """Return whether a place is inside a word, or a number such as 1.25."""
+    before, behind = text[:at][-2:], text[at : at + 2]
+    if not before or not behind:
+        return False
+    is_word = (before[-1].isalnum() or before[-1] == "_") and (
+        behind[0].isalnum() or behind[0] == "_"
+    )
+    is_left = before[-1].isdigit() and behind[0] in ".," and behind[1:].isdigit()
+    is_right = before[-1] in ".," and before[:-1].isdigit() and behind[0].isdigit()
+    return is_word or is_left or is_right
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:

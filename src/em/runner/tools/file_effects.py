@@ -2,7 +2,8 @@
 
 `sed -i s/a/b/` changes whatever looks like `a`. Before it runs, it is run on copies: it must change
 exactly one line of each file, as an Edit replaces a text that stands once. A file that `>` made in
-all recordings must not be there yet.
+all recordings must not be there yet, and `mv` and `cp` replace none: nothing tells whether recorded
+ones did.
 """
 
 import shutil
@@ -12,7 +13,7 @@ from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 from typing import NamedTuple
 
-from em.runner.tools.coding import FileToolFailed
+from em.runner.tools.coding import FileToolFailed, refuse_part
 from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.permissions import check_path
 from em.settings import AllowSettings
@@ -61,6 +62,12 @@ def check_changes(text: str, allow: AllowSettings, *, only_new: bool = False) ->
                     place=target,
                     fix="name another file, or remove this one first",
                 )
+        for target in _moved_to(command, base, allow):
+            raise FileToolFailed(
+                "the command would replace a file that is there already",
+                place=target,
+                fix="name another file, or remove this one first",
+            )
         for change in _edits(command, base, allow):
             if change.lines != 1:
                 raise FileToolFailed(
@@ -98,6 +105,24 @@ def _commands(text: str, allow: AllowSettings) -> Iterator[tuple[Simple, Path]]:
 
 def _is_file(target: str, base: Path, allow: AllowSettings) -> bool:
     return target != "/dev/null" and Path(check_path(target, allow, base)).is_file()
+
+
+def _moved_to(command: Simple, base: Path, allow: AllowSettings) -> Iterator[str]:
+    """Yield the files that are there, and that `mv` or `cp` would replace."""
+    words = [word.value or "" for word in command.words]
+    if Path(words[0] if words else "").name not in ("mv", "cp"):
+        return
+    plain = [word for word in words[1:] if not word.startswith("-")]
+    folder = next((words[at + 1] for at, one in enumerate(words[:-1]) if one == "-t"), None)
+    sources = [word for word in plain if word != folder]
+    target = folder if folder is not None else sources.pop() if len(sources) > 1 else None
+    if target is None:
+        return
+    path = Path(check_path(target, allow, base))
+    for source in sources:
+        made = path / Path(source).name if path.is_dir() else path
+        if made.is_file():
+            yield str(Path(target) / made.name if path.is_dir() else target)
 
 
 def _edits(command: Simple, base: Path, allow: AllowSettings) -> Iterator[Change]:
@@ -160,4 +185,6 @@ def _edit(
                 place=name,
                 fix="change it by hand",
             )
+        if old:
+            refuse_part(before, old, name)
     yield Change(name, before, after)

@@ -4,6 +4,7 @@
 around them (`session_id`, `parent_tool_use_id`), and a `result` at the end.
 """
 
+import re
 from collections import OrderedDict
 from typing import Any, TypedDict
 
@@ -164,7 +165,7 @@ class _Reader:
         took = extra.get("durationMs") if isinstance(extra, dict) else None
         known = trace.result(
             str(block.get("tool_use_id")),
-            None if failed else as_value(content),
+            None if failed else _said(as_value(content)),
             error,
             at,
             duration_ms=took if isinstance(took, int | float) else None,
@@ -241,3 +242,11 @@ def _remember(seen: "OrderedDict[str, str]", key: str, value: str) -> None:
 
 
 IMPORTER = Importer(name=NAME, title="Claude Code sessions", fits=_fits, reader=_Reader, line=_Line)
+
+
+_SAID_NOTHING = re.compile(r"\(\w+ completed with no output\)")
+
+
+def _said(result: Any) -> Any:
+    """Return what a call returned: Claude Code writes a sentence where that was nothing."""
+    return "" if isinstance(result, str) and _SAID_NOTHING.fullmatch(result) else result
