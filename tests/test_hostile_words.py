@@ -481,6 +481,36 @@ def test_who_asks_is_not_taken_from_other_sentences(tickets: Office, who: str) -
     assert tickets.done(f"{who} Close T-714 because it is solved.") == []
 
 
+@pytest.mark.parametrize("trait", ["tired", "happy and polite", "logical, shy, busy"])
+def test_moods_and_characters_change_nothing(meetings: Office, trait: str) -> None:
+    assert meetings.done(f"I am {trait}. Cancel M-771.") == [
+        ("cancel_meeting", {"meeting_id": "M-771"})
+    ]
+
+
+@pytest.mark.parametrize("who", ["I am", "I'm", "You are", "We are"])
+@pytest.mark.parametrize(
+    "trait",
+    ["unsure", "uncertain", "not certain", "certain", "joking", "lying", "serious", "undecided",
+     "hesitant", "reluctant", "willing", "flexible", "honest", "sarcastic", "curious", "sceptical",
+     "fine", "done", "late", "sorry", "tired and unsure", "happy, joking", "hardly happy",
+     "tired of it", "happy if it stays", "never happy", "glad nobody does it", "HAPPY", "UNSURE",
+     "Unsure", "Joking About It", "Nobody"],
+)  # fmt: skip
+def test_words_of_doubt_will_or_truth_are_asked_about(
+    meetings: Office, clerks: dict[str, Clerk], who: str, trait: str
+) -> None:
+    assert meetings.done(f"{who} {trait}. Cancel M-771.") == []
+    assert clerks["book_ferry"].done(f"{who} {trait}. Book the ferry to GDN for 7 people.") == []
+
+
+def test_what_a_trace_told_of_its_people_may_be_told_again(clerks: dict[str, Clerk]) -> None:
+    done = clerks["book_ferry"].done("We are ready. Book the ferry to GDN for 7 people.")
+    assert done == [BOOKINGS.args]
+    done = clerks["book_ferry"].done("We are tired, ready. Book the ferry to GDN for 7 people.")
+    assert done == [BOOKINGS.args]
+
+
 @pytest.mark.parametrize("reason", ["it is", "it's", "it’s"])
 def test_a_contraction_is_the_same_as_its_words(tickets: Office, reason: str) -> None:
     done = [("close_ticket", {"ticket_id": "T-714", "reason": "solved"})]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, Words, analysed, stem
 from em.runner.mood import leads
 from em.runner.task_plan import Plan, Wording, asking, asking_stems
+from em.runner.traits import TRAITS
 from em.values.canonical import Json
 
 _SIGNS = re.compile(r"[^\w\s]+|_+")
@@ -49,6 +50,7 @@ _GREETED = re.compile(r"\s*[^\W\d_]+(?: [^\W\d_]+){0,3}\s*[,!]")
 _THANKED = re.compile(rf"[\s,–—-]*\b{_THANKS}[\s.!]*\Z", re.IGNORECASE)
 _PERSONS = frozenset("i you we".split())
 _COPULAS = frozenset("am are".split())
+_WHO = frozenset(("i am", "you are", "we are"))
 _MAILS = frozenset("e-mail email mail".split())
 
 
@@ -85,7 +87,7 @@ def learnt_wording(plan: Plan, requests: Iterable[tuple[str, Sequence[Json]]]) -
         words = analysed(said)
         before, parts = parts_of(plan, words)
         held = {word for one in args for value in one.values() for word in _words_in(value)}
-        talk |= {skeleton(words.part(span), held) for span in before}
+        talk |= {one for span in before for one in told(words.part(span), held)}
         for span in parts:
             part = words.part(span)
             for one in args:
@@ -154,10 +156,11 @@ def courtesies(words: Words) -> list[Span]:
     return found
 
 
-def is_talk(plan: Plan, words: Words) -> bool:
+def is_talk(plan: Plan, words: Words, left: Words | None = None) -> bool:
     """Return whether a sentence before a request changes nothing, or was told in a recorded one.
 
-    It changes nothing if it is a greeting, or only says who asks.
+    It changes nothing if it is a greeting, or only says who asks, or how they are.
+    left: the sentence without what reads took of it; all that it says of who asks must be taken.
     """
     if "?" in words.text:
         return False
@@ -165,13 +168,43 @@ def is_talk(plan: Plan, words: Words) -> bool:
         return True
     said = skeleton(words, exact=plan.form is not None)
     inputs = [name.replace("_", " ") for name in plan.inputs]
-    return said in plan.wording.talk or _tells_who(said, inputs)
+    if said in plan.wording.talk:
+        return True
+    if _tells_who(said, inputs):
+        # `I am Unsure` looks like a name, and `I am Ana` may not be who the address says.
+        return left is not None and _NAME not in skeleton(left).split()
+    claims, known = _claims(words), {*plan.wording.talk}
+    return bool(claims) and all(word in TRAITS or one in known for word, one in claims.items())
+
+
+def told(words: Words, masked: Collection[str] = (), *, exact: bool = False) -> set[str]:
+    """Return what a plan keeps of a sentence before a request: as a whole, and what people are.
+
+    masked, exact: see `skeleton`.
+    """
+    claims = _claims(words)
+    kept = {claims[word] for word in claims if word not in masked}
+    return {skeleton(words, masked, exact=exact), *kept}
+
+
+def _claims(words: Words) -> dict[str, str]:
+    """Return each word that people say they are, with a sentence that says only that.
+
+    It is empty for a sentence that tells something else as well.
+    """
+    tokens = [one for one in tokens_of(words, {}) if one.text not in (".", "!", ",")]
+    who = " ".join(one.text for one in tokens[:2])
+    rest = [words.text[one.span.start : one.span.end] for one in tokens[2:] if one.text != "and"]
+    is_plain = {one.text for one in tokens[2:]} <= {_CONTENT, "and"} and not words.quotes()
+    if who not in _WHO or not is_plain or any(word != word.lower() for word in rest):
+        return {}
+    return {word: f"{who} {word}" for word in rest}
 
 
 def skeleton(words: Words, masked: Collection[str] = (), *, exact: bool = False) -> str:
-    """Return a sentence without names, values and what people say that they are.
+    """Return a sentence without names, values and moods or characters of people.
 
-    masked: words that must not be kept. exact: what they say that they are is kept.
+    masked: words that must not be kept. exact: all words but names are kept.
     """
     found: list[str] = []
     for number, token in enumerate(tokens_of(words, {})):
@@ -182,11 +215,12 @@ def skeleton(words: Words, masked: Collection[str] = (), *, exact: bool = False)
             own = words.text[token.span.start : token.span.end]
             says_what = len(found) > 1 and found[-1] in _COPULAS and found[-2] in _PERSONS
             is_more = found[-1:] == [_CONTENT] or found[-2:] == [_CONTENT, "and"]
+            is_trait = (says_what or is_more) and own in TRAITS
             if number and own != own.lower():
                 text = _NAME
             elif exact:
                 text = own.lower()
-            elif number and not (says_what or is_more or own in masked):
+            elif number and not (is_trait or own in masked):
                 text = "mail" if own in _MAILS else own
             elif number == 0 and own.lower() in _MAILS:
                 text = "mail"

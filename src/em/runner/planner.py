@@ -251,10 +251,11 @@ class Planner:
         rest = self._words.without(self._used)
         for span in before:
             tells_who = any(span.start <= used.start < span.end for used in self._used)
-            asks_more = not tells_who and commands(self._words.part(span).text)
-            was_told = span in self._kept or is_talk(self._plan, self._words.part(span))
-            if asks_more or not was_told or not is_chatter(rest.part(span)):
-                raise Unplanned(f"it is not clear what this asks for: {_shown(rest.part(span))}")
+            said, left = self._words.part(span), rest.part(span)
+            asks_more = not tells_who and commands(said.text)
+            was_told = span in self._kept or is_talk(self._plan, said, left)
+            if asks_more or not was_told or not is_chatter(left):
+                raise Unplanned(f"it is not clear what this asks for: {_shown(left)}")
 
     def _read_clause(self, span: Span) -> tuple[EffectCall, ...]:
         """Return the effect that a part of the words asks for, once for each id of a list."""

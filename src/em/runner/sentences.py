@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed
 from em.runner.mood import leads, requests
-from em.runner.phrases import SILENT, courtesies, is_greeting, is_talk, skeleton, tokens_of
+from em.runner.phrases import SILENT, courtesies, is_greeting, is_talk, told, tokens_of
 from em.runner.task_plan import Plan, Wording, asking
 
 SEVERAL = 2
@@ -40,7 +40,7 @@ def learnt_sentences(plan: Plan, recorded: Iterable[Request]) -> Wording:
         own: set[str] = set()
         for part, turns, _ in _sentences(plan, request):
             if turns is None:
-                talk.add(skeleton(part, exact=True))
+                talk |= told(part, exact=True)
             elif not any(word.isupper() for turn in turns for word in _inner(turn)):
                 own |= {*turns}
         for turn in own:

@@ -1,0 +1,29 @@
+"""Traits: plain words for moods and characters, which people tell of themselves.
+
+"I am tired. Cancel #W1." asks for the same as "Cancel #W1." That is so for no word of doubt
+(`unsure`, `cautious`), will (`reluctant`, `flexible`), truth (`honest`, `joking`, `serious`),
+question (`curious`) or need (`fine`, `done`), so none of these may be added. A word that is not
+listed must have been told in a trace.
+"""
+
+FEELINGS = frozenset(
+    "angry annoyed anxious ashamed bored busy calm cheerful content delighted disappointed"
+    " excited exhausted frustrated furious glad gloomy grateful happy heartbroken homesick"
+    " hopeful hungry ill irritated jealous joyful lonely mad miserable nervous overwhelmed"
+    " pleased proud relaxed sad scared sick sleepy stressed thankful thirsty thrilled tired"
+    " upset worried".split()
+)
+CHARACTERS = frozenset(
+    "active adventurous affectionate ambitious arrogant artistic assertive athletic blunt bold"
+    " bossy brave bright charming clever cold confident considerate cooperative courageous"
+    " creative demanding dependent diligent direct disciplined dramatic dynamic easygoing"
+    " efficient elegant emotional empathetic energetic enthusiastic extroverted friendly frugal"
+    " generous gentle grumpy hardworking helpful humble idealistic imaginative impatient"
+    " independent innovative intelligent introverted kind lazy lively logical loud loyal mature"
+    " messy methodical meticulous modest moody neat observant optimistic organised organized"
+    " outgoing passionate patient pessimistic polite practical pragmatic proactive punctual"
+    " quiet rational realistic reliable reserved resourceful responsible rigid romantic rude"
+    " selfish sensitive shy silent sociable stern strict strong stubborn studious sympathetic"
+    " talkative thoughtful thrifty tidy timid tolerant tough versatile warm weak wise".split()
+)
+TRAITS = FEELINGS | CHARACTERS
