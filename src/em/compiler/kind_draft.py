@@ -12,6 +12,7 @@ from em.compiler.homes import Example, Kind
 from em.compiler.learnt_input import learnt_input
 from em.compiler.step_refusals import StepRefusals
 from em.compiler.trials import REQUEST, refuse_wrong, trials, with_signs
+from em.redaction.redactor import MARKER
 from em.runner.free_words import recorded_request
 from em.runner.phrases import learnt_wording
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
@@ -48,9 +49,15 @@ def examples_of(
                 good.append(call)
             elif call.effect == "write" and not call.effect_unknown:
                 refused.append(call)
-        said = words_of(kept.trace, calls)
+        said = _with_codes(words_of(kept.trace, calls))
         found[kept.id] = Example(good, said, _earlier(kept.trace), refused)
     return found
+
+
+def _with_codes(said: str) -> str:
+    """Return words with a code where a secret stood that was taken out, as a request has one."""
+    markers = list(dict.fromkeys(MARKER.findall(said)))
+    return MARKER.sub(lambda one: f"redacted{markers.index(one.group()) + 1}", said)
 
 
 def _earlier(trace: Trace) -> list[Json]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed
 from em.runner.mood import leads, requests
-from em.runner.phrases import SILENT, courtesies, is_greeting, is_talk, told, tokens_of
+from em.runner.phrases import SILENT, courtesies, is_greeting, is_talk, tokens_of, told
 from em.runner.task_plan import Plan, Wording, asking
 
 SEVERAL = 2
