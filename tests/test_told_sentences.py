@@ -6,6 +6,7 @@ a plain request by what is put before it, behind it, into it, or by turning it r
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -150,6 +151,8 @@ def hostile(kind: Kind) -> Iterator[str]:
     for word, place in itertools.product(INSERTED, range(1, len(words))):
         yield " ".join(["Please", *words[:place], word, *words[place:]]) + "."
     yield f"{begun}?"
+    yield f"{begun}. {begun}."
+    yield f"Could you {base}? Please {base}."
     yield f"{begun}..."
     yield f"{begun}: {base}."
     yield f'"{begun}."'
@@ -221,3 +224,41 @@ def test_what_was_told_is_done_also_with_other_courtesies(
 def test_every_recorded_request_is_done_again(learnt: dict[str, Learnt], kind: Kind) -> None:
     for words, args in kind.said.items():
         assert learnt[kind.tool].done(words) == [args], words
+
+
+def test_what_a_value_is_for_is_told_by_the_words_beside_it(tmp_path: Path) -> None:
+    moved = Kind(
+        "transfer_money",
+        {
+            "Rent is due. Please transfer 300 dollars from AC-411 to AC-512.":
+                {"amount": 300, "source": "AC-411", "target": "AC-512"},
+            "From AC-415, transfer 75 dollars to AC-516 please":
+                {"amount": 75, "source": "AC-415", "target": "AC-516"},
+            "It's payday! Could you transfer 20 dollars to AC-518 from AC-417?":
+                {"amount": 20, "source": "AC-417", "target": "AC-518"},
+            "Take 10 dollars out of AC-419 and transfer it to AC-520":
+                {"amount": 10, "source": "AC-419", "target": "AC-520"},
+        },
+        "", {"amount": 33, "source": "AC-430", "target": "AC-531"}, (), (),
+    )  # fmt: skip
+    with Memory(tmp_path / "em.db") as memory:
+        learnt = Learnt(memory, moved)
+        for words in (
+            "It is payday. Transfer 33 dollars from AC-430 to AC-531.",
+            "Transfer 33 dollars to AC-531 from AC-430.",
+            "Take 33 dollars out of AC-430 and transfer it to AC-531.",
+        ):
+            assert learnt.done(words) == [moved.args], words
+        assert learnt.done("Transfer 33 dollars to AC-531.", source="AC-430") == [moved.args]
+        for words in (
+            "Transfer 33 dollars from AC-430 to AC-531 from AC-417.",
+            "From AC-430, transfer 33 dollars from AC-531.",
+            "From AC-430 to AC-531. Transfer 33 dollars.",
+            "Take 33 dollars out of AC-430 to AC-531 and transfer it.",
+            "Transfer $33 from AC-430 to AC-531.",
+            "Rent is due? Transfer 33 dollars from AC-430 to AC-531.",
+            "Transfer 33 dollars from AC-531 to AC-531.",
+            "33 dollars from AC-430 to AC-531.",
+            "Transfer 33 dollars to AC-531.",
+        ):
+            assert learnt.done(words) == [], words

@@ -395,6 +395,9 @@ class Reader:
         is_named = not spoken.isdisjoint(map(stem, verbs))
         if not (requests(self._text, verbs) if is_named else asks(self._text)):
             raise Unplanned("the words speak of it, but don't ask for it")
+        pieces = (self._text[piece.start : piece.end] for piece in self._sentences())
+        if sum(bool(requests(piece, verbs)) for piece in pieces) > len(effects):
+            raise Unplanned("the words ask for it more than once")
 
     def _is_earlier(self) -> bool:
         """Return whether something comes from the last call of a tool before the request."""
@@ -551,6 +554,8 @@ class Reader:
         whole = [(score, way) for score, way in ways if not self._left(values, way)]
         if not whole:
             left = self._left(values, max(ways, key=lambda one: len(one[1]))[1]) if ways else []
+            if not left:
+                raise Unplanned("the words say one value for two things")
             raise Unplanned(f"nothing accounts for {', '.join(map(repr, left[:4]))}")
         most = max(score for score, _ in whole)
         best = [way for score, way in whole if score == most]

@@ -46,7 +46,8 @@ def learnt_sentences(plan: Plan, recorded: Iterable[Request]) -> Wording:
         for turn in own:
             said.setdefault(turn, set()).add(number)
         words.update({word for turn in own for word in _inner(turn)})
-    rare = {word for word, count in words.items() if count < SEVERAL} - FUNCTION_WORDS
+    rare = {word for word, n in words.items() if n < SEVERAL and word[0].isalnum()}
+    rare -= FUNCTION_WORDS
     once = [turn for turn in said if not rare.isdisjoint(_inner(turn))]
     return Wording(turns=sorted(said), talk=sorted(talk), once=sorted(once))
 
