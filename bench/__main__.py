@@ -1,6 +1,7 @@
 """`make bench`, or `python -m bench NAME…` for some of them. Exit code 1 if a bar is missed.
 
-`right` and `learn` take options when one is named alone: `python -m bench right --help`.
+`right`, `learn`, `fuzz` and `faults` take options when one is named alone, as
+`python -m bench right --help`.
 """
 
 import platform
@@ -28,6 +29,7 @@ from bench import (
     store,
     workflow,
 )  # fmt: skip
+from bench.faults import table as faults
 from bench.figure import Figure
 from bench.fuzz import rounds as fuzz
 from bench.learn import workloads as learn
@@ -50,6 +52,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "learn": learn.figures,
     "series": series.figures,
     "fuzz": fuzz.figures,
+    "faults": faults.figures,
     "sandbox": sandbox.calls,
     "behaviour": behaviour.hits,
     "recall": recall.quality,
@@ -68,9 +71,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "importing": importing.rate,
     "importing-large": importing.large,
     "service": service.load,
-    "killed": service.killed,
     "pages": pages.overview,
-    "queue-killed": scaling.killed,
     "queue-jobs": scaling.jobs,
     "queue-checkpoints": scaling.checkpoints,
     "queue-commits": scaling.commits,
@@ -80,7 +81,6 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "state-subjects": state.many_subjects,
     "workflow": workflow.overhead,
     "workflow-tokens": workflow.tokens,
-    "workflow-kills": workflow.kills,
 }
 
 
@@ -111,6 +111,9 @@ def main(words: list[str]) -> int:
     if words[:1] == ["fuzz"] and len(words) > 1:
         inputs = fuzz.read_options(words[1:])
         names, BENCHES["fuzz"] = ["fuzz"], lambda: fuzz.figures(inputs)
+    if words[:1] == ["faults"] and len(words) > 1:
+        kinds = faults.read_options(words[1:])
+        names, BENCHES["faults"] = ["faults"], lambda: faults.figures(kinds)
     unknown = set(names) - BENCHES.keys()
     if unknown:
         print(f"no bench {min(unknown)!r}; there are: {', '.join(BENCHES)}", file=sys.stderr)

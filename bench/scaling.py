@@ -1,12 +1,10 @@
-"""Queued work: a worker killed midway, single jobs beside chunks, checkpoints by workers."""
+"""Queued work: single jobs beside chunks, checkpoints by workers."""
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,52 +15,22 @@ from bench.server import postgres_address
 from em import Draft, Memory
 from em.work.queue import Queue
 
-RUNS = int(os.environ.get("EM_BENCH_RUNS", "1000"))
 SMALL = int(os.environ.get("EM_BENCH_JOBS", "2000"))
 SUBJECTS = int(os.environ.get("EM_BENCH_SUBJECTS", "2000"))
 RECORDS = 20
 SECONDS = 5
 BULK = 50_000
 
-TOOLS = '''
-import os
-
-def keyed(n: int, step: int, idempotency_key: str) -> int:
-    """An effect of a service that knows its keys."""
-    try:
-        os.close(os.open(f"effects/{idempotency_key}", os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        pass
-    return n
-
-def plain(n: int, step: int) -> int:
-    """An effect that happens each time: an appended line is whole or not there."""
-    file = os.open("effects.txt", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    os.write(file, f"{n}-{step}\\n".encode())
-    os.close(file)
-    return n
-
+TOOLS = """
 def look(n: int) -> int:
     return n
-'''
+"""
 
 
 def workflows() -> str:
-    def five(tool: str, key: str) -> str:
-        return "".join(
-            f'      - {{name: s{n}, tool: {tool}, inputs: {{n: "{{{{ params.n }}}}", step: {n}}}'
-            f"{key.replace('#', str(n))}}}\n"
-            for n in range(1, 6)
-        )
-
-    keyed = five("keyed", ', idempotency_key: "{{ params.n }}-#"')
-    plain = five("plain", "")
-    small = '      - {name: s, tool: look, effect: read, inputs: {n: "{{ params.n }}"}}\n'
+    step = '{name: s, tool: look, effect: read, inputs: {n: "{{ params.n }}"}}'
     head = "    params: {n: {type: integer}}\n    steps:\n"
-    return (
-        f"work: {{lease: 5}}\nworkflows:\n  keyed:\n{head}{keyed}"
-        f"  plain:\n{head}{plain}  small:\n{head}{small}"
-    )
+    return f"work: {{lease: 5}}\nworkflows:\n  small:\n{head}      - {step}\n"
 
 
 class Place:
@@ -73,7 +41,6 @@ class Place:
         self.db = db
         (self.folder / "em.yaml").write_text(workflows())
         (self.folder / "tools.py").write_text(TOOLS)
-        (self.folder / "effects").mkdir(exist_ok=True)
 
     def worker(self) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
@@ -86,11 +53,6 @@ class Place:
         """Seconds until everything is done."""
         started = [self.worker() for _ in range(workers)]
         return seconds(lambda: [worker.wait() for worker in started])
-
-    def effects(self) -> Counter[str]:
-        lines = self.folder / "effects.txt"
-        plain = lines.read_text().split() if lines.exists() else []
-        return Counter([*plain, *os.listdir(self.folder / "effects")])
 
 
 @contextmanager
@@ -106,44 +68,6 @@ def places() -> Iterator[Iterator[tuple[str, Place]]]:
                 ("PostgreSQL", Place(other, address)),
             ]
         )
-
-
-def killed() -> Iterator[Figure]:
-    """Runs of five steps over two workers, one of which is killed midway."""
-    for name in ("keyed", "plain"):
-        with places() as found:
-            for store, place in found:
-                yield _killed(name, store, place)
-
-
-def _killed(name: str, store: str, place: Place) -> Figure:
-    with Memory(place.db) as memory, Queue(memory) as queue:
-        file = place.folder / "em.yaml"
-        jobs = queue.add_workflow_runs(name, ({"n": n} for n in range(RUNS)), file=file)
-        workers = [place.worker(), place.worker()]
-        while place.effects().total() < RUNS * 5 // 2:
-            time.sleep(0.05)
-        workers[0].send_signal(signal.SIGKILL)
-        workers[0].wait()
-        workers[1].wait()
-        report, effects = queue.reports(jobs), place.effects()
-        twice = sum(number - 1 for number in effects.values())
-        steps = {f"{n}-{step}" for n in range(RUNS) for step in range(1, 6)}
-        missing = len(steps - effects.keys())
-        complete, waiting = report.done, len(report.waiting)
-        lost = RUNS - complete - waiting + (missing if name == "keyed" else 0)
-        lost += waiting if name == "keyed" else 0
-        # A run that asks stopped in one of its steps: the others are there.
-        lost += max(0, missing - 5 * waiting)
-        print(
-            f"    {store}, {name}: {complete} complete, {waiting} need input, "
-            f"{len(report.failed)} failed; {twice} effects twice, {missing} not made"
-        )
-    what = "with idempotency keys" if name == "keyed" else "without keys"
-    return Figure(
-        f"{RUNS:,} queued runs of 5 steps {what}, one of 2 workers killed, {store}: wrong",
-        twice + lost, "runs", RUNS, "", twice + lost, 0, False,
-    )  # fmt: skip
 
 
 def jobs() -> Iterator[Figure]:

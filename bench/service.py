@@ -1,16 +1,13 @@
-"""The service under load, beside a bare endpoint of its framework; and killed while writing."""
+"""The service under load, beside a bare endpoint of its framework."""
 
 import asyncio
 import contextlib
 import json
 import os
-import random
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +17,6 @@ from bench.figure import Figure
 
 CONNECTIONS = 64
 SECONDS = float(os.environ.get("EM_BENCH_SECONDS", "30"))
-KILLS = 20
 TURNS = 10
 
 BARE = """
@@ -171,60 +167,3 @@ def _cpu(process: "subprocess.Popen[bytes]") -> float:
     """Seconds of processor time so far."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def killed() -> Iterator[Figure]:
-    """kill -9 while clients write; each then asks again with its key."""
-    import httpx
-
-    from em import Memory
-
-    acknowledged: dict[str, bytes] = {}
-    sent: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        db = Path(folder) / "em.db"
-
-        def post(client: httpx.Client, key: str) -> httpx.Response:
-            body = {"task": key, "steps": [{"action": "a", "error": "e"}], "outcome": "failure"}
-            return client.post("/trajectories", json=body, headers={"Idempotency-Key": key})
-
-        for number in range(KILLS):
-            port = _free_port()
-            with _running(_em(port, db), port) as process:
-                address = f"http://127.0.0.1:{port}"
-
-                def write(worker: int, address: str = address, number: int = number) -> None:
-                    with httpx.Client(base_url=address, timeout=30) as client:
-                        for count in range(100_000):
-                            key = f"{number}-{worker}-{count}"
-                            sent.append(key)
-                            try:
-                                answer = post(client, key)
-                            except httpx.HTTPError:
-                                return
-                            acknowledged[key] = answer.content
-
-                workers = [threading.Thread(target=write, args=(n,)) for n in range(4)]
-                for worker in workers:
-                    worker.start()
-                time.sleep(random.Random(number).uniform(0.3, 1.0))
-                process.send_signal(signal.SIGKILL)
-                for worker in workers:
-                    worker.join()
-        port = _free_port()
-        wrong = 0
-        address = f"http://127.0.0.1:{port}"
-        with _running(_em(port, db), port), httpx.Client(base_url=address, timeout=30) as client:
-            for key in sent:
-                answer = post(client, key)
-                wrong += answer.status_code != 201
-                wrong += acknowledged.get(key, answer.content) != answer.content
-        with Memory(db) as memory:
-            tasks = [kept.trace.mission.goal for kept in memory.traces()]
-            wrong += not memory.log.verify().ok
-    wrong += len(set(acknowledged) - set(tasks))  # lost
-    wrong += len(tasks) - len(set(tasks))  # twice
-    yield Figure(
-        f"{KILLS} kills while writing: lost, twice, or answered otherwise",
-        wrong, f"acknowledged, of {len(sent):,} sent", len(acknowledged), "", wrong, 0, False,
-    )  # fmt: skip

@@ -1,8 +1,5 @@
-"""Workflows: what a step costs, what naming the context saves, and what a kill leaves."""
+"""Workflows: what a step costs, and what naming the context saves."""
 
-import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,43 +160,3 @@ def _tokens_of(
         None,
         False,
     )
-
-
-def kills() -> Iterator[Figure]:
-    """SIGKILL before and after every step of a 10-step workflow with effects, then it goes on."""
-    from tests.workflows.ten import EVERY, OUTPUT, write_flow
-
-    worker = ROOT / "tests" / "workflow" / "worker.py"
-    twice = lost = other = 0
-    for step in range(10):
-        for when in ("before", "after"):
-            with tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
-                write_flow(folder, "keyed")
-                start = [sys.executable, str(worker), name, "run-1", "{}"]
-                killed = subprocess.run([*start, f"{step}:{when}"], check=False)
-                assert killed.returncode == -9
-                done = subprocess.run([*start, ""], capture_output=True, check=True)
-                other += json.loads(done.stdout)["output"] != OUTPUT
-                made = [
-                    line
-                    for line in (folder / "effects.txt").read_text().splitlines()
-                    if line.startswith("write")
-                ]
-                twice += len(made) - len(set(made))
-                lost += len(set(EVERY) - set(made))
-    for what, number in (
-        ("effects that happened twice", twice),
-        ("effects that were lost", lost),
-        ("runs with another output", other),
-    ):
-        yield Figure(
-            f"{what}, killed before and after each of 10 steps",
-            number,
-            "none of",
-            20,
-            "",
-            number,
-            0,
-            False,
-        )
