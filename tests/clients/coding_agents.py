@@ -150,6 +150,9 @@ class Codex(CodingAgent):
     def tool_of_em(self, name: str, args: dict[str, Any]) -> Turn:
         return Turn(calls=[ModelCall(name, args, namespace="mcp__em")])
 
+    def delegate(self, task: str) -> Turn:
+        return Turn(calls=[ModelCall("spawn_agent", {"message": task}, namespace="multi_agent_v1")])
+
     def sessions(self) -> list[Path]:
         return _by_age(self.home / ".codex" / "sessions")
 

@@ -134,12 +134,29 @@ def until_offered(agent: CodingAgent, tool: str) -> Callable[[Seen], Any]:
     return reply
 
 
+def of_helper(replies: list[Any], word: str) -> Callable[[Seen], Any]:
+    """Reply to requests without a word, which the main agent's have, and to those aside."""
+
+    def reply(seen: Seen) -> Any:
+        if aside(seen) is not None or word in json.dumps(seen.body):
+            return aside(seen)
+        return replies.pop(0)
+
+    return reply
+
+
 def test_a_sub_agent_is_recorded_as_part_of_its_session(installed: CodingAgent, db: Path) -> None:
     agent = installed
+    by_helper = [agent.shell("ls"), "One file."]
+    waits = []
     if isinstance(agent, Codex):
-        pytest.skip("Codex has no sub-agents unless they are turned on")
-    replies = agent.delegate("look around"), agent.shell("ls"), "One file.", "There is one file."
+        # It goes on beside its sub-agent, so the two are told apart by what they were asked for.
+        waits = [agent.shell("sleep 3")]
+        agent.model.aside = of_helper([*by_helper], "somebody")
+        by_helper = []
+    replies = agent.delegate("look around"), *by_helper, *waits, "There is one file."
     agent.run("let somebody look around", *replies)
+    agent.model.aside = aside
     with Memory(db) as memory:
 
         def children() -> dict[str, int]:

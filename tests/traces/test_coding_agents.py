@@ -21,7 +21,7 @@ from em import Memory
 from em.errors import MissingExtra, NoTranscript
 from em.traces import outcomes
 from em.traces.outcomes import CHECKS
-from em.traces.trace import Trace
+from em.traces.trace import Message, Trace
 from em.traces.transcripts import find_shape, read_traces
 
 FAILS, WARNS = "grep -c missing a.txt", "echo 'Errors: 0, warnings: 2'"
@@ -187,6 +187,42 @@ def test_the_same_words_twice_in_a_codex_session_are_two_messages() -> None:
     trace = read(lines(*codex.lines), "codex")
     said = [event.text for event in trace.events if hasattr(event, "text")]
     assert said[1:] == ["go on", "done"] * 2
+
+
+BY_CODEX = [
+    "<environment_context>\n  <cwd>/x</cwd>\n</environment_context>",
+    '<subagent_notification>\n{"status": {"completed": "All good."}}\n</subagent_notification>',
+    "# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>\nBe brief.\n</INSTRUCTIONS>",
+]
+
+
+@pytest.mark.parametrize("text", BY_CODEX)
+@pytest.mark.parametrize("by", ["", "harness", "user"])
+def test_what_codex_says_in_the_name_of_the_user_is_not_what_was_asked_for(
+    text: str, by: str
+) -> None:
+    codex = Codex()
+    codex.user("count the lines")
+    told = {"content_item_metadata": [{"provenance": {"type": by}}]} if by else {}
+    codex.item({"type": "message", "role": "user", "content": [
+        {"type": "input_text", "text": text}],
+        "internal_chat_message_metadata_passthrough": told})  # fmt: skip
+    codex.asks("c1", "wc -l")
+    codex.told("c1", 0, "3")
+    trace = read(lines(*codex.lines), "codex")
+    said = [one.text for one in trace.events if isinstance(one, Message) and one.role == "user"]
+    # A person may write it too, and Codex then says so.
+    assert said[-1] == (text if by == "user" else "count the lines")
+
+
+def test_a_sub_agent_of_codex_names_the_session_that_it_is_of() -> None:
+    main, helper = Codex(), Codex()
+    main.user("let somebody look")
+    helper.lines[0]["payload"] |= {"id": "s2", "parent_thread_id": "s1"}
+    helper.user("look")
+    (one,) = read_traces(lines(*main.lines))
+    (other,) = read_traces(lines(*helper.lines))
+    assert (other.trace.parent, other.trace.mission.goal) == (one.id, "look")
 
 
 def test_rollouts_of_codex_before_they_were_wrapped_are_read() -> None:

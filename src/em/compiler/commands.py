@@ -48,7 +48,11 @@ _UNREPEATABLE: Mapping[str, Mapping[str, str]] = {
     "claude-code": {
         "Task": _A_MODEL, "Agent": _A_MODEL, "KillBash": _RUNNING, "KillShell": _RUNNING,
     },
-    "codex": {"write_stdin": _RUNNING, "functions.exec": "it runs code of the model"},
+    "codex": {
+        "write_stdin": _RUNNING, "functions.exec": "it runs code of the model",
+        **dict.fromkeys(("spawn_agent", "send_input", "resume_agent"), _A_MODEL),
+        **dict.fromkeys(("wait_agent", "close_agent"), _A_MODEL),
+    },
     "openhands": {"run_ipython": _SESSION},
     "swe-agent": {"edit": _OPEN_FILE, "create": _OPEN_FILE, "insert": _OPEN_FILE},
 }  # fmt: skip

@@ -47,6 +47,12 @@ _BOOKKEEPING = frozenset({
     "turn_context", "world_state", "token_usage_record", "security_risk_score",
     "task_started", "turn_started", "thread_settings_applied", "turn_aborted",
 })  # fmt: skip
+_BY_CODEX = re.compile(
+    r"\s*<(environment_context|user_instructions|turn_aborted|subagent_notification)>.*</\1>\s*"
+    r"|# AGENTS\.md instructions for .*</INSTRUCTIONS>\s*",
+    re.DOTALL,
+)
+"""Matches what Codex tells a model in the name of the user, where it does not say so itself."""
 _ITEMS_SAID = {"UserMessage": "user", "AgentMessage": "assistant", "Plan": "assistant"}
 _FAILED = frozenset({"failed", "declined"})
 _HEADERS = (
@@ -132,7 +138,9 @@ class _Reader:
     def _payload(self, trace: Incoming, kind: str, body: Json, at: Any) -> bool:
         """Read an item of the conversation, or an event."""
         if "role" in body and kind in ("message", ""):
-            self._say(trace, str(body["role"]), text_of(body.get("content")), at, "item")
+            text = text_of(body.get("content"))
+            role = "system" if _is_by_codex(body, text) else str(body["role"])
+            self._say(trace, role, text, at, "item")
             return True
         if kind in _CALLS:
             self._call(trace, body, at)
@@ -381,3 +389,17 @@ def _remember(seen: "OrderedDict[Any, None]", key: Any) -> None:
 
 
 IMPORTER = Importer(name=NAME, title="Codex rollouts and event streams", fits=_fits, reader=_Reader)
+
+
+def _is_by_codex(body: Json, text: str) -> bool:
+    """Return whether Codex wrote a user's message itself: the folder, what a sub-agent found."""
+    if body["role"] != "user":
+        return False
+    told = body.get("internal_chat_message_metadata_passthrough")
+    parts = told.get("content_item_metadata") if isinstance(told, dict) else None
+    by = [
+        one["provenance"].get("type")
+        for one in (parts if isinstance(parts, list) else ())
+        if isinstance(one, dict) and isinstance(one.get("provenance"), dict)
+    ]
+    return "user" not in by if by else _BY_CODEX.fullmatch(text) is not None
