@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,28 @@ def test_append_show_tail_verify() -> None:
         "erased": 0,
         "findings": [],
     }
+
+
+def test_verify_names_a_deleted_stream_and_a_changed_artefact_and_record() -> None:
+    append("hello", "--subject", "ana")
+    em("observe", "ana", '{"type": "Trip", "city": "Porto"}')
+    assert em("checkpoint", "ana").code == 0
+    assert em("log", "verify").code == 0
+    with closing(sqlite3.connect(".em/em.db")) as connection, connection:
+        connection.execute("DELETE FROM events WHERE stream = 'run/1'")
+        connection.execute("UPDATE artefacts SET body = replace(body, 'city', 'evil')")
+        connection.execute("UPDATE records SET body = replace(body, 'Porto', 'Paris')")
+    ran = em("log", "verify")
+    assert ran.code == 1
+    assert "the whole stream is missing" in ran.out
+    assert "run/1" in ran.out
+    found = em("log", "verify", "--json").json["findings"]
+    assert {(one["noun"], one["problem"]) for one in found} == {
+        ("stream", "missing_tail"),
+        ("artefact", "changed"),
+        ("record", "changed"),
+    }
+    assert {one["stream"] for one in found if one["noun"] == "record"} == {"ana"}
 
 
 def test_a_body_comes_from_standard_input() -> None:
@@ -275,10 +298,10 @@ def test_verify_names_what_was_done_to_the_log(tmp_path: Path) -> None:
     connection = sqlite3.connect(".em/em.db")
     connection.execute("DELETE FROM events WHERE pos = 3")
     connection.commit()
-    assert em("log", "verify").code == 0
-    missing = em("log", "verify", "--head", "head.json")
-    assert missing.code == 1
-    assert "position 3 is missing at the end" in missing.out
+    for more in ([], ["--head", "head.json"]):
+        missing = em("log", "verify", *more)
+        assert missing.code == 1
+        assert "position 3 is missing at the end" in missing.out
     connection.execute("DELETE FROM events WHERE pos = 1")
     connection.commit()
     connection.close()

@@ -73,7 +73,7 @@ def test_a_run_killed_at_any_step_goes_on_and_no_effect_happens_twice(
         again = ["read 0"]  # nothing had an effect: the run looks again
     assert sorted(reads) == sorted([f"read {n}" for n in range(0, STEPS, 2)] + again)
     with SqliteStore(folder / "em.db") as store:
-        assert verify(store.rows).ok
+        assert verify(store).ok
         with pytest.raises(RoutineError, match="this run is over: ok"):
             resume_run(store, run_id)
 
@@ -336,7 +336,7 @@ def test_the_answer_to_a_secret_field_is_never_written_and_asked_again(tmp_path:
         again = {"ask": {"word": word}}
         done = resume_run(store, waiting.run_id, tools, answers=again)
         assert (done.status, done.output) == ("ok", f"<{word}>")
-        assert verify(store.rows).ok
+        assert verify(store).ok
     assert seen == ["look", "act", "look"], "only the read whose result held it is made again"
     for file in tmp_path.glob("em.db*"):
         assert word.encode() not in file.read_bytes()

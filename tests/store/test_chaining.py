@@ -71,7 +71,7 @@ class TwoWriters(RuleBasedStateMachine):
 
     @invariant()
     def the_log_is_whole(self) -> None:
-        assert verify(self.stores[0].rows).ok
+        assert verify(self.stores[0]).ok
         events = list(self.stores[1].read(EventQuery()))
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         for stream, length in self.lengths.items():
@@ -103,4 +103,4 @@ def test_a_commit_that_failed_is_not_remembered(
     monkeypatch.undo()
     append(sqlite_store, note("3"))
     assert [event.seq for event in sqlite_store.read(EventQuery())] == [1, 2]
-    assert verify(sqlite_store.rows).ok
+    assert verify(sqlite_store).ok

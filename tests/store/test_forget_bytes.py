@@ -69,7 +69,7 @@ def test_while_another_reader_keeps_old_pages_alive_it_says_so_and_can_be_finish
         store.scrub()
         assert not store.health().scrub_pending
         assert held(bytes_of(tmp_path)) == []
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
 
 def test_an_import_that_erases_succeeds_though_the_scrub_has_to_wait(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_when_postgres_says_scrubbed_no_file_of_its_tables_has_the_words(
     assert postgres_store.erase(["m", "n", "l"]).scrubbed
     assert held_by_server(postgres_store) == []
     assert postgres_store.artefact("state", "a", 1) is not None
-    assert verify(postgres_store.rows).ok
+    assert verify(postgres_store).ok
 
 
 def test_postgres_samples_of_an_older_database_go_when_it_forgets(
@@ -229,7 +229,7 @@ def test_a_long_list_of_erasures_is_split_over_several_facts(
     assert len(erasure.events) == 2_500
     facts = list(store.read(EventQuery(kinds=["erased"])))
     assert [len(fact.body["events"]) for fact in facts if fact.body] == [1_000, 1_000, 500]
-    report = verify(store.rows)
+    report = verify(store)
     assert (report.ok, report.erased) == (True, 2_500)
 
 

@@ -3,14 +3,17 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from em.errors import NewerDatabase
+from em.errors import ForeignStream, NewerDatabase
 from em.heuristics.lessons import Heuristics
 from em.log.event import EventQuery
-from em.store import migrations
+from em.log.verify import verify
+from em.store import Commit, migrations
 from em.store.migrations import MIGRATIONS, Migration, statements
 from em.store.postgres import PostgresStore
+from em.store.protocol import ArtefactDraft, Record
 from em.store.sqlite import SqliteStore
 from em.testing import append, note
 from em.text.terms import ANALYSIS
@@ -94,7 +97,17 @@ def make_old(store: AnyStore) -> None:
         vector, empty = "x'003c'", "x''"
     else:
         gone = ("lessons", "events", "artefacts", "records", "requests", "derivations", "flags")
-        gone += ("cards", "owners", "scopes", "threads", "passages", "vectors", "em_schema")
+        gone += (
+            "cards",
+            "owners",
+            "register",
+            "tallies",
+            "scopes",
+            "threads",
+            "passages",
+            "vectors",
+            "em_schema",
+        )
         setup = [f"DROP TABLE {name}" for name in gone]
         setup.append("CREATE TABLE em_schema(number INTEGER, applied_at TIMESTAMPTZ)")
         setup.append("INSERT INTO em_schema VALUES (1), (2)")
@@ -131,4 +144,49 @@ def test_lessons_of_a_database_with_documents_are_found_and_forgotten(store: Any
     assert run_sql(store, "SELECT count(*) FROM flags WHERE name = 'lessons_not_indexed'") == [(0,)]
     assert store.erase(["l1"]).passages == 1
     assert book.brief("debug a failing SQL insert: foreign key error").ids == []
+    store.close()
+
+
+def make_older(store: AnyStore) -> None:
+    """Take away what migrations 5 to 7 brought: the owners of streams and the register."""
+    columns = [f"ALTER TABLE {table} DROP COLUMN seal" for table in ("artefacts", "records")]
+    tables = [f"DROP TABLE {table}" for table in ("register", "tallies", "owners")]
+    if isinstance(store, SqliteStore):
+        views = ["DROP TRIGGER register_event", "DROP VIEW registered_events"]
+        run_sql(store, *views, *columns, *tables, "PRAGMA user_version=4")
+    else:
+        run_sql(store, *columns, *tables, "DELETE FROM em_schema WHERE number > 4")
+
+
+def test_a_database_of_before_the_register_verifies_and_its_changes_are_found(
+    store: AnyStore,
+) -> None:
+    events = append(store, *(note(str(n), f"s{n % 3}", subject=f"a{n % 3}") for n in range(9)))
+    draft = ArtefactDraft(kind="state", name="a", body={}, from_events=[events[0].id])
+    records = [
+        Record(subject="a1", type="T", id=str(n), body={"text": "marker"}, from_events=[])
+        for n in range(4_100)
+    ]
+    store.commit(Commit(artefacts=[draft], records=records))
+    erased = store.commit(Commit(artefacts=[msgspec.structs.replace(draft, name="b")]))
+    store.erase([events[0].id])
+    make_older(store)
+    store = reopen(store)
+    report = verify(store)
+    assert (report.findings, report.events, report.streams) == ([], 10, 3)
+    with pytest.raises(ForeignStream):
+        append(store, note("!", "s1", subject="a2"))
+    append(store, note("after", "s1", subject="a1"))
+    assert verify(store).ok
+    run_sql(store, "UPDATE records SET body = '{}' WHERE id = '4000'")
+    run_sql(store, f"UPDATE artefacts SET retired_at = 1 WHERE id = '{erased.artefacts[0].id}'")
+    run_sql(store, "DELETE FROM events WHERE stream = 's2'")
+    found = [(f.problem, f.noun, f.stream) for f in verify(store).findings]
+    assert found == [
+        ("missing_tail", "stream", "s2"),
+        ("changed", "artefact", "state/b"),
+        ("changed", "record", "a1"),
+    ]
+    assert store.erase([], subjects=["a1"]).records == 4_100
+    assert run_sql(store, "SELECT count(*) FROM records") == [(0,)]
     store.close()

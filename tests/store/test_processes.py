@@ -45,7 +45,7 @@ def batches_in(store: Store) -> Counter[tuple[str, int, int]]:
 
 def assert_whole(store: Store) -> set[tuple[str, int]]:
     """The log verifies and holds only whole batches; which ones."""
-    assert verify(store.rows).ok
+    assert verify(store).ok
     found = batches_in(store)
     for (name, batch, size), there in found.items():
         assert there == size, f"{there} of {size} events of batch {batch} of {name}"
@@ -130,7 +130,7 @@ def test_several_event_loops_write_to_one_log(address: str) -> None:
     with open_store(address) as store:
         said = [event.body["text"] for event in store.read(EventQuery()) if event.body]
         assert sorted(said) == sorted(f"{a}.{b}" for a in range(4) for b in range(25))
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
 
 def test_a_forked_child_uses_connections_of_its_own(address: str) -> None:
@@ -148,7 +148,7 @@ def test_a_forked_child_uses_connections_of_its_own(address: str) -> None:
         subprocess.run([sys.executable, "-c", code, address], check=True, timeout=60)
         said = [event.body["text"] for event in store.read(EventQuery()) if event.body]
         assert sorted(said) == ["child", "parent", "parent again"]
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
 
 def test_the_threads_of_a_forked_child_share_its_connections(address: str) -> None:

@@ -37,7 +37,7 @@ def fill(store: SqliteStore) -> None:
 
 def assert_intact(path: Path, at_least: int) -> None:
     with SqliteStore(path) as store:
-        assert verify(store.rows).ok
+        assert verify(store).ok
         assert len(list(store.read(EventQuery()))) >= at_least
         assert store.health(deep=True).problems == []
 
@@ -68,7 +68,7 @@ def test_a_full_disk_is_one_clear_error_and_the_log_stays_as_it_was(tiny_disk: P
         with pytest.raises(StoreFull):
             append(store, *(note(BIG) for _ in range(30)))
         assert len(list(store.read(EventQuery()))) == before
-        assert verify(store.rows).ok
+        assert verify(store).ok
     assert caught.value.place == str(path)
     assert "free some space" in caught.value.fix
     assert_intact(path, before)
@@ -310,7 +310,7 @@ def test_an_interrupt_in_the_middle_of_a_commit_leaves_nothing_behind(
     monkeypatch.undo()
     assert list(sqlite_store.read(EventQuery())) == []
     sqlite_store.commit(Commit(events=[note("2")]))
-    assert verify(sqlite_store.rows).ok
+    assert verify(sqlite_store).ok
     assert os.path.exists(sqlite_store._path)
 
 
@@ -392,7 +392,7 @@ def test_a_child_forked_while_a_thread_writes_does_not_inherit_its_lock(tmp_path
     subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=60)
     with SqliteStore(path) as store:
         assert len(list(store.read(EventQuery(stream="child")))) == 5
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
 
 def test_a_reader_of_a_read_only_place_sees_what_others_write(tmp_path: Path) -> None:

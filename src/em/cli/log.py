@@ -144,7 +144,7 @@ def tail(*, limit: int, follow: bool, **chosen: Any) -> None:
 )
 @everywhere
 def verify(stream: str | None, head_file: str | None, save_head: str | None) -> int:
-    """Verify that no event was changed, reordered or removed. Exit code 1 if one was."""
+    """Verify that no event, artefact or record was changed or removed. Exit code 1 if one was."""
     memory = open_memory()
     heads = None if head_file is None else _read_heads(Path(head_file))
     total = memory.store.health().events
@@ -260,10 +260,11 @@ def _print_report(report: Report) -> None:
     if report.ok:
         click.echo(click.style("verified", fg="green") + f": {what}; nothing changed or missing")
         return
-    columns = ("problem", "stream", "pos", "event", "what is wrong")
+    columns = ("problem", "in", "name", "pos", "id", "what is wrong")
     rows = (
         (
             found.problem.replace("_", " "),
+            found.noun,
             found.stream,
             str(found.pos),
             found.event_id,

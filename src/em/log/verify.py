@@ -1,26 +1,51 @@
-"""Verify a log: that nothing in a stream was changed, reordered or removed.
+"""Verify a log: that nothing was changed, reordered or removed.
 
-The chain alone can't show that its end was cut off, or that all of it was written again. A head
-that was saved earlier outside the log shows both.
+Each stream is a chain. The register, a chain of its own, has the head of each stream, so that the
+end of a stream and a whole stream are missed too, and covers artefacts and records. Nothing inside
+a database can show that all of it was written again: a head that was saved outside does.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 from types import NoneType
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
-from em.log.chain import HASH_BYTES, SALT_BYTES, START, hash_body, hash_event
+from em.log.chain import (
+    ARTEFACT,
+    HASH_BYTES,
+    SALT_BYTES,
+    START,
+    STREAM,
+    Entry,
+    Holding,
+    hash_body,
+    hash_event,
+    hash_link,
+    sum_of,
+)
 from em.log.event import EventQuery, Row
 from em.log.kinds import Erased
 
-Problem = Literal["changed", "removed", "reordered", "missing_tail", "rewritten"]
+Problem = Literal["changed", "removed", "reordered", "missing_tail", "rewritten", "added"]
 MAX_SUSPECTS = 24
 """The number of broken links of a stream for which the original order is searched."""
 REPORT_EVERY = 1_000
 ReadRows = Callable[[EventQuery], Iterator[Row]]
+
+
+class Verifiable(Protocol):
+    """What can be verified, such as a store."""
+
+    def rows(self, query: EventQuery) -> Iterator[Row]:
+        """Stream events, undecoded."""
+
+    def register(self, after: int = 0) -> Iterator[Entry | Holding]:
+        """Stream the entries of the register, then artefacts and records, as of one moment."""
+
 
 _TYPES: tuple[type | tuple[type, ...], ...] = (
     *(int, str, str, int, (str, NoneType)),
@@ -37,13 +62,19 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One difference from what was written."""
+    """One difference from what was written.
+
+    noun: `stream`; or `artefact`: then `stream` is its kind and name, `pos` its version and
+    `event_id` its id; or `record`: then `stream` is its subject and `event_id` its type and id; or
+    `register`: then `pos` is the number of the entry.
+    """
 
     problem: Problem
     stream: str
     pos: int
     event_id: str
     detail: str
+    noun: str = "stream"
 
 
 class Report(msgspec.Struct):
@@ -69,9 +100,10 @@ class _Suspect(msgspec.Struct, frozen=True):
 class _Stream:
     """One stream while it is verified."""
 
-    def __init__(self, name: str, saved: Head | None) -> None:
+    def __init__(self, name: str, saved: Head | None, registered: Head | None) -> None:
         self.name = name
         self.saved = saved
+        self.registered = registered
         self.events = 0
         self.head = Head(0, "")
         self.findings: list[Finding] = []
@@ -101,8 +133,10 @@ class _Stream:
             self._find("reordered", row, "its seq is not greater than that of the event before it")
         elif fits and row.kind == "erased":
             self._take_erasure(row)
-        if self.saved and row.pos == self.saved.pos and row.hash.hex() != self.saved.hash:
-            self._find("rewritten", row, "its hash differs from the saved head")
+        for known, name in ((self.saved, "saved head"), (self.registered, "register")):
+            if known and row.pos == known.pos and row.hash.hex() != known.hash:
+                self._find("rewritten", row, f"its hash differs from the {name}")
+                break
         self._previous, self._last_seq = row.hash, row.seq
         self.head = Head(row.pos, row.hash.hex())
 
@@ -115,9 +149,9 @@ class _Stream:
     def finish(self) -> None:
         """Add the findings that need the whole stream."""
         self._explain_suspects()
-        if self.saved and self.head.pos < self.saved.pos:
-            span = _span(self.head.pos + 1, self.saved.pos)
-            detail = f"{span} missing at the end; the saved head is at {self.saved.pos}"
+        end, place = _furthest(self.saved, self.registered)
+        if self.head.pos < end:
+            detail = f"{_span(self.head.pos + 1, end)} missing at the end; {place}"
             self.findings.append(Finding("missing_tail", self.name, self.head.pos + 1, "", detail))
 
     def _check_body(self, row: Row) -> bool:
@@ -158,42 +192,171 @@ class _Stream:
         self.findings.append(Finding(problem, self.name, _pos(row), str(row.id), detail))
 
 
+class _Register:
+    """The register while it is verified, with what it says there must be."""
+
+    def __init__(self, parts: Iterable[Entry | Holding]) -> None:
+        self.end = 0
+        self.findings: list[Finding] = []
+        self.heads: dict[str, Head] = {}
+        self._link: bytes | None = START
+        self._latest: dict[str, dict[str, Entry]] = defaultdict(dict)
+        self._seals: defaultdict[str, list[bytes]] = defaultdict(list)
+        for part in parts:
+            if isinstance(part, Entry):
+                self._take_entry(part)
+            else:
+                self._take_holding(part)
+        self._finish()
+
+    def _take_entry(self, entry: Entry) -> None:
+        if entry.n != self.end + 1:
+            detail = f"entries of the register are missing: {self.end + 1} to {entry.n - 1}"
+            self._find("removed", "register", "", entry.n, "", detail)
+        elif self._link is not None and entry.link != _link(self._link, entry):
+            detail = "this entry of the register does not fit the one before it"
+            self._find("changed", "register", entry.key, entry.n, "", detail)
+        self.end, self._link = entry.n, entry.link
+        if entry.noun == STREAM:
+            self.heads[entry.key] = Head(entry.pos, entry.hash.hex())
+        else:
+            self._latest[entry.noun][entry.key] = entry
+
+    def _take_holding(self, held: Holding) -> None:
+        if held.noun == ARTEFACT:
+            entry = self._latest[ARTEFACT].pop(held.key, None)
+            place = ("artefact", held.name, held.version, held.key)
+            if entry is None:
+                self._find("added", *place, "the register does not have it")
+            elif not held.fits:
+                self._find("changed", *place, "its content does not fit its seal")
+            elif entry.hash != held.hash:
+                detail = "its sources, or whether it is in use, are not as the register has them"
+                self._find("changed", *place, detail)
+            return
+        if not held.fits:
+            detail = "its content does not fit its seal"
+            self._find("changed", "record", held.key, 0, held.name, detail)
+        self._seals[held.key].append(held.hash)
+
+    def _finish(self) -> None:
+        for gone in self._latest.pop(ARTEFACT, {}).values():
+            detail = f"version {gone.pos} of this artefact is missing"
+            self._find("removed", "artefact", "", gone.pos, gone.key, detail)
+        registered = {key: entry for each in self._latest.values() for key, entry in each.items()}
+        for subject in sorted(registered.keys() | self._seals.keys()):
+            entry, seals = registered.get(subject), self._seals.get(subject, [])
+            count, total = (0, 0) if entry is None else (entry.pos, int.from_bytes(entry.hash))
+            if count != len(seals):
+                problem: Problem = "removed" if count > len(seals) else "added"
+                detail = f"the register has {count} records of this subject, there are {len(seals)}"
+                self._find(problem, "record", subject, 0, "", detail)
+            elif sum_of(seals) % 256**HASH_BYTES != total:
+                detail = "a record of this subject was replaced, together with its seal"
+                self._find("changed", "record", subject, 0, "", detail)
+
+    def _find(
+        self, problem: Problem, noun: str, name: str, pos: int, item: str, detail: str
+    ) -> None:
+        self.findings.append(Finding(problem, name, pos, item, detail, noun))
+
+
+def _link(previous: bytes, entry: Entry) -> bytes | None:
+    try:
+        return hash_link(previous, entry.noun, entry.key, entry.pos, entry.hash)
+    except (TypeError, UnicodeEncodeError):
+        return None  # values that em never writes fit no link
+
+
+def _furthest(saved: Head | None, registered: Head | None) -> tuple[int, str]:
+    """Return the furthest position that a stream must reach, and who says so."""
+    if saved and (registered is None or saved.pos > registered.pos):
+        return saved.pos, f"the saved head is at {saved.pos}"
+    return (
+        (0, "")
+        if registered is None
+        else (
+            registered.pos,
+            f"the register has its head at {registered.pos}",
+        )
+    )
+
+
 def verify(
-    read_rows: ReadRows,
+    store: Verifiable,
     *,
     stream: str | None = None,
     heads: Mapping[str, Head] | None = None,
     progress: Callable[[int], None] = lambda _count: None,
 ) -> Report:
-    """Verify every stream, or one; against saved heads, if given.
-
-    read_rows: streams the rows of a query, as `Store.rows` does.
-    """
-    heads = {
+    """Verify every stream, artefact and record, or one stream; against saved heads, if given."""
+    # Read first: what is written meanwhile is then behind it, and never missing.
+    register = _Register(store.register())
+    saved = {
         name: head
         for name, head in (heads or {}).items()
         if head.pos > 0 and stream in (None, name)
     }
-    rows = read_rows(EventQuery(stream=stream, by_stream=True))
+    rows = store.rows(EventQuery(stream=stream, by_stream=True))
     total = Report(events=0, streams=0, erased=0, findings=[], heads={})
-    for checked in _streams(rows, heads, progress):
-        total.findings.extend(sorted(_all_findings(read_rows, checked), key=attrgetter("pos")))
+    for checked in _streams(rows, saved, register.heads, progress):
+        total.findings.extend(sorted(_all_findings(store.rows, checked), key=attrgetter("pos")))
         total.heads[checked.name] = checked.head
         total.events += checked.events
         total.erased += len(checked.empty.keys() & checked.erased)
     total.streams = len(total.heads)
-    for name in sorted(heads.keys() - total.heads.keys()):
-        detail = f"the whole stream is missing; the saved head is at {heads[name].pos}"
-        total.findings.append(Finding("missing_tail", name, 1, "", detail))
+    total.findings += _missing(total.heads, saved, register.heads, stream)
+    total.findings += _added(store, total.heads, register)
+    if stream is None:
+        total.findings += register.findings
     return total
 
 
+def _missing(
+    found: Mapping[str, Head],
+    saved: Mapping[str, Head],
+    registered: Mapping[str, Head],
+    stream: str | None,
+) -> Iterator[Finding]:
+    """Find whole streams that are gone."""
+    for name in sorted((saved.keys() | registered.keys()) - found.keys()):
+        if stream in (None, name):
+            _, place = _furthest(saved.get(name), registered.get(name))
+            yield Finding("missing_tail", name, 1, "", f"the whole stream is missing; {place}")
+
+
+def _added(store: Verifiable, found: Mapping[str, Head], register: _Register) -> Iterator[Finding]:
+    """Find events that no commit wrote: the register does not reach them, now either."""
+    nothing = Head(0, "")
+    beyond = {
+        name: head
+        for name, head in found.items()
+        if head.pos > register.heads.get(name, nothing).pos
+    }
+    if not beyond:
+        return
+    reached = dict(register.heads)
+    for entry in store.register(after=register.end):
+        if not isinstance(entry, Entry):
+            break
+        if entry.noun == STREAM:
+            reached[entry.key] = Head(entry.pos, entry.hash.hex())
+    for name in sorted(beyond):
+        last = reached.get(name, nothing).pos
+        if beyond[name].pos > last:
+            detail = f"{_span(last + 1, beyond[name].pos)} not in the register"
+            yield Finding("added", name, last + 1, "", detail)
+
+
 def _streams(
-    rows: Iterator[Row], heads: Mapping[str, Head], progress: Callable[[int], None]
+    rows: Iterator[Row],
+    saved: Mapping[str, Head],
+    registered: Mapping[str, Head],
+    progress: Callable[[int], None],
 ) -> Iterator[_Stream]:
     count = 0
     for name, events in groupby(rows, key=lambda row: str(row.stream)):
-        checked = _Stream(name, heads.get(name))
+        checked = _Stream(name, saved.get(name), registered.get(name))
         for row in events:
             checked.take(row)
             count += 1

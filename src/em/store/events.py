@@ -17,10 +17,11 @@ from em.errors import (
     StoreCorrupt,
     UsageError,
 )
-from em.log.chain import SALT_BYTES, START, hash_body, hash_event
+from em.log.chain import SALT_BYTES, START, STREAM, hash_body, hash_event
 from em.log.event import Event, EventQuery, Row, check_name
 from em.store.holders import Derivation, derivations_of, put_derivations
 from em.store.preparation import Prepared, PreparedEvent
+from em.store.register import End, chain_entries, chain_entry, put_entries, read_end
 from em.store.session import Session, chunks
 from em.values.times import from_micros, moment, now_micros, to_micros
 
@@ -198,6 +199,8 @@ STREAMS_REMEMBERED = 64
 
 
 InsertEvents = Callable[[Session, Sequence[tuple[Any, ...]]], None]
+InsertRegistered = Callable[[Session, tuple[Any, ...], tuple[Any, ...]], None]
+"""Inserts the row of an event and the register's entry with one statement."""
 
 
 class Head(NamedTuple):
@@ -209,10 +212,11 @@ class Head(NamedTuple):
 
 
 class Tip(NamedTuple):
-    """The end of the log: the newest seq, and the heads of some streams."""
+    """The end of the log: the newest seq, the heads of some streams, the end of the register."""
 
     newest: int
     heads: dict[str, Head]
+    end: End
 
     def head(self, session: Session, stream: str) -> Head:
         """Return the head of a stream; read it if it is not known."""
@@ -221,12 +225,12 @@ class Tip(NamedTuple):
 
 
 class Chain:
-    """Appends events to their streams.
+    """Appends events to their streams, and the streams' new heads to the register.
 
-    It remembers the end of the log between commits, so that most appends read nothing. Another
-    process may have written meanwhile: then the insert fails and is repeated with a fresh read.
-    taken: the back end's error for a seq or position that is taken. A back end whose transaction
-    does not survive that error leaves it out, and nothing is remembered.
+    It remembers the end of the log between commits, so that most appends read little. Every commit
+    moves the end of the register: while that stands where it was, nobody else has written.
+    taken: the back end's error for a number that is taken, if one statement can be a transaction of
+    its own there. Without it nothing is remembered.
     """
 
     def __init__(
@@ -257,20 +261,27 @@ class Chain:
         remembered, self._remembered = self._remembered, None
         if not prepared:
             for stream, pos in expected.items():
-                _check_position(stream, pos, read_head(session, stream)[0])
+                _check_position(stream, pos, read_head(session, stream).pos)
             return [], None
-        if remembered is not None:
-            try:
-                return self._append(
-                    session, prepared, recorded_at, expected, remembered, only_rows=only_rows
-                )
-            except (self._taken, PositionConflict, ChainConflict):  # type: ignore[misc]  # an empty tuple remembers nothing
-                pass  # the remembered end may be stale: read it and try once more
-        tip = _read_tip(session, prepared[0].stream)
-        return self._append(session, prepared, recorded_at, expected, tip, only_rows=only_rows)
+        if remembered is not None and read_end(session) == remembered.end:
+            tip = remembered
+        else:
+            tip = _read_tip(session, prepared[0].stream)
+        appended = self._chained(session, prepared, recorded_at, expected, tip)
+        self._insert_events(session, appended.rows)
+        put_entries(session, appended.entries)
+        put_derivations(session, appended.derivations)
+        if appended.owners:
+            _put_owners(session, appended.owners)
+        events = [] if only_rows else list(map(_event_of, prepared, appended.rows))
+        return events, appended.tip
 
     def insert_at_once(
-        self, session: Session, event: PreparedEvent, expected: Mapping[str, int]
+        self,
+        session: Session,
+        event: PreparedEvent,
+        expected: Mapping[str, int],
+        insert: InsertRegistered,
     ) -> list[Event] | None:
         """Append one event with one statement, which is a transaction of its own.
 
@@ -279,34 +290,41 @@ class Chain:
         remembered, self._remembered = self._remembered, None
         if remembered is None:
             return None
-        head = remembered.heads[event.stream] = remembered.head(session, event.stream)
-        if event.subject is not None and event.subject != head.owner:
+        head = remembered.head(session, event.stream)
+        owner = head.owner if event.subject is None else event.subject
+        if owner != head.owner:
             return None  # the stream gets an owner, which is a second statement
-        try:
-            events, tip = self._append(session, [event], now_micros(), expected, remembered)
-        except (self._taken, PositionConflict):  # type: ignore[misc]  # as above
+        if expected.get(event.stream, head.pos) != head.pos or len(expected) > 1:
             return None
-        self._remembered = tip
-        return events
+        seq = remembered.newest + 1
+        row = _seal(event, seq, head, os.urandom(SALT_BYTES), now_micros())
+        entry = chain_entry(remembered.end, STREAM, event.stream, row[_POS], row[-1])
+        try:
+            insert(session, row, entry)
+        except self._taken:
+            return None  # the remembered end is stale
+        heads = remembered.heads if len(remembered.heads) < STREAMS_REMEMBERED else {}
+        heads[event.stream] = Head(row[_POS], row[-1], owner)
+        self._remembered = Tip(seq, heads, End(entry[0], entry[-1]))
+        return [_event_of(event, row)]
 
-    def _append(
+    def _chained(
         self,
         session: Session,
         prepared: Sequence[PreparedEvent],
         recorded_at: int,
         expected: Mapping[str, int],
         tip: Tip,
-        *,
-        only_rows: bool = False,
-    ) -> tuple[list[Event], Tip]:
+    ) -> "_Appended":
+        """Make the rows of events that follow the end of the log, and of the register's entries."""
         for stream, pos in expected.items():
-            _check_position(stream, pos, tip.head(session, stream)[0])
+            _check_position(stream, pos, tip.head(session, stream).pos)
         heads = dict(tip.heads) if len(tip.heads) < STREAMS_REMEMBERED else {}
         salts = os.urandom(SALT_BYTES * len(prepared))
         rows: list[tuple[Any, ...]] = []
-        events: list[Event] = []
         derivations: list[Derivation] = []
         owners: dict[str, str] = {}
+        touched: dict[str, None] = {}
         for n, item in enumerate(prepared):
             head = heads.get(item.stream) or tip.head(session, item.stream)
             seal = _import if item.imported is not None else _seal
@@ -316,30 +334,43 @@ class Chain:
             if item.subject is not None and item.subject != owner:
                 owner = owners[item.stream] = _owner(item, owner)
             heads[item.stream] = Head(row[_POS], row[-1], owner)
+            touched[item.stream] = None
             rows.append(row)
-            if not only_rows:
-                events.append(_event_of(item, row))
             if item.sources:
                 derivations += derivations_of(item.sources, "events", item.id)
-        self._insert_events(session, rows)
-        put_derivations(session, derivations)
-        if owners:
-            _put_owners(session, owners)
-        return events, Tip(tip.newest + len(rows), heads)
+        entries = chain_entries(
+            tip.end, [(STREAM, stream, heads[stream].pos, heads[stream].hash) for stream in touched]
+        )
+        end = End(entries[-1][0], entries[-1][-1])
+        tip = Tip(tip.newest + len(rows), heads, end)
+        return _Appended(rows, entries, derivations, owners, tip)
+
+
+class _Appended(NamedTuple):
+    """What an append inserts, and the end of the log after it."""
+
+    rows: list[tuple[Any, ...]]
+    entries: list[tuple[Any, ...]]
+    derivations: list[Derivation]
+    owners: dict[str, str]
+    tip: Tip
 
 
 def _read_tip(session: Session, stream: str) -> Tip:
-    newest, *head = session.execute(_NEWEST_AND_HEAD, (stream, stream)).fetchone()
-    return Tip(newest or 0, {stream: _head(*head)})
+    newest, n, link, *head = session.execute(_TIP, (stream, stream)).fetchone()
+    return Tip(newest or 0, {stream: _head(*head)}, End(n or 0, link or START))
 
 
-# One statement for both: on a back end that remembers nothing, every append waits for it.
+# One statement for all: on a back end that remembers nothing, every append waits for it.
 _HEAD = (
     "SELECT {} head.pos, head.hash, owners.subject FROM (SELECT 1) AS one"
     " LEFT JOIN (SELECT pos, hash FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1) AS head"
     " ON 1 = 1 LEFT JOIN owners ON owners.stream = ?"
 )
-_NEWEST_AND_HEAD = _HEAD.format("(SELECT MAX(seq) FROM events),")
+_TIP = _HEAD.format(
+    "(SELECT MAX(seq) FROM events), (SELECT MAX(n) FROM register),"
+    " (SELECT link FROM register ORDER BY n DESC LIMIT 1),"
+)
 _HEAD_ALONE = _HEAD.format("")
 
 

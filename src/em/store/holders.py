@@ -15,6 +15,7 @@ import msgspec
 from em.errors import ClaimLost, Conflict
 from em.store.preparation import PreparedArtefact
 from em.store.protocol import Artefact, Card, Claim, Record, RequestOutcome
+from em.store.register import Tally, new_seal, register_artefacts
 from em.store.session import Session, chunks, delete, select
 from em.values.ids import new_id
 from em.values.times import from_micros, now_micros
@@ -123,7 +124,7 @@ def _add_artefact(
         retired_at=from_micros(created_at) if item.draft.retired else None,
     )
     session.execute(
-        f"INSERT INTO artefacts({ARTEFACT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - fixed words
+        f"INSERT INTO artefacts({ARTEFACT_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - fixed words
         (
             artefact.id,
             artefact.kind,
@@ -134,6 +135,9 @@ def _add_artefact(
             sources_text(artefact.from_events),
             created_at,
             created_at if item.draft.retired else None,
+            new_seal(
+                artefact.id, artefact.kind, artefact.name, artefact.version, content, created_at
+            ),
         ),
     )
     return artefact
@@ -203,8 +207,9 @@ def erase_artefacts(session: Session, ids: Sequence[str]) -> None:
     """Erase bodies and cards, and hashes too: short content could be guessed from them."""
     delete(session, "cards", "id", ids)
     for marks, part in chunks(ids):
-        sql = f"UPDATE artefacts SET body = NULL, hash = '' WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
+        sql = f"UPDATE artefacts SET body = NULL, hash = '', seal = NULL WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
         session.execute(sql, part)
+    register_artefacts(session, ids)
 
 
 def put_records(session: Session, records: Sequence[tuple[Record, bytes | None]]) -> None:
@@ -212,38 +217,52 @@ def put_records(session: Session, records: Sequence[tuple[Record, bytes | None]]
     by_type: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for record, _ in records:
         by_type[record.subject, record.type].append(record.id)
+    tally = Tally()
     for (subject, record_type), ids in by_type.items():
-        _forget_sources(session, subject, record_type, ids)
+        _forget_sources(session, subject, record_type, ids, tally)
     session.executemany(
         "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?",
         [(record.subject, record.type, record.id) for record, text in records if text is None],
     )
-    stored = [(record, text.decode()) for record, text in records if text is not None]
+    stored = {
+        (record.subject, record.type, record.id): (record, text.decode())
+        for record, text in records
+        if text is not None
+    }
+    rows = [
+        (*key, text, sources_text(record.from_events)) for key, (record, text) in stored.items()
+    ]
+    seals = [new_seal(*row) for row in rows]
     session.executemany(
-        "INSERT INTO records(subject, type, id, body, from_events) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT(subject, type, id)"
-        " DO UPDATE SET body = excluded.body, from_events = excluded.from_events",
-        [
-            (record.subject, record.type, record.id, text, sources_text(record.from_events))
-            for record, text in stored
-        ],
+        "INSERT INTO records(subject, type, id, body, from_events, seal) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT(subject, type, id) DO UPDATE SET"
+        " body = excluded.body, from_events = excluded.from_events, seal = excluded.seal",
+        [(*row, seal) for row, seal in zip(rows, seals, strict=True)],
     )
+    for row, seal in zip(rows, seals, strict=True):
+        tally.add(row[0], seal)
+    tally.save(session)
     derivations: list[Derivation] = []
-    for record, _ in stored:
+    for record, _ in stored.values():
         holder = _record_holder(record.subject, record.type, record.id)
         derivations += derivations_of(record.from_events, "records", holder)
     put_derivations(session, derivations)
 
 
-def _forget_sources(session: Session, subject: str, record_type: str, ids: list[str]) -> None:
-    for marks, part in chunks(ids):
+def _forget_sources(
+    session: Session, subject: str, record_type: str, ids: list[str], tally: Tally
+) -> None:
+    """Take records that are replaced or deleted out of the derivations and the tally."""
+    for marks, part in chunks(sorted(set(ids))):
         sql = (
-            "SELECT id, from_events FROM records"  # noqa: S608 - question marks; values are bound
+            "SELECT id, from_events, seal FROM records"  # noqa: S608 - question marks; values are bound
             f" WHERE subject = ? AND type = ? AND id IN ({marks})"
         )
         rows = session.execute(sql, (subject, record_type, *part)).fetchall()
         holders = [(_record_holder(subject, record_type, row[0]), row[1]) for row in rows]
         drop_derivations(session, "records", holders)
+        for row in rows:
+            tally.subtract(subject, row[2])
 
 
 def find_records(
@@ -264,10 +283,12 @@ def erase_records(session: Session, records: Sequence[tuple[str, str, str]]) -> 
     by_type: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for subject, record_type, record_id in records:
         by_type[subject, record_type].append(record_id)
+    tally = Tally()
     for (subject, record_type), ids in by_type.items():
-        _forget_sources(session, subject, record_type, ids)
+        _forget_sources(session, subject, record_type, ids, tally)
     sql = "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?"
     session.executemany(sql, records)
+    tally.save(session)
 
 
 def _record_holder(subject: str, record_type: str, record_id: str) -> str:

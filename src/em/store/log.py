@@ -130,7 +130,7 @@ class Log:
         progress: Progress = _silent,
     ) -> Report:
         """Verify that nothing was changed, reordered or removed; against saved heads, if given."""
-        return verify(self._store.rows, stream=stream, heads=heads, progress=progress)
+        return verify(self._store, stream=stream, heads=heads, progress=progress)
 
     def export(self, **chosen: Any) -> Iterator[bytes]:
         """Stream event lines from which an import makes the same log. Takes the filters of `read`.

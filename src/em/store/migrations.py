@@ -5,19 +5,25 @@ that was released: append a new one.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from em.errors import NewerDatabase
+from em.store.register import fill_register
+from em.store.session import Session
 
 
 class Migration(NamedTuple):
-    """One migration in both dialects. A statement ends with `;` at the end of a line."""
+    """One migration in both dialects. A statement ends with `;` at the end of a line.
+
+    then: what SQL can't do, in the same transaction.
+    """
 
     number: int
     why: str
     sqlite: str
     postgres: str
+    then: Callable[[Session], None] = lambda _session: None
 
 
 MIGRATIONS = (
@@ -254,6 +260,36 @@ MIGRATIONS = (
                 WHERE subject IS NOT NULL GROUP BY stream) AS f
             ON f.stream = e.stream AND f.pos = e.pos;
         """,
+    ),
+    Migration(
+        7,
+        "the register, which proves what streams, artefacts and records there are",
+        # One statement of SQLite's inserts an event with the register's entry: see `SqliteStore`.
+        sqlite="""
+        CREATE TABLE register(
+            n INTEGER PRIMARY KEY, noun TEXT NOT NULL, key TEXT NOT NULL, pos INTEGER NOT NULL,
+            hash BLOB NOT NULL, link BLOB NOT NULL);
+        CREATE TABLE tallies(
+            subject TEXT PRIMARY KEY, count INTEGER NOT NULL, sum BLOB NOT NULL) WITHOUT ROWID;
+        ALTER TABLE artefacts ADD COLUMN seal BLOB;
+        ALTER TABLE records ADD COLUMN seal BLOB;
+        CREATE VIEW registered_events AS SELECT events.*, 0 AS n, x'' AS link FROM events;
+        CREATE TRIGGER register_event INSTEAD OF INSERT ON registered_events BEGIN
+            INSERT INTO events VALUES (new.seq, new.id, new.stream, new.pos, new.subject, new.kind,
+                new.v, new.at, new.recorded_at, new.body, new.salt, new.body_hash, new.hash);
+            INSERT INTO register VALUES (new.n, 'stream', new.stream, new.pos, new.hash, new.link);
+            END;
+        """,
+        postgres="""
+        CREATE TABLE register(
+            n BIGINT PRIMARY KEY, noun TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL,
+            pos BIGINT NOT NULL, hash BYTEA NOT NULL, link BYTEA NOT NULL);
+        CREATE TABLE tallies(
+            subject TEXT COLLATE "C" PRIMARY KEY, count BIGINT NOT NULL, sum BYTEA NOT NULL);
+        ALTER TABLE artefacts ADD COLUMN seal BYTEA;
+        ALTER TABLE records ADD COLUMN seal BYTEA;
+        """,
+        then=fill_register,
     ),
 )
 

@@ -151,6 +151,7 @@ _WRITE_LOCK = int.from_bytes(b"em-write")
 TABLES = (
     *("events", "artefacts", "cards", "records", "requests", "derivations"),
     *("passages", "threads", "vectors", "lessons", "scopes", "owners", "flags"),
+    *("register", "tallies"),
 )
 """The tables that hold content, or what points to it."""
 LOCK_STEP = 1.0
@@ -383,9 +384,15 @@ class PostgresStore(SqlStore):
         return StoreError(f"PostgreSQL says: {reason}", place=self._place)
 
     @contextmanager
-    def _reading(self) -> Iterator[Session]:
+    def _reading(self) -> Iterator["PostgresSession"]:
         with self._translated(), self._pool.connection() as connection:
             yield PostgresSession(connection)
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Session]:
+        with self._reading() as session, session.connection.transaction():
+            session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield session
 
     @contextmanager
     def _writing(self) -> Iterator[Session]:
@@ -417,6 +424,7 @@ class PostgresStore(SqlStore):
                 for statement in step.postgres.split(";\n"):
                     if statement.strip():
                         session.execute(statement)
+                step.then(session)
                 session.execute("INSERT INTO em_schema(number) VALUES (?)", (step.number,))
 
     @property

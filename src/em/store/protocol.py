@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from em.log.chain import Entry, Holding
 from em.log.event import Draft, Event, EventQuery, Row
 from em.redaction.redactor import Redactor
 from em.values.canonical import Json
@@ -329,6 +330,12 @@ class Store(Protocol):
 
     def rows(self, query: EventQuery) -> Iterator[Row]:
         """Stream events as `read` does, undecoded."""
+
+    def register(self, after: int = 0) -> Iterator[Entry | Holding]:
+        """Stream the entries of the register, then artefacts and records, as of one moment.
+
+        Every commit appends its entries: see `em.log.chain`. after: only entries behind this one.
+        """
 
     def head(self, stream: str) -> tuple[int, str]:
         """Return position and hash of a stream's last event; `(0, "")` where there is none."""

@@ -9,6 +9,7 @@ from typing import Any, Self
 import msgspec
 
 from em.errors import EmError, StoreError, UsageError
+from em.log.chain import Entry, Holding
 from em.log.event import Event, EventQuery, Row, check_name
 from em.redaction.redactor import Redactor
 from em.store import erasure, holders, search_index, vectors
@@ -52,6 +53,7 @@ from em.store.protocol import (
     Record,
     Within,
 )
+from em.store.register import read_holdings, read_register, register_artefacts
 from em.store.search_index import (
     PassageRow,
     index_events,
@@ -299,6 +301,10 @@ class SqlStore(ABC):
         retired = retire_artefacts(session, prepared.retire, recorded_at)
         restore_artefacts(session, prepared.restore)
         put_cards(session, prepared.cards)
+        changed = [*(artefact.id for artefact in artefacts), *retired, *prepared.restore]
+        register_artefacts(session, changed)
+        if changed or prepared.records:
+            tip = None  # the register has entries behind those of the events
         return Committed(events, artefacts, retired), tip
 
     def _try_to_scrub(self) -> str:
@@ -322,6 +328,16 @@ class SqlStore(ABC):
         with self._reading() as session:
             (newest,) = session.execute("SELECT MAX(seq) FROM events").fetchone()
         return stream_rows(query, newest or 0, self._fetch_page, raw=raw)
+
+    @abstractmethod
+    def _snapshot(self) -> AbstractContextManager[Session]:
+        """Begin a session that sees one moment, however much it reads."""
+
+    def register(self, after: int = 0) -> Iterator[Entry | Holding]:
+        """Stream the entries of the register, then artefacts and records, as of one moment."""
+        with self._snapshot() as session:
+            yield from read_register(session, after)
+            yield from read_holdings(session)
 
     def head(self, stream: str) -> tuple[int, str]:
         """Return position and hash of a stream's last event; `(0, "")` where there is none."""

@@ -280,6 +280,8 @@ APPLICATION_ID = int.from_bytes(b"emem")
 MAX_CONNECTIONS = 16
 _SYNCHRONOUS = {"0": "off", "1": "normal", "2": "full", "3": "extra"}
 WAL_BYTES = 64 * 1024 * 1024
+WAL_PAGES = 4_000
+"""Pages of the write-ahead log after which it is copied into the file, and both are flushed."""
 
 _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
     sqlite3.SQLITE_BUSY: (
@@ -423,6 +425,7 @@ class SqliteStore(SqlStore):
         try:
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
+            connection.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
         except BaseException:
             connection.close()
             raise
@@ -444,6 +447,15 @@ class SqliteStore(SqlStore):
         with self._translated(), self._pool.connection() as connection:
             yield connection
 
+    @contextmanager
+    def _snapshot(self) -> Iterator[Session]:
+        with self._reading() as session:
+            session.execute("BEGIN")
+            try:
+                yield session
+            finally:
+                session.execute("ROLLBACK")
+
     def _writing(self) -> "_Transaction":
         return _Transaction(self)
 
@@ -462,6 +474,7 @@ class SqliteStore(SqlStore):
             for step in pending(self._schema(session), self._path):
                 for statement in statements(step.sqlite):
                     session.execute(statement)
+                step.then(session)
                 session.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 session.execute(f"PRAGMA user_version={step.number}")
 
@@ -527,9 +540,18 @@ class SqliteStore(SqlStore):
     def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
         session.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
 
+    def _insert_registered(
+        self, session: Session, row: tuple[Any, ...], entry: tuple[Any, ...]
+    ) -> None:
+        # The view's trigger inserts both: one statement is a transaction of its own.
+        sql = "INSERT INTO registered_events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+        session.execute(sql, (*row, entry[0], entry[-1]))
+
     def _insert_at_once(self, prepared: Prepared) -> list[Event] | None:
         with _Transaction(self, of_one_statement=True) as session:
-            return self._chain.insert_at_once(session, prepared.events[0], prepared.expected_pos)
+            return self._chain.insert_at_once(
+                session, prepared.events[0], prepared.expected_pos, self._insert_registered
+            )
 
     def scrub(self) -> None:
         """Rewrite the file without the remains of erased bodies, and empty the write-ahead log."""

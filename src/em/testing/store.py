@@ -207,7 +207,7 @@ class LogConformance:
         with pytest.raises(ForeignStream):
             append(store, note("!", "new", subject="ana"), note("!", "new", subject="bo"))
         append(store, note("8", "new", subject="bo"))
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
     def test_a_stream_keeps_its_owner_when_the_owner_is_forgotten(self, store: Store) -> None:
         """Otherwise the next to write could take it over."""
@@ -229,7 +229,7 @@ class LogConformance:
         with pytest.raises(ForeignStream):
             append(store, note("!", subject="bo"))
         assert len(store.erase([], subjects=["bo"]).events) == 1
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
     def test_threads_append_to_one_stream_without_loss(self, store: Store) -> None:
         """Positions have no gaps or duplicates, and the log verifies."""
@@ -251,7 +251,7 @@ class LogConformance:
         events = list(store.read(EventQuery(stream="notes")))
         assert [event.pos for event in events] == list(range(1, 241))
         assert len(set(texts(iter(events)))) == 240
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
     @pytest.mark.parametrize(
         "body",
@@ -270,7 +270,7 @@ class LogConformance:
         append(store, Draft(stream="s", kind="note", body=body))
         (event,) = store.read(EventQuery())
         assert event.body == body
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
     @pytest.mark.parametrize(
         ("fields", "place"),
@@ -363,7 +363,7 @@ class LogConformance:
             assert [msgspec.structs.replace(event, seq=0) for event in copied] == [
                 msgspec.structs.replace(event, seq=0) for event in original
             ]
-            assert verify(copy.rows).ok
+            assert verify(copy).ok
         store.erase([original[0].id])
         with pytest.raises(DuplicateEvent):
             append(store, original[2])
@@ -409,7 +409,7 @@ class LogConformance:
         assert store.commit_all([first, again]) == 2
         assert [store.head(stream)[0] for stream in ("b", "a")] == [1, 2]
         append(store, note("3", stream="a"))
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
     def test_streams_are_found_by_how_they_begin(self, store: Store) -> None:
         """Each name comes once, in order."""
@@ -428,7 +428,7 @@ class LogConformance:
     def test_verify_accepts_an_untouched_log_and_gives_its_heads(self, store: Store) -> None:
         """The report's heads equal the store's."""
         log = append(store, note("1", stream="a"), note("2", stream="b"), note("3", stream="a"))
-        report = verify(store.rows)
+        report = verify(store)
         assert (report.ok, report.events, report.streams, report.erased) == (True, 3, 2, 0)
         assert report.heads == {"a": Head(2, log[2].hash), "b": Head(1, log[1].hash)}
         assert store.head("a") == (2, log[2].hash)
@@ -441,15 +441,15 @@ class LogConformance:
             "notes": Head(3, "00"),
             "gone": Head(1, "00"),
         }
-        found = verify(store.rows, heads=heads).findings
+        found = verify(store, heads=heads).findings
         assert [(f.problem, f.stream) for f in found] == [
             ("missing_tail", "notes"),
             ("missing_tail", "gone"),
         ]
         assert "positions 2 to 3" in found[0].detail
-        rewritten = verify(store.rows, heads={"notes": Head(1, "00")}).findings
+        rewritten = verify(store, heads={"notes": Head(1, "00")}).findings
         assert [f.problem for f in rewritten] == ["rewritten"]
-        assert verify(store.rows, heads={"notes": Head(1, log[0].hash)}).ok
+        assert verify(store, heads={"notes": Head(1, log[0].hash)}).ok
 
     def test_health_tells_how_the_store_is(self, store: Store) -> None:
         """A healthy store has no problems."""
@@ -497,7 +497,7 @@ class HolderConformance:
         assert event.body is not None
         assert event.body["parts"][1] == 1
         assert SECRET not in event.body["parts"][0]
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
     def test_cards_show_artefacts_in_use_without_their_bodies(self, store: Store) -> None:
         """A card is replaced by a newer one, redacted, and goes with the artefact's body."""
@@ -678,7 +678,7 @@ class ForgettingConformance:
         assert second == log[1]
         assert (fact.kind, fact.stream, fact.subject) == ("erased", "notes", "ana")
         assert fact.body == {"events": [log[0].id], "reason": "asked"}
-        report = verify(store.rows)
+        report = verify(store)
         assert (report.ok, report.erased) == (True, 1)
         assert store.erase([log[0].id]).events == []
 
@@ -723,7 +723,7 @@ class ForgettingConformance:
         assert lessons(store, "plan") == []
         assert store.claim("k", "f", lease=MINUTE, keep=MINUTE).status == "erased"
         assert texts(store.read(EventQuery(ids=[elsewhere.id]))) == ["else"]
-        assert verify(store.rows).ok
+        assert verify(store).ok
 
     def test_forgetting_a_subject_leaves_the_others(self, store: Store) -> None:
         """Its lessons and all its records are erased, also records without a source."""
@@ -802,7 +802,7 @@ class ForgettingConformance:
             assert texts(copy.read(EventQuery())) == ["plan"]
             copy.commit_all([Commit(events=exported, skip_known=True)])
             assert next(copy.read(EventQuery())).erased
-            report = verify(copy.rows)
+            report = verify(copy)
             assert (report.ok, report.erased) == (True, 1)
         with SqliteStore(":memory:") as copy:
             copy.commit(Commit(events=first))
@@ -814,7 +814,7 @@ class ForgettingConformance:
         append(store, note("1", subject="ana"), note("2", "other", subject="bo"))
         assert len(store.erase([], subjects=["ana"]).events) == 1
         assert store.erase([], subjects=["ana"]).events == []
-        assert verify(store.rows).erased == 1
+        assert verify(store).erased == 1
 
     def test_who_compiled_from_what_was_erased_is_fenced_off(self, store: Store) -> None:
         """The tombstone moves the stream, so `expected_pos` fails."""
