@@ -1,6 +1,7 @@
 """Every code block of README and docs runs."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -109,6 +110,15 @@ def test_the_documented_commands_exist() -> None:
     text = "".join(page.read_text() for page in PAGES)
     for command in COMMANDS:
         assert f"em {command}" in text
+
+
+def test_every_promise_of_the_security_page_has_its_test() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
+    assert len(named) > 20
+    for file, test in named:
+        assert not test or f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
+        assert (ROOT / file).is_file(), file
 
 
 def test_the_demo_runs() -> None:
