@@ -247,3 +247,26 @@ def test_a_trajectory_is_labelled_once_for_each_key(service: Served) -> None:
     assert [one["kind"] for one in events].count("trace_labelled") == 1
     assert service.post(address, {"outcome": "good"}).status_code == 400
     assert service.post("/trajectories/nope/label", label).status_code == 404
+
+
+def test_forgetting_lists_what_goes_and_then_erases_it_with_its_stored_responses(
+    service: Served,
+) -> None:
+    observed = {"subject": "ana", "text": "I live in Porto."}
+    event = service.post("/observations", observed, key="k").json()["id"]
+    service.post("/observations", {"subject": "bob", "text": "I live in Faro."})
+    dry = service.post("/forget", {"subject": "ana", "dry_run": True})
+    assert dry.status_code == 200, dry.text
+    listed = dry.json()
+    assert listed["is_dry_run"]
+    assert listed["gone"]["events"] == {"observation": [event]}
+    assert len(listed["gone"]["responses"]["response"]) == 1
+    assert service.post("/observations", observed, key="k").status_code == 201
+    real = service.post("/forget", {"subject": "ana", "reason": "asked"}).json()
+    assert (real["gone"], real["scrubbed"]) == (listed["gone"], True)
+    again = service.post("/observations", observed, key="k")
+    assert (again.status_code, again.json()["error"]["code"]) == (410, "response_gone")
+    assert not service.get("/recall", query="Porto")["passages"]
+    assert service.get("/recall", query="Faro")["passages"]
+    assert service.post("/forget", {"subject": "nobody"}).status_code == 404
+    assert service.post("/forget", {}).status_code == 400

@@ -689,6 +689,25 @@ class ForgettingConformance:
             store.erase([event.id, "no such id"])
         assert texts(store.read(EventQuery())) == ["stays"]
 
+    def test_a_dry_run_lists_what_would_be_erased_and_changes_nothing(self, store: Store) -> None:
+        """What it lists, by noun and kind, is what the erasure then erases."""
+        (source,) = append(store, note("plan", subject="ana"))
+        derived = {"text": "plan!", "from_events": [source.id]}
+        (made,) = append(store, Draft(stream="derived", kind="lesson", body=derived))
+        draft = ArtefactDraft(kind="routine", name="r", body={"v": 1}, from_events=[made.id])
+        record = Record(subject="ana", type="T", id="1", body={}, from_events=[source.id])
+        store.commit(Commit(artefacts=[draft], records=[record]))
+        listed = store.erase([], subjects=["ana"], dry_run=True)
+        assert listed.is_dry_run
+        assert listed.gone == {
+            "events": {"note": [source.id], "lesson": [made.id]},
+            "artefacts": {"routine": ["r@1"]},
+            "records": {"T": ["ana/1"]},
+        }
+        assert [event.body for event in store.read(EventQuery())] == [source.body, made.body]
+        assert store.erase([], subjects=["ana"]).gone == listed.gone
+        assert not store.erase([], subjects=["ana"], dry_run=True).gone
+
     def test_everything_derived_is_erased_too(self, store: Store) -> None:
         """Derivations are followed through any number of steps; other content stays."""
         claim = store.claim("k", "f", lease=MINUTE, keep=MINUTE)
