@@ -481,7 +481,9 @@ def test_who_asks_is_not_taken_from_other_sentences(tickets: Office, who: str) -
     assert tickets.done(f"{who} Close T-714 because it is solved.") == []
 
 
-@pytest.mark.parametrize("trait", ["tired", "happy and polite", "logical, shy, busy"])
+@pytest.mark.parametrize(
+    "trait", ["tired", "happy and polite", "logical, shy, busy", "cautious, flexible and calm"]
+)
 def test_moods_and_characters_change_nothing(meetings: Office, trait: str) -> None:
     assert meetings.done(f"I am {trait}. Cancel M-771.") == [
         ("cancel_meeting", {"meeting_id": "M-771"})
@@ -493,7 +495,8 @@ def test_moods_and_characters_change_nothing(meetings: Office, trait: str) -> No
     "trait",
     ["unsure", "uncertain", "not certain", "certain", "joking", "lying", "serious", "undecided",
      "hesitant", "reluctant", "willing", "flexible", "honest", "sarcastic", "curious", "sceptical",
-     "fine", "done", "late", "sorry", "tired and unsure", "happy, joking", "hardly happy",
+     "fine", "done", "late", "cautious", "sorry", "tired and unsure", "happy, joking",
+     "hardly happy",
      "tired of it", "happy if it stays", "never happy", "glad nobody does it", "HAPPY", "UNSURE",
      "Unsure", "Joking About It", "Nobody"],
 )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, Words, analysed, stem
 from em.runner.mood import leads
 from em.runner.task_plan import Plan, Wording, asking, asking_stems
-from em.runner.traits import TRAITS
+from em.runner.traits import AMONG_TRAITS, TRAITS
 from em.values.canonical import Json
 
 _SIGNS = re.compile(r"[^\w\s]+|_+")
@@ -51,6 +51,7 @@ _THANKED = re.compile(rf"[\s,–—-]*\b{_THANKS}[\s.!]*\Z", re.IGNORECASE)
 _PERSONS = frozenset("i you we".split())
 _COPULAS = frozenset("am are".split())
 _WHO = frozenset(("i am", "you are", "we are"))
+_NAMED_SO = re.compile(rf"\b(?:am|are) {_NAME}\b")
 _MAILS = frozenset("e-mail email mail".split())
 
 
@@ -160,7 +161,7 @@ def is_talk(plan: Plan, words: Words, left: Words | None = None) -> bool:
     """Return whether a sentence before a request changes nothing, or was told in a recorded one.
 
     It changes nothing if it is a greeting, or only says who asks, or how they are.
-    left: the sentence without what reads took of it; all that it says of who asks must be taken.
+    left: the sentence without what reads took of it.
     """
     if "?" in words.text:
         return False
@@ -171,10 +172,11 @@ def is_talk(plan: Plan, words: Words, left: Words | None = None) -> bool:
     if said in plan.wording.talk:
         return True
     if _tells_who(said, inputs):
-        # `I am Unsure` looks like a name, and `I am Ana` may not be who the address says.
-        return left is not None and _NAME not in skeleton(left).split()
+        # `I am Unsure` looks as if it said a name: it counts if a read takes that.
+        return left is not None and not _NAMED_SO.search(skeleton(left))
     claims, known = _claims(words), {*plan.wording.talk}
-    return bool(claims) and all(word in TRAITS or one in known for word, one in claims.items())
+    traits = TRAITS if TRAITS.isdisjoint(claims) else TRAITS | AMONG_TRAITS
+    return bool(claims) and all(word in traits or one in known for word, one in claims.items())
 
 
 def told(words: Words, masked: Collection[str] = (), *, exact: bool = False) -> set[str]:

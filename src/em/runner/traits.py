@@ -1,9 +1,9 @@
 """Traits: plain words for moods and characters, which people tell of themselves.
 
 "I am tired. Cancel #W1." asks for the same as "Cancel #W1." That is so for no word of doubt
-(`unsure`, `cautious`), will (`reluctant`, `flexible`), truth (`honest`, `joking`, `serious`),
-question (`curious`) or need (`fine`, `done`), so none of these may be added. A word that is not
-listed must have been told in a trace.
+(`unsure`, `hesitant`), will (`reluctant`, `willing`), truth (`honest`, `joking`, `serious`) or need
+(`fine`, `done`), so none of these may be added. A word that is not listed must have been told in a
+trace.
 """
 
 FEELINGS = frozenset(
@@ -27,3 +27,5 @@ CHARACTERS = frozenset(
     " talkative thoughtful thrifty tidy timid tolerant tough versatile warm weak wise".split()
 )
 TRAITS = FEELINGS | CHARACTERS
+AMONG_TRAITS = frozenset("careful cautious curious flexible".split())
+"""Words for a character that alone may speak of the request: only beside one of the traits."""
