@@ -238,6 +238,52 @@ def test_free_words_look_at_the_state_of_what_was_read(tmp_path: Path, new: Any)
     assert world.written == []
 
 
+def desk(tmp_path: Path) -> World:
+    """A note is sent after a look at somebody's boss, whom only their own record names."""
+    world = World(tmp_path / "desk.db")
+    world.read("get_employee", "name")
+    world.read("get_boss", "boss_id")
+    world.read("get_weather", "town")
+    world.write("notify_manager", "name", "note")
+    for number, name in enumerate((*NAMES, "Gus"), 1):
+        boss = f"b_77{number}51"
+        world.records[name] = {"name": name, "boss": boss, "active": True}
+        world.records[boss] = {"boss_id": boss, "state": "listed", "away": False}
+
+    def told(name: str) -> Callable[[], Any]:
+        def task() -> None:
+            if name in ("Ben", "Dora"):  # a look that not all of them took
+                world.tools["get_weather"](town=name)
+            found = world.tools["get_employee"](name=name)
+            world.tools["get_boss"](boss_id=found["boss"])
+            world.tools["notify_manager"](name=name, note="soon")
+
+        return task
+
+    world.learn({text.format(name): told(name) for text, name in zip(FREE, NAMES, strict=True)})
+    return world
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        {"away": True},
+        {"state": "banned"},
+        {"on_hold": True},
+        {"boss_id": "b_11111"},
+        {"error": "nobody is called so"},
+        None,
+    ],
+    ids=str,
+)
+def test_free_words_look_at_a_record_that_another_record_names(tmp_path: Path, new: Any) -> None:
+    world, words = desk(tmp_path), "Notify the manager of Gus."
+    assert world.run(words).status == "ok"
+    assert world.written == [{"name": "Gus", "note": "soon"}]
+    assert changed(world, words, "b_77651", new).status in ("needs_input", "failed")
+    assert world.written == []
+
+
 @pytest.mark.parametrize("words", [FREE, SAME], ids=["free words", "a template"])
 @pytest.mark.parametrize(
     "new",

@@ -5,6 +5,7 @@ it, which read of the task gave it, or that it never varies. What words don't sa
 stays without a source, and is asked for.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import msgspec
 
 from em.compiler.argument_facts import argument_facts
 from em.compiler.calls import READING_VERBS, TracedCall, read_name, words_of
-from em.compiler.evidence import ENOUGH, of_constant
+from em.compiler.evidence import ENOUGH, information, of_constant
 from em.compiler.expectations import expectations
 from em.compiler.homes import SURE, Example
 from em.compiler.record_facts import Shown, record_facts, value_facts
@@ -513,6 +514,30 @@ class _Blanks:
             if all(links):
                 yield f"{read_name(call.name, self._all_calls)}({', '.join(links)})", call
 
+    def _looked_at(
+        self, one: _Instance, others: _Known
+    ) -> dict[str, tuple[Sequence[str], TracedCall]]:
+        """Return the reads before an effect that were made for it, by their expressions.
+
+        They were made with values of effects, or with what such a read returned.
+        """
+        found: dict[str, tuple[Sequence[str], TracedCall]] = {}
+        for call in one.example.calls[: one.call.index]:
+            if call.effect != "read":
+                continue
+            given = (
+                _argument_of(one.call, value, "") or _argument_before(one, value, others)
+                for value in call.args.values()
+            )
+            ways = [
+                [link] if link else _results_with(found, value)
+                for link, value in zip(given, call.args.values(), strict=True)
+            ]
+            for links in itertools.islice(itertools.product(*ways), MOST_WAYS):
+                text = f"{read_name(call.name, self._all_calls)}({', '.join(links)})"
+                found[text] = (links, call)
+        return found
+
     def _guards(
         self, slots: Mapping[str, Slot], instances: Sequence[_Instance], others: _Known
     ) -> list[str]:
@@ -520,17 +545,16 @@ class _Blanks:
         seen: dict[str, list[Shown]] = {}
         made: dict[str, Read] = {}
         for one in instances:
-            for text, call in dict(self._linked(one, others)).items():
-                links = text.partition("(")[2].rstrip(")").split(", ")
-                given = dict(zip(links, call.args.values(), strict=False)) if call.args else {}
+            for text, (links, call) in self._looked_at(one, others).items():
+                given = dict(zip(links, call.args.values(), strict=True))
                 seen.setdefault(text, []).append(Shown(given, call.result))
                 made[text] = _read_of(call)
         guards: list[str] = []
         for text, shown in seen.items():
-            name = text.partition("(")[0]
+            name, *inner = _CALLED.findall(text)
             is_used = any(text in default for slot in slots.values() for default in slot.default)
-            is_free = name not in slots and name not in others
-            if is_free and (is_used or len(shown) == len(instances)):
+            is_free = name not in slots and name not in others and self._reads.keys() >= {*inner}
+            if is_free and (is_used or len(shown) == len(instances)) and _is_no_chance(shown):
                 self._reads.setdefault(name, [made[text]])
                 guards += record_facts(text, shown)
         recorded: dict[str, list[Any]] = {}
@@ -694,6 +718,33 @@ def _argument_of(call: TracedCall, value: Any, but: str) -> str:
         if name != but and not isinstance(own, dict | list) and identical(own, value):
             return name
     return ""
+
+
+_CALLED = re.compile(r"(\w+)\(")
+MOST_WAYS = 10
+"""Expressions that are tried for a read that was made with what others returned."""
+
+
+def _results_with(reads: Mapping[str, tuple[Sequence[str], TracedCall]], value: Any) -> list[str]:
+    """Return where reads returned this value, as `order(id).customer`."""
+    if isinstance(value, dict | list | bool) or value in (None, ""):
+        return []
+    return [
+        reference(text, tuple(map(str, where)))
+        for text, (_, call) in reads.items()
+        for where, held in scalars(call.result)
+        if where and all(isinstance(step, str) for step in where) and identical(held, value)
+    ]
+
+
+def _is_no_chance(shown: Sequence[Shown]) -> bool:
+    """Return whether reads were made with what others returned, and not by chance with the same."""
+    for link in shown[0].given:
+        values = [one.given[link] for one in shown]
+        is_same = len(_distinct(values)) == 1
+        if "(" in link and is_same and information(values[0]) < ENOUGH:
+            return False
+    return True
 
 
 def _argument_before(one: _Instance, value: Any, others: _Known) -> str:
