@@ -60,12 +60,14 @@ def compile_trace(
     allow_failed: bool = False,
     confirm: Confirm = (),
     refusals: StepRefusals | None = None,
+    is_only: bool = False,
 ) -> Draft:
     """Compile a trace into a routine, and prove it by replaying the recording.
 
     A trace that says that it failed is refused unless `allow_failed`; an incomplete one always.
     confirm: values that the routine would ask for, and that are the recorded ones on every run.
     refusals: what failed calls teach; those of this trace unless they are given.
+    is_only: there are no other traces, so that what its records had in common is known.
     """
     _check_outcomes([trace], allow_failed=allow_failed)
     if trace.incomplete:
@@ -90,6 +92,7 @@ def compile_trace(
     functions = load_udfs(udfs).functions
     with uncollected():
         draft = _guarded(trace, chosen, declared or {}, keep_all=keep_all, refusals=refusals)
+        draft = with_record_facts(draft, ()) if is_only else draft
         draft = _proved(msgspec.structs.replace(draft, outcome=trace.outcome), functions)
     return _confirmed(draft, confirm, functions)
 
@@ -727,9 +730,8 @@ def compile_file(
         udfs=given.functions,
         allow_failed=allow_failed,
         confirm=confirm,
+        is_only=client is None,
     )
-    if client is None:
-        draft = _proved(with_record_facts(draft, ()), given.functions)
     return _improved(trace, draft, given, client)
 
 
