@@ -16,6 +16,8 @@ from em.runner.expressions.functions import kind_of
 from em.text.terms import STOP_WORDS
 from em.values.leaves import texts
 
+LONGEST_REQUEST, LONGEST_VALUE = 20_000, 500
+"""Characters of a request in which values are looked for, and of a value."""
 _ENDS = re.compile(r"[\w)\]}%]")
 """Matches what a value may end with."""
 _VERSION = re.compile(r"v?\d+(?:\.\d+)+\S*")
@@ -40,9 +42,15 @@ class SaidValues:
         self._requests, self._names = requests, names
         self._named: dict[tuple[str, ...], str] = {}
         self._written = [[text for call in own for text in texts(call.args)] for own in effects]
-        found = [[*TOKEN.finditer(text)] for text in requests]
-        self._starts = [{one.start() for one in own} for own in found]
+        found = [[*TOKEN.finditer(text, 0, LONGEST_REQUEST)] for text in requests]
         self._ends = [{one.end() for one in own if _ENDS.match(one.group()[-1])} for own in found]
+        # By the first sign of each word, where it stands: most words of a text are in no request.
+        self._words: list[dict[str, list[re.Match[str]]]] = []
+        for own in found:
+            by_sign: dict[str, list[re.Match[str]]] = {}
+            for one in own:
+                by_sign.setdefault(one.group()[0].lower(), []).append(one)
+            self._words.append(by_sign)
 
     def at(self, values: Sequence[str], at: Sequence[int]) -> Iterator[tuple[str, ...]]:
         """Yield what stands at a position of each text and in its request: phrases, then words."""
@@ -60,11 +68,13 @@ class SaidValues:
         request, best = self._requests[number], ""
         if start and text[start - 1].isalnum() and text[start : start + 1].isalnum():
             return ""
-        line = text[start:].partition("\n")[0]
-        for first in self._starts[number]:
-            # A sentence begins with a capital, wherever its words stood in the request.
-            same_start = request[first].lower() == line[:1].lower()
-            length = len(shared_start([request[first + 1 :], line[1:]])) + 1 if same_start else 0
+        line = text[start : start + LONGEST_VALUE].partition("\n")[0]
+        # A sentence begins with a capital, wherever its words stood in the request.
+        for word in self._words[number].get(line[:1].lower(), ()):
+            if not line.startswith(word.group()[1:], 1):
+                continue
+            first = word.start()
+            length = 1 + len(shared_start([request[first + 1 : first + len(line)], line[1:]]))
             while length > len(best):
                 inside = line[length - 1].isalnum() and line[length : length + 1].isalnum()
                 if first + length in self._ends[number] and not inside:

@@ -22,6 +22,7 @@ from em.compiler.calls import calls_of
 from em.compiler.compile_trace import CompiledTrace, compile_several, request_words
 from em.compiler.kind_draft import examples_of
 from em.compiler.session_draft import is_session, session_effects
+from em.compiler.shared_texts import FEWEST
 from em.errors import EmError
 from em.runner.package import kept_routines
 from em.runner.routine import PlanStep, ReturnStep, ToolStep, UdfStep
@@ -350,7 +351,7 @@ def _proved(one: Suggestion, store: Store) -> Suggestion:
         steps=len(made.draft.recording) or len(one.way),
         proof=trials.as_dict(),
         right_share=trials.right_share,
-        problem=_why_constant(made, kept) or (_why_unproved(trials) if one.words else ""),
+        problem=_why_constant(made, kept) or (_why_unproved(trials, kept) if one.words else ""),
     )
 
 
@@ -364,10 +365,12 @@ def kept_from(store: Store) -> dict[str, str]:
     }
 
 
-def _why_unproved(trials: Trials) -> str:
+def _why_unproved(trials: Trials, traces: Sequence[KeptTrace]) -> str:
     """Say that a routine did none of the tasks that it was tried on."""
     if not trials or trials.count("right") or trials.are_too_few:
         return ""
+    if len(traces) < FEWEST:
+        return f"{len(traces)} sessions don't show what varies; {FEWEST} that did the same may"
     return f"in none of its trials it did what was done; {trials.reasons()[0]}"
 
 
