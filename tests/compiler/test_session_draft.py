@@ -152,6 +152,7 @@ def test_what_each_request_says_in_its_own_words_is_an_input_by_name(here: Path)
     draft = learnt(*worded(*WORDINGS))
     assert draft is not None
     assert draft.routine.request is None
+    assert "`em run log version=…`" in draft.proof[-1]
     assert draft.trials.summary == "right in 4 of 4, handed over in 0, wrong in 0"
     assert named(draft, here, version="9.9.9") == (
         "ok",

@@ -47,7 +47,6 @@ MOST_SWAPPED = 6
 """Changes of files in a row whose order is compared."""
 MOST_ANCHORS = 4
 """Lines above an insertion that may say where it is."""
-BY_NAME = "the requests say the inputs in different words: in the trials they were given by name"
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%d %b %Y")
 _TELLING = re.compile(r"\S\S")
 """What a line has that says where it is."""
@@ -166,7 +165,7 @@ def draft_sessions(
     proof = (*draft.proof, str(tried), *tried.reasons())
     if draft.routine.request is None:
         draft = _with_words(made, [said[one] for one in traces])
-        proof = (*proof, BY_NAME)
+        proof = (*proof, _how_given(draft))
     return msgspec.structs.replace(draft, trials=tried, proof=proof)
 
 
@@ -194,6 +193,15 @@ def _drafts(found: "Sessions", said: Sequence[str], name: str) -> Iterator[_Made
             continue  # it does not repeat its own recording
         draft = msgspec.structs.replace(draft, proof=("same task: proved",))
         yield _Made(with_template(draft, filled) if filled.template else _asking(draft), filled)
+
+
+def _how_given(draft: Draft) -> str:
+    """Say how a routine is given its inputs that has no words for them."""
+    given = " ".join(f"{name}=…" for name in draft.input)
+    return (
+        "the requests say the inputs in different words: in the trials they were given by name,"
+        f" as in `em run {draft.routine.name} {given}`"
+    )
 
 
 def _asking(draft: Draft) -> Draft:
