@@ -17,7 +17,7 @@ from em.compiler.argument_facts import argument_facts
 from em.compiler.calls import READING_VERBS, TracedCall, read_name, words_of
 from em.compiler.evidence import ENOUGH, information, of_constant
 from em.compiler.expectations import expectations
-from em.compiler.homes import SURE, Example
+from em.compiler.homes import SURE, Example, acted_with
 from em.compiler.record_facts import Shown, record_facts, value_facts
 from em.compiler.sources import quoted, reference
 from em.compiler.symmetry import in_order, symmetric_reads
@@ -543,11 +543,13 @@ class _Blanks:
     ) -> list[str]:
         """Return what was so of all records that were read for an effect, and of values of them."""
         seen: dict[str, list[Shown]] = {}
+        acted: dict[str, list[TracedCall]] = {}
         made: dict[str, Read] = {}
         for one in instances:
             for text, (links, call) in self._looked_at(one, others).items():
                 given = dict(zip(links, call.args.values(), strict=True))
                 seen.setdefault(text, []).append(Shown(given, call.result))
+                acted.setdefault(text, []).append(one.call)
                 made[text] = _read_of(call)
         guards: list[str] = []
         for text, shown in seen.items():
@@ -556,7 +558,8 @@ class _Blanks:
             is_free = name not in slots and name not in others and self._reads.keys() >= {*inner}
             if is_free and (is_used or len(shown) == len(instances)) and _is_no_chance(shown):
                 self._reads.setdefault(name, [made[text]])
-                guards += record_facts(text, shown)
+                with_these = {key for one in shown for key in one.given}
+                guards += record_facts(text, shown, acted_with(acted[text], with_these))
         recorded: dict[str, list[Any]] = {}
         for name, slot in slots.items():
             values = [one.call.args[name] for one in instances if name in one.call.args]

@@ -6,7 +6,7 @@ a chain of reads whose arguments are inputs, results of other reads, or values o
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +20,7 @@ from em.compiler.record_facts import (
     Shown,
     allowed_values,
     distinct,
+    fields_of_kinds,
     fixed_ways,
     record_facts,
     states,
@@ -29,7 +30,7 @@ from em.compiler.record_facts import (
 from em.compiler.refusals import Seen, by_error, separating
 from em.compiler.sources import Place, places, quoted, reference, text_key
 from em.runner.candidates import pairs_of
-from em.runner.expressions.functions import ANY, KEYS, kind_of
+from em.runner.expressions.functions import ANY, KEYS, items_of, kind_of
 from em.runner.mentions import FUNCTION_WORDS, analysed
 from em.runner.quantifiers import shown as quantity_shown
 from em.runner.task_plan import Effect, Known, Plan, Read, Slot, asks_for, listed
@@ -238,11 +239,12 @@ class _Reads:
     def _is_acted_on(self, tool: str, name: str) -> bool:
         """Return whether a read was always about what an effect after it was made on."""
         values = {quoted(call.args.get(name)) for call, _ in self._calls[tool]}
-        return len(values) >= SURE and all(
-            information(call.args.get(name)) >= ENOUGH
-            and _is_on(call.args.get(name), call, example)
-            for call, example in self._calls[tool]
-        )
+        if len(values) < SURE:
+            return False
+        if all(information(call.args.get(name)) >= ENOUGH for call, _ in self._calls[tool]):
+            return all(bool(_on(name, call, example)) for call, example in self._calls[tool])
+        # A short id says little by itself, but it was always the same argument.
+        return bool(set.intersection(*(_on(name, *one) for one in self._calls[tool])))
 
     def _whole_results(self, tool: str, name: str) -> set[str]:
         """Return the reads whose whole result was this argument."""
@@ -305,13 +307,15 @@ class _Reads:
         return _needed(Plan(effects=effects, reads=reads, inputs=inputs))
 
 
-def _is_on(value: Any, read: TracedCall, example: Example) -> bool:
-    """Return whether all effects after a read have a value as an argument."""
+def _on(name: str, read: TracedCall, example: Example) -> set[str]:
+    """Return the arguments that all effects after a read have with the value of one of its own."""
+    value = read.args.get(name)
     after = [call for call in example.writes if call.index > read.index]
-    return bool(after) and all(
-        any(not isinstance(v, dict | list) and identical(v, value) for v in call.args.values())
+    found = [
+        {n for n, v in call.args.items() if not isinstance(v, dict | list) and identical(v, value)}
         for call in after
-    )
+    ]
+    return set.intersection(*found) if found and value is not None else set()
 
 
 class _OtherWay(NamedTuple):
@@ -356,6 +360,15 @@ def _is_said(read: TracedCall, example: Example) -> bool:
     return bool(values) and all(
         isinstance(one, str | int | float) and mentioned_in(one, example.said) for one in values
     )
+
+
+def acted_with(calls: Sequence[TracedCall], given: Collection[str]) -> dict[str, list[Any]]:
+    """Return the arguments that all calls of an effect had, but those that a read was made with."""
+    return {
+        name: [call.args[name] for call in calls]
+        for name in calls[0].args
+        if name.isidentifier() and name not in given and all(name in call.args for call in calls)
+    }
 
 
 def faceless(value: Any) -> str:
@@ -494,9 +507,8 @@ class _Learner:
             slots = {n: msgspec.structs.replace(slot, whole=()) for n, slot in slots.items()}
         each = self._each()
         reasons = self._refusals()
-        guards = [*reasons, *self._facts(), *self._relations()]
-        guards += self._of_records(f"{slots} {guards}")
-        guards += self._of_values(slots)
+        facts = [*reasons, *self._facts(), *self._relations()]
+        guards = [*self._of_records(f"{slots} {facts}"), *facts, *self._of_values(slots)]
         return Effect(
             tool=self._tool,
             words=self._words(),
@@ -692,8 +704,16 @@ class _Learner:
         return [record for record in records if isinstance(record, dict)]
 
     def _fields(self, name: str, home: Home) -> list[str]:
-        """Return the fields that chosen records had."""
-        return sorted({str(field) for record in self._chosen(name, home) for field in record})
+        """Return the fields that chosen records had, or records of another kind beside them."""
+        own = {str(field) for record in self._chosen(name, home) for field in record}
+        lists = {
+            id(items): items
+            for one in self._instances
+            for item in one.homes.get(name, {}).get(home, ())
+            for _, items in item.place.collections[-1:]
+        }
+        beside = [record for items in lists.values() for record in items_of(items)]
+        return sorted(own | fields_of_kinds(beside))
 
     def _must(self, name: str, home: Home) -> dict[str, list[Any]]:
         """Return the flags and states that all chosen records had."""
@@ -736,10 +756,12 @@ class _Learner:
 
         used: the expressions that are evaluated anyway.
         """
-        for text, made in self._linked_reads().items():
+        for text, made in self._linked_reads(also_global=True).items():
             if text in used or {id(one) for one, _ in made} == {id(o) for o in self._instances}:
                 seen = [Shown(self._made_with(text, one), call.result) for one, call in made]
-                yield from record_facts(text, seen)
+                given = {name for shown in seen for name in shown.given}
+                calls = [one.call for one, _ in made]
+                yield from record_facts(text, seen, acted_with(calls, given))
 
     def _made_with(self, text: str, one: _Instance) -> Json:
         """Return the values of an effect that a read was made with."""
@@ -843,7 +865,9 @@ def _one_each(links: frozenset[Link], parameters: Sequence[str]) -> dict[str, Li
 
 def _same_value(call: TracedCall, value: Any, parameter: str) -> Link | None:
     """Return which argument of a call has this value."""
-    for name, given in call.args.items():
+    # A short id may equal something else by chance, but that has another name.
+    for name in sorted(call.args, key=lambda one: one != parameter):
+        given = call.args[name]
         if not isinstance(given, dict | list) and identical(given, value):
             return Link(parameter, name)
     return None

@@ -1,22 +1,43 @@
 """Record facts: what all recorded results of one read had in common, and must have again.
 
-A record that reports an error, says that it is another one, or has a flag, a state or a number
-that none of the recorded ones had, is not acted on. The same holds in every form of a routine.
+Whatever all traces saw before an effect is evidence. A record that reports an error, says that it
+is another one, has a field, a flag, a state, a word or a number that none of the recorded ones had,
+is empty where they were not, or does not allow as much as they did, is not acted on. The same holds
+in every form of a routine.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from em.compiler.calls import words_of
 from em.compiler.evidence import ENOUGH, information
-from em.compiler.guards import describes, fact
+from em.compiler.guards import STATUSES, describes, fact
 from em.compiler.sources import is_collection, quoted, reference
-from em.runner.expressions.functions import ANY, KEYS, error_of, every, kind_of, shape_of
+from em.runner.expressions.functions import (
+    ANY,
+    KEYS,
+    NUMBER,
+    error_of,
+    every,
+    kind_of,
+    shape_of,
+    size_of,
+    turns_of,
+)
 from em.values.canonical import identical
 
 DEEPEST = 2
 """Mappings within each other whose facts are looked at."""
 FEWEST_SHARED = 1 / 2
 """Share of the keys that all results have, if keys are names of fields and no data."""
+FEWEST_SAME = 3
+"""Results whose field is the same, so that it is no chance."""
+FEWEST_ORDERED = 3
+"""Different pairs of values that show that one is never above the other."""
+MOST_TURNS = 400
+"""Words side by side in recorded texts up to which another one is asked about. A longer text is a
+document, and each has its own words."""
 _PLAIN = frozenset({"e-mail", "date", "time", "number", "code", "word"})
 
 Way = tuple[str, ...]
@@ -29,36 +50,150 @@ class Shown(NamedTuple):
     result: Any
 
 
-def record_facts(text: str, seen: Sequence[Shown]) -> Iterator[str]:
-    """Yield what was so of all results of a read. text: the expression of the result."""
+def record_facts(
+    text: str, seen: Sequence[Shown], acted: Mapping[str, Sequence[Any]] | None = None
+) -> Iterator[str]:
+    """Yield what was so of all results of a read. text: the expression of the result.
+
+    acted: by expression, the values that the effect was given each time.
+    """
     results = [one.result for one in seen]
-    if not results or any(one is None for one in results):
+    if not results:
         return
     if all(error_of(one) is None for one in results):
         yield f"error_of({text}) == none"
+    yield from _sizes(text, results)
+    if any(one is None for one in results):
+        return
     shapes = {shape_of(one) for one in results}
     if len(shapes) == 1:
         yield f"shape_of({text}) == {quoted(shapes.pop())}"
     yield from _same_as_given(text, seen)
     yield from _keys(text, results)
-    if len(seen) > 1:
+    if len(seen) > 1 or not isinstance(results[0], dict):
         yield from states(text, results)
-    for way in fixed_ways(results):
-        values = [value_at(one, way) for one in results]
-        if all(map(is_number, values)) and sign_of(values):
-            yield f"{reference(text, way)} {sign_of(values)}"
+    orders = _orders(results, acted or {})
+    for way, checks in orders.items():
+        yield from (f"{reference(text, way)} {check}" for check in checks)
+    yield from _constants(text, results, but=orders)
+    yield from _texts(text, seen)
+
+
+def _sizes(text: str, results: Sequence[Any]) -> Iterator[str]:
+    """Yield that a result is empty, or is not, as all recorded ones were."""
+    if all(isinstance(one, str) for one in results):
+        if len({bool(one.strip()) for one in results}) == 1:
+            yield f'{text} {"!=" if results[0].strip() else "=="} ""'
+    elif all(one is None or isinstance(one, str | list | dict) for one in results):
+        sizes = {size_of(one) > 0 for one in results}
+        # A record that has something under a key is not empty.
+        is_record = all(isinstance(one, dict) and not is_collection(one) for one in results)
+        if len(sizes) == 1 and not (is_record and sizes == {True}):
+            yield f"size_of({text}) {'> 0' if sizes.pop() else '== 0'}"
 
 
 def states(text: str, results: Sequence[Any]) -> Iterator[str]:
     """Yield the flags and states that all results had which had them."""
     for way in fixed_ways(results):
-        held = [every(one, ".".join(way)) for one in results]
-        allowed = allowed_values(way[-1], [one[0] for one in held if one])
+        held = [every(one, ".".join(way)) if way else [one] for one in results]
+        allowed = allowed_values(_last(way), [one[0] for one in held if one])
         if allowed and all(held):
             yield f"{reference(text, way)} in {quoted(allowed)}"
         elif allowed:
             may = [[], *([one] for one in allowed)]
             yield f"every({text}, {quoted('.'.join(way))}) in {quoted(may)}"
+
+
+def _constants(text: str, results: Sequence[Any], but: Collection[Way]) -> Iterator[str]:
+    """Yield the texts and numbers that were the same in enough results, and the signs of others.
+
+    but: what may vary, since it was compared with what was acted with.
+    """
+    for way in fixed_ways(results):
+        values = [value_at(one, way) for one in results]
+        is_text = all(isinstance(one, str) and one.strip() for one in values)
+        numeric = all(map(is_number, values))
+        is_same = len(distinct(values)) == 1 and len(values) >= FEWEST_SAME and way not in but
+        if is_same and (numeric or (is_text and way)) and not allowed_values(_last(way), values):
+            yield f"{reference(text, way)} == {quoted(values[0])}"
+        elif numeric and sign_of(values):
+            yield f"{reference(text, way)} {sign_of(values)}"
+
+
+def _last(way: Way) -> str:
+    return way[-1] if way else ""
+
+
+def _texts(text: str, seen: Sequence[Shown]) -> Iterator[str]:
+    """Yield that a text says nothing that no recorded one said, and leaves nothing out."""
+    if not all(isinstance(one.result, str) and one.result.strip() for one in seen):
+        return
+    given = dict.fromkeys(key for one in seen for key in one.given)
+    values = [[one.given.get(key) for key in given] for one in seen]
+    texts = [one.result for one in seen]
+    if allowed_values("", texts):
+        return  # it is a state
+    kinds = {kind_of(one) for one in texts}
+    if kinds <= _PLAIN - {"word"}:
+        if len(kinds) == 1:
+            yield f"kind_of({text}) == {quoted(kinds.pop())}"
+        return  # ids are another each time
+    free = _free_labels(texts)
+    turns = [turns_of(own, held, free) for own, held in zip(texts, values, strict=True)]
+    numbers = [
+        [word for turn in own for word in turn.split() if word[0].isdigit()] for own in turns
+    ]
+    if any(own != numbers[0] for own in numbers):
+        free = [*free, NUMBER]
+        turns = [turns_of(own, held, free) for own, held in zip(texts, values, strict=True)]
+    known = list(dict.fromkeys(turn for own in turns for turn in own))
+    always = [turn for turn in known if all(turn in own for own in turns)]
+    if len(known) <= MOST_TURNS:
+        parts = f"[{', '.join(given)}], {quoted(free)}, {quoted(known)}, {quoted(always)}"
+        yield f"strange_text({text}, {parts}) == none"
+
+
+def _free_labels(texts: Sequence[str]) -> list[str]:
+    """Return the labels of lines, as `owner` of `Owner: Ana`, that say something else each time."""
+    held: dict[str, list[str]] = {}
+    for text in texts:
+        for line in text.lower().split("\n"):
+            label, colon, value = line.partition(":")
+            if colon and value.strip():
+                held.setdefault(label.strip(), []).append(value.strip())
+    return [
+        label
+        for label, values in held.items()
+        if len(values) == len({*values}) == len(texts) >= FEWEST_ORDERED
+    ]
+
+
+def _orders(results: Sequence[Any], acted: Mapping[str, Sequence[Any]]) -> dict[Way, list[str]]:
+    """Return which numbers and dates of a record were never below, or above, what was acted with.
+
+    An amount stays within the balance, and a day before the end. Once or twice may be chance.
+    """
+    found: dict[Way, list[str]] = {}
+    for way in fixed_ways(results):
+        held = [value_at(one, way) for one in results]
+        for expression, values in acted.items():
+            pairs = list(zip(held, values, strict=True))
+            if len(distinct(pairs)) < FEWEST_ORDERED or not all(_comparable(*one) for one in pairs):
+                continue
+            if all(there == here for there, here in pairs):
+                continue  # it is the same value, or explained by it
+            for sign, holds in ((">=", operator.ge), ("<=", operator.le)):
+                if all(holds(there, here) for there, here in pairs):
+                    found.setdefault(way, []).append(f"{sign} {expression}")
+    return found
+
+
+def _comparable(one: Any, other: Any) -> bool:
+    """Return whether two values are numbers, or days or times that are written alike."""
+    if is_number(one) and is_number(other):
+        return True
+    both = isinstance(one, str) and isinstance(other, str) and len(one) == len(other)
+    return both and kind_of(one) == kind_of(other) and kind_of(one) in ("date", "time")
 
 
 def _same_as_given(text: str, seen: Sequence[Shown]) -> Iterator[str]:
@@ -69,14 +204,14 @@ def _same_as_given(text: str, seen: Sequence[Shown]) -> Iterator[str]:
             continue
         if len(distinct(values)) == 1 and information(first) < ENOUGH:
             continue
-        for way in fixed_ways([one.result for one in seen]):
+        for way in filter(None, fixed_ways([one.result for one in seen])):
             held = [value_at(one.result, way) for one in seen]
             if all(identical(a, b) for a, b in zip(held, values, strict=True)):
                 yield f"{reference(text, way)} == {expression}"
 
 
 def _keys(text: str, results: Sequence[Any], way: Way = ()) -> Iterator[str]:
-    """Yield that a record has no flag, number or word of state under another key."""
+    """Yield that a record has no other fields, and has those that all recorded ones had."""
     maps = [one for one in results if isinstance(one, dict) and not is_collection(one)]
     if not maps or len(maps) < len(results) or len(way) >= DEEPEST:
         return
@@ -85,9 +220,11 @@ def _keys(text: str, results: Sequence[Any], way: Way = ()) -> Iterator[str]:
     if not shared or len(shared) < len(known) * FEWEST_SHARED:
         return
     # What was always empty is as new as what was not there.
-    used = [key for key in known if any(one.get(key) not in (None, "") for one in maps)]
-    names = "".join(f", {quoted(key)}" for key in used)
-    yield f"strange_keys({reference(text, way)}{names}) == none"
+    used = [key for key in known if any(size_of(one.get(key)) for one in maps)]
+    yield f"strange_keys({', '.join([reference(text, way), *map(quoted, used)])}) == none"
+    full = [key for key in shared if all(size_of(one[key]) for one in maps)]
+    if full:
+        yield f"empty_keys({', '.join([reference(text, way), *map(quoted, full)])}) == none"
     for key in shared:
         if not describes(key):
             yield from _keys(text, [one[key] for one in maps], (*way, key))
@@ -139,6 +276,32 @@ def allowed_values(field: str, values: Sequence[Any]) -> list[Any]:
     return found if len(found) == 1 or few else []
 
 
+def fields_of_kinds(records: Sequence[Any]) -> set[str]:
+    """Return the fields with a text that belong to a kind of record, as `brand` to a card.
+
+    Another field that all records have tells the kind: it has few values, and no other kind has the
+    field. A state tells none: what only cancelled ones have speaks against them.
+    """
+    maps = [one for one in records if isinstance(one, dict)]
+    shared = set.intersection(*({*one} for one in maps)) if maps else set()
+    kinds = [
+        field
+        for field in shared
+        if STATUSES.isdisjoint(words_of(str(field)))
+        and len(distinct(one[field] for one in maps)) <= len(maps) / 2
+    ]
+    found: set[str] = set()
+    for field in {key for one in maps for key in one} - shared:
+        having = [one for one in maps if field in one]
+        others = [one for one in maps if field not in one]
+        if len(others) >= FEWEST_SAME and all(isinstance(one[field], str) for one in having):
+            for kind in kinds:
+                own, other = ({quoted(one[kind]) for one in some} for some in (having, others))
+                if len(own) == 1 and own.isdisjoint(other):
+                    found.add(str(field))
+    return found
+
+
 def fixed_ways(results: Sequence[Any]) -> list[Way]:
     """Return the ways to the values of results that keys alone lead to."""
     return list(dict.fromkeys(way for one in results for way in _fixed(one)))
@@ -151,13 +314,13 @@ def _fixed(result: Any, parts: Way = ()) -> Iterator[Way]:
             is_fact = is_name and not (isinstance(value, dict) and describes(key))
             if len(parts) < DEEPEST and is_fact:
                 yield from _fixed(value, (*parts, key))
-    elif parts and not isinstance(result, list | dict):
+    elif not isinstance(result, list | dict):
         yield parts
 
 
 def value_at(result: Any, way: Sequence[str]) -> Any:
     """Return the value of a result on a way; None if there is none."""
-    found = every(result, ".".join(way))
+    found = every(result, ".".join(way)) if way else [result]
     return found[0] if found else None
 
 

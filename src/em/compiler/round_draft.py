@@ -27,10 +27,11 @@ from em.compiler.members import (
     rounds_of,
     stages_of,
 )
-from em.compiler.record_facts import allowed_values
+from em.compiler.record_facts import Shown, allowed_values, record_facts
 from em.compiler.sources import quoted, reference
 from em.runner.agreement import names_in_expression, part_at, place_parts, single_places
 from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.words import check_in_words
 from em.runner.routine import AssertStep, ReturnStep, Step, ToolStep, UdfStep
 from em.traces.trace import Mission, ToolCall, Trace, UdfCall
 from em.values.canonical import Json
@@ -697,7 +698,7 @@ def _given(
 
 
 def _facts(name: str, records: Sequence[Any], every_one: Sequence[Any]) -> Iterator[str]:
-    """Yield the flags and states that records had, and that they have no others than all had."""
+    """Yield the flags and states that records had, and that they are as all members were."""
     rows = [features(record) for record in records]
     for path in rows[0] if rows else ():
         seen = (
@@ -705,9 +706,8 @@ def _facts(name: str, records: Sequence[Any], every_one: Sequence[Any]) -> Itera
         )
         if seen:
             yield f"{_member(name, path)} in {quoted(seen)}"
-    keys = dict.fromkeys(str(key) for one in every_one if isinstance(one, dict) for key in one)
-    if keys:
-        yield f"strange_keys({name}, {', '.join(map(quoted, keys))}) == none"
+    if all(isinstance(one, dict) for one in every_one):
+        yield from record_facts(name, [Shown({}, one) for one in records])
 
 
 def _with_calls(trace: Trace, numbers: Collection[int], given: Json) -> Trace:
@@ -815,7 +815,8 @@ def _is_credible(reason: Reason, ways: Sequence[Way]) -> bool:
 def _question(loop: _Loop) -> str:
     taken = next(at for at, way in enumerate(loop.ways) if way)
     texts = [one.conditions[taken] for one in loop.reasons[:2]]
-    why = f" ({'; '.join(texts)} was so where it was done)" if texts else ""
+    said = "; ".join(map(check_in_words, texts))
+    why = f" (where it was done, {said})" if texts else ""
     return (
         f"it is not clear what to do with {{{{ {loop.item} }}}}: no recording had one like it{why}"
     )

@@ -4,7 +4,7 @@ What their requests have in common is the template of the request, and the rest 
 trace is compiled by itself, with those inputs; what holds in all of them is kept.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from typing import Any
 
@@ -12,9 +12,10 @@ import msgspec
 
 from em.compiler.argument_facts import argument_facts
 from em.compiler.branches import NothingDecides, Way, parted
+from em.compiler.calls import Names, result_name
 from em.compiler.confirmation import confirmed, names_to_confirm, relaxed
 from em.compiler.differences import recorded_scope, settled, told_apart
-from em.compiler.draft import Draft, Recorded
+from em.compiler.draft import Draft, Recorded, names_used
 from em.compiler.evidence import ENOUGH, of_constant
 from em.compiler.loops import bare, unfolded
 from em.compiler.new_files import with_overwritten
@@ -25,6 +26,7 @@ from em.compiler.sources import places, text_key
 from em.compiler.templates import Filled, filled, merged_of, templates_of, with_template
 from em.errors import EmError
 from em.runner.agreement import Terms, names_in_expression, names_of_value, part_at, single_places
+from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression
 from em.runner.routine import Step, ToolStep
 from em.traces.trace import Message, ToolCall, Trace
@@ -190,6 +192,8 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
     A read counts if the effect uses its result, or was made with the same. Its facts stand at the
     first effect after it. others: drafts of successes that make the same calls in the same order.
     """
+    unnamed = draft
+    draft = _with_names(draft)
     scopes = [recorded_scope(draft, one) for one in (draft, *others)]
     effects = {tool.name: tool.effect for tool in draft.routine.tools}
     # What a program prints may be anything.
@@ -207,7 +211,8 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
             own = [one for one in reads if one.id in _reads_for(step, reads)]
             reads = [one for one in reads if one not in own]
             asked = {text for texts in step.agree.values() for text in texts}
-            facts = [fact for one in own for fact in _facts_of(one, scopes)]
+            acted = _acted(step, calls)
+            facts = [fact for one in own for fact in _facts_of(one, scopes, acted)]
             # Where both explain an argument, a run asks which of them is meant.
             known = {f"{text.replace(' == ', ' in [', 1)}]" for text in step.guards}
             facts = [
@@ -218,7 +223,34 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
             guards = dict.fromkeys([*step.guards, *facts, *_of_arguments(step, calls)])
             steps.append(msgspec.structs.replace(step, guards=tuple(guards)))
     routine = msgspec.structs.replace(draft.routine, steps=steps)
+    used = names_used(routine)
+    steps = [
+        msgspec.structs.replace(step, save_as=None)
+        if before.save_as is None and step.save_as not in used
+        else step
+        for before, step in zip(unnamed.routine.steps, steps, strict=True)
+    ]
+    routine = msgspec.structs.replace(draft.routine, steps=steps)
     return msgspec.structs.replace(draft, routine=routine)
+
+
+def _with_names(draft: Draft) -> Draft:
+    """Return a draft in which the result of every read has a name."""
+    effects = {tool.name: tool.effect for tool in draft.routine.tools}
+    names = Names()
+    for name in (*FUNCTIONS, *draft.input, *(step.save_as for step in draft.routine.steps)):
+        names.free(str(name))
+    steps: list[Step] = []
+    for step in draft.routine.steps:
+        is_read = isinstance(step, ToolStep) and effects.get(step.tool) == "read"
+        if isinstance(step, ToolStep) and is_read and step.save_as is None:
+            name = names.free(result_name(step.tool, is_write=False))
+            steps.append(msgspec.structs.replace(step, save_as=name))
+        else:
+            steps.append(step)
+    return msgspec.structs.replace(
+        draft, routine=msgspec.structs.replace(draft.routine, steps=steps)
+    )
 
 
 def _with_calls(
@@ -244,7 +276,19 @@ def _reads_for(step: ToolStep, reads: Sequence[ToolStep]) -> set[str]:
     return found
 
 
-def _facts_of(read: ToolStep, scopes: Sequence[Json]) -> Iterator[str]:
+def _acted(step: ToolStep, calls: Sequence[Recorded]) -> dict[str, list[Any]]:
+    """Return by expression the values that an effect was given in each trace."""
+    texts = {place: bare(template) for place, template in single_places(step.args)}
+    return {
+        text: [part_at(call.args, place) for call in calls]
+        for place, text in texts.items()
+        if text is not None and names_in_expression(text)
+    }
+
+
+def _facts_of(
+    read: ToolStep, scopes: Sequence[Json], acted: Mapping[str, Sequence[Any]]
+) -> Iterator[str]:
     """Yield what the results of a read had in common in all traces."""
     given = [bare(template) for _, template in single_places(read.args)]
     texts = [one for one in given if one is not None and names_in_expression(one)]
@@ -253,7 +297,7 @@ def _facts_of(read: ToolStep, scopes: Sequence[Json]) -> Iterator[str]:
     for scope in scopes:
         values = {text: _value_of(text, scope) for text in texts}
         seen.append(Shown(values, scope.get(name)))
-    yield from record_facts(name, seen)
+    yield from record_facts(name, seen, {k: v for k, v in acted.items() if k not in texts})
 
 
 def _value_of(text: str, scope: Json) -> Any:

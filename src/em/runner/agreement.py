@@ -25,6 +25,7 @@ from em.runner.expressions.language import (
 from em.runner.expressions.words import (
     change_in_words,
     in_words,
+    left_of,
     past_in_words,
     request_in_words,
 )
@@ -692,11 +693,6 @@ def _check_guard(guard: Term, scope: Json, step_id: str) -> None:
         " matter",
     )
     raise Failed(failure_of(step_id, problem, {"guard": guard.text}))
-
-
-def left_of(text: str) -> str:
-    """Return the left side of a comparison."""
-    return re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
 
 
 def _has(scope: Json, names: Set[str]) -> bool:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
-from em.runner.agreement import Agreement, Terms, left_of
+from em.runner.agreement import Agreement, Terms
 from em.runner.answers import check_answers, fields_of
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression, compile_value
-from em.runner.expressions.words import check_in_words
+from em.runner.expressions.words import check_in_words, left_of
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
 from em.runner.planner import planner_of
 from em.runner.remedies import Ask, Cure, Findings, HandedOver

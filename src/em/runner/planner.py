@@ -27,6 +27,7 @@ from em.runner.candidates import (
 )
 from em.runner.expressions.functions import FUNCTIONS, equal, every, items_of, kind_of, may_matter
 from em.runner.expressions.language import compile_expression
+from em.runner.expressions.words import change_in_words, left_of, past_in_words
 from em.runner.frames import framing_of
 from em.runner.free_words import Reader
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, is_chatter, stem, unread
@@ -405,13 +406,25 @@ class Planner:
         scope = {**self._scope, **reading.values}
         for guard in effect.guards:
             try:
-                holds_now = self._evaluate(guard, scope)
+                if self._evaluate(guard, scope):
+                    continue
+                now = self._evaluate(left_of(guard), scope)
+                words = change_in_words(self._with_tools(guard), now)
             except ExpressionError:
-                holds_now = False  # a number that is none any more can't be compared
-            if not holds_now:
-                error = effect.reasons.get(guard)
-                why = f"; otherwise {effect.tool} failed: {error}" if error else ""
-                raise Unplanned(f"it must hold that {guard}, as when it was recorded{why}")
+                # A number that is none any more can't be compared.
+                words = f"{past_in_words(self._with_tools(guard))}, and can't be seen now"
+            error = effect.reasons.get(guard)
+            raise Unplanned(words + (f"; otherwise {effect.tool} failed: {error}" if error else ""))
+
+    def _with_tools(self, guard: str) -> str:
+        """Return a check with the names of tools for what they return, as people know them."""
+        found, text = "", guard
+        while found != text:
+            found = text
+            for name, reads in self._plan.reads.items():
+                tool = reads[0].tool if reads[0].tool.isidentifier() else name
+                text = re.sub(rf"\b{name}\([^()]*\)", tool, text)
+        return text
 
     # --- values -----------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from em.errors import EmError, ExpressionError
-from em.runner.agreement import INPUTS, left_of, single_places
+from em.runner.agreement import INPUTS, single_places
 from em.runner.expressions.language import compile_expression, compile_value, names_in
-from em.runner.expressions.words import check_in_words, in_words
+from em.runner.expressions.words import check_in_words, in_words, left_of
 from em.runner.machine import Machine, Steps, scopes_of
 from em.runner.remedies import Cure, Findings, HandedOver, facts_in_words
 from em.runner.requirements import expected_in_words

@@ -30,12 +30,11 @@ from em.compiler.export import script, stand_ins
 from em.errors import ExportError
 from em.runner import agreement, mentions
 from em.runner import signs as signs_of_requests
-from em.runner.agreement import left_of
 from em.runner.authorship import runs_in_sandbox
 from em.runner.expressions import functions, words
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import lexed, parse_reference, syntax_of, whole_expression
-from em.runner.expressions.words import check_in_words
+from em.runner.expressions.words import check_in_words, left_of
 from em.runner.package import UDF, Package
 from em.runner.public_form import description_of
 from em.runner.routine import (

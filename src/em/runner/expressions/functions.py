@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from typing import Any
@@ -484,30 +484,26 @@ FREE = frozenset(
     " lock conflict conflicts dispute disputed alert alerts restriction restricted fraud".split()
 )
 """Words in the names of fields that are empty as long as nobody has it, or nothing is wrong."""
-_STATES = frozenset({"status", "state"})
-_SPEAKING = ENDINGS | {"inactive", "invalid", "rejected", "denied", "refused", "failed", "unpaid"}
-"""Words of a text that speaks against acting on a record."""
-_FEW_WORDS = 5
 _FIELD_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+
+
+def size_of(value: Any) -> int:
+    """Return how much a value holds: its members, or the characters of a text; 0 for nothing."""
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        return len(value.strip())
+    return len(value) if isinstance(value, Mapping | list | tuple) else 1
 
 
 def may_matter(key: str, value: Any) -> bool:
     """Return whether a field that was never seen may speak against acting on a record.
 
-    A flag, a number and a state may; so may a short text with a word such as `hold`. A field that
-    tells of an end or of something wrong may as soon as it says something.
+    Everything that says something may. What tells of an end or of something wrong (`deleted`) says
+    nothing as long as it is false.
     """
     words = {word.lower() for word in _FIELD_WORD.findall(key)}
-    if words & (ENDINGS | FREE):
-        return bool(value)
-    if isinstance(value, bool | int | float):
-        return True
-    if not isinstance(value, str) or not value.strip():
-        return False
-    said = value.lower().split()
-    return bool(words & _STATES) or (
-        len(said) <= _FEW_WORDS and not _SPEAKING.isdisjoint(word.strip(".,;:!") for word in said)
-    )
+    return bool(value) if words & (ENDINGS | FREE) else size_of(value) > 0
 
 
 def strange_keys(value: Any, *keys: str) -> list[str] | None:
@@ -515,6 +511,56 @@ def strange_keys(value: Any, *keys: str) -> list[str] | None:
     items = value.items() if type(value) is dict or isinstance(value, Mapping) else ()
     found = [str(key) for key, held in items if key not in keys and may_matter(str(key), held)]
     return found or None
+
+
+def empty_keys(value: Any, *keys: str) -> list[str] | None:
+    """Return those of some keys under which a mapping has nothing; or none."""
+    held = value if isinstance(value, Mapping) else {}
+    return [key for key in keys if size_of(held.get(key)) == 0] or None
+
+
+NUMBER = "#"
+"""Stands for any number in the turns of a text."""
+GIVEN_VALUE = "@"
+"""Stands for what a read was made with, in the turns of its text."""
+_TEXT_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*|\d+(?:[.,:]\d+)*|[@#%+<>=!?-]")
+
+
+def turns_of(text: Any, given: Sequence[Any], free: Sequence[str]) -> list[str]:
+    """Return the words of a text that stand side by side on a line, without what it was read with.
+
+    given: the values that the text was asked for by. free: labels behind which a line may say
+    anything, as `owner` of `Owner: Ana`; `#` for numbers, which may be any.
+    """
+    texts = sorted({str(one).lower() for one in given if size_of(one)}, key=len, reverse=True)
+    mask = re.compile("|".join(rf"(?<!\w){re.escape(one)}(?!\w)" for one in texts) or r"(?!)")
+    found: dict[str, None] = {}
+    for line in re.split(r"[\n.;]+(?=\s|$)", str(text).lower()):
+        label, colon, _ = line.partition(":")
+        words = _TEXT_WORD.findall(mask.sub(GIVEN_VALUE, line))
+        if colon and label.strip() in free:
+            words = [*_TEXT_WORD.findall(label), ":"]
+        if NUMBER in free:
+            words = [NUMBER if word[0].isdigit() else word for word in words]
+        if words:
+            pairs = zip(["", *words], [*words, ""], strict=True)
+            found |= dict.fromkeys(" ".join(pair) for pair in pairs)
+    return list(found)
+
+
+def strange_text(
+    text: Any, given: Sequence[Any], free: Sequence[str], seen: Sequence[str], always: Sequence[str]
+) -> list[str] | None:
+    """Return what a text says that no recorded one said, or leaves out; or none.
+
+    given, free: see `turns_of`. seen: the turns of all recorded texts. always: those that each had.
+    """
+    now = turns_of(text, given, free)
+    new = [turn for turn in now if turn not in seen]
+    known = {word for turn in seen for word in turn.split()}
+    words = dict.fromkeys(w for turn in new for w in turn.split() if w not in known)
+    lost = [f"no {turn.strip()!r}" for turn in always if turn not in now]
+    return [*words] or [repr(turn.strip()) for turn in new] or lost or None
 
 
 _ERROR_BEGINS = re.compile(
@@ -636,6 +682,7 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
         only, pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most,
         value_at, between, line_part, line_like, once, lines_after, lines_before, line_count,
         module_name, looks_like, absent, kind_of, shape_of, error_of, missing_keys, strange_keys,
+        empty_keys, size_of, strange_text,
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""

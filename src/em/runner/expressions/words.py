@@ -83,18 +83,72 @@ def change_in_words(text: str, now: Any) -> str:
     now: the value of the left side of the check, which does not hold.
     """
     node = _parsed(text)
+    about = _change_of_a_result(node, now)
+    if about is not None:
+        return about
     compared = _compared(node)
     if compared is None:
         return f"{past_in_words(text)}, and does not hold now"
+    if _is_one_of(node):
+        return f"{compared[0]} is {_in_short(now)} now; it {_past(node, compared)} when recorded"
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
         # `now` is not the value that is looked for.
         is_other = isinstance(node.ops[0], ast.NotIn) and _is_constant(node.left)
         end = f"it is {compared[2]} now" if is_other else "it is not so now"
         return f"{past_in_words(text)}; {end}"
-    is_now = "empty" if now is None else short(now)
+    is_now = _in_short(now)
     if _is_form(node) and isinstance(now, str):
         is_now = _FORM_NAMES.get(now, short(now))
     return f"{compared[0]} is {is_now} now; it {_past(node, compared)} when recorded"
+
+
+def left_of(text: str) -> str:
+    """Return the left side of a comparison, also of one with a list of values."""
+    if _is_one_of(_parsed(text)):
+        return text.partition(" in [")[0]
+    return re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
+
+
+def _is_one_of(node: ast.expr | None) -> bool:
+    """Return whether a check is that something is one of some values."""
+    if not isinstance(node, ast.Compare) or [type(op) for op in node.ops] != [ast.In]:
+        return False
+    return isinstance(node.comparators[0], ast.List) and not _is_constant(node.left)
+
+
+def _in_short(value: Any) -> str:
+    return "empty" if value is None else short(value)
+
+
+def _change_of_a_result(node: ast.expr | None, now: Any) -> str | None:
+    """Say how what a read returned differs from all recorded results; None for other checks."""
+    if not isinstance(node, ast.Compare) or not isinstance(node.left, ast.Call):
+        return None
+    name, args = ast.unparse(node.left.func), node.left.args
+    say = _CHANGES.get((name, now != "nothing" and bool(now)))
+    if say is None or not args:
+        return None
+    listed = ", ".join(map(str, now)) if isinstance(now, list) else now
+    shown = listed if isinstance(listed, str) else short(listed)
+    members = counted(now, "member") if isinstance(now, int) else ""
+    return say.format(what=_said(args[0]), now=shown, members=members)
+
+
+_CHANGES = {
+    ("error_of", True): "{what} reports an error: {now}",
+    ("shape_of", False): "there is no such {what} now; all recorded runs had one",
+    ("size_of", True): "{what} was empty in all recorded runs; now it has {members}",
+    ("size_of", False): "{what} was not empty in any recorded run; now it is",
+    ("strange_keys", True): "{what} has a field that no recorded one had: {now}",
+    ("empty_keys", True): "{what} had in all recorded runs what is missing now: {now}",
+    ("strange_text", True): "{what} says what no recorded one said: {now}",
+}
+"""By function, and whether it returns something now."""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 member, 2 members."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def past_in_words(text: str) -> str:
@@ -154,17 +208,23 @@ def _about_a_result(node: ast.expr | None) -> str | None:
     call, right = node.left, node.comparators[0]
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not call.args:
         return None
-    what, is_none = _said(call.args[0]), ast.unparse(right) in ("none", "None")
-    if call.func.id == "error_of" and is_none:
-        return f"{what} reports no error"
-    if call.func.id in ("missing_keys", "strange_keys") and is_none:
-        new = "no flag, state or number that no recorded one had"
-        keys = ", ".join(map(_said, call.args[1:]))
-        return f"{what} has {keys if call.func.id == 'missing_keys' else new}"
+    what, wanted = _said(call.args[0]), ast.unparse(right)
     if call.func.id == "shape_of" and isinstance(right, ast.Constant):
         shape = str(right.value)
         return f"{what} is {shape}" if shape == "nothing" else f"{what} is a {shape}"
-    return None
+    say = _EXPECTED.get((call.func.id, wanted.lower()))
+    return say and say.format(what, ", ".join(map(_said, call.args[1:])))
+
+
+_EXPECTED = {
+    ("error_of", "none"): "{0} reports no error",
+    ("missing_keys", "none"): "{0} has {1}",
+    ("empty_keys", "none"): "{0} has {1}",
+    ("strange_keys", "none"): "{0} has no field that no recorded one had",
+    ("strange_text", "none"): "{0} says nothing that no recorded one said",
+    ("size_of", "0"): "{0} is empty",
+}
+"""By function, and what it must return."""
 
 
 def _parsed(text: str) -> ast.expr | None:
@@ -277,6 +337,9 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "still_found": _still_found,
     "least_of": lambda node: f"the smallest {_fact(node)}",
     "strange_keys": lambda node: f"what no recorded one had in {_said(node.args[0])}",
+    "empty_keys": lambda node: f"what is missing in {_said(node.args[0])}",
+    "strange_text": lambda node: f"what no recorded one said in {_said(node.args[0])}",
+    "size_of": lambda node: f"the size of {_said(node.args[0])}",
     "error_of": lambda node: f"the error of {_said(node.args[0])}",
     "value_at": lambda node: f"{_said(node.args[0])} at {_said(node.args[1])}",
     "between": lambda node: (
