@@ -507,8 +507,11 @@ class _Learner:
             slots = {n: msgspec.structs.replace(slot, whole=()) for n, slot in slots.items()}
         each = self._each()
         reasons = self._refusals()
-        facts = [*reasons, *self._facts(), *self._relations()]
-        guards = [*self._of_records(f"{slots} {facts}"), *facts, *self._of_values(slots)]
+        guards = [*reasons, *self._facts(), *self._relations()]
+        guards += self._of_records(f"{slots} {guards}")
+        guards += self._of_values(slots)
+        # What is not there, or is an error, has no fields.
+        guards.sort(key=lambda text: not text.startswith(("error_of(", "shape_of(")))
         return Effect(
             tool=self._tool,
             words=self._words(),
