@@ -10,8 +10,10 @@ import msgspec
 
 from em.errors import NotFound, UsageError
 from em.log.event import Draft, Event, EventQuery, check_name
+from em.log.use import note_use
 from em.settings import AllowSettings, Settings
 from em.store import Erasure, open_store
+from em.store.anchor import anchor
 from em.store.log import Log
 from em.store.protocol import Store, Within
 from em.values.canonical import Json, canonical, uncollected
@@ -174,7 +176,7 @@ class Memory:
             since=None if since is None else moment(since, "since"),
             until=None if until is None else moment(until, "until"),
         )
-        return self._recall.recall(
+        found = self._recall.recall(
             query,
             within,
             k,
@@ -182,6 +184,8 @@ class Memory:
             in_order=in_order,
             now=None if now is None else moment(now, "now"),
         )
+        note_use(lambda: [near.event_id for one in found for near in (one, *one.neighbours)])
+        return found
 
     def embed(self, progress: "EmbedProgress | None" = None) -> int:
         """Compute missing vectors of passages and lessons. Return how many are still missing.
@@ -530,7 +534,14 @@ class Memory:
         tokens: the limit of its length. tools: the names of the tools that the agent has.
         client: a model that ranks the lessons.
         """
-        return self.heuristics.brief(task, k, tokens, tools=tools, subject=subject, client=client)
+        found = self.heuristics.brief(task, k, tokens, tools=tools, subject=subject, client=client)
+        note_use(lambda: self._learned_in(found))
+        return found
+
+    def _learned_in(self, briefing: "Briefing") -> list[str]:
+        from em.heuristics.heuristic import lesson_sources
+
+        return lesson_sources(self.store, briefing.ids)
 
     def feedback(
         self,
@@ -608,6 +619,7 @@ class Memory:
         self, subject: str, as_of: Moment | None = None, *, known_at: Moment | None = None
     ) -> "State":
         """Return a subject's state as last compiled, as it was at a moment, or was known then."""
+        note_use(lambda: [anchor(self.store, subject)])
         return self.subjects.state(subject, as_of=as_of, known_at=known_at)
 
     def ask(
@@ -620,19 +632,20 @@ class Memory:
         as_of: Moment | None = None,
     ) -> "Answer":
         """Answer a question by code over the state, else from what was said; or run `code`."""
+        note_use(lambda: [anchor(self.store, subject)])
         return self.subjects.ask(subject, question, code=code, client=llm, as_of=as_of)
 
     def check(self, subject: str, action: str, /, **details: Any) -> "list[Alert]":
         """Return the alerts of the rules that apply to an action, the most severe first."""
-        return self.subjects.state(subject).check(action, **details)
+        return self.state(subject).check(action, **details)
 
     def alerts(self, subject: str, now: Moment | None = None) -> "list[Alert]":
         """Return the alerts that are due about a subject: deadlines and active windows."""
-        return self.subjects.state(subject).alerts(now)
+        return self.state(subject).alerts(now)
 
     def conflicts(self, subject: str) -> "list[Conflict]":
         """Return the contradictions about a subject, and how each was resolved."""
-        return self.subjects.state(subject).conflicts()
+        return self.state(subject).conflicts()
 
     def resolve(self, subject: str, field: str, /, **decision: Any) -> str:
         """Decide a field by `value`, `event` or `policy` (with `order`). Return the event's id."""
@@ -693,7 +706,6 @@ class Memory:
 
     def _sources(self) -> "Sources":
         """Where workflow steps get what is not of their run: recall, lessons, state."""
-        from em.heuristics.heuristic import lesson_sources
         from em.workflows.builtins import Sourced, Sources
 
         def recall(query: str, k: int, subject: str | None = None) -> Sourced:
@@ -702,7 +714,7 @@ class Memory:
 
         def heuristics(task: str, k: int) -> Sourced:
             briefing = self.brief(task, k)
-            return Sourced(briefing.text, lesson_sources(self.store, briefing.ids))
+            return Sourced(briefing.text, self._learned_in(briefing))
 
         def state(subject: str, path: str) -> "Sourced":
             return Sourced(*self.subjects.look_up(subject, path))

@@ -19,6 +19,7 @@ from em.behaviour.task import Task
 from em.behaviour.tree import members, newest
 from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.log.event import Draft, behaviour_stream
+from em.log.use import collecting, uses_here
 from em.runner.drivers import CallTool, Consult, Effects
 from em.traces.recorder import error_text, follow_into_pools
 from em.values.canonical import Json
@@ -291,10 +292,12 @@ def _progress(engine: "Engine", arguments: Json, start: _Start) -> Effects[Progr
 def _record_agent(engine: "Engine", run: Run, args: tuple[Any, ...], kwargs: Json) -> Effects[Any]:
     """Run the agent and record its calls."""
     follow_into_pools(current)
+    follow_into_pools(uses_here)
     token = current.set(run)
     engine.watching.append(run)
     try:
-        return (yield CallTool(engine.agent, kwargs, engine.is_async, None, args, False))
+        with collecting(run.uses):
+            return (yield CallTool(engine.agent, kwargs, engine.is_async, None, args, False))
     finally:
         engine.watching.remove(run)
         current.reset(token)
@@ -360,7 +363,7 @@ def _keep(
     def store() -> str:
         refuse_unfinished(run)
         known, same = engine.cache.merged(task.key, behaviour)
-        sources = [*before, *same]
+        sources = [*before, *same, *run.uses.take()]
         stored = engine.cache.record(task, run, known, uses, result.value, sources)
         engine.cache.make_room(task.key, stored, engine.max_per_task)
         if engine.max_behaviours is not None:

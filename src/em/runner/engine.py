@@ -8,6 +8,7 @@ from typing import Any, Self, TypedDict, Unpack
 import msgspec
 
 from em.errors import RoutineError, UsageError
+from em.log.use import Uses, collecting
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
 from em.runner.drivers import Effects, WriteNotes, adrive, drive
@@ -95,7 +96,8 @@ def run_routine(
         _Run(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
         machine, write = run.begin(given, store, run_id, is_dry=dry_run)
-        return run.secrets.result(drive(machine, write))
+        with collecting(run.uses):
+            return run.secrets.result(drive(machine, write))
 
 
 async def arun_routine(
@@ -117,7 +119,8 @@ async def arun_routine(
         _Run(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
         machine, write = run.begin(given, store, run_id, is_dry=dry_run)
-        return run.secrets.result(await adrive(machine, write))
+        with collecting(run.uses):
+            return run.secrets.result(await adrive(machine, write))
 
 
 def resume_run(
@@ -170,7 +173,8 @@ def _resume(
         package.check_unchanged(past.routine_hash)
         with _Run(package, tool_registry, auto_fix_fn, options, is_kept=True) as run:
             machine, write = run.go_on(past, store)
-            return run.secrets.result(drive(machine, write))
+            with collecting(run.uses):
+                return run.secrets.result(drive(machine, write))
 
 
 def refuse_lost_secrets(past: PastRun, answers: Mapping[str, Json]) -> None:
@@ -212,6 +216,8 @@ class _Run:
         self._is_once = not options.get("remember", True)
         self._resume_with = options.get("resume_with", "")
         self._subject = options.get("subject")
+        # What the tools get from a memory.
+        self.uses = Uses()
         self.secrets = Secrets(
             self.package.routine.secrets,
             options.get("secrets"),
@@ -266,7 +272,7 @@ class _Run:
             if self._resume_with:
                 notes[0][1]["resume_with"] = self._resume_with
             notes += self._answered()
-            write = Journal(store, run_id, subject=self._subject).write
+            write = Journal(store, run_id, subject=self._subject, uses=self.uses).write
         if self._answers:
             check_steps(self.package.program, self._answers)
         if is_dry:
@@ -303,7 +309,7 @@ class _Run:
         # Raise instead of failing the run: a run that ended could not be resumed later.
         machine.check()
         self._check_code(past)
-        journal = Journal(store, past.run_id, past.pos, subject=past.subject)
+        journal = Journal(store, past.run_id, past.pos, subject=past.subject, uses=self.uses)
         return machine.run(past.input), journal.write
 
     def _acts(self) -> bool:

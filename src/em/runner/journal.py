@@ -30,6 +30,7 @@ from em.errors import (
     StoreUnreachable,
 )
 from em.log.event import Draft, run_stream
+from em.log.use import Uses
 from em.redaction.redactor import MARKER
 from em.runner.agreement import INPUTS
 from em.runner.answers import check_answers
@@ -159,6 +160,7 @@ class Journal:
     attempt was written after all, the expected position differs: that raises RunBusy, and a
     resumed run goes on from there.
     subject: who the run is about; all its events are.
+    uses: what tools of the run got from a memory; the notes that are written next are made of it.
     """
 
     def __init__(
@@ -169,9 +171,11 @@ class Journal:
         patience: float = 0.0,
         *,
         subject: str | None = None,
+        uses: Uses | None = None,
     ) -> None:
         self._store = store
         self._subject = subject
+        self._uses = uses
         self._run_id = run_id
         self._stream = run_stream(run_id)
         self._pos = pos
@@ -182,7 +186,7 @@ class Journal:
         """Store notes before the run goes on. Threads take turns."""
         drafts = [
             Draft(stream=self._stream, kind=kind, body=body, subject=self._subject)
-            for kind, body in notes
+            for kind, body in self._with_uses(notes)
         ]
         with self._lock:
             commit = Commit(events=drafts, expected_pos={self._stream: self._pos})
@@ -195,6 +199,15 @@ class Journal:
             except PositionConflict as error:
                 raise self._overtaken() from error
             self._pos += len(drafts)
+
+    def _with_uses(self, notes: Iterable[Note]) -> Iterable[Note]:
+        used = self._uses.take() if self._uses is not None else ()
+        if not used:
+            return notes
+        return [
+            (kind, {**body, "from_events": [*body.get("from_events", ()), *used]})
+            for kind, body in notes
+        ]
 
     def _repeat(self, commit: Commit) -> None:
         until, wait = time.monotonic() + self._patience, 0.1

@@ -91,7 +91,8 @@ class Recording:
                 " own; decorate that agent with recorded_tool too, and it is one call here"
             )
         trace_id = self.trace_id = new_id()
-        events = self._log.append_many(trace_events(trace, trace_id, subject=self._subject))
+        drafts = trace_events(trace, trace_id, subject=self._subject, sources=recorder.uses.take())
+        events = self._log.append_many(drafts)
         if self._stored is not None:
             self._stored(trace, trace_id, events)
 

@@ -23,6 +23,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
+from em.log.use import Uses, collecting, uses_here
 from em.traces.trace import Call, Message, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
 from em.values.call import Effect, Signature, Usage
 from em.values.canonical import Json, canonical
@@ -177,6 +178,8 @@ class Recorder:
         self.cost_usd: float | None = None
         self.output: Any = msgspec.UNSET
         self.outcome: Outcome | None = None
+        # What the agent got from a memory.
+        self.uses = Uses()
 
     def said(self, role: str, text: str) -> None:
         """Record a message; a routine's inputs come from what users say."""
@@ -311,11 +314,13 @@ def recorded_tool(
 def recording_into(recorder: Recorder) -> Iterator[None]:
     """Record the calls of decorated tools that are made inside, in its threads and tasks too."""
     follow_into_pools(_current)
+    follow_into_pools(uses_here)
     with _lock:
         _recording.append(recorder)
     token = _current.set(recorder)
     try:
-        yield
+        with collecting(recorder.uses):
+            yield
     finally:
         with _lock:
             _recording.remove(recorder)

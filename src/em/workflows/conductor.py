@@ -4,6 +4,7 @@ The machine runs the steps. Before each one the conductor gathers what the step 
 else; after it, it keeps the slices that the step left for those that come later.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -63,7 +64,11 @@ class Conductor(Hooks):
     def recorded(self, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
         """Make the tools of the steps, which are this run's own, return records."""
         for name, tool in tools.items():
-            recording(tool, lambda name=name: self._extras(name))  # type: ignore[misc]  # the name is bound early
+            recording(
+                tool,
+                functools.partial(self._extras, name),
+                functools.partial(self.note_sources, name),
+            )
         return tools
 
     def waits_for(self, step: CompiledStep) -> Collection[str]:
@@ -132,6 +137,8 @@ class Conductor(Hooks):
 
     def note_sources(self, step: str, event_ids: Sequence[str]) -> None:
         """Note that the result of a step will contain something of these events."""
+        if not event_ids:
+            return
         with self._lock:
             self._sources.setdefault(step, {}).update(dict.fromkeys(event_ids))
 

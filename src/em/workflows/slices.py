@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from em.errors import InputError, UsageError, WorkflowError
+from em.log.use import collecting
 from em.runner.expressions.language import Missing, as_text
 from em.runner.tools import Function, Tool
 from em.values.canonical import Json
@@ -231,15 +232,19 @@ Extras = Callable[[], Json]
 """Returns what is stored beside a result: values from outside the run, and warnings."""
 
 
-def recording(tool: Tool, extras: Extras) -> None:
+NoteUse = Callable[[Sequence[str]], None]
+"""Notes the events that a call used from a memory."""
+
+
+def recording(tool: Tool, extras: Extras, note: NoteUse) -> None:
     """Make a tool return a record: with what it saved, and what its step was given."""
     inner = tool.within
-    tool.function = _recorded(tool.function, tool, extras)
+    tool.function = _recorded(tool.function, tool, extras, note)
     if inner is not None:
-        tool.within = lambda timeout: _recorded(inner(timeout), tool, extras)
+        tool.within = lambda timeout: _recorded(inner(timeout), tool, extras, note)
 
 
-def _recorded(function: Function, tool: Tool, extras: Extras) -> Function:
+def _recorded(function: Function, tool: Tool, extras: Extras, note: NoteUse) -> Function:
     wants_manager = MANAGER in tool.parameters
 
     def given(args: Json) -> Json:
@@ -248,19 +253,23 @@ def _recorded(function: Function, tool: Tool, extras: Extras) -> Function:
     def call(**args: Any) -> Json:
         saving = Saving()
         token = _now.set(saving)
-        try:
-            value = function(**given(args))
-        finally:
-            _now.reset(token)
+        with collecting() as uses:
+            try:
+                value = function(**given(args))
+            finally:
+                note(uses.take())
+                _now.reset(token)
         return _record(value, saving, extras)
 
     async def acall(**args: Any) -> Json:
         saving = Saving()
         token = _now.set(saving)
-        try:
-            value = await function(**given(args))
-        finally:
-            _now.reset(token)
+        with collecting() as uses:
+            try:
+                value = await function(**given(args))
+            finally:
+                note(uses.take())
+                _now.reset(token)
         return _record(value, saving, extras)
 
     return acall if tool.is_async else call
