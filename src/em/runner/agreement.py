@@ -41,6 +41,7 @@ from em.runner.mentions import (
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.runner.signs import odd_signs
 from em.text.contractions import expanded
+from em.text.courtesies import begun, ended, is_courteous
 from em.values.canonical import Json, digest_unordered, identical, same, short
 
 INPUTS = "inputs"
@@ -830,6 +831,25 @@ class Template:
                 return None
         return bound if at == len(lower) or self._holes else None
 
+    def courteous(self, text: str, free: Collection[str]) -> str:
+        """Return a text with the courtesies of the template in the place of its own.
+
+        It is empty if they can't be told from a value. free: inputs whose values are any texts,
+        which may begin or end with such words or signs themselves.
+        """
+        if not self._holes or (not self._first and self._holes[0].name in free):
+            return ""
+        lead, (_, said) = begun(self._first)[0], begun(" ".join(text.split()))
+        words, tail = ended(self._holes[-1].after)
+        if words.strip() or self._holes[-1].name not in free:
+            said, _ = ended(said)
+            return "" if said[-1:] in (*".!?,;:", "") else f"{lead}{said}{tail}"
+        is_open = said[-1:].isalnum() and tail in _STOPS
+        return f"{lead}{said}{tail if is_open else ''}"
+
+
+_STOPS = (".", "!")
+
 
 @lru_cache(maxsize=1_000)
 def _template(template: str) -> Template:
@@ -871,7 +891,18 @@ class Wording:
             self._looks[name] = _Looks(examples, kinds, plain_words(examples), signs)
 
     def bind(self, text: str) -> Json | None:
-        """Return the inputs that a request names; None unless they look like the recorded ones."""
+        """Return the inputs that a request names; None unless they look like the recorded ones.
+
+        Greetings, thanks and `please` may stand before and behind it, or be missing.
+        """
+        found = self._bound(text)
+        if found is None:
+            free = [name for name, looks in self._looks.items() if "text" in looks.kinds]
+            again = self._template.courteous(text, free)
+            found = self._bound(again) if again else None
+        return found
+
+    def _bound(self, text: str) -> Json | None:
         bound = self._template.bind(text)
         if bound is None:
             return None
@@ -906,6 +937,10 @@ class Wording:
             and not points_elsewhere(part, looks.examples)
             and not is_several(part, looks.examples)
             and not ends_a_sentence(part, looks.examples)
+            and not (
+                is_courteous(str(part))
+                and not any(is_courteous(str(one)) for one in looks.examples)
+            )
         )
 
 

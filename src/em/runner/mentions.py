@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from em.text.contractions import contraction
+from em.text.courtesies import PLEASE
 
 _LITERAL = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
 _QUOTED = re.compile(
@@ -26,10 +27,10 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _CAPITAL = re.compile(r"[^\W\d_a-z][\w'’-]*")
 _ENDS = re.compile(r"[.;!?](?=\s|$)|\n")
 
-FUNCTION_WORDS = frozenset(
+FUNCTION_WORDS = PLEASE | frozenset(
     "a an the of to for in on at by with from into onto and as is are be been was were am i you he"
     " she it we they me him her us them my your his its our their mine yours this that these those"
-    " there here who whom whose which what when where how please kindly thanks thank hi hello dear"
+    " there here who whom whose which what when where how thanks thank hi hello dear"
     " would could should will shall may might can must do does did have has had want wants wanted"
     " like need needs wish let make made get got so too also then now today via because since due"
     " about per use using regarding concerning named called name id number code go ahead".split()

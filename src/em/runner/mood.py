@@ -8,9 +8,10 @@ import re
 from collections.abc import Collection, Sequence
 
 from em.runner.mentions import FUNCTION_WORDS, Span, analysed, stem
+from em.text.courtesies import PLEASE
 
-_OPENINGS = frozenset(
-    "please kindly now today then also and so plus hi hello hey dear thanks thank ok okay next"
+_OPENINGS = PLEASE | frozenset(
+    "now today then also and so plus hi hello hey dear thanks thank ok okay next"
     " finally first firstly second secondly lastly".split()
 )
 """Words that may stand before a request without changing it."""
@@ -25,14 +26,15 @@ _NO_VERBS = frozenset(
 )
 _BREAK = re.compile(r"[,:;.!?()\n—–]|\b(?:and|then|so|also|plus)\b", re.IGNORECASE)
 _END = re.compile(r"[.!?](?=\s|\Z)")
+_PLEASE = "|".join(f" {word}" for word in sorted(PLEASE))
 _QUESTION = re.compile(
     r"(?:(?:can|could|would|will) you"
-    r"|(?:can|could|would|will) you(?: please| kindly)? (?:be so kind as to|help me|help me to)"
-    r"|would you be able to)(?: please| kindly| also| now)*"
+    rf"|(?:can|could|would|will) you(?:{_PLEASE})? (?:be so kind as to|help me|help me to)"
+    rf"|would you be able to)(?:{_PLEASE}| also| now)*"
 )
 _GERUND = re.compile(
-    r"(?:please |kindly |let us |(?:can|could|would|will) you (?:please |kindly )?)?"
-    r"(?:proceed with|go ahead with)|would you mind"
+    rf"(?: (?:let us|(?:can|could|would|will) you))?(?:{_PLEASE})?"
+    r" (?:proceed with|go ahead with)| would you mind"
 )
 """What asks for a verb in its form with -ing: `please proceed with booking`."""
 _WISH = re.compile(
@@ -48,7 +50,7 @@ _REQUEST = re.compile(
     r"|it would be (?:great|nice|helpful|lovely|wonderful) if you could"
     r"|would you be able to|(?:can|could|would|will) you (?:be so kind as to|help me|help me to)"
     r"|let us|help me|help me to|go ahead|make sure to|make sure you"
-    r")?(?: please| kindly| also| now)*"
+    rf")?(?:{_PLEASE}| also| now)*"
 )
 
 
@@ -147,4 +149,4 @@ _OPENED = re.compile(r"\s*(?:(?:and|then|also|plus|next|finally)\b,?\s*)+", re.I
 
 
 def _is_asked_so(text: str, verb: int) -> bool:
-    return _GERUND.fullmatch(" ".join(_lead(text, verb))) is not None
+    return _GERUND.fullmatch("".join(f" {word}" for word in _lead(text, verb))) is not None

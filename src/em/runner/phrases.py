@@ -15,6 +15,7 @@ from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, Words, analysed,
 from em.runner.mood import leads
 from em.runner.task_plan import Plan, Wording, asking, asking_stems
 from em.runner.traits import AMONG_TRAITS, TRAITS
+from em.text.courtesies import PLEASE, is_courtesy
 from em.values.canonical import Json
 
 _SIGNS = re.compile(r"[^\w\s]+|_+")
@@ -29,25 +30,8 @@ _JOINTS = frozenset("to via using because and for".split())
 """Small words that say what a value is for, and nothing else."""
 _ROLES = _JOINTS - {"because", "and"} | frozenset("from in on of at by with into onto".split())
 _OF_ALL = frozenset("of in from".split())
-SILENT = frozenset("please pls plz kindly the a an my our thanks hi hello hey dear".split())
+SILENT = PLEASE | frozenset("the a an my our thanks hi hello hey dear".split())
 """Words that change nothing wherever they stand."""
-_TO_WHOM = "there|again|all|everyone|everybody|team|folks|sir|madam|sir or madam"
-_THANKS = (
-    "(?:many thanks|thanks|thank you|thx|cheers)"
-    "(?: (?:again|a lot|so much|very much|in advance|for your help|everyone))*"
-)
-_COURTESIES = "|".join(
-    (
-        f"(?:hi|hello|hey|hiya|dear|greetings)(?: (?:{_TO_WHOM}))*",
-        f"good (?:morning|afternoon|evening|day)(?: (?:{_TO_WHOM}))*",
-        _THANKS,
-        "(?:with )?(?:best|kind|warm) regards|please|pls|plz|kindly|ok|okay|alright",
-    )
-)
-_GREETING = re.compile(rf"(?:{_COURTESIES})(?:(?: and)? (?:{_COURTESIES}))*")
-"""Matches the words of a sentence that only greets or thanks."""
-_GREETED = re.compile(r"\s*[^\W\d_]+(?: [^\W\d_]+){0,3}\s*[,!]")
-_THANKED = re.compile(rf"[\s,–—-]*\b{_THANKS}[\s.!]*\Z", re.IGNORECASE)
 _PERSONS = frozenset("i you we".split())
 _COPULAS = frozenset("am are".split())
 _WHO = frozenset(("i am", "you are", "we are"))
@@ -145,16 +129,7 @@ def is_greeting(words: Words) -> bool:
     """Return whether a sentence only greets or thanks."""
     if words.codes() or words.literals or "?" in words.text or _odd_signs(words.text):
         return False
-    return _GREETING.fullmatch(" ".join(word for _, word in words.plain())) is not None
-
-
-def courtesies(words: Words) -> list[Span]:
-    """Return the greeting that a sentence begins with, and the thanks that it ends with."""
-    found = [Span(*one.span()) for one in _THANKED.finditer(words.text)]
-    greeting = _GREETED.match(words.text)
-    if greeting is not None and is_greeting(analysed(greeting.group())):
-        found.append(Span(*greeting.span()))
-    return found
+    return is_courtesy(" ".join(word for _, word in words.plain()))
 
 
 def is_talk(plan: Plan, words: Words, left: Words | None = None) -> bool:

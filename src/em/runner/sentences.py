@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed
 from em.runner.mood import leads, requests
-from em.runner.phrases import SILENT, courtesies, is_greeting, is_talk, tokens_of, told
+from em.runner.phrases import SILENT, is_greeting, is_talk, tokens_of, told
 from em.runner.task_plan import Plan, Wording, asking
+from em.text.courtesies import courtesies
 
 SEVERAL = 2
 """Traces that must have had a value or a word before others see it."""
@@ -122,7 +123,7 @@ def _turns(
     words: Words, verbs: Collection[str], marks: Mapping[Span, str], *, is_asked: bool
 ) -> list[str]:
     """Return what stands before, between and behind the values of a sentence."""
-    skipped = [*leads(words.text, verbs), *courtesies(words)]
+    skipped = [*leads(words.text, verbs), *(Span(*one) for one in courtesies(words.text))]
     plain = dict(words.plain())
     said: list[str] = []
     for span, text in tokens_of(words, marks):

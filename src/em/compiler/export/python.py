@@ -51,7 +51,7 @@ from em.runner.routine import (
     UdfStep,
 )
 from em.runner.tools import one_line
-from em.text import contractions
+from em.text import contractions, courtesies
 from em.values.canonical import Json, same
 from em.values.json_schema import closed
 from em.values.leaves import texts as texts_of
@@ -825,7 +825,7 @@ def _used(tree: ast.AST) -> set[str]:
 @lru_cache(maxsize=2)
 def _runtime(*, is_settling: bool) -> _Source:
     """Return the code that scripts run on: `script`, functions of expressions, and agreement."""
-    learnt = [contractions, mentions, signs_of_requests, agreement]
+    learnt = [contractions, courtesies, mentions, signs_of_requests, agreement]
     settling = [stand_ins, words, *learnt] if is_settling else []
     modules = [script, functions, *settling]
     parts = [*map(_without_em, modules), inspect.getsource(same)]
