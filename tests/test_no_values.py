@@ -35,6 +35,7 @@ def test_a_value_fills_a_blank_only_behind_the_recorded_words(stock: Learnt, req
     stock.asks(request_)
 
 
-def test_the_order_of_values_is_free(stock: Learnt) -> None:
+def test_values_stand_in_a_recorded_order(stock: Learnt) -> None:
     moved: list[dict[str, Any]] = [{"count": 30, "sku": "TAPE", "source": "HAM", "target": "BER"}]
-    assert stock.does("Please move 30 TAPE to BER from HAM.") == moved
+    assert stock.does("Please move 30 TAPE from HAM to BER.") == moved
+    stock.asks("Please move 30 TAPE to BER from HAM.")
