@@ -14,11 +14,6 @@ from em.traces.trace import Message, Mission, ToolCall, Trace
 FIRST = "Mia Noah Lena Omar Ruth Ivan Tara Hugo Nina Paul Vera Yann".split()
 LAST = "Sorel Brandt Costa Dahl Egger Falk Greco Holm Ilves Jansen Kovac Lind".split()
 
-WORDING = pytest.mark.xfail(
-    strict=True,
-    reason="how others say who they are is not pooled yet: the run asks where it could act",
-)
-
 
 class Gym:
     """Members of a gym: found by e-mail, or by name and postcode."""
@@ -145,7 +140,6 @@ def run(memory: Memory, routine: Any, given: dict[str, str]) -> tuple[str, list[
     return memory.run(routine, given, gym.tools()).status, gym.done
 
 
-@WORDING
 def test_who_asks_is_found_as_in_other_kinds_of_task(memory: Memory) -> None:
     others(memory)
     routine = memory.compile(own(memory), name="cancel")
@@ -154,7 +148,28 @@ def test_who_asks_is_found_as_in_other_kinds_of_task(memory: Memory) -> None:
     by_email = {"request": f"I am {GYM.email(11)}. Cancel {GYM.member(11)['bookings'][1]}."}
     assert run(memory, routine, by_email) == ("ok", wanted)
     assert routine.trials.count("wrong") == 0
-    assert routine.trials.count("right") == 3
+    assert routine.trials.count("right") == 1, (
+        "the two others say who they are in ways of their own"
+    )
+
+
+def test_who_asks_is_said_as_in_other_kinds_of_task(memory: Memory) -> None:
+    others(memory)
+    ids = own(memory)
+    booking = GYM.member(11)["bookings"][1]
+    who = f"This is {FIRST[11]} {LAST[11]}, {GYM.postcode(11)}"
+    request = {"request": f"{who}. Cancel {booking}."}
+    alone = memory.compile(ids, name="alone", beside=[])
+    assert run(memory, alone, request) == ("needs_input", [])
+    routine = memory.compile(ids, name="cancel")
+    assert run(memory, routine, request) == ("ok", [("cancel", booking)])
+    hostile = (
+        *("This is Sarcasm.", "This is not me.", "This is Ana.", f"{who} speaking of it."),
+        *(f"{who}?", f"Not {who}.", f"{who} is on holiday.", f"I am not {FIRST[11]}."),
+    )
+    for talk in hostile:
+        given = {"request": f"{talk} {who}. Cancel {booking}."}
+        assert run(memory, routine, given) == ("needs_input", []), talk
 
 
 def test_without_other_kinds_it_is_asked_for(memory: Memory) -> None:
@@ -192,7 +207,6 @@ def test_a_read_that_once_gave_somebody_else_is_not_used(memory: Memory) -> None
     assert run(memory, routine, said(11)) == ("needs_input", [])
 
 
-@WORDING
 def test_nothing_of_other_traces_gets_into_the_routine(memory: Memory) -> None:
     others(memory)
     kept = get_traces(memory.store, own(memory))
@@ -209,7 +223,6 @@ def test_nothing_of_other_traces_gets_into_the_routine(memory: Memory) -> None:
     assert pooled.isdisjoint(made.from_events), "forgetting another trace keeps the routine"
 
 
-@WORDING
 def test_named_traces_are_pooled_and_no_others(memory: Memory) -> None:
     named = others(memory)
     ids = own(memory)
@@ -217,7 +230,6 @@ def test_named_traces_are_pooled_and_no_others(memory: Memory) -> None:
     assert run(memory, memory.compile(ids, name="b", beside=named), said(11))[0] == "ok"
 
 
-@WORDING
 def test_growing_pools_too(memory: Memory) -> None:
     routine = memory.compile(own(memory), name="cancel")
     assert run(memory, routine, said(11)) == ("needs_input", [])

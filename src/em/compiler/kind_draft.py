@@ -14,7 +14,7 @@ from em.compiler.step_refusals import StepRefusals
 from em.compiler.trials import REQUEST, refuse_wrong, trials, with_signs
 from em.redaction.redactor import MARKER
 from em.runner.free_words import recorded_request
-from em.runner.phrases import learnt_wording
+from em.runner.phrases import identities, learnt_wording
 from em.runner.routine import PlanStep, ReturnStep, Routine, Step, ToolSpec
 from em.runner.sentences import SEVERAL, learnt_sentences
 from em.runner.task_plan import EARLIER, Plan, asks_for
@@ -107,7 +107,9 @@ def draft_kind(
         right = 0 if found is None else found.made.count("right")
         free = _free(examples, right, beside)
         if free is not None and (found is None or not _is_less_careful(free.plan, found.plan)):
-            found = free
+            # A form has one way to a result; a plan with several keeps them if it is as good.
+            several = found is not None and any(len(one) > 1 for one in found.plan.reads.values())
+            found = found if several and free.made.count("right") <= right else free
     if found is None:
         return None
     plan, made = with_signs(found.plan, examples.values()), found.made
@@ -167,10 +169,20 @@ def _strict(examples: Mapping[str, Example], pool: Sequence[Example]) -> _Tried 
 
 
 def _worded(examples: Sequence[Example], pool: Sequence[Example] = ()) -> Plan:
-    """Return what traces teach, with how their requests were worded."""
+    """Return what traces teach, with how their requests were worded.
+
+    pool: of these only how people say who they are, by what reads of the plan took.
+    """
     plan = Kind(examples, pool).plan()
     said = ((one.said, [call.args for call in one.calls]) for one in examples)
-    return msgspec.structs.replace(plan, wording=learnt_wording(plan, said))
+    wording = learnt_wording(plan, said)
+    tools = {read.tool for reads in plan.reads.values() for read in reads}
+    talk = {*wording.talk}
+    for one in pool:
+        taken = [v for call in one.calls if call.name in tools for v in call.args.values()]
+        talk |= identities(one.said, [v for v in taken if isinstance(v, str)])
+    wording = msgspec.structs.replace(wording, talk=sorted(talk))
+    return msgspec.structs.replace(plan, wording=wording)
 
 
 def _either(alone: Trials, pooled: Trials) -> Trials:

@@ -11,7 +11,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from em.runner.mentions import FUNCTION_WORDS, OPERATORS, Span, Words, analysed, stem
+from em.runner.mentions import (
+    FUNCTION_WORDS,
+    OPERATORS,
+    Span,
+    Words,
+    analysed,
+    points_ahead,
+    stem,
+)
 from em.runner.mood import leads
 from em.runner.task_plan import Plan, Wording, asking, asking_stems
 from em.runner.traits import AMONG_TRAITS, TRAITS
@@ -35,7 +43,7 @@ SILENT = PLEASE | frozenset("the a an my our thanks hi hello hey dear".split())
 _PERSONS = frozenset("i you we".split())
 _COPULAS = frozenset("am are".split())
 _WHO = frozenset(("i am", "you are", "we are"))
-_NAMED_SO = re.compile(rf"\b(?:am|are) {_NAME}\b")
+_NAMED_SO = re.compile(rf"\b(?:am|are|this is) {_NAME}\b")
 _MAILS = frozenset("e-mail email mail".split())
 
 
@@ -144,11 +152,10 @@ def is_talk(plan: Plan, words: Words, left: Words | None = None) -> bool:
         return True
     said = skeleton(words, exact=plan.form is not None)
     inputs = [name.replace("_", " ") for name in plan.inputs]
-    if said in plan.wording.talk:
+    if _NAMED_SO.search(skeleton(words if left is None else left)):
+        return False  # `I am Unsure` looks as if it said a name: it counts if a read takes that
+    if said in plan.wording.talk or _tells_who(said, inputs):
         return True
-    if _tells_who(said, inputs):
-        # `I am Unsure` looks as if it said a name: it counts if a read takes that.
-        return left is not None and not _NAMED_SO.search(skeleton(left))
     claims, known = _claims(words), {*plan.wording.talk}
     traits = TRAITS if TRAITS.isdisjoint(claims) else TRAITS | AMONG_TRAITS
     return bool(claims) and all(word in traits or one in known for word, one in claims.items())
@@ -162,6 +169,24 @@ def told(words: Words, masked: Collection[str] = (), *, exact: bool = False) -> 
     claims = _claims(words)
     kept = {claims[word] for word in claims if word not in masked}
     return {skeleton(words, masked, exact=exact), *kept}
+
+
+def identities(said: str, taken: Iterable[Any]) -> set[str]:
+    """Return the sentences that only say who asks: values that reads took, and small words.
+
+    taken: the values.
+    """
+    words = analysed(said)
+    spans = [span for value in taken for span in words.find(value)]
+    found: set[str] = set()
+    for piece in words.pieces():
+        own = [one for one in spans if piece.start <= one.start < piece.end]
+        left = words.without(own).part(piece)
+        plain = {word for _, word in left.plain()}
+        is_small = plain <= FUNCTION_WORDS - OPERATORS and not (left.codes() or left.quotes())
+        if own and is_small and "?" not in left.text and not points_ahead(left):
+            found.add(skeleton(words.part(piece)))
+    return found
 
 
 def _claims(words: Words) -> dict[str, str]:
