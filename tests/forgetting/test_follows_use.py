@@ -9,6 +9,7 @@ import pytest
 from em import Memory
 from em.errors import EmError, NotFound
 from em.llm import ScriptedClient
+from em.store import provenance
 from em.workflows import Workflows
 
 ANA, BOB = "zebra-ana-4711", "yak-bob-0815"
@@ -172,3 +173,29 @@ workflows:
     assert ANA in done.output
     memory.forget(subject="ana")
     assert ANA not in stored(memory)
+
+
+@pytest.mark.parametrize("memory", ["sqlite"], indirect=True)
+def test_what_is_read_does_not_grow_with_what_has_nothing_to_do_with_it(
+    memory: Memory, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = write(FLOW)
+    read: list[str] = []
+    events = provenance._Walk._events
+
+    def counted(walk: provenance._Walk, stream: str) -> Any:
+        read.append(stream)
+        return events(walk, stream)
+
+    monkeypatch.setattr(provenance._Walk, "_events", counted)
+    counts = []
+    for others in (1, 10):
+        for _ in range(others):
+            memory.observe("bob", f"Bob lives at {BOB}.")
+            flow.start("a")
+        memory.observe("ana", f"Ana lives at {ANA}.")
+        flow.start("a")
+        read.clear()
+        memory.forget(subject="ana")
+        counts.append(len(read))
+    assert counts[0] == counts[1] == 1

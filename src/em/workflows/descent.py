@@ -29,7 +29,7 @@ def made_of_needs(events: Sequence[Event]) -> Iterable[Edge]:
 
 
 class _Descent:
-    """The edges of one run. A step is a node of its own: `RUN#STEP`."""
+    """The edges of one run. A step is a node of its own, which no event has as its id."""
 
     def __init__(self, plan: Plan, events: Sequence[Event]) -> None:
         self._plan = plan
@@ -104,7 +104,7 @@ class _Descent:
             yield failed if failed in self._order else self._order[-1]
 
     def _node(self, step: str) -> str:
-        return f"{self._root}#{step}"
+        return f"step {step} of {self._root}"
 
 
 def _is_done(body: Json) -> bool:

@@ -181,6 +181,8 @@ class Activity:
     def _count(self, known: _Counted, event: Event) -> None:
         body = event.body
         if body is None or event.kind == "erased":
+            # A run of which a part was forgotten can't be answered.
+            known.waiting.pop(run_id_of(event), None)
             return
         day = known.days.setdefault(event.at.date().isoformat(), Day())
         run_id, change = run_id_of(event), run_change(event)

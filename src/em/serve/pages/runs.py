@@ -87,7 +87,7 @@ def background_of(request: AnyRequest) -> Background:
 
 
 MOST_STEPS = 500
-STATUSES = ("ok", "failed", "needs_input", "running")
+STATUSES = ("ok", "failed", "needs_input", "running", "forgotten")
 
 
 @get(f"{PAGES}/runs", include_in_schema=False, sync_to_thread=True)
