@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -55,6 +56,8 @@ class Transcripts(Part):
         self._memory = Memory(":memory:")
 
     def make(self, mutation: Mutation) -> bytes:
+        if mutation.draw.random() < 0.05:
+            return _database(mutation)
         sample = mutation.draw.choice(samples.transcripts())
         kind = mutation.draw.random()
         others = [mutation.draw.choice(samples.transcripts()).values] if kind < 0.2 else []
@@ -66,12 +69,12 @@ class Transcripts(Part):
         return mutation.data(data) if kind > 0.8 else data
 
     def take(self, data: bytes) -> None:
-        from em.traces.transcripts import import_file
-
         if self._taken == RENEWED:
             self.renew()
         self._taken += 1
-        read = import_file(self._memory.store, io.BytesIO(data), "input", path=None)
+        path = self.folder / f"{self._taken % 3}.jsonl"  # some files are read again, changed
+        path.write_bytes(data)
+        (read,) = self._memory.import_files(path)
         use_traces(self._memory, read.traces)
 
     def renew(self) -> None:
@@ -80,6 +83,27 @@ class Transcripts(Part):
 
     def close(self) -> None:
         self._memory.close()
+
+
+def _database(mutation: Mutation) -> bytes:
+    """Return a damaged database of opencode."""
+    named = [one for one in samples.transcripts() if one.name == "opencode" and one.is_document]
+    session = mutation.draw.choice(named).values[0]
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.execute("CREATE TABLE session (id, parent_id, directory, time_created)")
+        database.execute("CREATE TABLE message (id, session_id, time_created, data)")
+        database.execute("CREATE TABLE part (id, message_id, session_id, data)")
+        database.execute("INSERT INTO session VALUES ('s1', NULL, '/x', 1)")
+        for number, message in enumerate(session["messages"]):
+            info = written(mutation.value(message["info"]))
+            row = (f"m{number}", number, mutation.data(info) if number % 4 == 3 else info.decode())
+            database.execute("INSERT INTO message VALUES (?, 's1', ?, ?)", row)
+            for place, part in enumerate(message["parts"]):
+                row = (f"p{number}-{place}", f"m{number}", written(mutation.value(part)).decode())
+                database.execute("INSERT INTO part VALUES (?, ?, 's1', ?)", row)
+        database.commit()
+        data = database.serialize()
+    return mutation.data(data) if mutation.draw.random() < 0.4 else data
 
 
 def use_traces(memory: Memory, ids: Any) -> None:

@@ -89,17 +89,15 @@ def _examples() -> Iterator[Package]:
     from tests.runner.test_validate import GOOD
 
     yield Package("steps", {"routine.yaml": GOOD}, {"url": "x"}, lambda: {"fetch": lambda **_: [1]})
-    sys.path.insert(0, str(ROOT / "tests" / "serve"))
-    from sample import refund
+    from tests.serve.sample import refund
 
     given = {"order": "A-17", "amount": 40, "reason": "late"}
     yield Package("refund", {"routine.yaml": refund()}, given, dict)
 
 
 def _learnt() -> Iterator[Package]:
-    sys.path.insert(0, str(ROOT / "tests"))
-    from boiler_room import Boiler, recorded
-    from corner_shop import Shop, cancelled, exchanged, returned
+    from tests.boiler_room import Boiler, recorded
+    from tests.corner_shop import Shop, cancelled, exchanged, returned
 
     shop = Shop()
     orders = [cancelled(shop, 0, "no longer needed"), cancelled(shop, 1, "ordered by mistake"),

@@ -6,14 +6,42 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from tests.serve.sample import keep_refund
+
 from em import Memory
+from em.heuristics.heuristic import Lesson
 from em.serve.app import make_app
 from em.settings import Settings
 
+ACCEPTED, INITIALIZED = b"application/json, text/event-stream", "notifications/initialized"
+STEP = {"action": "look", "args": {"a": "b"}, "observation": {"c": [1, 2]}}
+ATTEMPT = {"task": "look at b", "steps": [STEP, {**STEP, "observation": "x", "error": "no"}],
+           "outcome": "success", "input": {"a": "b"}, "final_output": "c"}  # fmt: skip
+CALL = {"type": "tool_call", "tool": "look", "args": {"a": "b"}, "result": 2, "id": "c1"}
+ORDER = {"order": "A-17", "amount": 40, "reason": "late"}
+GOOD: tuple[tuple[str, Any], ...] = (
+    ("/observations", {"subject": "ana", "text": "I moved to Faro in May.", "at": "2026-05-02"}),
+    ("/observations", {"subject": "ana", "record": {"name": "Ana", "n": 2}, "type": "Person"}),
+    ("/trajectories", ATTEMPT),
+    ("/trajectories", {"mission": {"goal": "look"}, "events": [CALL], "outcome": "failure"}),
+    ("/reflect", {"trajectory": ATTEMPT}),
+    ("/heuristics", {"trigger": "a join is slow", "action": "add an index", "tools": ["sql"]}),
+    ("/heuristics/{heuristic_id}/feedback", {"outcome": "success", "task": "insert"}),
+    ("/trajectories/{trajectory_id}/label", {"outcome": "failure", "reason": "late"}),
+    ("/checkpoint", {"subject": "ana"}),
+    ("/ask", {"subject": "ana", "question": "Which city?"}),
+    ("/check", {"subject": "ana", "action": "visit", "details": {"city": "Porto"}}),
+    ("/forget", {"subject": "zoe", "dry_run": True}),
+    ("/runs", {"routine": "refund", "input": ORDER}),
+    ("/runs", {"routine": "refund", "input": ORDER, "answers": {"agree": {"ok": True}}}),
+    ("/runs/{run_id}/answers", {"answers": {"agree": {"ok": True, "note": "x"}}}),
+)
+"""Requests that the service carries out."""
 PATIENCE = 50
 """Seconds after which a request that waits is given up."""
 
@@ -33,11 +61,18 @@ class InProcess:
             {"mission": {"goal": "look"}, "outcome": "success", "events": [
                 {"type": "tool_call", "tool": "look", "args": {"a": 1}, "result": 2}]}
         )  # fmt: skip
+        self._memory.checkpoint("ana")
+        lesson = Lesson(trigger="an insert fails", action="insert the parent row first")
+        (kept,) = self._memory.heuristics.keep([lesson])
+        given = {"order": "A-17", "amount": 40, "reason": "late"}
+        run = self._memory.run(keep_refund(self._memory), given)
+        self._ids = {"heuristic_id": kept.id, "run_id": run.run_id, "ref": "refund"}
         self._app = make_app(self._memory, Settings())
         self._loop = asyncio.new_event_loop()
-        self._ending = asyncio.Event()
+        self._begun, self._ending = asyncio.Event(), asyncio.Event()
         self._life = self._loop.create_task(self._live())
-        self._loop.run_until_complete(asyncio.sleep(0.01))
+        self._loop.run_until_complete(asyncio.wait_for(self._begun.wait(), PATIENCE))
+        self._session = self._mcp_session()
 
     async def _live(self) -> None:
         started = False
@@ -50,8 +85,9 @@ class InProcess:
             await self._ending.wait()
             return {"type": "lifespan.shutdown"}
 
-        async def send(_message: Any) -> None:
-            """Nobody waits for the answers."""
+        async def send(message: Any) -> None:
+            if message["type"].startswith("lifespan.startup"):
+                self._begun.set()
 
         await self._app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
 
@@ -67,7 +103,8 @@ class InProcess:
             said = sys.stderr.buffer.getvalue().decode()  # type: ignore[attr-defined]
         finally:
             sys.stderr = kept
-        if status >= 500 and status not in (501, 502, 503):
+        is_failure = b'"code":-32603' in answer  # an internal error of JSON-RPC
+        if (status >= 500 and status not in (501, 502, 503)) or is_failure or _trace_in(said):
             raise ServerError(_trace_in(said) or answer.decode(errors="replace"))
         return status
 
@@ -78,13 +115,23 @@ class InProcess:
         sent: list[Any] = []
         parts = iter([{"type": "http.request", "body": body, "more_body": False}])
 
+        answered = asyncio.Event()
+
         async def receive() -> Any:
-            return next(parts, {"type": "http.disconnect"})
+            for part in parts:
+                return part
+            with suppress(TimeoutError):  # a stream of MCP waits for its client to go
+                await asyncio.wait_for(answered.wait(), 2)
+            return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             sent.append(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                answered.set()
 
         names = {name for name, _ in headers}
+        if raw == b"/mcp" and self._session and b"mcp-session-id" not in names:
+            headers = [*headers, (b"mcp-session-id", self._session)]
         more = [(b"host", b"localhost")] if b"host" not in names else []
         length = (b"content-length", str(len(body)).encode())
         scope = {
@@ -95,8 +142,23 @@ class InProcess:
             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "root_path": "",
         }  # fmt: skip
         await self._app(scope, receive, send)
-        status = next((one["status"] for one in sent if one["type"].endswith("start")), 0)
-        return status, b"".join(one.get("body", b"") for one in sent)
+        start = next((one for one in sent if one["type"].endswith("start")), {})
+        self._headers = dict(start.get("headers", ()))
+        return int(start.get("status", 0)), b"".join(one.get("body", b"") for one in sent)
+
+    def _mcp_session(self) -> bytes:
+        """Open a session, as a client does, and return its id."""
+        self._session, kept = b"", sys.stderr
+        sys.stderr = io.TextIOWrapper(io.BytesIO())
+        try:
+            for one in (next(_mcp()), {"body": {"jsonrpc": "2.0", "method": INITIALIZED}}):
+                body = json.dumps(one["body"]).encode()
+                headers = [(b"content-type", b"application/json"), (b"accept", ACCEPTED)]
+                self._loop.run_until_complete(self._asked("POST", b"/mcp", headers, body))
+                self._session = self._headers.get(b"mcp-session-id", self._session)
+        finally:
+            sys.stderr = kept
+        return self._session
 
     def known(self) -> Iterator[dict[str, Any]]:
         """Yield a good request for every path that the service describes, every page and MCP."""
@@ -107,6 +169,9 @@ class InProcess:
         for path, methods in described["paths"].items():
             for method, one in methods.items():
                 yield self._request(described, path, method, one)
+        for path, body in GOOD:
+            target = self._filled(path)
+            yield {"method": "POST", "target": target, "headers": {}, "body": body}
         for page in _pages():
             yield {"method": "GET", "target": self._filled(page), "headers": {}, "body": ""}
         yield from _mcp()
@@ -120,7 +185,7 @@ class InProcess:
         )
         content = one.get("requestBody", {}).get("content", {})
         schema = next(iter(content.values()), {}).get("schema")
-        headers = {p["name"]: "k1" for p in named if p["in"] == "header"}
+        headers = {p["name"]: "k1" for p in named if p["in"] == "header" and p.get("required")}
         return {
             "method": method.upper(),
             "target": self._filled(path) + (f"?{query}" if query else ""),
@@ -129,7 +194,13 @@ class InProcess:
         }
 
     def _filled(self, path: str) -> str:
-        return re.sub(r"\{[^}]*\}", self._trace, path)
+        def value(found: re.Match[str]) -> str:
+            name = found[1].partition(":")[0]
+            if "run" in path and name == "id":
+                name = "run_id"
+            return self._ids.get(name, self._trace)
+
+        return re.sub(r"\{([^}]*)\}", value, path)
 
     def close(self) -> None:
         """End the service."""
@@ -178,7 +249,7 @@ def _pages() -> list[str]:
 
 
 def _mcp() -> Iterator[dict[str, Any]]:
-    headers = {"Accept": "application/json, text/event-stream"}
+    headers = {"Accept": ACCEPTED.decode()}
     hello = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
@@ -189,6 +260,15 @@ def _mcp() -> Iterator[dict[str, Any]]:
         ("ping", {}),
         ("tools/call", {"name": "recall", "arguments": {"query": "bees", "subject": "ana"}}),
         ("tools/call", {"name": "observe", "arguments": {"subject": "ana", "text": "x"}}),
+        ("tools/call", {"name": "checkpoint", "arguments": {"subject": "ana"}}),
+        ("tools/call", {"name": "ask", "arguments": {"subject": "ana", "question": "Which city?"}}),
+        ("tools/call", {"name": "brief", "arguments": {"task": "insert", "tools": ["sql"]}}),
+        ("tools/call", {"name": "list_traces", "arguments": {"outcome": "success"}}),
+        ("tools/call", {"name": "record_outcome", "arguments": {
+            "task": "x", "outcome": "success", "steps": [{"action": "look", "observation": "y"}]}}),
+        ("tools/call", {"name": "refund", "arguments": {
+            "order": "A-17", "amount": 40, "reason": "late"}}),
+        ("prompts/get", {"name": "brief", "arguments": {"task": "insert"}}),
         ("resources/read", {"uri": "em://routines/x"}),
     ):  # fmt: skip
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -196,6 +276,7 @@ def _mcp() -> Iterator[dict[str, Any]]:
 
 
 def _trace_in(log: str) -> str:
-    """Return the last traceback in the lines of the service's log."""
-    found = [json.loads(line) for line in log.splitlines() if '"trace"' in line]
-    return str(found[-1]["trace"]) if found else ""
+    """Return the last traceback in the lines of the service's log; not that of bad JSON."""
+    lines = [json.loads(line) for line in log.splitlines() if '"trace"' in line]
+    found = [line["trace"] for line in lines if line.get("event") != "bad_input"]
+    return str(found[-1]) if found else ""

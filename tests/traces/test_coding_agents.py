@@ -345,6 +345,24 @@ def test_the_database_of_opencode_is_read_as_it_grows(tmp_path: Path) -> None:
             assert (kept.trace.final_output, kept.trace.app["cwd"]) == (ANSWER, "/x")
 
 
+@pytest.mark.parametrize(
+    "damaged", ["{", "[1]", b"\xb6{}", None, 7, '{"a": "\\ud83d"}', "[" * 5000]
+)
+def test_a_damaged_row_of_a_database_is_stored_verbatim(tmp_path: Path, damaged: Any) -> None:
+    path = tmp_path / "opencode.db"
+    write_database(path, 2)
+    with closing(sqlite3.connect(path)) as database:
+        for table in ("message", "part"):
+            row = f"(SELECT min(rowid) FROM {table} WHERE session_id = 'ses_1')"
+            database.execute(f"UPDATE {table} SET data = ? WHERE rowid = {row}", (damaged,))
+        database.commit()
+    with Memory(":memory:") as memory:
+        (read,) = memory.import_files(path)
+        assert (read.format, read.new_traces) == ("opencode", 2)
+        sessions = {kept.trace.app["session"]: kept.trace for kept in memory.traces()}
+    assert ends(sessions["ses_2"]) == [(FAILS, True), (WARNS, False), ("sleep 9", True)]
+
+
 def test_another_database_in_a_folder_is_passed_over(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as database:
         database.execute("CREATE TABLE message (id)")

@@ -179,11 +179,20 @@ def _documents(database: sqlite3.Connection, only: str | None = None) -> Iterato
         )
         messages: dict[str, Json] = {}
         for message_id, message, part_id, part in rows:
-            found = messages.setdefault(message_id, {"info": _decode(message), "parts": []})
+            found = messages.setdefault(message_id, {"info": _content(message), "parts": []})
             if part is not None:
-                found["parts"].append({**_decode(part), "id": part_id})
+                found["parts"].append({**_content(part), "id": part_id})
         info = {"id": session, "parentID": parent, "directory": directory}
         yield {"info": info, "messages": list(messages.values())}
+
+
+def _content(data: Any) -> Json:
+    """Return what a row holds; what is not a JSON object verbatim, as a part of an unknown type."""
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
+        text = data.decode(errors="replace") if isinstance(data, bytes) else str(data)
+        return {"type": "unreadable", "text": text}
 
 
 IMPORTER = Importer(
