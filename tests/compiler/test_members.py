@@ -547,3 +547,67 @@ def test_two_writes_for_each_member_keep_their_order(memory: Memory, in_turns: b
     assert done(memory, routine, desk, said) == wanted
     for states in ("wl", "oc"):
         assert handed_over(memory, routine, Desk(queue(70, states)), said)
+
+
+# --- mappings -------------------------------------------------------------------------------------
+
+
+class Shelf(Desk):
+    """A helpdesk whose tickets stand under their ids, which they don't hold themselves."""
+
+    def list_tickets(self, person: str) -> Any:
+        return {
+            one["id"]: {name: value for name, value in one.items() if name != "id"}
+            for one in self.tickets
+        }
+
+
+def closed_by_key(person: str, tickets: Sequence[Ticket], which: str = "waiting") -> Trace:
+    desk = Shelf(tickets)
+    for key, one in desk.call("list_tickets", person=person).items():
+        if which in ("", one["status"]):
+            desk.call("close_ticket", ticket_id=key)
+    return trace(desk, SAID.format(person))
+
+
+@pytest.fixture
+def under_ids(memory: Memory) -> Any:
+    people = zip(PEOPLE, QUEUES, strict=True)
+    return learnt(memory, [closed_by_key(p, queue(10 * n, q)) for n, (p, q) in enumerate(people)])
+
+
+def run_by_key(memory: Memory, routine: Any, desk: Desk) -> Any:
+    asked = {"request": SAID.format("gus@it.example")}
+    return memory.run(routine, asked, desk.tools(), remember=False)
+
+
+def test_members_that_stand_under_their_ids_are_gone_through(
+    memory: Memory, under_ids: Any
+) -> None:
+    assert under_ids.trials.count("wrong") == 0
+    assert under_ids.trials.count("right") > 0
+    desk = Shelf(queue(90, "wocww"))
+    assert run_by_key(memory, under_ids, desk).status == "ok"
+    assert desk.done == [("close", desk.tickets[n]["id"]) for n in (0, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"T-9001": {"status": "waiting"}, "T-9002": {"status": "locked"}},
+        {"T-9001": {"status": "waiting", "on_hold": True}},
+        {"T-9001": {"status": "waiting", "key": "T-9002"}},
+        {"T-9001": {"status": "waiting"}, "next": "page 2"},
+        {"error": "try again later"},
+        [{"id": "T-9001", "status": "waiting"}],
+        {},
+    ],
+    ids=str,
+)
+def test_a_mapping_unlike_the_recorded_ones_is_left_alone(
+    memory: Memory, under_ids: Any, found: Any
+) -> None:
+    desk = Shelf([])
+    desk.list_tickets = lambda person: found  # type: ignore[method-assign]
+    assert run_by_key(memory, under_ids, desk).status in ("failed", "needs_input")
+    assert desk.done == []

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from em.compiler.calls import TracedCall
 from em.compiler.sources import lists, quoted, text_key
 from em.runner.agreement import part_at, single_places
-from em.runner.expressions.functions import every
+from em.runner.expressions.functions import KEYS, every, keyed
 from em.values.call import Effect
 from em.values.canonical import Json, identical
 
@@ -149,6 +149,11 @@ def _round(stages: Sequence[Stage], number: int, given: Sequence[Json]) -> Round
         one
         for at, path, members in known
         if (one := _through(stages[number], at, path, members)) is not None
+    ] or [
+        one
+        for at in range(number)
+        for path, members in _keyed_lists(stages[at])
+        if (one := _through(stages[number], at, path, members)) is not None
     ]
     # A later list is the better known: it may hold what was read about each member.
     made.sort(key=lambda one: (-_fields(one), -one.source.stage))
@@ -182,6 +187,23 @@ def _lists(stage: Stage) -> Iterator[tuple[str, list[list[Any]]]]:
     for path in found[0]:
         if all(path in one for one in found):
             yield path, [one[path] for one in found]
+
+
+def _keyed_lists(stage: Stage) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Yield the mappings of records that a single read returned in every trace, as lists.
+
+    Their path ends with `@`: what tells a record from the others is the key that it stands under.
+    """
+    if not stage.is_read or not stage.is_single:
+        return
+    results = [own[0].result for own in stage.calls]
+    for path, _ in lists(results[0]):
+        *parts, _ = path.split(".")
+        held = [every(one, ".".join(parts)) if parts else [one] for one in results]
+        try:
+            yield ".".join([*parts, KEYS]), [keyed(one[0]) for one in held]
+        except (LookupError, TypeError, ValueError):
+            continue  # not a mapping of records, or not in every trace
 
 
 def _given_lists(given: Sequence[Json]) -> Iterator[tuple[str, list[list[Any]]]]:

@@ -30,7 +30,7 @@ from em.compiler.members import (
 from em.compiler.record_facts import Shown, allowed_values, record_facts
 from em.compiler.sources import quoted, reference
 from em.runner.agreement import names_in_expression, part_at, place_parts, single_places
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import ANY, FUNCTIONS, KEYS
 from em.runner.expressions.words import check_in_words
 from em.runner.routine import AssertStep, ReturnStep, Step, ToolStep, UdfStep
 from em.traces.trace import Mission, ToolCall, Trace, UdfCall
@@ -217,7 +217,7 @@ class _Writer:
         if not source.key:
             place = next(iter(source.places.values()))
             return identifier([part for part in place_parts(place) if isinstance(part, str)][-1])
-        named = [part for part in source.path.split(".") if part != "*"]
+        named = [part for part in source.path.split(".") if part not in (ANY, KEYS)]
         return identifier(_singular(named[-1] if named else self._saved[source.stage]))
 
     def _call(self, number: int, tool: str, item: str) -> "_Call | None":
@@ -314,6 +314,8 @@ class _Writer:
         if stage == GIVEN:
             return identifier(parts[0])
         name = self._saved[stage]
+        if parts[-1] == KEYS:
+            return f"keyed({reference(name, tuple(parts[:-1]))})"
         is_list = all(
             isinstance(_at(own[0].result, parts[:-1]), list) for own in self._stages[stage].calls
         )

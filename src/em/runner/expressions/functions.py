@@ -265,6 +265,18 @@ def value_at(items: Any, key: Any) -> Any:
     return found[0]
 
 
+def keyed(items: Any) -> list[Any]:
+    """Return the records of a mapping as a list, each with the key that it stands under as `key`.
+
+    Fail if one is no record, or has a `key` of its own.
+    """
+    if not isinstance(items, Mapping):
+        raise TypeError(f"a {type(items).__name__} has no keys")
+    if any(not isinstance(one, Mapping) or "key" in one for one in items.values()):
+        raise ValueError("keyed() needs a mapping of records that have no `key` of their own")
+    return [{"key": key, **one} for key, one in items.items()]
+
+
 def between(text: Any, before: str, after: str) -> str:
     """Return the part of a text between two texts. Each of the two must occur just once."""
     whole = str(text)
@@ -680,7 +692,7 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         only, pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most,
-        value_at, between, line_part, line_like, once, lines_after, lines_before, line_count,
+        value_at, keyed, between, line_part, line_like, once, lines_after, lines_before, line_count,
         module_name, looks_like, absent, kind_of, shape_of, error_of, missing_keys, strange_keys,
         empty_keys, size_of, strange_text,
     )

@@ -341,6 +341,7 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "strange_text": lambda node: f"what no recorded one said in {_said(node.args[0])}",
     "size_of": lambda node: f"the size of {_said(node.args[0])}",
     "error_of": lambda node: f"the error of {_said(node.args[0])}",
+    "keyed": lambda node: f"the records of {_said(node.args[0])}",
     "value_at": lambda node: f"{_said(node.args[0])} at {_said(node.args[1])}",
     "between": lambda node: (
         f"the part of {_said(node.args[0])} between {_said(node.args[1])} and {_said(node.args[2])}"
