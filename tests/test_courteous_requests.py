@@ -119,3 +119,68 @@ def test_a_text_at_the_end_is_taken_as_it_is(desks: dict[str, Desk], words: str)
 )  # fmt: skip
 def test_whether_thanks_belong_to_a_text_is_asked(desks: dict[str, Desk], words: str) -> None:
     assert desks["tell"].done(words) == []
+
+
+# --- a plain word in a blank ----------------------------------------------------------------------
+
+ROOMS = ("kitchen", "bedroom", "office", "garage", "nursery")
+
+
+def _thermostat(room: str) -> dict[str, Any]:
+    if room not in ROOMS:
+        raise LookupError(f"there is no {room}")
+    return {"room": room, "mode": "auto"}
+
+
+@pytest.fixture(scope="module")
+def warmer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with Memory(tmp_path_factory.mktemp("warmer") / "em.db") as memory:
+        ids = [
+            memory.add_trace(
+                Trace(
+                    mission=Mission(goal="warm"),
+                    events=[
+                        Message(role="user", text=f"Set the temperature in the {room} to {n}."),
+                        ToolCall(tool="get_thermostat", args={"room": room},
+                                 result=_thermostat(room), effect="read"),
+                        ToolCall(tool="set_temperature", args={"room": room, "degrees": n},
+                                 result={"room": room, "target": n}, effect="write"),
+                    ],
+                    outcome="success",
+                )
+            )
+            for room, n in (("kitchen", 22), ("bedroom", 18), ("office", 21))
+        ]  # fmt: skip
+        routine = memory.compile(ids, name="warm")
+
+        def done(request: str) -> list[tuple[str, int]]:
+            made: list[tuple[str, int]] = []
+
+            def warm(room: str, degrees: int) -> dict[str, Any]:
+                made.append((room, degrees))
+                return {"room": room, "target": degrees}
+
+            tools = {"get_thermostat": _thermostat, "set_temperature": warm}
+            memory.run(routine, {"request": request}, tools, remember=False)
+            return made
+
+        yield done
+
+
+def test_a_plain_word_may_stand_where_three_others_stood(warmer: Any) -> None:
+    assert warmer("Set the temperature in the garage to 15.") == [("garage", 15)]
+    assert warmer("Please set the temperature in the nursery to 23") == [("nursery", 23)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Set the temperature in the morning to 15.", "Set the temperature in the pantry to 15.",
+     "Set the temperature in the other room to 15.", "Set the temperature of the garage to 15.",
+     "Set the temperature in the garage and nursery to 15.",
+     "Set the temperature in the garage to 15 or 16.", "Set the temperature in the garage to -15.",
+     "Set the temperature in the garage to 15 when we are away.",
+     "Set the temperature in the rest to 15.", "Set the temperature in the garage to 15?",
+     "Set the temperature in his garage to 15.", "Set the temperature in the garage to 0."],
+)  # fmt: skip
+def test_other_words_around_or_no_such_value_have_no_effect(warmer: Any, words: str) -> None:
+    assert warmer(words) == []

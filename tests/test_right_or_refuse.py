@@ -51,7 +51,7 @@ def shop(memory: Memory) -> Memory:
 
 
 def test_a_request_in_other_words_is_asked_about_and_nothing_is_refunded(shop: Memory) -> None:
-    asked = shop.run("refund", {"request": "Please refund order #W9999"}, {"refund": refund})
+    asked = shop.run("refund", {"request": "Would you refund order #W9999"}, {"refund": refund})
     assert (asked.status, REFUNDED) == ("needs_input", [])
     answers = {"inputs": {"order": "#W9999", "request": True}}
     done = shop.resume(asked.run_id, {"refund": refund}, answers=answers)

@@ -295,7 +295,8 @@ def _replaced(value: Any, fresh: Mapping[str, Any]) -> Any:
 def _swapped(value: Any, fresh: Mapping[str, Any], inside: re.Pattern[str] | None) -> Any:
     found = fresh.get(text_key(value))
     if found is not None:
-        return str(found) if isinstance(value, str) else found
+        # A number of a request in words is a text there, and a number in calls.
+        return found if isinstance(value, bool) else type(value)(found)
     if isinstance(value, str) and inside is not None:
         return inside.sub(lambda match: str(fresh[match.group()]), value)
     return value

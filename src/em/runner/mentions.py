@@ -59,7 +59,7 @@ _POINTING_WORDS = (
     ),
     frozenset(
         "now today tomorrow yesterday tonight later soon monday tuesday wednesday thursday friday"
-        " saturday sunday weekend".split()
+        " saturday sunday weekend morning noon afternoon evening night midnight".split()
     ),
 )
 """Words that say who or when from where the speaker stands; what they mean is not what they say."""
