@@ -142,3 +142,58 @@ def test_what_a_routine_learnt_from_an_answer_goes_with_the_run(
     assert done.status == "ok", done
     memory.forget(subject="ana")
     assert ANA not in stored(memory)
+
+
+@pytest.mark.parametrize("key", ["", ", idempotency_key: 'own {{params.x}}'"])
+def test_a_workflow_goes_with_the_routine_that_ran_inside_of_it(
+    memory: Memory, tmp_path: Path, key: str
+) -> None:
+    memory.compile(close_account(memory, "quokkaana", "ana"))
+    memory.compile(close_account(memory, "wombatbob", "bob"), name="other")
+    (tmp_path / "flow.yaml").write_text(
+        "workflows:\n"
+        + "".join(
+            f"  {name}:\n    params: [x]\n    steps:\n"
+            "      - {name: before, tool: say, inputs: {text: kept}}\n"
+            f"      - {{name: inner, tool: run_routine, inputs: {{routine: {name},"
+            f" input: {{name: '{{{{params.x}}}}'}}}}{key}}}\n"
+            "      - {name: after, tool: say, memory: {needs: [inner]},"
+            " inputs: {text: '{{memory.inner_output}}'}}\n"
+            "      - {name: apart, tool: say, memory: {needs: [before]},"
+            " inputs: {text: '{{memory.before_output}}'}}\n"
+            for name in ("close_the_account", "other")
+        )
+    )
+    flow = memory.workflows(tmp_path / "flow.yaml", {**TOOLS, "say": lambda text: f"said {text}"})
+    for name, given in (("close_the_account", "first"), ("other", "second")):
+        assert flow.start(name, {"x": given}).outputs["after"] == f"said U-{given}"
+    erasure = memory.forget(subject="ana")
+    left = stored(memory)
+    assert "U-first" not in left
+    assert "said U-second" in left
+    assert left.count("said said kept") == 4, "a step that has nothing to do with it stays"
+    assert {"run_started", "step_done", "run_ended"} <= set(erasure.gone["events"])
+
+
+def test_items_and_parallel_steps_go_with_what_they_used(memory: Memory, tmp_path: Path) -> None:
+    for who, stem in WHO.items():
+        memory.observe(who, f"Lives at {stem}.")
+    (tmp_path / "flow.yaml").write_text(
+        "workflows:\n  w:\n    parallel: true\n    steps:\n"
+        + "".join(
+            f"      - {{name: look_{who}, tool: recall,"
+            f" inputs: {{query: lives, subject: {who}}}}}\n"
+            f"      - {{name: each_{who}, tool: say, memory: {{needs: [look_{who}]}},"
+            f" for_each: '{{{{memory.look_{who}_output}}}}', as: one,"
+            " inputs: {text: '{{one}}'}}\n"
+            for who in WHO
+        )
+    )
+    flow = memory.workflows(tmp_path / "flow.yaml", {"say": lambda text: f"said {text}"})
+    run = flow.start("w")
+    assert run.status == "ok", run
+    assert f"said Lives at {ANA}." in stored(memory)
+    before = stored(memory).count(BOB)
+    memory.forget(subject="ana")
+    assert ANA not in stored(memory)
+    assert before - stored(memory).count(BOB) <= 1, "at most the output of the whole run"

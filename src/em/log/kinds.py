@@ -108,6 +108,9 @@ class Erased(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 Edge = tuple[str, str]
 """The id of an event, and what was made of it: the id of an event, or the name of a stream."""
+ONLY = "only "
+"""Before the id of an event: it goes because it also holds something else. What was made of its
+other content stays."""
 Flow = Callable[[Sequence[Event]], Iterable[Edge]]
 """Returns the edges among events of one stream, in their order. Erased ones have no body."""
 

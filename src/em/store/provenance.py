@@ -23,7 +23,7 @@ from em.log.event import (
     Event,
     outer_stream,
 )
-from em.log.kinds import flow_of
+from em.log.kinds import ONLY, flow_of
 from em.store.events import COLUMNS, to_event
 from em.store.session import Session, select
 
@@ -55,7 +55,8 @@ class _Walk:
             found = set(self._stated(sorted(todo))) | set(self._implied(sorted(todo)))
             todo = found - seen
         # A flow may have nodes of its own, such as a step, and names of streams.
-        known = select(self._session, "id", "events", "id", sorted(seen))
+        ids = sorted({node.removeprefix(ONLY) for node in seen})
+        known = select(self._session, "id", "events", "id", ids)
         self.reached["events"] = {row[0] for row in known}
         return self.reached
 

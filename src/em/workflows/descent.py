@@ -11,7 +11,7 @@ import msgspec
 
 from em.errors import EmError
 from em.log.event import Event, inner_run_id, run_stream
-from em.log.kinds import Edge, event_flow
+from em.log.kinds import ONLY, Edge, event_flow
 from em.runner.lineage import later_events
 from em.values.canonical import Json
 from em.workflows.plan import ROUTINE, Plan, PlannedStep, plan_of
@@ -78,7 +78,11 @@ class _Descent:
                 yield self._node(step), event.id
         else:
             for step in _steps_in(event.kind, event.body):
-                yield from self._both(event.id, step)
+                if event.kind == "step_done" and step != event.body["step"]:
+                    # The event also has the intent of the next step, and goes with that step.
+                    yield self._node(step), ONLY + event.id
+                else:
+                    yield from self._both(event.id, step)
 
     def _both(self, event_id: str, step: str) -> Iterator[Edge]:
         for name in [step] if step in self._order else self._order:
