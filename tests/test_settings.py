@@ -8,6 +8,7 @@ import pytest
 
 from em import Memory, Settings
 from em.errors import UsageError
+from em.settings import Untrusted
 
 
 def test_defaults() -> None:
@@ -108,3 +109,13 @@ def test_settings_never_hold_a_key() -> None:
         environ={"EM_LLM_API_KEY": "very-secret", "OPENAI_API_KEY": "very-secret"}
     )
     assert "very-secret" not in repr(settings)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\\0b", "/proc/self/mem"])
+def test_a_name_that_no_file_has_is_ignored_until_trusted_like_any_other(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("EM_TRUSTED_FOLDERS")
+    (tmp_path / "em.yaml").write_text(f'state: {{rules: "{name}"}}\n')
+    with pytest.warns(Untrusted, match="state.rules"):
+        assert Settings.load(tmp_path, {}).state.rules is None

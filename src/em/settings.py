@@ -388,9 +388,16 @@ def folder_hash(folder: Path) -> str:
     named = rules.get("rules") if isinstance(rules, dict) else None
     parts = [os.fsencode(folder.resolve()), file.read_bytes()]
     if isinstance(named, str):
-        code = folder / named
-        parts.append(code.read_bytes() if code.is_file() else b"")
+        parts.append(_content(folder / named))
     return content_hash(b"folder" + b"".join(content_hash(part).encode() for part in parts))
+
+
+def _content(path: Path) -> bytes:
+    """Return what a file holds; nothing if there is none, or its name is none that a file has."""
+    try:
+        return path.read_bytes() if path.is_file() else b""
+    except (OSError, ValueError):
+        return b""
 
 
 def named_settings(folder: Path) -> dict[str, Any]:
