@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -342,6 +343,53 @@ def test_forgetting_and_retiring_are_no_findings(held: AnyStore) -> None:
     assert verify(held).ok
     append(held, note("after", "u"))
     assert verify(held).ok
+
+
+def test_events_that_are_appended_alone_are_entered_by_and_by_and_at_the_end(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "alone.db"
+    with SqliteStore(path) as store:
+        for n in range(1, 41):
+            append(store, note(str(n), "s"), expected_pos={"s": n - 1})
+            append(store, note(str(n), "t"))
+            assert verify(store).ok
+        entered = "SELECT DISTINCT pos FROM register WHERE key = 's' ORDER BY pos"
+        assert run_sql(store, entered) == [(1,), (17,), (33,)]
+        run_sql(store, "DELETE FROM events WHERE stream = 's' AND pos > 38")
+    with SqliteStore(path) as store:
+        assert [(f.problem, f.stream, f.pos) for f in verify(store).findings] == [
+            ("missing_tail", "s", 39)
+        ]
+        assert run_sql(store, "SELECT MAX(pos) FROM register WHERE key = 't'") == [(40,)]
+
+
+def test_a_larger_commit_enters_what_was_appended_alone(sqlite_store: SqliteStore) -> None:
+    for n in range(5):
+        append(sqlite_store, note(str(n), "s"))
+    append(sqlite_store, note("a", "t"), note("b", "t"))
+    sql = "SELECT key, MAX(pos) FROM register GROUP BY key ORDER BY key"
+    assert run_sql(sqlite_store, sql) == [("s", 5), ("t", 2)]
+    count = "SELECT count(*) FROM register"
+    before = run_sql(sqlite_store, count)
+    append(sqlite_store, note("c", "t"), note("d", "t"))
+    assert run_sql(sqlite_store, count) == [(before[0][0] + 1,)]
+    assert verify(sqlite_store).ok
+
+
+def test_a_process_that_was_killed_leaves_a_log_that_verifies(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "killed.db")
+    for n in range(20):
+        append(store, note(str(n), "s"))
+    with SqliteStore(tmp_path / "killed.db") as other:
+        assert verify(other).ok
+        append(other, note("next", "s"))
+        append(other, note("next", "s"), note("next", "t"))
+        assert verify(other).ok
+    append(store, note("late", "s"))
+    store.close()
+    with SqliteStore(tmp_path / "killed.db") as other:
+        assert verify(other).ok
 
 
 def statements_of(store: AnyStore, monkeypatch: pytest.MonkeyPatch, commit: Commit) -> int:

@@ -50,6 +50,10 @@ STREAM, ARTEFACT, RECORDS = "stream", "artefact", "records"
 """What an entry of the register is about."""
 
 
+LAG = 15
+"""How many events at the end of a stream the register may lack, if they were appended alone."""
+
+
 class Entry(NamedTuple):
     """An entry of the register.
 

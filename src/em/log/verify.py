@@ -17,6 +17,7 @@ import msgspec
 from em.log.chain import (
     ARTEFACT,
     HASH_BYTES,
+    LAG,
     SALT_BYTES,
     START,
     STREAM,
@@ -343,7 +344,7 @@ def _added(store: Verifiable, found: Mapping[str, Head], register: _Register) ->
             reached[entry.key] = Head(entry.pos, entry.hash.hex())
     for name in sorted(beyond):
         last = reached.get(name, nothing).pos
-        if beyond[name].pos > last:
+        if beyond[name].pos > (last + LAG if last else 0):
             detail = f"{_span(last + 1, beyond[name].pos)} not in the register"
             yield Finding("added", name, last + 1, "", detail)
 

@@ -17,11 +17,18 @@ from em.errors import (
     StoreCorrupt,
     UsageError,
 )
-from em.log.chain import SALT_BYTES, START, STREAM, hash_body, hash_event
+from em.log.chain import LAG, SALT_BYTES, START, STREAM, hash_body, hash_event
 from em.log.event import Event, EventQuery, Row, check_name
 from em.store.holders import Derivation, derivations_of, put_derivations
 from em.store.preparation import Prepared, PreparedEvent
-from em.store.register import End, chain_entries, chain_entry, put_entries, read_end
+from em.store.register import (
+    End,
+    Item,
+    append_entries,
+    chain_entries,
+    chain_entry,
+    put_entries,
+)
 from em.store.session import Session, chunks
 from em.values.times import from_micros, moment, now_micros, to_micros
 
@@ -227,10 +234,12 @@ class Tip(NamedTuple):
 class Chain:
     """Appends events to their streams, and the streams' new heads to the register.
 
-    It remembers the end of the log between commits, so that most appends read little. Every commit
-    moves the end of the register: while that stands where it was, nobody else has written.
+    It remembers the end of the log between commits, so that most appends read little. While the
+    newest event and the end of the register stand where they were, nobody else has written.
+    An event that is appended alone, to a stream that has others, is entered in the register with
+    one of the next: see `LAG`. That keeps such an append at one page less.
     taken: the back end's error for a number that is taken, if one statement can be a transaction of
-    its own there. Without it nothing is remembered.
+    its own there. Without it nothing is remembered, and every commit is entered.
     """
 
     def __init__(
@@ -239,11 +248,37 @@ class Chain:
         self._insert_events = insert_events
         self._taken = taken
         self._remembered: Tip | None = None
+        self._to_enter: dict[str, Head] = {}
+        self._entered: dict[str, Head] = {}
 
     def remember(self, tip: Tip | None) -> None:
         """Remember where the log ended after a commit."""
         if self._taken:
             self._remembered = tip
+        for stream, head in self._entered.items():
+            if self._to_enter.get(stream) is head:  # no other thread has appended since
+                self._to_enter.pop(stream, None)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are heads that are not in the register yet."""
+        return bool(self._to_enter)
+
+    def catch_up(self, session: Session) -> None:
+        """Enter the heads that are not in the register yet."""
+        self._remembered = None
+        append_entries(session, self._late_items(session))
+        self._to_enter = {}
+
+    def _late_items(self, session: Session, without: Sequence[str] = ()) -> list[Item]:
+        """Return what is to be entered of earlier appends."""
+        items: list[Item] = []
+        for stream, head in list(self._to_enter.items()):
+            if stream not in without:
+                # Somebody else may have appended since. What was cut off is still missed.
+                newest = max(head, read_head(session, stream), key=lambda one: one.pos)
+                items.append((STREAM, stream, newest.pos, newest.hash))
+        return items
 
     def append(
         self,
@@ -259,20 +294,21 @@ class Chain:
         only_rows: return no events, for a caller who does not look at them.
         """
         remembered, self._remembered = self._remembered, None
+        self._entered = {}
         if not prepared:
             for stream, pos in expected.items():
                 _check_position(stream, pos, read_head(session, stream).pos)
             return [], None
-        if remembered is not None and read_end(session) == remembered.end:
+        tip = _read_tip(session, prepared[0].stream)
+        if remembered is not None and (remembered.newest, remembered.end) == (tip.newest, tip.end):
             tip = remembered
-        else:
-            tip = _read_tip(session, prepared[0].stream)
         appended = self._chained(session, prepared, recorded_at, expected, tip)
         self._insert_events(session, appended.rows)
         put_entries(session, appended.entries)
         put_derivations(session, appended.derivations)
         if appended.owners:
             _put_owners(session, appended.owners)
+        self._entered = dict(self._to_enter)
         events = [] if only_rows else list(map(_event_of, prepared, appended.rows))
         return events, appended.tip
 
@@ -281,14 +317,14 @@ class Chain:
         session: Session,
         event: PreparedEvent,
         expected: Mapping[str, int],
-        insert: InsertRegistered,
+        insert_registered: InsertRegistered,
     ) -> list[Event] | None:
         """Append one event with one statement, which is a transaction of its own.
 
         Return None, and write nothing, if the end of the log is not known or has moved.
         """
         remembered, self._remembered = self._remembered, None
-        if remembered is None:
+        if remembered is None or len(self._to_enter) >= STREAMS_REMEMBERED:
             return None
         head = remembered.head(session, event.stream)
         owner = head.owner if event.subject is None else event.subject
@@ -296,16 +332,22 @@ class Chain:
             return None  # the stream gets an owner, which is a second statement
         if expected.get(event.stream, head.pos) != head.pos or len(expected) > 1:
             return None
-        seq = remembered.newest + 1
-        row = _seal(event, seq, head, os.urandom(SALT_BYTES), now_micros())
-        entry = chain_entry(remembered.end, STREAM, event.stream, row[_POS], row[-1])
+        row = _seal(event, remembered.newest + 1, head, os.urandom(SALT_BYTES), now_micros())
+        new_head, end = Head(row[_POS], row[-1], owner), remembered.end
         try:
-            insert(session, row, entry)
+            if head.pos % (LAG + 1):
+                self._insert_events(session, [row])
+                self._to_enter[event.stream] = new_head
+            else:
+                entry = chain_entry(end, STREAM, event.stream, new_head.pos, new_head.hash)
+                insert_registered(session, row, entry)
+                self._to_enter.pop(event.stream, None)
+                end = End(entry[0], entry[-1])
         except self._taken:
             return None  # the remembered end is stale
         heads = remembered.heads if len(remembered.heads) < STREAMS_REMEMBERED else {}
-        heads[event.stream] = Head(row[_POS], row[-1], owner)
-        self._remembered = Tip(seq, heads, End(entry[0], entry[-1]))
+        heads[event.stream] = new_head
+        self._remembered = Tip(remembered.newest + 1, heads, end)
         return [_event_of(event, row)]
 
     def _chained(
@@ -338,9 +380,10 @@ class Chain:
             rows.append(row)
             if item.sources:
                 derivations += derivations_of(item.sources, "events", item.id)
-        entries = chain_entries(
-            tip.end, [(STREAM, stream, heads[stream].pos, heads[stream].hash) for stream in touched]
-        )
+        items: list[Item] = [
+            (STREAM, stream, heads[stream].pos, heads[stream].hash) for stream in touched
+        ]
+        entries = chain_entries(tip.end, self._late_items(session, list(touched)) + items)
         end = End(entries[-1][0], entries[-1][-1])
         tip = Tip(tip.newest + len(rows), heads, end)
         return _Appended(rows, entries, derivations, owners, tip)

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -280,8 +280,6 @@ APPLICATION_ID = int.from_bytes(b"emem")
 MAX_CONNECTIONS = 16
 _SYNCHRONOUS = {"0": "off", "1": "normal", "2": "full", "3": "extra"}
 WAL_BYTES = 64 * 1024 * 1024
-WAL_PAGES = 4_000
-"""Pages of the write-ahead log after which it is copied into the file, and both are flushed."""
 
 _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
     sqlite3.SQLITE_BUSY: (
@@ -425,7 +423,6 @@ class SqliteStore(SqlStore):
         try:
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
             connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
-            connection.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
         except BaseException:
             connection.close()
             raise
@@ -609,6 +606,10 @@ class SqliteStore(SqlStore):
 
     def close(self) -> None:
         """Close every connection. The last one removes the write-ahead log."""
+        if self._chain.is_behind and self._path != IN_MEMORY:
+            # Whoever can't write now leaves it to the next who writes to these streams.
+            with suppress(EmError), self._writing() as session:
+                self._chain.catch_up(session)
         self._pool.close()
 
 
