@@ -3,7 +3,8 @@
     EmError
     ├── UsageError            wrong call: an argument, a setting or a name (exit code 2)
     │   ├── MissingExtra      an optional part of em is not installed
-    │   └── MissingKey        no API key for the model's provider
+    │   ├── MissingKey        no API key for the model's provider
+    │   └── UntrustedDatabase code in a database that its user has not trusted
     ├── InputError            data that can't be used; `place` names the field (exit code 2)
     │   ├── BadBody           not JSON, too deep, too large, or invalid for its kind
     │   ├── BadLine           a line of a file is not an event
@@ -116,6 +117,13 @@ class MissingKey(UsageError):
     """No API key for the model's provider."""
 
     code = "missing_key"
+
+
+class UntrustedDatabase(UsageError):
+    """Code of a database did not run, because its user has not trusted the database."""
+
+    code = "untrusted_database"
+    exit_code = 1
 
 
 class InputError(EmError):

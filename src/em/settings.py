@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import UsageError
-from em.trust import FOLDERS, content_hash, is_trusted
+from em.trust import content_hash, is_in_trusted_folder, is_trusted
 from em.values.mismatch import closest, mismatch
 from em.values.strict_yaml import load_yaml
 
@@ -374,11 +374,7 @@ def _without(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 def is_folder_trusted(folder: Path) -> bool:
     """Return whether the person of this account trusts the em.yaml that this folder has now."""
-    place = folder.resolve()
-    for known in os.environ.get(FOLDERS, "").split(os.pathsep):
-        if os.path.isabs(known) and place.is_relative_to(Path(known).resolve()):
-            return True
-    return is_trusted(folder_hash(folder))
+    return is_in_trusted_folder(folder) or is_trusted(folder_hash(folder))
 
 
 def folder_hash(folder: Path) -> str:

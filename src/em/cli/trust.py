@@ -1,6 +1,7 @@
-"""`em trust`: code that a model wrote, and the em.yaml of a folder, after you have read them."""
+"""`em trust`: code that a model wrote, the em.yaml of a folder, and a memory."""
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -28,10 +29,18 @@ from em.values.canonical import Json
     type=click.Path(exists=True, file_okay=False),
     help="Trust the em.yaml of this folder instead of a routine's functions.",
 )
+@click.option(
+    "--memory",
+    "of_memory",
+    is_flag=True,
+    help="Trust the memory that --db, EM_DB or em.yaml names: code in it may run.",
+)
 @click.option("--revoke", "take_back", is_flag=True, help="Revoke the trust.")
 @click.option("--yes", is_flag=True, help="Don't ask: you have read it elsewhere.")
 @everywhere
-def trust(package: str | None, folder: str | None, take_back: bool, yes: bool) -> int:
+def trust(
+    package: str | None, folder: str | None, of_memory: bool, take_back: bool, yes: bool
+) -> int:
     """Show what is to be trusted, and trust it after you have read it.
 
     With DIR: the functions of the routine in this folder. Code that a model wrote runs in the
@@ -40,18 +49,27 @@ def trust(package: str | None, folder: str | None, take_back: bool, yes: bool) -
     With --folder: what the em.yaml of a folder names: addresses, variables, programs, code,
     databases. Until then em ignores these settings, and says so.
 
+    With --memory: a memory that em has not made for you, or that was moved. Until then what it
+    holds counts as data: classes and rules of states, and functions of routines, don't run.
+
     Trust is stored for the hash of what you have read, in your user folder and not in DIR: when it
     changes, or on another machine, it must be trusted again. In scripts, pass --yes, or set
-    EM_TRUSTED_FOLDERS to folders whose em.yaml always counts, with all below them.
+    EM_TRUSTED_FOLDERS to folders whose em.yaml and memories always count, with all below them, or
+    EM_TRUSTED_DATABASES to ids, paths or addresses of memories, separated by commas.
 
     \b
     Examples:
       em trust routines/refund
       em trust --folder .
       em trust --folder . --revoke
+      em trust --memory --db .em/em.db
     """
-    if (package is None) == (folder is None):
-        raise UsageError("name a routine's folder, or --folder PATH", fix="em trust --folder .")
+    if sum((package is not None, folder is not None, of_memory)) != 1:
+        raise UsageError(
+            "name a routine's folder, or --folder PATH, or --memory", fix="em trust --folder ."
+        )
+    if of_memory:
+        return _trust_memory(take_back, yes)
     if folder is not None:
         return _trust_folder(Path(folder), take_back, yes)
     return _trust_code(Path(str(package)) / UDF, take_back, yes)
@@ -81,6 +99,27 @@ def _trust_folder(folder: Path, take_back: bool, yes: bool) -> int:
         return 1
     entry = trust_content(facts["sha256"], path, path.stat().st_size)
     emit({**facts, "trusted_at": entry.at}, f"{facts['file']}: trusted until it changes")
+    return 0
+
+
+def _trust_memory(take_back: bool, yes: bool) -> int:
+    store = open_memory().store
+    database = store.database
+    held = Counter(artefact.kind for artefact in store.artefacts())
+    facts: Json = {"file": database.place, "sha256": database.hash, "id": database.id}
+    facts["artefacts"] = dict(held)
+    if take_back:
+        return _revoke(facts, database.place)
+    if database.is_trusted:
+        emit(facts, f"{database.place}: is trusted already")
+        return 0
+    shown = "".join(f"{kind}: {number:,}\n" for kind, number in sorted(held.items()))
+    question = "Is this memory yours, and may code that it holds do all that you may do?"
+    if not yes and not _confirmed(shown.encode(), database.place, database.place, question):
+        note("nothing was changed")
+        return 1
+    entry = database.trust()
+    emit({**facts, "trusted_at": entry.at}, f"{database.place}: trusted in this place")
     return 0
 
 
@@ -116,7 +155,7 @@ def _trust_code(path: Path, take_back: bool, yes: bool) -> int:
     return 0
 
 
-def _revoke(facts: Json, path: Path, *, logged: bool = False) -> int:
+def _revoke(facts: Json, path: Path | str, *, logged: bool = False) -> int:
     revoked = revoke(facts["sha256"], path)
     for sha256 in revoked if logged else ():
         _log("code_distrusted", {"file": facts["file"], "sha256": sha256})

@@ -348,7 +348,7 @@ def _has_words(event: Event, words: str) -> bool:
 def package_of(store: Store, past: PastRun) -> Iterator[Package]:
     """Open the package that a run was started from: its folder, or the stored one."""
     if not past.stored:
-        yield Package(past.folder)
+        yield Package(past.folder, database=store.database)
         return
     with unpacked(store, past.stored) as package:
         yield package

@@ -23,7 +23,7 @@ from em.runner.routine import Program, Routine
 from em.runner.tools import Function, functions_of, load_file
 from em.runner.trial import Trial, Trials
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Store
-from em.trust import content_hash
+from em.trust import Database, content_hash
 from em.values.canonical import Json
 from em.values.json_schema import schema_problem
 from em.values.mismatch import mismatch
@@ -151,10 +151,13 @@ TRIALS = "trials.json"
 class Package:
     """A routine and its own functions."""
 
-    def __init__(self, folder: str | Path, *, stored: str = "") -> None:
+    def __init__(
+        self, folder: str | Path, *, stored: str = "", database: Database | None = None
+    ) -> None:
         self.folder = Path(folder)
         self.stored = stored
         """The `name@version` it was unpacked from, if it was."""
+        self._database = database
         path = self.folder / ROUTINE
         try:
             self._text = path.read_bytes()
@@ -209,8 +212,14 @@ class Package:
         return trials_of({ROUTINE: self.text, TRIALS: text})
 
     def udfs(self, *, trust: bool = False) -> Udfs:
-        """Load the functions of udf.py; in the sandbox if a model wrote them, unless trusted."""
-        return load_udfs(self.folder / UDF, trust=trust)
+        """Load the functions of udf.py; in the sandbox if a model wrote them, unless trusted.
+
+        If a database brought or named them, the database must be trusted.
+        """
+        path = self.folder / UDF
+        if self._database is not None and not trust and path.exists():
+            self._database.refuse_code(f"the functions (udf.py) of {self.stored or self.folder}")
+        return load_udfs(path, trust=trust)
 
 
 class _TriedRoutine(msgspec.Struct, frozen=True):
@@ -466,7 +475,8 @@ def unpacked(store: Store, ref: str) -> Iterator[Package]:
     """Unpack a stored package into a temporary folder; the block's end removes it."""
     artefact = find_routine(store, ref)
     with _folder_of(texts_of(artefact)) as name:
-        yield Package(name, stored=f"{artefact.name}@{artefact.version}")
+        ref = f"{artefact.name}@{artefact.version}"
+        yield Package(name, stored=ref, database=store.database)
 
 
 def _folder_of(files: Mapping[str, str]) -> "tempfile.TemporaryDirectory[str]":

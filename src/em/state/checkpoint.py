@@ -222,6 +222,7 @@ class Run:
     ) -> Compiled:
         accepted = self._check_breaks(old, new, folded.refused)
         records = list(self._records(new, folded, fresh=fresh))
+        self._store.database.refuse_code(f"the classes of the state of {self._subject!r}")
         prove(new, records)
         new.watermark = material.last_pos + len(drafts)
         new.watermark_seq = material.last_seq

@@ -93,6 +93,7 @@ class State:
     @cached_property
     def module(self) -> ModuleType:
         """The generated module, loaded: its classes, rules and arbitration."""
+        self._store.database.refuse_code(f"the classes and rules of the state of {self.subject!r}")
         return load_module(self.code)
 
     @property

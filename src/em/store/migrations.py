@@ -11,6 +11,7 @@ from typing import NamedTuple
 from em.errors import NewerDatabase
 from em.store.register import fill_register
 from em.store.session import Session
+from em.values.ids import new_id
 
 
 class Migration(NamedTuple):
@@ -24,6 +25,13 @@ class Migration(NamedTuple):
     sqlite: str
     postgres: str
     then: Callable[[Session], None] = lambda _session: None
+
+
+def _name_database(session: Session) -> None:
+    session.execute(
+        "INSERT INTO flags(name, value) VALUES ('database_id', ?) ON CONFLICT DO NOTHING",
+        (new_id(),),
+    )
 
 
 MIGRATIONS = (
@@ -290,6 +298,13 @@ MIGRATIONS = (
         ALTER TABLE records ADD COLUMN seal BYTEA;
         """,
         then=fill_register,
+    ),
+    Migration(
+        8,
+        "an id, by which its user's list of trusted databases knows it",
+        sqlite="",
+        postgres="",
+        then=_name_database,
     ),
 )
 

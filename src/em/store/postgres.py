@@ -426,6 +426,8 @@ class PostgresStore(SqlStore):
                         session.execute(statement)
                 step.then(session)
                 session.execute("INSERT INTO em_schema(number) VALUES (?)", (step.number,))
+        if current == 0:
+            self.database.note_as_own()
 
     @property
     def _fetch_page(self) -> FetchPage:

@@ -12,6 +12,7 @@ import msgspec
 from em.log.chain import Entry, Holding
 from em.log.event import Draft, Event, EventQuery, Row
 from em.redaction.redactor import Redactor
+from em.trust import Database
 from em.values.canonical import Json
 
 
@@ -306,6 +307,10 @@ class Store(Protocol):
     @property
     def location(self) -> str:
         """The path or address, as it may be shown: without a password."""
+
+    @property
+    def database(self) -> Database:
+        """What it is known by in the user's list of trusted databases."""
 
     @property
     def redactor(self) -> Redactor:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Self
 
 import msgspec
@@ -60,10 +61,12 @@ from em.store.search_index import (
     put_lessons,
 )
 from em.store.session import Session, chunks
+from em.trust import Database
 from em.values.ids import new_id
 from em.values.times import now_micros
 
 SCRUB_PENDING = "scrub_pending"
+_DATABASE_ID = "SELECT value FROM flags WHERE name = 'database_id'"
 
 
 Transaction = Callable[[], AbstractContextManager[Session]]
@@ -165,6 +168,18 @@ class SqlStore(ABC):
     @abstractmethod
     def location(self) -> str:
         """The path or address, as it may be shown: without a password."""
+
+    @cached_property
+    def database(self) -> Database:
+        """What it is known by in the user's list of trusted databases."""
+        with self._reading() as session:
+            (database_id,) = session.execute(_DATABASE_ID).fetchone()
+        return Database(database_id, self._own_place)
+
+    @property
+    def _own_place(self) -> str:
+        """The place by which the database is known."""
+        return self.location
 
     @abstractmethod
     def _explain(self, error: Exception) -> EmError:

@@ -39,6 +39,7 @@ from em.store.vectors import (
     similarities,
     to_blob,
 )
+from em.trust import Database
 
 FORK_WAIT = 2.0
 """Seconds that a fork waits for connections to become idle."""
@@ -461,12 +462,22 @@ class SqliteStore(SqlStore):
             kind, message, fix = _ERRORS[sqlite3.SQLITE_BUSY]
             raise kind(message, place=self._path, fix=fix)
 
+    @property
+    def database(self) -> Database:
+        """What it is known by in the user's list of trusted databases."""
+        return Database("", IN_MEMORY) if self._path == IN_MEMORY else super().database
+
+    @property
+    def _own_place(self) -> str:
+        return str(Path(self._path).resolve())
+
     def _migrate(self) -> None:
         if not pending(self._find_schema(), self._path):
             return
         with self._translated(), self._pool.connection() as connection:
             self._enter_wal(connection)
         with self._writing() as session:
+            is_new = session.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
             # Another process may have migrated meanwhile: check again under the lock.
             for step in pending(self._schema(session), self._path):
                 for statement in statements(step.sqlite):
@@ -474,6 +485,8 @@ class SqliteStore(SqlStore):
                 step.then(session)
                 session.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 session.execute(f"PRAGMA user_version={step.number}")
+        if is_new:
+            self.database.note_as_own()
 
     def _find_schema(self) -> int:
         try:
