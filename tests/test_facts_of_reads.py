@@ -9,6 +9,7 @@ import pytest
 
 from em import Memory, recorded_tool
 from em.runner.expressions.functions import strange_text, turns_of
+from em.runner.public_form import public_form
 from em.runner.run import RunResult
 
 PLAN = (
@@ -264,3 +265,84 @@ def test_the_words_of_a_text_are_compared_without_what_it_was_asked_for_by() -> 
         "no 'owner :'",
         "no ':'",
     ]
+
+
+MORE: dict[str, tuple[Callable[..., Any], str]] = {
+    "a text of JSON": (
+        lambda room, new: f'{{"room": "{room}", "state": "{"shut" if new else "free"}"}}',
+        "shut",
+    ),
+    "a member of a list": (
+        lambda room, new: [{"booking_id": "BK-1", "state": "active" if new else "cancelled"}],
+        'has a member unlike all recorded ones: state "active"',
+    ),
+    "a word of a list": (
+        lambda room, new: {"room": room, "tags": ["do-not-book"] if new else ["quiet"]},
+        "has what no recorded one had: do-not-book",
+    ),
+    "a flag deep inside": (
+        lambda room, new: {"room": room, "info": {"doors": {"main": {"open": not new}}}},
+        "is false now; it was true when recorded",
+    ),
+    "the same owner each time": (
+        lambda room, new: {"room": room, "owner": "Ben" if new else "Ana"},
+        'is "Ben" now; it was "Ana" when recorded',
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["a plan", "a template"])
+@pytest.mark.parametrize("case", MORE)
+def test_what_several_traces_saw_inside_of_a_result_must_be_so_again(
+    tmp_path: Path, form: str, case: str
+) -> None:
+    result, said = MORE[case]
+    world, request = booking(tmp_path, result, words=FORMS[form])
+    refused = world.run(request, changed=True)
+    assert world.written == []
+    assert said in why(refused)
+    assert world.run(request, changed=False).status == "ok"
+
+
+@pytest.mark.parametrize("form", ["a plan", "a template"])
+def test_a_read_that_all_traces_made_with_the_same_argument_is_made(
+    tmp_path: Path, form: str
+) -> None:
+    world = World(tmp_path / "m.db")
+    world.add("get_rules", ("topic",), lambda topic, is_new: {"allowed": not is_new})
+    world.add("book_room", ("room_id", "day"), None)
+    tasks = {}
+    for number, text in enumerate(FORMS[form]):
+        room = f"ROOM-40{number}"
+        calls = [("get_rules", "rooms"), ("book_room", room, DAYS[number])]
+        tasks[text.format(room, DAYS[number])] = calls
+    world.learn(tasks)
+    world.run("Please book ROOM-408 for 2025-08-20.", changed=True)
+    assert world.written == []
+    assert world.run("Please book ROOM-408 for 2025-08-20.", changed=False).status == "ok"
+
+
+def test_a_plan_does_not_act_without_a_read_that_all_traces_made(tmp_path: Path) -> None:
+    world = World(tmp_path / "m.db")
+    found = iter(("red", "green", "blue", "grey"))
+    world.add("ask_desk", ("question",), lambda question, is_new: {"answer": "yes"})
+    world.add("book_room", ("room_id", "day"), None)
+    tasks = {}
+    for number, text in enumerate(PLAN):
+        room = f"ROOM-40{number}"
+        calls = [("ask_desk", f"the {next(found)} key"), ("book_room", room, DAYS[number])]
+        tasks[text.format(room, DAYS[number])] = calls
+    world.learn(tasks)
+    assert world.run("Please book ROOM-408 for 2025-08-20.", changed=False).status != "ok"
+    assert world.written == []
+
+
+def test_others_don_t_see_the_words_that_a_read_text_had_in_one_trace(tmp_path: Path) -> None:
+    names = {"ROOM-401": "Anabel", "ROOM-402": "Benno", "ROOM-403": "Cleo", "ROOM-404": "Dora"}
+    world, request = booking(
+        tmp_path, lambda room, new: f"{names.get(room, 'Anabel')} keeps {room} open."
+    )
+    assert world.run(request, changed=False).status == "ok"
+    public = str(public_form(world.routine, is_shared=True))
+    assert "keeps" in public
+    assert not any(name.lower() in public.lower() for name in names.values())

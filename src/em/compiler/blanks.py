@@ -559,7 +559,8 @@ class _Blanks:
             if is_free and (is_used or len(shown) == len(instances)) and _is_no_chance(shown):
                 self._reads.setdefault(name, [made[text]])
                 with_these = {key for one in shown for key in one.given}
-                guards += record_facts(text, shown, acted_with(acted[text], with_these))
+                own = acted_with(acted[text], with_these)
+                guards += record_facts(text, shown, own, is_used=is_used)
         recorded: dict[str, list[Any]] = {}
         for name, slot in slots.items():
             values = [one.call.args[name] for one in instances if name in one.call.args]

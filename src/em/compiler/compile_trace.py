@@ -31,7 +31,7 @@ from em.compiler.step_refusals import StepRefusals
 from em.compiler.step_trials import Group, does_all, step_trials
 from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
-from em.compiler.way_draft import way_drafts, with_record_facts
+from em.compiler.way_draft import read_before_effects, way_drafts, with_record_facts
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
 from em.runner.tools import Function
@@ -404,6 +404,7 @@ def _one_way(
     chosen = _most_common(drafts, traces)
     same = [kept for kept, draft in drafts.items() if _way(draft) == _way(drafts[chosen])]
     others = [kept for kept in same if kept != chosen]
+    drafts = {**drafts, **_with_reads(traces, [drafts[kept] for kept in same], same, how)}
     # What a success did without holds for this kind of task only by chance.
     succeeded = [drafts[one] for one in others if _succeeded(traces, one)]
     draft = relaxed(drafts[chosen], succeeded)
@@ -421,6 +422,29 @@ def _one_way(
         from_events=[event for kept in same for event in events[kept]],
         same_way=[chosen, *others],
     )
+
+
+def _with_reads(
+    traces: Sequence[KeptTrace],
+    drafts: Sequence[Draft],
+    names: Sequence[str],
+    how: Mapping[str, Any],
+) -> dict[str, Draft]:
+    """Return drafts of traces with the reads that all of them made before their effects.
+
+    Nothing uses the result of some, but what all traces saw must be so again. One trace does not
+    show that a read was no detour.
+    """
+    made = dict(zip(names, drafts, strict=True))
+    if len(drafts) == 1 or len({tuple(call.name for call in one.calls) for one in drafts}) > 1:
+        return made
+    kept = [{n for n, verdict in enumerate(one.verdicts) if verdict.keep} for one in drafts]
+    needed = set.union(*kept, read_before_effects(drafts[0]))
+    if all(own == needed for own in kept):
+        return made
+    drafter, by_id = _Drafter(how), {kept.id: kept.trace for kept in traces}
+    again = {name: drafter(by_id[name], keep=needed) for name in names}
+    return again if len({_way(one) for one in again.values()}) == 1 else made
 
 
 def _tried(

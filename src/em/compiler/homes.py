@@ -764,7 +764,8 @@ class _Learner:
                 seen = [Shown(self._made_with(text, one), call.result) for one, call in made]
                 given = {name for shown in seen for name in shown.given}
                 calls = [one.call for one, _ in made]
-                yield from record_facts(text, seen, acted_with(calls, given))
+                facts = record_facts(text, seen, acted_with(calls, given), is_used=text in used)
+                yield from facts
 
     def _made_with(self, text: str, one: _Instance) -> Json:
         """Return the values of an effect that a read was made with."""

@@ -7,6 +7,7 @@ import msgspec
 
 from em.compiler.blanks import Spoken, form_of, is_marker, whole_examples
 from em.compiler.calls import TracedCall, calls_of, specs_of
+from em.compiler.commands import is_bookkeeping
 from em.compiler.draft import Draft
 from em.compiler.homes import Example, Kind
 from em.compiler.learnt_input import learnt_input
@@ -158,7 +159,7 @@ def _strict(examples: Mapping[str, Example], pool: Sequence[Example]) -> _Tried 
     """Return a plan that accounts for every word of a request."""
     every = list(examples.values())
     plan = _worded(every)
-    if not is_learnable(plan, examples.values()):
+    if not is_learnable(plan, examples.values()) or reads_left_out(plan, every):
         return None
     made = trials(examples, lambda some: _within(_worded(some), plan))
     pooled = _worded(every, pool) if pool else plan
@@ -166,6 +167,25 @@ def _strict(examples: Mapping[str, Example], pool: Sequence[Example]) -> _Tried 
         return _Tried(plan, made)
     more = trials(examples, lambda some: _within(_worded(some, pool), pooled))
     return _Tried(pooled, _either(made, more))
+
+
+def reads_left_out(plan: Plan, examples: Sequence[Example]) -> set[str]:
+    """Return the reads that all traces made before an effect, and that a plan would not make.
+
+    Nobody knows what they would show, so such a plan must not act.
+    """
+    found: set[str] = set()
+    for effect in plan.effects.values():
+        before = [
+            {one.name for one in example.calls[: call.index] if one.effect == "read"}
+            for example in examples
+            for call in example.writes
+            if call.name == effect.tool
+        ]
+        if before:
+            found |= set.intersection(*before) - plan.reads_for(effect)
+    answers = {effect.tool for effect in plan.effects.values() if effect.reads}
+    return {tool for tool in found - answers if not is_bookkeeping(tool)}
 
 
 def _worded(examples: Sequence[Example], pool: Sequence[Example] = ()) -> Plan:
@@ -233,7 +253,7 @@ def _free(
             return None if form is None else StepRefusals(known).in_form(form)
 
         plan = learn(every)
-        if plan is None:
+        if plan is None or reads_left_out(plan, every):
             return None
         # What each told that no other did is known here, so that its values are tried at least.
         alike = trials(examples, lambda some: _told(learn(some), every, all_of=True), names, denied)

@@ -7,6 +7,7 @@ in every form of a routine.
 """
 
 import operator
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,18 +22,23 @@ from em.runner.expressions.functions import (
     error_of,
     every,
     kind_of,
+    parsed,
     shape_of,
     size_of,
     turns_of,
 )
 from em.values.canonical import identical
 
-DEEPEST = 2
+NAME_LIKE = r"[^\W_][\w.'’@-]*(?: [\w.'’@-]+){0,4}"
+"""What may be another one each time behind the label of a line."""
+DEEPEST = 4
 """Mappings within each other whose facts are looked at."""
 FEWEST_SHARED = 1 / 2
 """Share of the keys that all results have, if keys are names of fields and no data."""
 FEWEST_SAME = 3
 """Results whose field is the same, so that it is no chance."""
+MANY_TIMES = 3
+"""How often each word of a list stood there, if it is one of a few."""
 FEWEST_ORDERED = 3
 """Different pairs of values that show that one is never above the other."""
 MOST_TURNS = 400
@@ -51,14 +57,23 @@ class Shown(NamedTuple):
 
 
 def record_facts(
-    text: str, seen: Sequence[Shown], acted: Mapping[str, Sequence[Any]] | None = None
+    text: str,
+    seen: Sequence[Shown],
+    acted: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    is_used: bool = True,
 ) -> Iterator[str]:
     """Yield what was so of all results of a read. text: the expression of the result.
 
-    acted: by expression, the values that the effect was given each time.
+    acted: by expression, the values that the effect was given each time. is_used: something is
+    chosen from the result, so that other members of its lists don't matter.
     """
     results = [one.result for one in seen]
     if not results:
+        return
+    if all(isinstance(one, str) and not isinstance(parsed(one), str) for one in results):
+        meant = [one._replace(result=parsed(one.result)) for one in seen]
+        yield from record_facts(f"parsed({text})", meant, acted, is_used=is_used)
         return
     if all(error_of(one) is None for one in results):
         yield f"error_of({text}) == none"
@@ -70,13 +85,54 @@ def record_facts(
         yield f"shape_of({text}) == {quoted(shapes.pop())}"
     yield from _same_as_given(text, seen)
     yield from _keys(text, results)
-    if len(seen) > 1 or not isinstance(results[0], dict):
-        yield from states(text, results)
+    yield from states(text, results)
     orders = _orders(results, acted or {})
     for way, checks in orders.items():
         yield from (f"{reference(text, way)} {check}" for check in checks)
     yield from _constants(text, results, but=orders)
     yield from _texts(text, seen)
+    yield from _lists(text, results)
+    if not is_used:
+        yield from _members(text, results)
+
+
+def _lists(text: str, results: Sequence[Any]) -> Iterator[str]:
+    """Yield that a list of words has no other ones, if those that it had were few."""
+    for way in _ways_to_lists(results):
+        lists = [value_at(one, way) for one in results]
+        plain = all(isinstance(one, list) and one for one in lists)
+        if not plain or any(not isinstance(v, str | int) for one in lists for v in one):
+            continue
+        known = distinct(value for one in lists for value in one)
+        always = [v for v in known if all(any(identical(v, o) for o in one) for one in lists)]
+        is_same = len(always) == len(known) and len(lists) >= FEWEST_SAME
+        if is_same or len(known) <= sum(map(len, lists)) / MANY_TIMES:
+            parts = f"{quoted(known)}, {quoted(always)}"
+            yield f"strange_items({reference(text, way)}, {parts}) == none"
+
+
+def _ways_to_lists(results: Sequence[Any]) -> list[Way]:
+    found = [
+        {(str(key),) for key, value in one.items() if isinstance(value, list) and "." not in key}
+        for one in results
+        if isinstance(one, dict) and not is_collection(one)
+    ]
+    ways = set.intersection(*found) if found and len(found) == len(results) else set()
+    return [*([()] if all(isinstance(one, list) for one in results) else []), *sorted(ways)]
+
+
+def _members(text: str, results: Sequence[Any]) -> Iterator[str]:
+    """Yield that the members of a list are as all recorded ones were, where none is chosen."""
+    members = [one for held in results if isinstance(held, list) for one in held]
+    if not members or not all(isinstance(one, dict) for one in members):
+        return
+    keys = sorted({str(key) for one in members for key, value in one.items() if size_of(value)})
+    states = {}
+    for key in keys:
+        allowed = allowed_values(key, [one.get(key) for one in members])
+        if allowed:
+            states[key] = allowed
+    yield f"strange_members({text}, {quoted(keys)}, {quoted(states)}) == none"
 
 
 def _sizes(text: str, results: Sequence[Any]) -> Iterator[str]:
@@ -159,7 +215,7 @@ def _free_labels(texts: Sequence[str]) -> list[str]:
     for text in texts:
         for line in text.lower().split("\n"):
             label, colon, value = line.partition(":")
-            if colon and value.strip():
+            if colon and re.fullmatch(NAME_LIKE, value.strip()):
                 held.setdefault(label.strip(), []).append(value.strip())
     return [
         label

@@ -13,6 +13,7 @@ import msgspec
 from em.compiler.argument_facts import argument_facts
 from em.compiler.branches import NothingDecides, Way, parted
 from em.compiler.calls import Names, result_name
+from em.compiler.commands import is_bookkeeping
 from em.compiler.confirmation import confirmed, names_to_confirm, relaxed
 from em.compiler.differences import recorded_scope, settled, told_apart
 from em.compiler.draft import Draft, Recorded, names_used
@@ -25,7 +26,7 @@ from em.compiler.round_draft import draft_rounds
 from em.compiler.sources import places, text_key
 from em.compiler.templates import Filled, filled, merged_of, templates_of, with_template
 from em.errors import EmError
-from em.runner.agreement import Terms, names_in_expression, names_of_value, part_at, single_places
+from em.runner.agreement import names_in_expression, part_at, single_places
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression
 from em.runner.routine import Step, ToolStep
@@ -189,8 +190,8 @@ def _merged(drafts: Sequence[Draft], base: int, tasks: int) -> Draft:
 def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
     """Return a draft that acts only on records that are as those of all traces were.
 
-    A read counts if the effect uses its result, or was made with the same. Its facts stand at the
-    first effect after it. others: drafts of successes that make the same calls in the same order.
+    The facts of a read stand at the first effect after it. others: drafts of successes that make
+    the same calls in the same order.
     """
     unnamed = draft
     draft = _with_names(draft)
@@ -208,11 +209,11 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
             is_plain = step.when is None and not step.expects and step.tool not in printed
             reads += [step] if step.save_as and is_plain else []
         else:
-            own = [one for one in reads if one.id in _reads_for(step, reads)]
-            reads = [one for one in reads if one not in own]
+            own, reads = reads, []
             asked = {text for texts in step.agree.values() for text in texts}
             acted = _acted(step, calls)
-            facts = [fact for one in own for fact in _facts_of(one, scopes, acted)]
+            used = names_used(msgspec.structs.replace(draft.routine, steps=[step]))
+            facts = [f for one in own for f in _facts_of(one, scopes, acted, one.save_as in used)]
             # Where both explain an argument, a run asks which of them is meant.
             known = {f"{text.replace(' == ', ' in [', 1)}]" for text in step.guards}
             facts = [
@@ -264,18 +265,6 @@ def _with_calls(
         yield step, made
 
 
-def _reads_for(step: ToolStep, reads: Sequence[ToolStep]) -> set[str]:
-    """Return the ids of the reads that were made for an effect."""
-    names = set(Terms(step.id, step.args, step.agree, step.guards).names)
-    found: set[str] = set()
-    for read in reversed(reads):
-        own = set(names_of_value(read.args))
-        if read.save_as in names or own & names:
-            found.add(read.id)
-            names |= own
-    return found
-
-
 def _acted(step: ToolStep, calls: Sequence[Recorded]) -> dict[str, list[Any]]:
     """Return by expression the values that an effect was given in each trace."""
     texts = {place: bare(template) for place, template in single_places(step.args)}
@@ -287,7 +276,7 @@ def _acted(step: ToolStep, calls: Sequence[Recorded]) -> dict[str, list[Any]]:
 
 
 def _facts_of(
-    read: ToolStep, scopes: Sequence[Json], acted: Mapping[str, Sequence[Any]]
+    read: ToolStep, scopes: Sequence[Json], acted: Mapping[str, Sequence[Any]], is_used: bool
 ) -> Iterator[str]:
     """Yield what the results of a read had in common in all traces."""
     given = [bare(template) for _, template in single_places(read.args)]
@@ -297,7 +286,8 @@ def _facts_of(
     for scope in scopes:
         values = {text: _value_of(text, scope) for text in texts}
         seen.append(Shown(values, scope.get(name)))
-    yield from record_facts(name, seen, {k: v for k, v in acted.items() if k not in texts})
+    own = {text: values for text, values in acted.items() if text not in texts}
+    yield from record_facts(name, seen, own, is_used=is_used)
 
 
 def _value_of(text: str, scope: Json) -> Any:
@@ -322,15 +312,22 @@ def _same_way(
 ) -> list[Draft] | None:
     """Compile traces that made the same calls. A read that one of them needs stays in all."""
     drafts = [compile_one(trace, keep=keep) for trace in traces]
-    if len({_way(draft) for draft in drafts}) > 1:
-        needed = {
-            number
-            for draft in drafts
-            for number, verdict in enumerate(draft.verdicts)
-            if verdict.keep
-        }
+    kept = [{n for n, verdict in enumerate(one.verdicts) if verdict.keep} for one in drafts]
+    needed = set.union(*kept, *map(read_before_effects, drafts))
+    if any(own != needed for own in kept):
         drafts = [compile_one(trace, keep=needed) for trace in traces]
     return drafts if len({_way(draft) for draft in drafts}) == 1 else None
+
+
+def read_before_effects(draft: Draft) -> set[int]:
+    """Return the reads before the last effect: what all traces saw there must be so again."""
+    writes = [call.index for call in draft.calls if call.effect == "write"]
+    return {
+        call.index
+        for call in draft.calls[: max(writes, default=0)]
+        if call.effect == "read"
+        and not (call.failed or call.shell or call.is_udf or is_bookkeeping(call.name))
+    }
 
 
 def _way(draft: Draft) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ what a run uses of them. Where a run would need the value itself, it asks: the p
 acts where the routine does not.
 """
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,7 +48,7 @@ def public_form(routine: Routine, *, is_shared: bool = False) -> Routine:
         secrets=routine.secrets,
         request=request,
         asks={name: _asked(one) for name, one in routine.asks.items()},
-        steps=[_step(step, properties) for step in routine.steps],
+        steps=[_step(step, properties, is_shared=is_shared) for step in routine.steps],
     )
 
 
@@ -103,9 +104,10 @@ def _without_names(text: str, names: set[str]) -> str:
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def _step(step: Step, properties: Mapping[str, Any]) -> Step:
+def _step(step: Step, properties: Mapping[str, Any], *, is_shared: bool) -> Step:
     if isinstance(step, ToolStep | UdfStep):
-        return msgspec.structs.replace(step, reasons={})
+        guards = tuple(_guard(text, is_shared=is_shared) for text in step.guards)
+        return msgspec.structs.replace(step, reasons={}, guards=guards)
     if not isinstance(step, PlanStep):
         return step
     form = None if step.form is None else _form(step.form)
@@ -141,7 +143,24 @@ def _effect(
         name: _slot(slot, form, wording, _shared(slot, properties.get(name)))
         for name, slot in effect.slots.items()
     }
-    return msgspec.structs.replace(effect, slots=slots, reasons={})
+    guards = [_guard(text, is_shared=True) for text in effect.guards]
+    return msgspec.structs.replace(effect, slots=slots, guards=guards, reasons={})
+
+
+def _guard(text: str, *, is_shared: bool) -> str:
+    """Return a check without the words of read texts that only some traces had, such as names.
+
+    is_shared: all recorded ones had the last words of the check, and not a single one.
+    """
+    if not text.startswith(("strange_text(", "strange_items(")):
+        return text
+    check = ast.parse(text, mode="eval").body
+    call = check.left if isinstance(check, ast.Compare) else check
+    if not isinstance(call, ast.Call):
+        return text
+    *first, _, always = map(ast.unparse, call.args)
+    words = always if is_shared else "[]"
+    return f"{ast.unparse(call.func)}({', '.join([*first, words, words])}) == none"
 
 
 def _shared(slot: Slot, described: Any) -> list[Any]:

@@ -194,6 +194,17 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     signs: Sequence[str] = ()
     wording: Wording = Wording()
 
+    def reads_for(self, effect: Effect) -> set[str]:
+        """Return the tools that are called before an effect: for its values and its guards."""
+        text, names = msgspec.json.encode(effect).decode(), set[str]()
+        todo = [text]
+        while todo:
+            own = todo.pop()
+            new = {name for name in self.reads if f"{name}(" in own} - names
+            names |= new
+            todo += [msgspec.json.encode(self.reads[name]).decode() for name in new]
+        return {read.tool for name in names for read in self.reads[name]}
+
     def slot_names(self) -> set[str]:
         """Return the names of all values of all effects."""
         return {name for effect in self.effects.values() for name in effect.slots}

@@ -531,6 +531,43 @@ def empty_keys(value: Any, *keys: str) -> list[str] | None:
     return [key for key in keys if size_of(held.get(key)) == 0] or None
 
 
+def strange_items(value: Any, seen: Sequence[Any], always: Sequence[Any]) -> list[Any] | None:
+    """Return the members of a list that no recorded one had, and those that it lost; or none."""
+    held = list(value) if isinstance(value, list | tuple) else [value]
+    new = [one for one in held if not any(equal(one, other) for other in seen)]
+    lost = [f"no {one}" for one in always if not any(equal(one, other) for other in held)]
+    return [*new, *lost] or None
+
+
+def strange_members(
+    value: Any, keys: Sequence[str], states: Mapping[str, Sequence[Any]]
+) -> list[str] | None:
+    """Return what no recorded member of a list had: another field, or another state; or none.
+
+    states: by field, what members had there, if it was one of a few.
+    """
+    found: dict[str, None] = {}
+    for one in items_of(value):
+        for key in strange_keys(one, *keys) or () if isinstance(one, Mapping) else (short(one),):
+            found[key] = None
+        for field, allowed in states.items():
+            held = one.get(field) if isinstance(one, Mapping) else None
+            if not any(equal(held, other) for other in allowed):
+                found[f"{field} {short(held)}"] = None
+    return [*found] or None
+
+
+def parsed(value: Any) -> Any:
+    """Return what a text of JSON stands for; another value as it is."""
+    bare = value.strip() if isinstance(value, str) else ""
+    if bare[:1] in ("{", "[") and bare[-1:] in ("}", "]"):
+        try:
+            return json.loads(bare)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
 NUMBER = "#"
 """Stands for any number in the turns of a text."""
 GIVEN_VALUE = "@"
@@ -651,11 +688,11 @@ def _is_bad(name: str, held: Any) -> bool:
 
 def _error_in_text(text: str) -> Any:
     bare = text.strip()
+    meant = parsed(text)
+    if not isinstance(meant, str):
+        return error_of(meant)
     if bare[:1] in ("{", "[") and bare[-1:] in ("}", "]"):
-        try:
-            return error_of(json.loads(bare))
-        except (ValueError, RecursionError):
-            return None
+        return None
     says = len(bare) <= _SHORT_TEXT and _ERROR_SAYS.search(bare)
     return text if says or _ERROR_BEGINS.match(bare) else None
 
@@ -694,7 +731,7 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
         only, pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most,
         value_at, keyed, between, line_part, line_like, once, lines_after, lines_before, line_count,
         module_name, looks_like, absent, kind_of, shape_of, error_of, missing_keys, strange_keys,
-        empty_keys, size_of, strange_text,
+        empty_keys, size_of, strange_text, strange_items, strange_members, parsed,
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""

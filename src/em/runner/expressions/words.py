@@ -141,6 +141,8 @@ _CHANGES = {
     ("size_of", False): "{what} was not empty in any recorded run; now it is",
     ("strange_keys", True): "{what} has a field that no recorded one had: {now}",
     ("empty_keys", True): "{what} had in all recorded runs what is missing now: {now}",
+    ("strange_items", True): "{what} has what no recorded one had: {now}",
+    ("strange_members", True): "{what} has a member unlike all recorded ones: {now}",
     ("strange_text", True): "{what} says what no recorded one said: {now}",
 }
 """By function, and whether it returns something now."""
@@ -221,6 +223,8 @@ _EXPECTED = {
     ("missing_keys", "none"): "{0} has {1}",
     ("empty_keys", "none"): "{0} has {1}",
     ("strange_keys", "none"): "{0} has no field that no recorded one had",
+    ("strange_items", "none"): "{0} has nothing that no recorded one had",
+    ("strange_members", "none"): "the members of {0} are like the recorded ones",
     ("strange_text", "none"): "{0} says nothing that no recorded one said",
     ("size_of", "0"): "{0} is empty",
 }
@@ -337,6 +341,9 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "still_found": _still_found,
     "least_of": lambda node: f"the smallest {_fact(node)}",
     "strange_keys": lambda node: f"what no recorded one had in {_said(node.args[0])}",
+    "strange_items": lambda node: f"what no recorded one had in {_said(node.args[0])}",
+    "strange_members": lambda node: f"what no recorded member had in {_said(node.args[0])}",
+    "parsed": lambda node: _said(node.args[0]),
     "empty_keys": lambda node: f"what is missing in {_said(node.args[0])}",
     "strange_text": lambda node: f"what no recorded one said in {_said(node.args[0])}",
     "size_of": lambda node: f"the size of {_said(node.args[0])}",
