@@ -346,3 +346,29 @@ def test_others_don_t_see_the_words_that_a_read_text_had_in_one_trace(tmp_path: 
     public = str(public_form(world.routine, is_shared=True))
     assert "keeps" in public
     assert not any(name.lower() in public.lower() for name in names.values())
+
+
+def test_a_read_of_what_another_read_names_is_made_before_the_write(tmp_path: Path) -> None:
+    world = World(tmp_path / "m.db")
+    world.add(
+        "get_visit", ("visit_id",), lambda visit, is_new: {"visit_id": visit, "who": f"P{visit}"}
+    )
+    world.add("get_patient", ("patient_id",), lambda who, is_new: {"allowed": not is_new})
+    world.add("cancel_visit", ("visit_id",), None)
+    world.add("move_visit", ("visit_id", "day"), None)
+    tasks = {}
+    for number, text in enumerate(
+        ("Please cancel {}.", "Cancel {}, thanks.", "I need to cancel {}.")
+    ):
+        visit = f"A-500{number}"
+        looked = [("get_visit", visit), ("get_patient", f"P{visit}")]
+        tasks[text.format(visit)] = [*looked, ("cancel_visit", visit)]
+    for number, text in enumerate(("Can you move {} to {}?", "Move {} to {}.", "Move {} to {}!")):
+        visit = f"A-600{number}"
+        looked = [("get_visit", visit), ("get_patient", f"P{visit}")]
+        tasks[text.format(visit, DAYS[number])] = [*looked, ("move_visit", visit, DAYS[number])]
+    world.learn(tasks)
+    refused = world.run("Please cancel A-5008.", changed=True)
+    assert world.written == []
+    assert "`get_patient.allowed` is false now; it was true when recorded" in why(refused)
+    assert world.run("Please cancel A-5008.", changed=False).status == "ok"

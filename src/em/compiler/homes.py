@@ -205,7 +205,8 @@ class _Reads:
             for name in names:
                 if name not in varying:
                     self._sources[tool, name] = self._whole_results(tool, name)
-                    if not self._sources[tool, name] and self._is_acted_on(tool, name):
+                    is_on = self._is_acted_on(tool, name) or self._is_joined(tool, name)
+                    if not self._sources[tool, name] and is_on:
                         varying = (*varying, name)
             self.parameters[tool] = varying
         self._names: dict[str, str] = {}
@@ -245,6 +246,18 @@ class _Reads:
             return all(bool(_on(name, call, example)) for call, example in self._calls[tool])
         # A short id says little by itself, but it was always the same argument.
         return bool(set.intersection(*(_on(name, *one) for one in self._calls[tool])))
+
+    def _is_joined(self, tool: str, name: str) -> bool:
+        """Return whether an argument was always a field of a record that was read before it.
+
+        What requests say is taken from them.
+        """
+        made = [(call.args.get(name), call, example) for call, example in self._calls[tool]]
+        return len({quoted(value) for value, _, _ in made}) > 1 and all(
+            any(place.is_fixed and place.parts for place in example.places_of(value, call))
+            and not mentioned_in(value, example.said)
+            for value, call, example in made
+        )
 
     def _whole_results(self, tool: str, name: str) -> set[str]:
         """Return the reads whose whole result was this argument."""
@@ -738,8 +751,9 @@ class _Learner:
         also_global: those that follow from inputs as well, such as of the customer.
         """
         found: dict[str, list[tuple[_Instance, TracedCall]]] = {}
+        unknown: dict[str, list[tuple[_Instance, TracedCall]]] = {}
+        of = self._instances if instances is None else instances
         for tool, parameters in self._reads.parameters.items():
-            of = self._instances if instances is None else instances
             for one in of if parameters or also_global else ():
                 for call in one.example.reads(tool, one.call):
                     links = {p: _same_value(one.call, call.args.get(p), p) for p in parameters}
@@ -747,7 +761,36 @@ class _Learner:
                     if len(known) == len(links):
                         text = self._reads.reference(tool, known)
                         found.setdefault(text, []).append((one, call))
+                    elif len(parameters) == 1:
+                        unknown.setdefault(tool, []).append((one, call))
+        for tool, made in unknown.items():
+            for field in self._joins(tool, made, dict(found)):
+                link = Link(self._reads.parameters[tool][0], field)
+                found[self._reads.reference(tool, {link.parameter: link})] = made
         return found
+
+    def _joins(
+        self,
+        tool: str,
+        made: Sequence[tuple[_Instance, TracedCall]],
+        known: Mapping[str, Sequence[tuple[_Instance, TracedCall]]],
+    ) -> list[str]:
+        """Return the fields of records that a read was made with, each time that it was made."""
+        (parameter,) = self._reads.parameters[tool]
+        fields: list[set[str]] = []
+        for one, call in made:
+            value = call.args.get(parameter)
+            fields.append(
+                {
+                    reference(text, way)
+                    for text, others in known.items()
+                    for other, read in others
+                    if other is one and read.index < call.index
+                    for way in fixed_ways([read.result])
+                    if way and identical(value_at(read.result, way), value)
+                }
+            )
+        return sorted(set.intersection(*fields))
 
     def _facts(self) -> Iterator[str]:
         """Yield what was so of the records that were acted on, in every trace."""
