@@ -44,6 +44,15 @@ def edit(old: str, new: str, tool: str = "Edit") -> ToolCall:
     return ToolCall(tool=tool, args=args, result="updated")
 
 
+def whole(text: str) -> ToolCall:
+    return ToolCall(tool="Write", args={"file_path": "p.toml", "content": text}, result="updated")
+
+
+BEHIND = ToolCall(tool="Read", args={"file_path": "/srv/p.toml"}, result=f"{NUMBERED}\n     4→")
+"""A read that shows an empty line behind the last one, as some agents do."""
+WRITE = whole(BEFORE.replace("1.0.0", "1.1.0"))
+
+
 @pytest.mark.parametrize(
     "calls",
     [
@@ -51,8 +60,9 @@ def edit(old: str, new: str, tool: str = "Edit") -> ToolCall:
         [READ, edit('"mill"\nversion = "1.0.0"', '"mill"\nversion = "1.1.0"')],
         [READ, edit("1.0.0", "1.1.0")],
         [READ, edit("1.0.0", "9.9.9"), edit("9.9.9", "1.1.0")],
-        [READ, ToolCall(tool="Write", args={"file_path": "p.toml",
-                                            "content": BEFORE.replace("1.0.0", "1.1.0")})],
+        [READ, WRITE],
+        [BEHIND, WRITE],
+        [BEHIND, edit("1.0.0", "1.0.9"), WRITE],
         [CAT, ToolCall(tool="apply_patch", args={"input": PATCH}, result="Success")],
         [CAT, ToolCall(tool="apply_patch", args={"value": PATCH}, result="Success")],
         [CAT, ToolCall(tool="shell", args={"command": ["apply_patch", PATCH]}, result="Success")],
@@ -65,6 +75,16 @@ def edit(old: str, new: str, tool: str = "Edit") -> ToolCall:
 )  # fmt: skip
 def test_every_way_to_change_a_line_is_the_same_change(calls: list[ToolCall]) -> None:
     assert writes(session(*calls)) == [("Edit", LINE)]
+
+
+def test_a_file_that_is_written_as_it_was_shown_is_not_changed() -> None:
+    (read,) = session(BEHIND, whole(BEFORE)).calls
+    assert read.result == BEFORE
+
+
+def test_an_empty_line_at_the_end_that_is_known_is_taken_away() -> None:
+    shown = ToolCall(tool="exec_command", args={"cmd": "cat p.toml"}, result=f"{BEFORE}\n")
+    assert len(writes(session(shown, whole(BEFORE)))) == 1
 
 
 def test_a_change_that_was_taken_back_is_none() -> None:

@@ -29,15 +29,22 @@ def logged(
     looks: Sequence[str] = (),
     file: str = "LOG.md",
     words: str = "Log version {}.",
+    whole: bool = False,
+    behind: str = "",
 ) -> Trace:
-    """A session that adds a version with a date to a log."""
-    shown = "\n".join(f"{n:6}→{line}" for n, line in enumerate(LOG.splitlines(), 1))
+    """A session that adds a version with a date to a log.
+
+    whole: it writes the whole file. behind: what a read shows behind the last line.
+    """
+    shown = "\n".join(f"{n:6}→{line}" for n, line in enumerate(LOG.splitlines(), 1)) + behind
     given = {"file_path": f"/srv/{file}"}
     entry = f"## {version} ({written})\n\n- more\n\n"
     calls = [("Bash", {"command": look}, "some text") for look in looks]
     calls += [("Read", given, shown)]
     edit = {**given, "old_string": "## 1.0 (", "new_string": f"{entry}## 1.0 ("}
-    calls += [("Edit", edit, "updated")]
+    content = LOG.replace("## 1.0 (", edit["new_string"])
+    change = ("Write", {**given, "content": content}) if whole else ("Edit", edit)
+    calls += [(*change, "updated")]
     goal = words.format(version)
     events: list[Any] = [Message(role="user", text=goal)]
     for tool, args, result in calls:
@@ -110,6 +117,20 @@ def test_looking_around_is_no_other_way(here: Path) -> None:
     assert [step.tool for step in draft.routine.steps[:-1]] == ["FileText", "Insert"]
     assert draft.trials.count("right") == len(made)
     assert run(draft, here, "Log version 9.9.9.")[0] == "ok"
+
+
+def test_a_session_that_wrote_the_whole_file_did_the_same(here: Path) -> None:
+    made = [
+        logged(version, "soon", "2026-03-01T11:00:00Z", whole=number == 1, behind="\n     6→")
+        for number, version in enumerate(VERSIONS)
+    ]
+    draft = learnt(*made)
+    assert draft is not None
+    assert draft.trials.summary == "right in 4 of 4, handed over in 0, wrong in 0"
+    assert run(draft, here, "Log version 9.9.9.") == (
+        "ok",
+        LOG.replace("## 1.0", "## 9.9.9 (soon)\n\n- more\n\n## 1.0"),
+    )
 
 
 @pytest.mark.parametrize(

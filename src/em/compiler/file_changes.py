@@ -132,6 +132,11 @@ class _Folder:
         return msgspec.structs.replace(trace, events=[moved(event) for event in trace.events])
 
 
+def _breaks(text: str) -> int:
+    """Return how many line breaks a text ends with."""
+    return len(text) - len(text.rstrip("\n"))
+
+
 def _path(value: Any) -> str:
     return normpath(value) if isinstance(value, str) and value else ""
 
@@ -156,6 +161,8 @@ class _Followed:
         self._texts: dict[str, str] = {}
         self._shown: dict[str, str] = {}
         self._changed: dict[str, _Changed] = {}
+        self._open: set[str] = set()
+        """Files of which nobody knows whether the last line ends."""
 
     def take(self, call: TracedCall, tool: ToolCall) -> None:
         """Take the next call."""
@@ -200,6 +207,8 @@ class _Followed:
         # Numbered lines don't show whether the last one ends.
         known = self._texts.get(path, "")
         text = known if known.rstrip("\n") == text.rstrip("\n") and known else text
+        if text != known and not (call.shell and call.result.endswith("\n")):
+            self._open.add(path)
         self._texts[path] = text
         self._made.append(_file_text(call, path, text))
 
@@ -209,6 +218,8 @@ class _Followed:
         if made is None:
             return False
         for path, after in made.items():
+            if call.name in _WHOLE:
+                self._settle_end(path, after)
             before = self._texts.get(path)
             if before is None:
                 is_new = "creat" in str(call.result)[:200] or call.name == "apply_patch"
@@ -219,6 +230,26 @@ class _Followed:
                 self._made.append(self._changed[path])
             self._texts[path] = after
         return True
+
+    def _settle_end(self, path: str, after: str) -> None:
+        """Take a file that is written as a whole to end as before, where its read left that open.
+
+        A read shows lines, and some show an empty one behind the last: a text is taken with one
+        line break too many.
+        """
+        known = self._texts.get(path, "")
+        if path not in self._open or _breaks(after) != _breaks(known) - 1:
+            return
+        self._open.discard(path)
+        self._texts[path] = known[:-1]
+        if path in self._changed:
+            self._changed[path].before = self._changed[path].before.removesuffix("\n")
+        for one in (*self._made, *self.calls):
+            if isinstance(one, TracedCall) and one.name == FILE_TEXT:
+                if one.args["file_path"] == path and _breaks(one.result) == _breaks(known):
+                    one.result = one.result[:-1]
+        if self._shown.get(path) == known:
+            self._shown[path] = known[:-1]
 
     def flush(self) -> None:
         """Add the calls so far. All changes of a file are one, where the first was made."""
