@@ -198,6 +198,32 @@ def test_words_that_enough_requests_share_are_read_beside_names(here: Path) -> N
     assert named(draft, here, version="9.9.9")[0] == "ok"
 
 
+def test_words_that_a_request_is_not_read_in_are_named() -> None:
+    draft = learnt(*worded("log {}", "{} is out, write it down", "log {}", "log {}"))
+    assert draft is not None
+    assert draft.proof[-2:] == (
+        "a request in these words is read too: log {version}",
+        "in other words: t1",
+    )
+
+
+COURTEOUS = ["Log version {} now", "Please log version {} now", "Hi, log version {} now, thanks!"]
+
+
+def test_courtesies_around_a_request_are_no_other_words(here: Path) -> None:
+    draft = learnt(*worded(*COURTEOUS, "log version {} now please"))
+    assert draft is not None
+    assert draft.routine.request is not None
+    assert draft.routine.request.template == "Log version {{ version }} now"
+    assert draft.trials.summary == "right in 4 of 4, handed over in 0, wrong in 0"
+    for words in ("log version 9.9.9 now", "Please log version 9.9.9 now. Thank you!"):
+        (here / "LOG.md").write_text(LOG)
+        status, text = run(draft, here, words)
+        assert (status, "## 9.9.9 (soon)" in text) == ("ok", True), words
+    (here / "LOG.md").write_text(LOG)
+    assert run(draft, here, "Please don't log version 9.9.9 now")[1] == LOG
+
+
 def test_an_input_is_what_every_request_says() -> None:
     others = [
         logged(version, "soon", "2026-03-01T11:00:00Z", words="log the next one")

@@ -36,6 +36,7 @@ from em.runner.expressions.language import compile_expression
 from em.runner.routine import ReturnStep, Routine, Step, ToolStep
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
 from em.runner.trial import TOO_FEW
+from em.text.courtesies import begun, ended, is_courteous
 from em.text.terms import STOP_WORDS
 from em.traces.trace import ToolCall, Trace
 from em.values.call import Effect
@@ -165,7 +166,7 @@ def draft_sessions(
     proof = (*draft.proof, str(tried), *tried.reasons())
     if draft.routine.request is None:
         draft = _with_words(made, [said[one] for one in traces])
-        proof = (*proof, _how_given(draft))
+        proof = (*proof, *_how_given(draft, said))
     return msgspec.structs.replace(draft, trials=tried, proof=proof)
 
 
@@ -195,13 +196,21 @@ def _drafts(found: "Sessions", said: Sequence[str], name: str) -> Iterator[_Made
         yield _Made(with_template(draft, filled) if filled.template else _asking(draft), filled)
 
 
-def _how_given(draft: Draft) -> str:
-    """Say how a routine is given its inputs that has no words for them."""
+def _how_given(draft: Draft, said: Mapping[str, str]) -> Iterator[str]:
+    """Say how a routine is given its inputs whose requests have no words in common."""
     given = " ".join(f"{name}=…" for name in draft.input)
-    return (
+    yield (
         "the requests say the inputs in different words: in the trials they were given by name,"
         f" as in `em run {draft.routine.name} {given}`"
     )
+    request = draft.routine.request
+    if request is not None:
+        wording = Wording(request, (draft.routine.input_schema or {}).get("properties", {}))
+        others = [one for one, text in said.items() if wording.bind(text) is None]
+        shown = request.template.replace("{{ ", "{").replace(" }}", "}")
+        yield f"a request in these words is read too: {shown}"
+        if others:
+            yield f"in other words: {', '.join(others)}"
 
 
 def _asking(draft: Draft) -> Draft:
@@ -320,8 +329,25 @@ def _with_days(session: Session) -> Session:
 def _templates(said: Sequence[str]) -> Iterator[Template]:
     if len(set(said)) == 1:
         yield Template([said[0]], [[] for _ in said])
-    else:
-        yield from templates_of(said)
+        return
+    yield from templates_of(said)
+    plain = _without_courtesies(said)
+    if plain != [*said] and len(set(plain)) > 1:
+        yield from templates_of(plain)
+
+
+def _without_courtesies(said: Sequence[str]) -> list[str]:
+    """Return requests without greetings, thanks and `please` around them.
+
+    The first word of all is then in one case: `Please bump`, `Bump`.
+    """
+    plain = [begun(text)[1] for text in said]
+    ends = [ended(text) for text in plain]
+    plain = [rest if is_courteous(text) else text for text, (rest, _) in zip(plain, ends, strict=True)]
+    words = [text.partition(" ")[0] for text in plain]
+    if len({word.lower() for word in words}) == 1:
+        return [words[0] + text[len(words[0]) :] for text in plain]
+    return plain
 
 
 def _named(template: Template) -> list[str]:
