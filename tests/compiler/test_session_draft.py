@@ -203,7 +203,7 @@ def test_words_that_a_request_is_not_read_in_are_named() -> None:
     assert draft is not None
     assert draft.proof[-2:] == (
         "a request in these words is read too: log {version}",
-        "in other words: t1",
+        "not so the requests of t1",
     )
 
 

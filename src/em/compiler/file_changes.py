@@ -244,10 +244,11 @@ class _Followed:
         self._texts[path] = known[:-1]
         if path in self._changed:
             self._changed[path].before = self._changed[path].before.removesuffix("\n")
-        for one in (*self._made, *self.calls):
-            if isinstance(one, TracedCall) and one.name == FILE_TEXT:
-                if one.args["file_path"] == path and _breaks(one.result) == _breaks(known):
-                    one.result = one.result[:-1]
+        calls = [one for one in (*self._made, *self.calls) if isinstance(one, TracedCall)]
+        for one in calls:
+            is_read = one.name == FILE_TEXT and one.args["file_path"] == path
+            if is_read and _breaks(one.result) == _breaks(known):
+                one.result = one.result[:-1]
         if self._shown.get(path) == known:
             self._shown[path] = known[:-1]
 

@@ -210,7 +210,7 @@ def _how_given(draft: Draft, said: Mapping[str, str]) -> Iterator[str]:
         shown = request.template.replace("{{ ", "{").replace(" }}", "}")
         yield f"a request in these words is read too: {shown}"
         if others:
-            yield f"in other words: {', '.join(others)}"
+            yield f"not so the requests of {', '.join(others)}"
 
 
 def _asking(draft: Draft) -> Draft:
@@ -343,7 +343,9 @@ def _without_courtesies(said: Sequence[str]) -> list[str]:
     """
     plain = [begun(text)[1] for text in said]
     ends = [ended(text) for text in plain]
-    plain = [rest if is_courteous(text) else text for text, (rest, _) in zip(plain, ends, strict=True)]
+    plain = [
+        rest if is_courteous(text) else text for text, (rest, _) in zip(plain, ends, strict=True)
+    ]
     words = [text.partition(" ")[0] for text in plain]
     if len({word.lower() for word in words}) == 1:
         return [words[0] + text[len(words[0]) :] for text in plain]
