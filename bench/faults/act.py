@@ -91,14 +91,18 @@ class Import(Act):
         with Memory(self.db) as memory:
             for number in range(1_000):
                 path = self.folder / f"{turn}-{number}.jsonl"
-                path.write_bytes(_session(path.stem, self.calls))
+                half = path.with_suffix(".half")  # killed here, the file is not em's to save
+                half.write_bytes(_session(path.stem, self.calls))
+                half.rename(path)
                 memory.import_files(path)
                 yield path.stem
 
     def judge(self, acknowledged: Sequence[str]) -> Verdict:
         with Memory(self.db) as memory:
             found = _calls_by_session(memory)
-            lost = [name for name in acknowledged if found[name] != self.calls]
+            lost = [f"{name} as acknowledged" for name in acknowledged if found[name] != self.calls]
+            for path in self.folder.glob("*.half"):
+                path.unlink()
             memory.import_files(self.folder)  # what was not read to its end
             found = _calls_by_session(memory)
         files = [path.stem for path in self.folder.glob("*.jsonl")]
