@@ -11,8 +11,6 @@ import pytest
 from em import AsyncMemory, Memory
 from em.errors import InputError, UsageError
 from em.recall.search import Recall
-from em.store import migrations
-from em.store.migrations import MIGRATIONS
 from em.store.postgres import PostgresStore
 from em.store.protocol import Within
 from em.store.sqlite import SqliteIndex, SqliteStore
@@ -118,24 +116,22 @@ def test_a_graph_is_kept_on_the_disk_until_something_is_forgotten(
         assert len(store.index.nearest(identity, vector, Within("ana"), 100)) == 49
 
 
-def test_a_log_from_before_recall_is_indexed_when_it_is_opened(
+def test_a_log_that_nothing_indexed_is_indexed_when_it_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "em.db"
     with monkeypatch.context() as old:
-        old.setattr(migrations, "MIGRATIONS", MIGRATIONS[:1])
-        old.setattr(migrations, "NEWEST", 1)
         old.setattr(SqliteIndex, "bring_up_to_date", lambda _self: None)
         old.setattr("em.store.sql.index_events", lambda *_args: None)
         with SqliteStore(path) as store:
-            append(store, said("from long ago", speaker="Ana"), said("and again", "bo"))
+            append(store, said("from long ago", speaker="Ana"), said("and again", "bo", "other"))
     with SqliteStore(path) as store:
         assert found(store, "long ago") == ["from long ago"]
         assert found(store, "again", "bo") == ["and again"]
 
 
 def test_another_analysis_indexes_anew(store: AnyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    events = append(store, *(said(f"text {n}") for n in range(1_200)), said("other", "bo"))
+    events = append(store, *(said(f"text {n}") for n in range(1_200)), said("other", "bo", "other"))
     store.erase([events[0].id])
     monkeypatch.setattr("em.store.search_index.ANALYSIS", terms.ANALYSIS + 1)
     store.close()
