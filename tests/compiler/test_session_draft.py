@@ -5,17 +5,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from em.compiler.compile_trace import compile_several
 from em.compiler.draft import Draft, GivenUdfs
 from em.compiler.export.agent_tools import export_skill
 from em.compiler.package_files import write_package
-from em.compiler.session_draft import draft_sessions
+from em.compiler.session_draft import draft_sessions, odd_sessions
+from em.errors import RoutineError
 from em.runner.engine import run_routine
 from em.runner.package import Package
 from em.runner.tools import coding
 from em.settings import AllowSettings
-from em.traces.trace import Message, Mission, ToolCall, Trace
+from em.traces.trace import KeptTrace, Message, Mission, ToolCall, Trace, as_kept
 
 LOG = "# Log\n\n## 1.0 (2025-01-01)\n\n- first\n"
 VERSIONS = ["1.2.0", "2.5.1", "3.3.7", "4.0.9"]
@@ -230,6 +233,44 @@ def test_an_input_is_what_every_request_says() -> None:
         for version in VERSIONS[1:]
     ]
     assert learnt(*worded("log {}"), *others) is None
+
+
+def _with_command(trace: Trace, command: str) -> Trace:
+    """Return a session that makes its change with a command, without having read the file."""
+    run = ToolCall(tool="Bash", args={"command": command}, result="")
+    events = [one for one in trace.events if not isinstance(one, ToolCall)]
+    return msgspec.structs.replace(trace, events=[*events, run])
+
+
+def _kept(*traces: Trace) -> list[KeptTrace]:
+    return [as_kept(trace, f"t{number}") for number, trace in enumerate(traces)]
+
+
+FIVE = [*VERSIONS, "5.5.5"]
+
+
+def test_a_session_whose_change_is_not_known_is_left_out_and_named() -> None:
+    made = [logged(version, "soon", "2026-03-01T11:00:00Z") for version in FIVE]
+    made[2] = _with_command(made[2], "sed -i 's/^## 1.0/## 3.3.7 (soon)/' LOG.md")
+    done = compile_several(_kept(*made))
+    assert done.draft.trials.summary == "right in 4 of 4, handed over in 0, wrong in 0"
+    assert done.same_way == ["t0", "t1", "t3", "t4"]
+    assert done.not_compiled == {
+        "t2": "it is not known what its `sed` changed: it had not read each file as a whole"
+    }
+
+
+@pytest.mark.parametrize(
+    "command", ["rm LOG.md", "git push", "sed -i 's/^## 1.0/## 2.0/' OTHER.md", "mv LOG.md NEWS.md"]
+)
+def test_a_session_that_did_something_else_is_not_left_out(command: str) -> None:
+    made = [logged(version, "soon", "2026-03-01T11:00:00Z") for version in FIVE]
+    made[2] = _with_command(made[2], command)
+    named = {f"t{number}": trace for number, trace in enumerate(made)}
+    assert odd_sessions(named, {}) == {}
+    with pytest.raises(RoutineError, match="different effects") as refused:
+        compile_several(_kept(*made))
+    assert refused.value.fix == "compile the others without t2"
 
 
 def test_two_sessions_are_too_few() -> None:

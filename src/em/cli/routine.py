@@ -396,13 +396,23 @@ def _compile_one(
         if explain:
             _explain(draft)
         _print_compiled(draft, place, explained=explain)
+        for trace, why in made.not_compiled.items():
+            note(f"note: {trace} is left out: {printable(why)}")
         _print_stubs(made)
         if made.improved is not None:
             _print_improved(made.improved)
         if output is not None and ref and keep:
             click.echo(f"stored as {ref}")
 
-    emit(lambda: {**_report(draft, place), "kept": ref or None, "model": _asked(made)}, text)
+    emit(
+        lambda: {
+            **_report(draft, place),
+            "kept": ref or None,
+            "model": _asked(made),
+            "left_out": made.not_compiled,
+        },
+        text,
+    )
 
 
 def _compiled(traces: tuple[str, ...], options: dict[str, Any]) -> "CompiledTrace":

@@ -26,7 +26,7 @@ from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
 from em.compiler.return_value import with_return
 from em.compiler.rules_draft import draft_rules
-from em.compiler.session_draft import draft_sessions
+from em.compiler.session_draft import draft_sessions, odd_sessions
 from em.compiler.step_refusals import StepRefusals
 from em.compiler.step_trials import Group, does_all, step_trials
 from em.compiler.trials import refuse_wrong
@@ -351,6 +351,8 @@ def compile_several(
     else:
         made = _proven(usable, drafts, how, others, with_model=client is not None, force=force)
     draft = _confirmed(made.draft, confirm, given.functions)
+    failed = {kept: why for kept, why in failed.items() if kept not in made.same_way}
+    failed |= made.not_compiled
     made = msgspec.structs.replace(made, draft=draft, udfs=given, not_compiled=failed)
     return _with_model(made, usable, drafts, declared or {}, client)
 
@@ -555,7 +557,22 @@ def _filled_in(
 def _of_sessions(
     traces: Sequence[KeptTrace], how: Mapping[str, Any], *, force: bool
 ) -> CompiledTrace | None:
-    """Return the routine of a coding agent's sessions that changed files in the same way."""
+    """Return the routine of a coding agent's sessions that changed files in the same way.
+
+    If there is none, a session of which it is not known what it changed is left out.
+    """
+    made = _of_these_sessions(traces, how, force=force)
+    if made is not None:
+        return made
+    odd = odd_sessions({kept.id: kept.trace for kept in traces}, how["declared"] or {})
+    rest = [kept for kept in traces if kept.id not in odd]
+    made = _of_these_sessions(rest, how, force=force) if odd else None
+    return None if made is None else msgspec.structs.replace(made, not_compiled=odd)
+
+
+def _of_these_sessions(
+    traces: Sequence[KeptTrace], how: Mapping[str, Any], *, force: bool
+) -> CompiledTrace | None:
     examples = examples_of(traces, how["declared"] or {})
     draft = draft_sessions(
         {kept.id: kept.trace for kept in traces},
@@ -670,10 +687,14 @@ def _refuse_other_effects(drafts: Mapping[str, Draft]) -> None:
         shown = "; ".join(
             f"{kept}: {', '.join(tools) or 'no effect'}" for kept, tools in done.items()
         )
+        (most, count), *_ = Counter(done.values()).most_common(1)
+        others = [kept for kept, tools in done.items() if tools != most]
         raise RoutineError(
             f"the traces have different effects ({shown})",
             place="traces",
-            fix="compile those together that do the same",
+            fix=f"compile the others without {', '.join(others)}"
+            if count > len(others)
+            else "compile those together that do the same",
         )
 
 

@@ -8,7 +8,7 @@ needed are found. Tests that the sessions ran at the end are run at the end.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby, permutations
 from typing import Any, NamedTuple
@@ -41,6 +41,7 @@ from em.text.terms import STOP_WORDS
 from em.traces.trace import ToolCall, Trace
 from em.values.call import Effect
 from em.values.json_schema import of_input
+from em.values.leaves import texts
 
 CHANGED = "changed"
 """The part of the routine's result that lists the files which it changed."""
@@ -51,6 +52,8 @@ MOST_ANCHORS = 4
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%d %b %Y")
 _TELLING = re.compile(r"\S\S")
 """What a line has that says where it is."""
+_FILE = re.compile(r"[\w.-]*(?:/[\w.-]+)+|[\w-]+\.[A-Za-z]\w{0,5}")
+"""Matches what names a file."""
 _FILES = frozenset({EDIT, INSERT, WRITE, CREATE})
 
 
@@ -251,6 +254,71 @@ def sessions_of(
     aligned = [_in_order_of(effects[0], own) for own in effects]
     known = [own for own in aligned if own is not None]
     return Sessions(list(traces), sessions, known) if len(known) == len(aligned) else None
+
+
+def odd_sessions(
+    traces: Mapping[str, Trace], declared: Mapping[str, Effect | None]
+) -> dict[str, str]:
+    """Return the sessions that others did without, with the reason: what they changed is not known.
+
+    The others are most of them, and changed the same files in the same way. These changed no
+    other file, but one of those by a command that can't be followed, or without having read it. A
+    session that did something else is none of them.
+    """
+    if len(traces) <= FEWEST or not all(map(is_session, traces.values())):
+        return {}
+    unknown: dict[str, list[TracedCall]] = {}
+    known: dict[str, Counter[tuple[str, str]]] = {}
+    for name, trace in traces.items():
+        session = session_of(trace, declared)
+        if session is None:
+            return {}
+        unknown[name] = [*_unknown(session)]
+        known[name] = Counter(
+            (call.name, str(call.args.get("file_path")))
+            for call in session.calls
+            if call.effect == "write" and call not in unknown[name]
+        )
+    whole = [known[name] for name in traces if not unknown[name]]
+    are_enough = len(whole) >= FEWEST and 2 * len(whole) > len(traces)
+    if not are_enough or any(one != whole[0] for one in whole):
+        return {}
+    files = {file for _, file in whole[0]}
+    odd = {name: calls for name, calls in unknown.items() if calls}
+    if any(known[name] - whole[0] or not _within(calls, files) for name, calls in odd.items()):
+        return {}
+    return {name: _why_unknown(calls[0]) for name, calls in odd.items()}
+
+
+def _unknown(session: Session) -> Iterator[TracedCall]:
+    """Yield the changes of files of which it is not known what they were."""
+    read: set[str] = set()
+    for call in session.calls:
+        path = str(call.args.get("file_path"))
+        if call.name == FILE_TEXT:
+            read.add(path)
+        elif call.effect == "write" and (
+            call.name not in _FILES or (call.name != CREATE and path not in read)
+        ):
+            read.clear()
+            yield call
+
+
+def _within(calls: Iterable[TracedCall], files: Collection[str]) -> bool:
+    """Return whether calls only edit, and only files of these."""
+    for call in calls:
+        named = [value for value in texts(call.args) if _FILE.fullmatch(value)]
+        edits = call.name in _FILES or {*call.title.split("_")} == {"sed"}
+        if not edits or not named or any(one not in files for one in named):
+            return False
+    return True
+
+
+def _why_unknown(call: TracedCall) -> str:
+    if call.shell:
+        program = call.title.partition("_")[0]
+        return f"it is not known what its `{program}` changed: it had not read each file as a whole"
+    return f"it changed {call.args.get('file_path')}, which it had not read as a whole"
 
 
 # --- effects --------------------------------------------------------------------------------------
