@@ -400,25 +400,23 @@ class _Appended(NamedTuple):
 
 
 def _read_tip(session: Session, stream: str) -> Tip:
-    newest, n, link, *head = session.execute(_TIP, (stream, stream)).fetchone()
-    return Tip(newest or 0, {stream: _head(*head)}, End(n or 0, link or START))
+    newest, n, link, pos, own, owner = session.execute(_TIP, (stream, stream)).fetchone()
+    head = Head(pos or 0, own or START, owner)
+    return Tip(newest or 0, {stream: head}, End(n or 0, link or START))
 
 
 # One statement for all: on a back end that remembers nothing, every append waits for it.
-_HEAD = (
-    "SELECT {} head.pos, head.hash, owners.subject FROM (SELECT 1) AS one"
+_TIP = (
+    "SELECT (SELECT MAX(seq) FROM events), (SELECT MAX(n) FROM register),"
+    " (SELECT link FROM register ORDER BY n DESC LIMIT 1),"
+    " head.pos, head.hash, owners.subject FROM (SELECT 1) AS one"
     " LEFT JOIN (SELECT pos, hash FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1) AS head"
     " ON 1 = 1 LEFT JOIN owners ON owners.stream = ?"
 )
-_TIP = _HEAD.format(
-    "(SELECT MAX(seq) FROM events), (SELECT MAX(n) FROM register),"
-    " (SELECT link FROM register ORDER BY n DESC LIMIT 1),"
+_HEAD = (
+    "SELECT pos, hash, (SELECT subject FROM owners WHERE owners.stream = events.stream)"
+    " FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1"
 )
-_HEAD_ALONE = _HEAD.format("")
-
-
-def _head(pos: int | None, own: bytes | None, owner: str | None) -> Head:
-    return Head(pos or 0, own or START, owner)
 
 
 def _owner(item: PreparedEvent, owner: str | None) -> str:
@@ -458,7 +456,8 @@ def _check_position(stream: str, expected: int, actual: int) -> None:
 
 def read_head(session: Session, stream: str) -> Head:
     """Return the head of a stream; that of a stream without events is at position 0."""
-    return _head(*session.execute(_HEAD_ALONE, (stream, stream)).fetchone())
+    row = session.execute(_HEAD, (stream,)).fetchone()
+    return Head(*row) if row else Head()
 
 
 @lru_cache(maxsize=4)
