@@ -95,7 +95,7 @@ def booker(memory: Memory) -> Learnt:
     "words",
     [
         "What a week. Would you book a ferry to GDN for 7 people?",
-        "I want a ferry to GDN for 7 people, thank you. Please book the ferry to GDN for 7 people.",
+        "I want a ferry to GDN for 7 people, please book it. Thank you.",
         "Good morning! It is time for a break. Book the ferry to 'GDN' for seven people.",
     ],
 )

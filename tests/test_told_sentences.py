@@ -31,20 +31,21 @@ CARDS = Kind(
     "block_card",
     {
         "Please block CD-711, I lost it.": {"card_id": "CD-711"},
-        "I need to block my card CD-712!": {"card_id": "CD-712"},
+        "I need to block my card CD-712, it is gone!": {"card_id": "CD-712"},
         "Somebody took my purse. Block CD-713 please.": {"card_id": "CD-713"},
-        "Could you block card CD-714 for me?": {"card_id": "CD-714"},
+        "Could you block card CD-714 for me? It broke.": {"card_id": "CD-714"},
     },
     "block CD-716",
     {"card_id": "CD-716"},
     (
-        "Block CD-716, I lost it.", "Hi, I want to block my card CD-716, I lost it.",
-        "Could you please block CD-716 for me?", "Block the card CD-716. Thank you very much!",
-        "Good morning! Somebody took my purse. Block card CD-716, thanks.",
+        "Block CD-716, I lost it.", "Hi, I want to block my card CD-716, it is gone.",
+        "Could you please block card CD-716 for me?", "Block CD-716 now. Thank you very much!",
+        "Good morning! Somebody took my purse. Block CD-716, thanks.",
     ),
     (
         "Please block my lost card, I need CD-716.", "CD-716 is the one I block.",
         "I lost it, block for me CD-716.", "Block my purse, somebody took CD-716.",
+        "Block card CD-716, I lost it.", "Block CD-716 for me, it is gone.",
         "Could you for me block card CD-716?", "My card is CD-716, I need to block it.",
         "I lost my card CD-712, block it and keep CD-716.", "I need CD-716. Block my card.",
     ),
@@ -80,11 +81,12 @@ VISITS = Kind(
         "I need to cancel appointment A-5002, thanks!": {"appointment_id": "A-5002"},
         "Could you cancel A-5003 for me? I have a cold.": {"appointment_id": "A-5003"},
     },
-    "cancel A-5004",
+    "cancel appointment A-5004",
     {"appointment_id": "A-5004"},
     (
-        "Please cancel appointment A-5004.", "I have a cold. I want to cancel A-5004 for me.",
-        "Hello, could you cancel my appointment A-5004, please?", "Cancel A-5004. I have a cold.",
+        "Please cancel appointment A-5004.", "I have a cold. I want to cancel appointment A-5004.",
+        "Hello, could you cancel my appointment A-5004, please?",
+        "Cancel A-5004 for me. I have a cold.",
     ),
     (
         "Please cancel A-5004. Cancel that.", "Cancel my cold for A-5004.",
@@ -262,3 +264,42 @@ def test_what_a_value_is_for_is_told_by_the_words_beside_it(tmp_path: Path) -> N
             "Transfer 33 dollars to AC-531.",
         ):
             assert learnt.done(words) == [], words
+
+
+def test_what_only_one_of_two_effects_is_asked_for_is_not_done(tmp_path: Path) -> None:
+    """No request says only `block card <card_id>`; parts of two requests together would."""
+    said = (
+        "Please block card CD-711 and order a new one.",
+        "I lost my card CD-712. Block it and order a new one please",
+        "Could you block CD-713 and send me a new card?",
+        "My card CD-714 is gone, block it and order a replacement",
+    )
+    traces = [
+        Trace(
+            mission=Mission(goal="replace"),
+            events=[
+                Message(role="user", text=words),
+                ToolCall(tool="block_card", args={"card_id": f"CD-71{n}"}, result={"ok": True},
+                         effect="write"),
+                ToolCall(tool="order_card", args={"card_id": f"CD-71{n}", "kind": "debit"},
+                         result={"ok": True}, effect="write"),
+            ],
+            outcome="success",
+        )
+        for n, words in enumerate(said, 1)
+    ]  # fmt: skip
+    done: list[Any] = []
+
+    def write(**args: Any) -> dict[str, bool]:
+        done.append(args["card_id"])
+        return {"ok": True}
+
+    tools = {"block_card": write, "order_card": write}
+    with Memory(tmp_path / "em.db") as memory:
+        routine = memory.compile([memory.add_trace(one) for one in traces], name="replace")
+        for words in ("Please block card CD-716.", "Block CD-716", "I lost my card CD-716."):
+            memory.run(routine, {"request": words}, tools, remember=False)
+            assert done == [], words
+        asked = "I lost my card CD-716. Block it and order a new one."
+        memory.run(routine, {"request": asked}, tools, remember=False)
+        assert done == ["CD-716", "CD-716"]

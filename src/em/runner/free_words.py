@@ -395,9 +395,6 @@ class Reader:
         is_named = not spoken.isdisjoint(map(stem, verbs))
         if not (requests(self._text, verbs) if is_named else asks(self._text)):
             raise Unplanned("the words speak of it, but don't ask for it")
-        pieces = (self._text[piece.start : piece.end] for piece in self._sentences())
-        if sum(bool(requests(piece, verbs)) for piece in pieces) > len(effects):
-            raise Unplanned("the words ask for it more than once")
 
     def _is_earlier(self) -> bool:
         """Return whether something comes from the last call of a tool before the request."""

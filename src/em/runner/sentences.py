@@ -1,9 +1,10 @@
-"""Sentences: whether recorded requests told what a request in free words says.
+"""Sentences: whether a recorded request told what a request in free words says.
 
-A sentence is taken apart at its values. What stands before, between and behind them must have
-stood so in a recorded request, as a whole and in this order: `block card <card_id>`, `<card_id> for
-me`. A sentence that has no value and asks for nothing must have been told in one. Only greetings,
-thanks, and what asks for a verb (`Please`, `Could you`, `I want to`) may differ.
+The sentences that ask for something or have a value must be those of one recorded request, with all
+their words in this order: `block card <card_id> and order new one`. Parts of several requests are
+not put together, since each may say elsewhere what another one says here. A sentence that has no
+value and asks for nothing must have been told in some request. Only greetings, thanks, and what
+asks for a verb (`Please`, `Could you`, `I want to`) may differ.
 """
 
 import re
@@ -19,8 +20,8 @@ from em.text.courtesies import courtesies
 
 SEVERAL = 2
 """Traces that must have had a value or a word before others see it."""
-_START, _END = "START", "END"
-_HURRY = frozenset("immediately promptly quickly swiftly urgently asap".split())
+_BREAK = "|"
+_HURRY = frozenset("now immediately promptly quickly swiftly urgently asap".split())
 _ENDING_SIGNS = frozenset((".", "!", ";"))
 
 
@@ -34,60 +35,61 @@ class Request(NamedTuple):
 
 def learnt_sentences(plan: Plan, recorded: Iterable[Request]) -> Wording:
     """Return what the sentences of recorded requests told, without their values."""
-    said: dict[str, set[int]] = {}
-    words: Counter[str] = Counter()
+    turns: list[str] = []
     talk: set[str] = set()
-    for number, request in enumerate(recorded):
-        own: set[str] = set()
-        for part, turns, _ in _sentences(plan, request):
-            if turns is None:
-                talk |= told(part, exact=True)
-            elif not any(word.isupper() for turn in turns for word in _inner(turn)):
-                own |= {*turns}
-        for turn in own:
-            said.setdefault(turn, set()).add(number)
-        words.update({word for turn in own for word in _inner(turn)})
-    rare = {word for word, n in words.items() if n < SEVERAL and word[0].isalnum()}
-    rare -= FUNCTION_WORDS
-    once = [turn for turn in said if not rare.isdisjoint(_inner(turn))]
-    return Wording(turns=sorted(said), talk=sorted(talk), once=sorted(once))
+    for request in recorded:
+        own, others, _ = _read(plan, request)
+        for part in others:
+            talk |= told(part, exact=True)
+        if own and not any(word.isupper() for word in own.split()):
+            turns.append(own)
+    words = Counter(word for turn in turns for word in {*_words_of(turn)})
+    rare = {word for word, n in words.items() if n < SEVERAL} - FUNCTION_WORDS
+    once = {turn for turn in turns if not rare.isdisjoint(_words_of(turn))}
+    return Wording(turns=sorted({*turns}), talk=sorted(talk), once=sorted(once))
 
 
 def untold(plan: Plan, request: Request, given: Collection[str] = ()) -> str:
-    """Return the first sentence that no recorded request told, without its values.
+    """Return the first part of a request that no recorded one told, without its values.
 
-    It is empty if there is none.
-    given: marks of values that are given by name. They may be left out with the words beside them.
+    It is empty if there is none. given: marks of values that are given by name. They may be left
+    out with the words beside them.
     """
     known = {*plan.wording.turns}
     for name in given:
-        known |= _left_out(known, name)
-    for part, turns, marks in _sentences(plan, request):
-        is_told = is_talk(plan, part) if turns is None else known.issuperset(turns)
-        if not is_told:
-            text = part.text
-            for span, mark in sorted(marks.items(), reverse=True):
-                text = text[: span.start] + mark + text[span.end :]
-            return " ".join(text.split())
-    return ""
+        known |= {_without(turn, name) for turn in known}
+    own, talk, shown = _read(plan, request)
+    for part in talk:
+        if not is_talk(plan, part):
+            return " ".join(part.text.split())
+    return "" if own in known else shown or request.text
 
 
 def words_in(wording: Wording) -> set[str]:
     """Return the words that stood beside values."""
-    return {word for turn in wording.turns for word in _inner(turn)}
+    return {word for turn in wording.turns for word in _words_of(turn)}
 
 
-def _inner(turn: str) -> list[str]:
-    """Return the words of a turn, without the values and edges that it stands between."""
-    return turn.split(" ")[1:-1]
+def _words_of(turn: str) -> list[str]:
+    """Return the words of a turn, without values and signs."""
+    return [word for word in turn.split(" ") if word[:1].isalnum()]
 
 
-def _left_out(turns: Iterable[str], value: str) -> set[str]:
-    """Return what stands side by side if a value is left out with the words beside it."""
-    ends = [(one.split(" ")[0], one.split(" ")[-1]) for one in turns]
-    before = {first for first, last in ends if _name_of(last) == value}
-    behind = {last for first, last in ends if _name_of(first) == value}
-    return {f"{one} {other}" for one in before - {_START} for other in behind}
+def _without(turn: str, value: str) -> str:
+    """Return a turn without a value and the words beside it, up to the values next to it.
+
+    Before the first value stands what is asked for, which is not left out.
+    """
+    words = turn.split(" ")
+    edges = [n for n, word in enumerate(words) if _is_mark(word) or word == _BREAK]
+    for before, at, behind in zip(edges, edges[1:], [*edges[2:], len(words)], strict=False):
+        if _name_of(words[at]) == value and words[before] != _BREAK:
+            return " ".join([*words[: before + 1], *words[behind:]])
+    return turn
+
+
+def _is_mark(word: str) -> bool:
+    return len(word) > len("<>") and word[0] == "<" and word[-1] == ">"
 
 
 def _name_of(mark: str) -> str:
@@ -95,12 +97,32 @@ def _name_of(mark: str) -> str:
     return re.sub(r":[^>]*>$", ">", mark)
 
 
+def _read(plan: Plan, request: Request) -> tuple[str, list[Words], str]:
+    """Return the sentences that ask or have a value as one turn, the others, and the first ones.
+
+    The last is the text of those that ask or have a value, as it stands, without the values.
+    """
+    turns: list[str] = []
+    talk: list[Words] = []
+    shown: list[str] = []
+    for part, turn, marks in _sentences(plan, request):
+        if turn is None:
+            talk.append(part)
+            continue
+        text = part.text
+        for span, mark in sorted(marks.items(), reverse=True):
+            text = text[: span.start] + mark + text[span.end :]
+        turns.append(turn)
+        shown += text.split()
+    return f" {_BREAK} ".join(turns), talk, " ".join(shown)
+
+
 def _sentences(
     plan: Plan, request: Request
-) -> Iterator[tuple[Words, list[str] | None, Mapping[Span, str]]]:
-    """Yield the sentences with their turns and the places of their values.
+) -> Iterator[tuple[Words, str | None, Mapping[Span, str]]]:
+    """Yield the sentences with their turn and the places of their values.
 
-    The turns are None if a sentence has no value and asks for nothing.
+    The turn is None if a sentence has no value and asks for nothing.
     """
     effects = [one for one in plan.effects.values() if not one.reads]
     verbs = {verb for effect in effects for verb in asking(effect)}
@@ -114,15 +136,15 @@ def _sentences(
         if is_greeting(part) and not marks:
             continue
         is_asked = bool(requests(part.text, verbs))
-        has_turns = bool(marks) or is_asked
-        turns = _turns(part, verbs, marks, is_asked=is_asked) if has_turns else None
-        yield part, turns, marks
+        has_turn = bool(marks) or is_asked
+        turn = _turn(part, verbs, marks, is_asked=is_asked) if has_turn else None
+        yield part, turn, marks
 
 
-def _turns(
+def _turn(
     words: Words, verbs: Collection[str], marks: Mapping[Span, str], *, is_asked: bool
-) -> list[str]:
-    """Return what stands before, between and behind the values of a sentence."""
+) -> str:
+    """Return the words, signs and marks of a sentence, without courtesies and what asks for it."""
     skipped = [*leads(words.text, verbs), *(Span(*one) for one in courtesies(words.text))]
     plain = dict(words.plain())
     said: list[str] = []
@@ -135,10 +157,4 @@ def _turns(
     endings = _ENDING_SIGNS | ({"?"} if is_asked else set()) | {","}
     while said and said[-1] in endings:
         said.pop()
-    found, last = [], [_START]
-    for word in said:
-        last.append(word)
-        if len(word) > len("<>") and word[0] == "<" and word[-1] == ">":
-            found.append(" ".join(last))
-            last = [word]
-    return [*found, " ".join([*last, _END])]
+    return " ".join(said)

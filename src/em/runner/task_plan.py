@@ -167,8 +167,8 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     turns: small words, signs and values that stood side by side in what asks for an effect, as
     `to <date>`; `WORD` is any other word. talk: the sentences before it, as `i live in NAME`.
-    Of a form with an effect, a turn is all that stood before, between or behind values, as
-    `<date> for me END`, and talk are the sentences without a value that ask for nothing.
+    Of a form with an effect, a turn are all sentences of a request that ask or have a value, as
+    `i lost <card> | block it`, and talk are the others.
     once: turns with a word that only one task had, so that others must not see it.
     """
 

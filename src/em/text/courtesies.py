@@ -5,14 +5,14 @@ The list is closed: one for all who compare words.
 
 import re
 
-_TO_WHOM = "there|again|all|everyone|everybody|team|folks|sir|madam|sir or madam"
+_TO_WHOM = "there|again|team|folks|sir|madam|sir or madam"
 _GREETINGS = (
     rf"(?:(?:hi|hello|hey|hiya|dear|greetings|good (?:morning|afternoon|evening|day))"
     rf"(?: (?:{_TO_WHOM}))*)"
 )
 _THANKS = (
     r"(?:(?:many thanks|thanks|thank you|thx|cheers)"
-    r"(?: (?:again|a lot|so much|very much|in advance|for your help|everyone))*)"
+    r"(?: (?:again|a lot|so much|very much|in advance|for your help))*)"
 )
 _PLEASE = r"(?:please|pls|plz|kindly)"
 _OTHERS = r"(?:(?:with )?(?:best|kind|warm) regards|ok|okay|alright)"
