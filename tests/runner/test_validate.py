@@ -246,6 +246,7 @@ def test_recorded_files_must_be_there_together(tmp_path: Path) -> None:
         ("", "a routine must be a mapping"),
         ("name: x\nsteps: 5", "steps"),
         ("name: x\nsteps: [5]", ":2: step 0: Expected `object`"),
+        ("name: x\nsteps: [{id: a, function: f}]", "type"),
         ("steps: []", "the field 'name' is missing"),
         ("name: &a [*a]", ":1: YAML: YAML aliases are not supported"),
         ("name: x\ntrue: 1", ":2: YAML: names must be texts, got the bool true (write 'true')"),

@@ -165,7 +165,7 @@ class _Package:
         there_is_a_file = (self._folder / UDF).exists()
         for number, step in enumerate(steps):
             name = step.get("function") if isinstance(step, dict) else None
-            if isinstance(name, str) and name not in functions and step["type"] == "udf.call":
+            if isinstance(name, str) and name not in functions and step.get("type") == "udf.call":
                 fix = closest(name, functions) or f"write it in {UDF}"
                 missing = "" if there_is_a_file else f": there is no {UDF}"
                 yield ("steps", number, "function"), f"there is no function {name!r}{missing}", fix
