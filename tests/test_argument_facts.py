@@ -147,3 +147,65 @@ def test_a_read_may_be_called_as_its_argument(tmp_path: Any) -> None:
     assert vans.does("Please book VAN-476 for 2025-08-20.") == [
         {"van": "VAN-476", "day": "2025-08-20"}
     ]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "18 Rose Hill when she moves",
+        "18 Rose Hill next month",
+        "18 Rose Hill pending approval",
+        "18 Rose Hill from 1 May",
+        "18 Rose Hill I think",
+        "that of CIT-207",
+        "2 days ago",
+    ],
+)
+def test_words_around_a_value_are_no_part_of_it(tmp_path: Any, address: str) -> None:
+    places = ("4 Mill Lane", "27 Station Road", "9 Old Harbour Street", "112 Park Row")
+    people = learnt(
+        tmp_path,
+        "change_address",
+        {
+            f"Change the address of CIT-20{n} to {place}.": {
+                "citizen": f"CIT-20{n}", "address": place,
+            }
+            for n, place in enumerate(places, 1)
+        },
+    )  # fmt: skip
+    people.asks(f"Change the address of CIT-206 to {address}.")
+    assert people.does("Change the address of CIT-206 to 18 Rose Hill.") == [
+        {"citizen": "CIT-206", "address": "18 Rose Hill"}
+    ]
+
+
+@pytest.mark.parametrize("day", ["Someday", "Mondays", "Holiday", "Thuesday", "Yesterday"])
+def test_days_of_the_week_are_days_of_the_week(tmp_path: Any, day: str) -> None:
+    days = ("Monday", "Tuesday", "Thursday", "Friday")
+    courts = learnt(
+        tmp_path,
+        "book_court",
+        {
+            f"Book court CRT-{n} on {one}.": {"court": f"CRT-{n}", "day": one}
+            for n, one in enumerate(days, 11)
+        },
+    )
+    courts.asks(f"Book court CRT-17 on {day}.")
+    assert courts.does("Book court CRT-17 on Sunday.") == [{"court": "CRT-17", "day": "Sunday"}]
+
+
+def test_a_number_that_was_always_the_same_may_be_a_constant(tmp_path: Any) -> None:
+    tours = {f"TUR-{30 + n}": {"hours": 7 + 3 * n, "people": 12} for n in range(5)}
+    guides = learnt(
+        tmp_path,
+        "pay_guide",
+        {
+            f"Pay the guide of {tour}.": {"tour": tour, "amount": record["hours"] * 12}
+            for tour, record in tours.items()
+        },
+        {"get_tour": ("tour", lambda tour: {"tour": tour, **tours[tour]})},
+    )
+    tours["TUR-41"] = {"hours": 40, "people": 12}
+    assert guides.does("Pay the guide of TUR-41.") == [{"tour": "TUR-41", "amount": 480}]
+    tours["TUR-41"] = {"hours": 40, "people": 20}
+    guides.refuses("Pay the guide of TUR-41.")

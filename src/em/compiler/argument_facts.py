@@ -13,6 +13,8 @@ from em.compiler.record_facts import is_number, sign_of
 from em.runner.expressions.functions import kind_of
 from em.values.canonical import identical
 
+SURE = 3
+"""How often two plain words must have differed, so that they must differ again."""
 _ORDERED = frozenset({"date", "time"})
 
 
@@ -47,7 +49,7 @@ def _of_two(one: str, first: Sequence[Any], other: str, second: Sequence[Any]) -
             yield f"{one} <= {other}"
         elif all(a >= b for a, b in pairs):
             yield f"{one} >= {other}"
-    elif all(
-        not identical(a, b) and min(information(a), information(b)) >= ENOUGH for a, b in pairs
+    elif not any(identical(a, b) for a, b in pairs) and (
+        len(pairs) >= SURE or all(min(information(a), information(b)) >= ENOUGH for a, b in pairs)
     ):
         yield f"{one} != {other}"

@@ -307,12 +307,17 @@ class Explainer:
         def others(number: float, but: str) -> Iterator[str]:
             return (one for one in by_value.get(round(number, 6), ()) if one != but)
 
+        found: list[tuple[str, str, str]] = []
         for one, a in numbers.items():
-            found = [f"{one} + {other}" for other in others(value - a, one) if one < other]
-            found += [f"{one} - {other}" for other in others(a - value, one) if a != value]
+            found += [(one, "+", other) for other in others(value - a, one) if one < other]
+            found += [(one, "-", other) for other in others(a - value, one) if a != value]
             if a not in (0, 1) and value != a:
-                found += [f"{one} * {other}" for other in others(value / a, one) if one < other]
-            yield from (Explanation(text, "computed", 0.0) for text in found)
+                found += [(one, "*", other) for other in others(value / a, one) if one < other]
+        for one, sign, other in found:
+            # What one of them was may be a constant: hours * 12, where 12 people came by chance.
+            a, b = _written(numbers[one]), _written(numbers[other])
+            for text in (f"{one} {sign} {other}", f"{one} {sign} {b}", f"{a} {sign} {other}"):
+                yield Explanation(text, "computed", 0.0)
 
     def _parts_of_texts(self, value: str) -> Iterator[Explanation]:
         """Yield the places whose text contains this value between two recognisable ends."""
@@ -546,3 +551,8 @@ def _joined(pieces: Sequence[str], holes: Mapping[str, str]) -> str:
 
 def _part(use: Use) -> Use:
     return Use(f"{use.name}_part" if use.name else "mentioned", use.tool, False)
+
+
+def _written(number: float) -> str:
+    """Return a number as expressions write it."""
+    return repr(int(number) if number == int(number) else number)

@@ -31,12 +31,12 @@ from em.runner.expressions.words import (
 )
 from em.runner.mentions import (
     ends_a_sentence,
+    has_other_words,
     is_item,
     is_placeholder,
     is_several,
     is_value,
     plain_words,
-    points_elsewhere,
 )
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.runner.signs import odd_signs
@@ -930,11 +930,11 @@ class Wording:
         return True
 
     def _is_like(self, part: Any, looks: _Looks) -> bool:
-        """Return whether a value is one value, with no strange sign, and no word that points."""
+        """Return whether a value is one value, with the signs and words of recorded ones."""
         return (
             not is_placeholder(part)
             and odd_signs(str(part)) <= looks.signs
-            and not points_elsewhere(part, looks.examples)
+            and not has_other_words(part, looks.examples)
             and not is_several(part, looks.examples)
             and not ends_a_sentence(part, looks.examples)
             and not (

@@ -52,17 +52,22 @@ PLACEHOLDERS = frozenset(
     " unnamed untitled blank empty default".split()
 )
 """Words that hold the place of a value."""
-_POINTING_WORDS = (
+_CLOSED_WORDS = (
     frozenset(
         "me myself mine you yourself him himself her herself us ourselves them themselves self"
         " owner".split()
     ),
     frozenset(
-        "now today tomorrow yesterday tonight later soon monday tuesday wednesday thursday friday"
-        " saturday sunday weekend morning noon afternoon evening night midnight".split()
+        "now today tomorrow yesterday tonight later soon next previous ago weekend week month year"
+        " day days morning evening temporarily".split()
+    ),
+    frozenset("monday tuesday wednesday thursday friday saturday sunday".split()),
+    frozenset(
+        "january february march april may june july august september october november"
+        " december".split()
     ),
 )
-"""Words that say who or when from where the speaker stands; what they mean is not what they say."""
+"""Words that say who or when: a value has them only if recorded ones had some of their kind."""
 _NO_VALUES = FUNCTION_WORDS | OPERATORS | PLACEHOLDERS
 
 FRAMES = frozenset(
@@ -272,11 +277,41 @@ def is_placeholder(text: Any) -> bool:
     return str(text).strip().lower() in _NO_VALUES
 
 
-def points_elsewhere(text: Any, examples: Iterable[Any]) -> bool:
-    """Return whether a text is a word such as `myself` or `tomorrow`, and no recorded value is."""
-    own = str(text).strip().lower()
-    known = {str(one).strip().lower() for one in examples}
-    return any(own in words and not words & known for words in _POINTING_WORDS)
+def has_other_words(text: Any, examples: Iterable[Any]) -> bool:
+    """Return whether a text has words of a kind that no recorded value had.
+
+    `18 Rose Hill when she moves` is no address, `my wife` no name and `Someday` no day of the week:
+    small words, words that point, numbers and small letters must have stood in recorded values.
+    Recorded sentences have all of these.
+    """
+    own, known = _split(text), [_split(one) for one in examples]
+    if any(len(words) >= _SENTENCE for words in known):
+        return False
+    recorded = {word.lower() for words in known for word in words}
+    for closed in _CLOSED_WORDS:
+        lowered = {word.lower() for word in own}
+        if closed & lowered - recorded and not closed & recorded:
+            return True
+        if known and recorded <= closed and not lowered <= closed:
+            return True
+    new = [word for word in own if word.lower() not in recorded]
+    kinds = {_kind(word) for words in known for word in words}
+    return any(word.lower() in _NO_VALUES or _kind(word) not in kinds for word in new)
+
+
+def _split(text: Any) -> list[str]:
+    return re.findall(r"[^\s,;:.!?()]+", str(text))
+
+
+def _kind(word: str) -> str:
+    """Return how a word is written: `Rose`, `rose`, `18`, `CZ-207`."""
+    if any(map(str.isdigit, word)):
+        return "number" if word.isdigit() else "code"
+    return "small" if word[:1].islower() else "large"
+
+
+_SENTENCE = 4
+"""Words from which on a recorded value is a sentence."""
 
 
 def is_several(text: Any, examples: Iterable[Any]) -> bool:
