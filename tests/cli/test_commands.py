@@ -9,6 +9,7 @@ from em_command import em
 
 import em as package
 from em import Memory
+from em.cli.output import shortened
 
 
 def test_version_and_help_read_well() -> None:
@@ -22,6 +23,23 @@ def test_version_and_help_read_well() -> None:
         ran = em(*args)
         assert ran.code == 0
         assert "Usage: em" in ran.out
+
+
+def test_a_command_under_another_name_is_named() -> None:
+    assert "Did you mean 'heuristics'?" in em("lessons").err
+    assert "Claude Code, Codex or opencode" in em("--help").out
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "shown"),
+    [
+        ("all of it", 20, "all of it"),
+        ("the second\nword is cut", 14, "the second …"),
+        ("x" * 30, 10, f"{'x' * 10} …"),
+    ],
+)
+def test_a_long_text_is_cut_behind_a_word_and_says_so(text: str, longest: int, shown: str) -> None:
+    assert shortened(text, longest) == shown
 
 
 def test_forget_lists_ids_and_counts_in_a_dry_run_and_then_the_same() -> None:

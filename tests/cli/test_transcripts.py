@@ -231,6 +231,24 @@ def test_nothing_to_suggest_and_nothing_to_list_say_what_to_do() -> None:
     assert "--at-least 1" in em("suggest").err
 
 
+def test_an_empty_folder_says_what_was_looked_for() -> None:
+    Path("none").mkdir()
+    done = em("import", "none")
+    assert done.code == 1
+    assert "no file in none looks like a transcript: em looks for .jsonl" in done.err
+    assert "~/.codex/sessions" in done.err
+
+
+def test_the_end_of_an_import_names_the_command_that_lists_it() -> None:
+    sessions("W1", "W2")
+    assert "next: `em suggest --allow-unlabelled` shows" in em("import", "in").out
+    Path("own").mkdir()
+    own = ClaudeCode("own")
+    made = own.user("Look."), own.calls("c1", "Bash", command="ls"), own.result("c1", "a.txt")
+    Path("own", "a.jsonl").write_bytes(lines(*made))
+    assert "next: `em suggest` shows" in em("import", "own").out
+
+
 def test_ctrl_c_keeps_what_came_in_and_the_next_import_goes_on() -> None:
     says = ClaudeCode()
     with Path("large.jsonl").open("wb") as file:

@@ -73,6 +73,21 @@ def test_values_outside_of_what_is_allowed_are_refused(
     assert [path.name for path in here.iterdir()] == ["orders.csv"]
 
 
+def test_a_file_that_is_in_a_folder_above_says_where_to_run(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (here / "src").mkdir()
+    monkeypatch.chdir(here / "src")
+    read = "{id: look, type: tool.call, tool: FileText, args: {file_path: %s}}"
+    failure = run_routine(routine(here, read % "orders.csv"), allow=allowed()).failure
+    assert failure.message.endswith(
+        f"can't be read: No such file or directory; it is in {here}: run the routine there"
+    )
+    (here / ".git").mkdir()
+    outside = run_routine(routine(here, read % "secret.txt"), allow=allowed()).failure
+    assert outside.message.endswith("can't be read: No such file or directory")
+
+
 def test_a_link_that_leads_out_of_the_folder_is_refused(here: Path):
     (here / "link").symlink_to(here.parent)
     made = routine(here, STEP % ("link/secret.txt", "x"), tools=COUNT)

@@ -27,6 +27,10 @@ from em.runner.expressions.words import check_in_words, in_words, request_in_wor
          ' "open"'),
         ("select(items, where=wanted)", "`select(items, where=wanted)`"),
         ("pick()", "`pick()`"),
+        ("{{ change }}: {{ note }}", 'the text "{change}: {note}"'),
+        ('v{{ line_part(log, "a", "b") }}', 'the text "v…"'),
+        ('once(log, "" ~ "v ~ " ~ line_part(log, "a", "b") ~ version)',
+         'what stands once in `log`: the text "v ~ …{version}"'),
     ],
 )  # fmt: skip
 def test_a_value(expression: str, words: str) -> None:

@@ -130,6 +130,14 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def shortened(text: str, longest: int) -> str:
+    """Return a text on one line, cut behind a word and marked with … if it is longer."""
+    line = " ".join(text.split())
+    if len(line) <= longest:
+        return line
+    return f"{line[:longest].rpartition(' ')[0] or line[:longest]} …"
+
+
 def printable(text: str) -> str:
     """Replace the characters that would control a terminal."""
     return "".join(char if char.isprintable() else "\N{MIDDLE DOT}" for char in text)

@@ -43,7 +43,7 @@ COMMANDS = {
     "import": ("em.cli.traces:import_", "Import transcripts that agents left on disk."),
     "install": (
         "em.cli.install:install",
-        "Install em into a coding agent: Claude Code or Codex.",
+        "Install em into Claude Code, Codex or opencode.",
     ),
     "log": ("em.cli.log:log", "Append to, show, verify, export and import the log."),
     "loop": ("em.cli.heuristics:loop", "Run an agent repeatedly until a goal is reached."),
@@ -84,6 +84,10 @@ CHANGE_ROUTINES = frozenset({"compile", "forget", "routine"})
 """Commands after which coding agents may have other routines."""
 
 
+SAME_AS = {"lessons": "heuristics", "lesson": "heuristics", "keep": "compile", "list": "traces"}
+"""Commands that people look for under another name."""
+
+
 class LazyGroup(click.Group):
     """A group that knows the names and help of its commands without importing them."""
 
@@ -99,7 +103,7 @@ class LazyGroup(click.Group):
             return command
         from difflib import get_close_matches
 
-        close = get_close_matches(name, COMMANDS, 1)
+        close = [SAME_AS[name]] if name in SAME_AS else get_close_matches(name, COMMANDS, 1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return ctx.fail(f"No such command {name!r}.{hint}")
 

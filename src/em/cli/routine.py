@@ -489,6 +489,8 @@ def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
         click.echo(f"  {printable(shown)}")
     if draft.trials.warning:
         click.secho(draft.trials.warning, fg="red", bold=True, err=True)
+        if not draft.trials.count("wrong"):
+            note("note: expect it to ask or to hand over in every run; more traces may teach more")
     if draft.outcome in OUTCOMES:
         note(f"note: {OUTCOMES[draft.outcome]}")
     for contradiction in draft.contradictions:

@@ -18,6 +18,7 @@ from em.cli.output import (
     print_table,
     printable,
     progress,
+    shortened,
     terminal_width,
     wants_json,
 )
@@ -266,6 +267,8 @@ def import_(paths: tuple[str, ...], format_: str | None, subject: str | None) ->
 
     files = [path for path in paths if path != "-"]
     total = len(list(files_in(files)))  # a missing path is an error before anything is written
+    if files and not total:
+        note(f"no file in {', '.join(map(printable, files))} looks like a transcript: {LOOKED_FOR}")
     memory = open_memory(create=True)
     read: list[FileRead] = []
     try:
@@ -281,7 +284,7 @@ def import_(paths: tuple[str, ...], format_: str | None, subject: str | None) ->
     def text() -> None:
         for one in read:
             _print_file(one, alone=len(read) == 1)
-        _print_totals(read)
+        _print_totals(memory, read)
 
     emit({"files": [as_json(one) for one in read], **_sums(read)}, text)
     return 1 if not any(one.format for one in read) else 0
@@ -343,7 +346,23 @@ def _print_file(one: "FileRead", *, alone: bool) -> None:
         note(f"  and {one.broken - BROKEN_LINES_SHOWN:,} more")
 
 
-def _print_totals(read: "Sequence[FileRead]") -> None:
+LOOKED_AT = 20
+"""Imported traces of which the outcome is looked at."""
+
+
+def _are_open(memory: Memory, read: "Sequence[FileRead]") -> bool:
+    """Return whether `em suggest` would leave out what was imported: nothing says how it ended."""
+    from em.compiler.session_draft import is_session
+    from em.traces.outcomes import outcome_of_kept
+
+    ids = [trace for one in read if one.new_traces for trace in one.traces][-LOOKED_AT:]
+    return all(
+        outcome_of_kept(kept) == "unknown" and not is_session(kept.trace)
+        for kept in get_traces(memory.store, ids)
+    )
+
+
+def _print_totals(memory: Memory, read: "Sequence[FileRead]") -> None:
     other = [one for one in read if one.skipped and one.skipped != "unchanged"]
     same = sum(one.skipped == "unchanged" for one in read)
     if len(read) != 1:
@@ -354,7 +373,8 @@ def _print_totals(read: "Sequence[FileRead]") -> None:
         line += f", {count(sums['broken'], 'broken line')}" if sums["broken"] else ""
         click.echo(line)
     if any(one.new_traces for one in read):
-        click.echo("next: `em suggest` shows which are worth compiling, `em traces list` lists all")
+        command = "em suggest --allow-unlabelled" if _are_open(memory, read) else "em suggest"
+        click.echo(f"next: `{command}` shows which are worth compiling, `em traces list` lists all")
 
 
 @click.command("watch")
@@ -402,6 +422,15 @@ def _print_watched(read: "FileRead") -> None:
         click.echo(f"{printable(read.path)}: {read.format}, {news}")
 
 
+LOOKED_FOR = (
+    "em looks for .jsonl, .json, .ndjson and .traj files, others that begin like JSON, and"
+    " databases of opencode. Agents have them in ~/.claude/projects, ~/.codex/sessions and"
+    " ~/.local/share/opencode"
+)
+ENOUGH_TRIALS = 4
+"""Trials, none of which was right, after which a routine is not proposed: fewer may be too few."""
+LONGEST_GOAL, LONGEST_REASON = 80, 300
+"""Characters of a goal and of a reason that are shown."""
 EXPLAINED = """\
 Saved is what the agent itself cost in one run, without its tools: the median of its traces. It
 counts the model's answers, their tokens and price as the transcript reports them, and the seconds
@@ -497,7 +526,7 @@ def _print_suggestions(found: "Sequence[Suggestion]", *, explain: bool) -> None:
     rows = [_suggestion_row(one) for one in found]
     print_table(columns, rows, may_go=("usd", "steps", "seconds"))
     click.echo()
-    for one in found[:3]:
+    for one in found:
         _print_suggestion(one)
     if explain:
         click.echo(f"\n{EXPLAINED}")
@@ -506,7 +535,7 @@ def _print_suggestions(found: "Sequence[Suggestion]", *, explain: bool) -> None:
 
 
 def _print_proposal(one: "Proposal") -> None:
-    goal = printable(" ".join(one.goal.split())[:80]) or "(no goal recorded)"
+    goal = printable(shortened(one.goal, LONGEST_GOAL)) or "(no goal recorded)"
     click.echo(f"proposed: {goal}  ({count(one.count, 'trace')})")
     click.echo(f"  tried on {count(len(one.traces), 'trace')}: {one.proof}")
     click.echo(f"  em compile --proposal {one.key}")
@@ -535,10 +564,10 @@ def _suggestion_row(one: "Suggestion") -> tuple[str, ...]:
 
 
 def _print_suggestion(one: "Suggestion") -> None:
-    goal = printable(" ".join(one.goal.split())[:80]) or "(no goal recorded)"
+    goal = printable(shortened(one.goal, LONGEST_GOAL)) or "(no goal recorded)"
     click.echo(f"{goal}  ({count(one.count, 'trace')})")
     if one.problem:
-        click.echo(f"  not worth compiling: {printable(one.problem[:200])}")
+        click.echo(f"  not worth compiling: {printable(shortened(one.problem, LONGEST_REASON))}")
         return
     if one.unlabelled:
         click.echo(f"  {count(one.unlabelled, 'trace')} without an outcome: nothing says it failed")
@@ -548,6 +577,9 @@ def _print_suggestion(one: "Suggestion") -> None:
         click.echo(
             f"  tried on {count(len(one.sample), 'trace')}: {proof}" if is_tried else f"  {proof}"
         )
+        if is_tried and not one.proof["right"] and len(one.sample) >= ENOUGH_TRIALS:
+            click.echo("  not worth keeping: it would ask or hand over in every run")
+            return
     if one.kept_as:
         name = one.kept_as.partition("@")[0]
         click.echo(f"  kept already as {one.kept_as}; with newer traces: em compile --again {name}")

@@ -468,8 +468,11 @@ class _Drafted:
     def _inputs(self) -> Mapping[str, Sequence[str]]:
         return self._texts.inputs
 
-    def _saved(self, tool: str) -> str:
+    def _saved(self, tool: str, file: str) -> str:
+        """Name what a read returns: people see it in questions. file: what was read, if known."""
         plain = {FILE_TEXT: "text", TODAY: "today"}.get(tool) or f"{tool.partition('_')[0]}_output"
+        if file and "{{" not in file:
+            plain = f"text_of_{file.rpartition('/')[2].strip('_')}"
         return self._names.free(identifier(plain))
 
     def draft(self, name: str) -> tuple[Draft, Filled] | None:

@@ -19,7 +19,7 @@ from em.compiler.inputs import escaped
 from em.compiler.said_values import SaidValues, shared_start
 from em.compiler.sources import quoted
 from em.runner.expressions.functions import line_part, module_name
-from em.runner.tools.coding import TODAY
+from em.runner.tools.coding import FILE_TEXT, TODAY
 from em.values.canonical import identical
 
 FEWEST = 3
@@ -120,7 +120,7 @@ class SharedTexts:
     """Explains the values that several sessions have at one place of the same call.
 
     calls: of each session. inputs: what each of them was asked for, by name.
-    name_of: returns a new name for the result of a tool.
+    name_of: returns a new name for the result of a tool, and for the file that it read.
     said: where the words of the requests say what their inputs are, instead of `inputs`.
     """
 
@@ -128,7 +128,7 @@ class SharedTexts:
         self,
         calls: Sequence[Sequence[TracedCall]],
         inputs: Mapping[str, Sequence[str]],
-        name_of: Callable[[str], str],
+        name_of: Callable[[str, str], str],
         said: SaidValues | None = None,
     ) -> None:
         self._calls, self._name_of, self._said = calls, name_of, said
@@ -150,7 +150,7 @@ class SharedTexts:
         days = [[call for call in own if call.name == TODAY] for own in self._calls]
         found: dict[tuple[str, ...], list[Way]] = {}
         for calls in zip(*days, strict=False):
-            saved = self._name_of(TODAY)
+            saved = self._name_of(TODAY, "")
             args = {key: Given(value) for key, value in calls[0].args.items()}
             self.reads[saved] = Read(TODAY, saved, calls, args)
             ways = found.setdefault(tuple(str(call.result) for call in calls), [])
@@ -431,7 +431,8 @@ class SharedTexts:
             if found is None:
                 return None
             args[key] = found
-        return Read(name, self._name_of(name), tuple(calls), args)
+        file = args["file_path"].value if name == FILE_TEXT else ""
+        return Read(name, self._name_of(name, file), tuple(calls), args)
 
     def _of(self, sessions: Sequence[int]) -> "SharedTexts":
         """Return the same for some of the sessions; what is found there is shared."""

@@ -29,10 +29,10 @@ _SUMS: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.M
 def in_words(text: str) -> str:
     """Say what a value is: `order.total`, the only one of `items`, always 100."""
     bare = text.strip()
-    if bare.startswith("{{") and bare.endswith("}}"):
+    if bare.startswith("{{") and bare.endswith("}}") and bare.count("{{") == 1:
         bare = bare[2:-2].strip()
     if "{{" in bare:
-        return f"`{bare}`".replace("\n", "\\n")  # a text with values in it
+        return _filled_in(bare)
     node = _parsed(bare)
     if node is None:
         return f"`{bare}`"
@@ -41,6 +41,16 @@ def in_words(text: str) -> str:
     if isinstance(node, ast.Name):
         return f"the input `{node.id}`"
     return _said(node)
+
+
+def _filled_in(text: str) -> str:
+    """Quote a text with values in it: the names of inputs in braces, … for what is computed."""
+
+    def part(found: re.Match[str]) -> str:
+        return f"{{{found[1]}}}" if found[1].isidentifier() else "…"
+
+    plain = re.sub(r"\{\{\s*(.*?)\s*\}\}", part, text)
+    return f"the text {json.dumps(plain, ensure_ascii=False)}"
 
 
 _NEAR = 40
@@ -231,9 +241,14 @@ _EXPECTED = {
 """By function, and what it must return."""
 
 
+_TEXT_OR_JOIN = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|~""")
+
+
 def _parsed(text: str) -> ast.expr | None:
+    # Python joins no texts with `~`; `@`, which expressions don't have, stands for it.
+    text = _TEXT_OR_JOIN.sub(lambda found: found[1] or "@", text.strip())
     try:
-        return ast.parse(text.strip(), mode="eval").body
+        return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last: brackets too deep
         return None
 
@@ -249,12 +264,23 @@ def _said(node: ast.expr) -> str:
         return _CONSTANTS[node.id]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _called(node, node.func.id)
-    if isinstance(node, ast.BinOp) and type(node.op) in _SUMS:
-        return f"{_said(node.left)} {_SUMS[type(node.op)]} {_said(node.right)}"
+    if isinstance(node, ast.BinOp) and type(node.op) in (*_SUMS, ast.MatMult):
+        sign = _SUMS.get(type(node.op))
+        joined = f"the text {json.dumps(_joined(node), ensure_ascii=False)}"
+        return f"{_said(node.left)} {sign} {_said(node.right)}" if sign else joined
     behind = _behind_a_call(node)
     if behind is not None:
         return behind
     return f"`{ast.unparse(node)}`"
+
+
+def _joined(node: ast.expr) -> str:
+    """Return joined texts as one: the names of values in braces, … for what is computed."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return f"{_joined(node.left)}{_joined(node.right)}"
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return f"{{{node.id}}}" if isinstance(node, ast.Name) else "…"
 
 
 def _behind_a_call(node: ast.expr) -> str | None:

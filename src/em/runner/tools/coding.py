@@ -85,6 +85,19 @@ class FileToolFailed(RoutineError):
     code = "file_tool_failed"
 
 
+def _folder_above(path: Path) -> str:
+    """Say in which folder above, up to the project's, the file is that is not here; or nothing."""
+    here = Path.cwd()
+    if path.exists() or not path.is_relative_to(here):
+        return ""
+    for folder in here.parents:
+        if (folder / path.relative_to(here)).is_file():
+            return f"; it is in {folder}: run the routine there"
+        if any((folder / name).exists() for name in (".git", ".em")):
+            break
+    return ""
+
+
 class Run(NamedTuple):
     """A shell command that a tool was called with, and the folder it was to run in."""
 
@@ -442,7 +455,8 @@ class Files:
         except UnicodeDecodeError:
             raise FileToolFailed("the file is not UTF-8 text", place=str(path)) from None
         except OSError as error:
-            raise FileToolFailed(f"can't be read: {error.strerror}", place=str(path)) from None
+            words = f"can't be read: {error.strerror}{_folder_above(path)}"
+            raise FileToolFailed(words, place=str(path)) from None
 
     def _change(self, path: Path, before: str | None, after: str | None) -> None:
         first = self._changed.get(path, (before, None))[0]
