@@ -113,8 +113,10 @@ def main() -> None:
     new = {"url": f"{base}/february.csv", "database": str(WORK / "february.db")}
     (WORK / "input.json").write_bytes(msgspec.json.encode({**recorded, **new}))
     em("run", str(routine), "--input", str(WORK / "input.json"), "--tools", str(HERE / "tools.py"))
+    # Into a new database, as recorded: into one with a report in it the routine would not write.
+    again = {**recorded, **new, "database": str(WORK / "again.db")}
     start = time.perf_counter()
-    assert run_routine(routine, {**recorded, **new}, tools.registry).status == "ok"
+    assert run_routine(routine, again, tools.registry).status == "ok"
     after = time.perf_counter() - start
     steps = sum(line.startswith("  - id:") for line in (routine / "routine.yaml").open())
     print(f"\nOn new input, without a model: {rows(WORK / 'february.db')}\n")

@@ -62,11 +62,13 @@ def record_facts(
     acted: Mapping[str, Sequence[Any]] | None = None,
     *,
     is_used: bool = True,
+    is_passed_on: bool = False,
 ) -> Iterator[str]:
     """Yield what was so of all results of a read. text: the expression of the result.
 
     acted: by expression, the values that the effect was given each time. is_used: something is
-    chosen from the result, so that other members of its lists don't matter.
+    chosen from the result, so that other members of its lists don't matter. is_passed_on: another
+    call gets it, so that a text is data, and another one each time.
     """
     results = [one.result for one in seen]
     if not results:
@@ -90,9 +92,10 @@ def record_facts(
     for way, checks in orders.items():
         yield from (f"{reference(text, way)} {check}" for check in checks)
     yield from _constants(text, results, but=orders)
-    yield from _texts(text, seen)
     yield from _lists(text, results)
     if not is_used:
+        if not is_passed_on:
+            yield from _texts(text, seen)
         yield from _members(text, results)
 
 

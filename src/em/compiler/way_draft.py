@@ -199,6 +199,7 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
     effects = {tool.name: tool.effect for tool in draft.routine.tools}
     # What a program prints may be anything.
     printed = {call.name for call in draft.calls if call.shell}
+    passed = names_used(draft.routine)
     reads: list[ToolStep] = []
     steps: list[Step] = []
     for step, calls in _with_calls(draft, others):
@@ -213,7 +214,17 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
             asked = {text for texts in step.agree.values() for text in texts}
             acted = _acted(step, calls)
             used = names_used(msgspec.structs.replace(draft.routine, steps=[step]))
-            facts = [f for one in own for f in _facts_of(one, scopes, acted, one.save_as in used)]
+            facts = [
+                fact
+                for one in own
+                for fact in _facts_of(
+                    one,
+                    scopes,
+                    acted,
+                    is_used=one.save_as in used,
+                    is_passed_on=one.save_as in passed,
+                )
+            ]
             # Where both explain an argument, a run asks which of them is meant.
             known = {f"{text.replace(' == ', ' in [', 1)}]" for text in step.guards}
             facts = [
@@ -276,7 +287,12 @@ def _acted(step: ToolStep, calls: Sequence[Recorded]) -> dict[str, list[Any]]:
 
 
 def _facts_of(
-    read: ToolStep, scopes: Sequence[Json], acted: Mapping[str, Sequence[Any]], is_used: bool
+    read: ToolStep,
+    scopes: Sequence[Json],
+    acted: Mapping[str, Sequence[Any]],
+    *,
+    is_used: bool,
+    is_passed_on: bool,
 ) -> Iterator[str]:
     """Yield what the results of a read had in common in all traces."""
     given = [bare(template) for _, template in single_places(read.args)]
@@ -287,7 +303,7 @@ def _facts_of(
         values = {text: _value_of(text, scope) for text in texts}
         seen.append(Shown(values, scope.get(name)))
     own = {text: values for text, values in acted.items() if text not in texts}
-    yield from record_facts(name, seen, own, is_used=is_used)
+    yield from record_facts(name, seen, own, is_used=is_used, is_passed_on=is_passed_on)
 
 
 def _value_of(text: str, scope: Json) -> Any:
