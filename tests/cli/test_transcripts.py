@@ -196,7 +196,7 @@ def test_what_is_repeated_is_suggested_and_compiles_from_a_claude_code_log() -> 
     assert em("compile", *best["traces"], "-o", "made").code == 0
     Path("tools.py").write_text(
         "def get_order(order_id):\n"
-        "    return {'order_id': order_id, 'status': 'pending', 'items': []}\n"
+        "    return {'order_id': order_id, 'status': 'pending', 'items': ['lamp', 'rug']}\n"
         "def cancel_order(order_id, reason):\n"
         "    print(order_id, file=open('cancelled.txt', 'a'))\n"
         "    return {'order_id': order_id, 'status': 'cancelled'}\n"

@@ -201,6 +201,21 @@ def test_words_that_enough_requests_share_are_read_beside_names(here: Path) -> N
     assert named(draft, here, version="9.9.9")[0] == "ok"
 
 
+def test_a_value_that_does_not_look_like_the_recorded_ones_is_named(here: Path) -> None:
+    draft = learnt(*worded(*["log {} now"] * 4))
+    assert draft is not None
+    write_package(draft, here.parent / "package", GivenUdfs())
+    asked = []
+    for words in ("log soon now", "write 9.9.9 down"):
+        made = run_routine(
+            here.parent / "package", {"request": words}, allow=AllowSettings(folders=["."])
+        )
+        assert made.pending_prompt is not None
+        asked.append(made.pending_prompt.message)
+    assert '"soon" does not look like the recorded ones; it was "' in asked[0]
+    assert "the request does not say it in the recorded words" in asked[1]
+
+
 def test_words_that_a_request_is_not_read_in_are_named() -> None:
     draft = learnt(*worded("log {}", "{} is out, write it down", "log {}", "log {}"))
     assert draft is not None

@@ -346,6 +346,8 @@ class Agreement:
         self._seen = dict(contract.seen)
         self._answer = answer
         self._planned = self._has_words = False
+        # Values that the request names, if one of them does not look like the recorded ones.
+        self._said: Json = {}
         self._doubts: dict[str, str] = {}
         # Inputs that nobody gave: they are as recorded while everything that may explain them is.
         self._assumed: set[str] = set()
@@ -407,6 +409,7 @@ class Agreement:
             return None
         text = known[self._contract.request.input]
         bound = wording.bind(text) if isinstance(text, str) else None
+        self._said = wording.named(text) if isinstance(text, str) and bound is None else {}
         if bound is None:
             return False
         for name, value in bound.items():
@@ -609,6 +612,12 @@ class Agreement:
         if request is None or name not in names_of_request(request.template):
             return "the run needs it, and nothing recorded says what it is"
         why = "the request does not say it in the recorded words"
+        wording = self._contract.wording
+        if name in self._said and wording is not None:
+            said = short(self._said[name])
+            is_like = wording.fits(name, self._said[name])
+            why = f"{said} does not look like the recorded ones"
+            why = f"the request says {said}, but not all as it was recorded" if is_like else why
         example = self._contract.example(name)
         if example is None:
             return why
@@ -902,6 +911,10 @@ class Wording:
             found = self._bound(again) if again else None
         return found
 
+    def named(self, text: str) -> Json:
+        """Return what a request names in the words of the template, whatever it looks like."""
+        return {} if self._between else self._template.bind(text) or {}
+
     def _bound(self, text: str) -> Json | None:
         bound = self._template.bind(text)
         if bound is None:
@@ -911,9 +924,9 @@ class Wording:
             if not items:
                 return None
             bound[name] = items
-        return bound if all(self._fits(name, value) for name, value in bound.items()) else None
+        return bound if all(self.fits(name, value) for name, value in bound.items()) else None
 
-    def _fits(self, name: str, value: Any) -> bool:
+    def fits(self, name: str, value: Any) -> bool:
         """Return whether a value of the words looks like the recorded ones."""
         looks, is_named = self._looks[name], name in self._template.quoted
         for part in (value,) if isinstance(value, str) else _parts(value):
