@@ -254,4 +254,5 @@ def test_a_trial_on_a_trace_that_went_the_other_way_is_wrong(memory: Memory) -> 
     odd = memory.add_trace(claimed(30, claim(20), "escalate", SAY))
     other = get_traces(memory.store, [odd])
     group = Group(examples_of(other, {}), {odd: compile_trace(other[0].trace)})
-    assert "wrong thing" in "".join(group.why_worse(draft, draft, {}))
+    problems, _ = group.compared(draft, draft, {})
+    assert "wrong thing" in "".join(problems)
