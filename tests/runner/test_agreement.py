@@ -8,6 +8,7 @@ import yaml
 from em.runner import agreement
 from em.runner.agreement import bind, deeper, place_parts
 from em.runner.engine import run_routine
+from em.runner.expressions.direct import Together, together
 from em.runner.package import Package
 from em.runner.run import RunResult
 from em.values.call import Fix
@@ -349,7 +350,17 @@ def test_a_run_evaluates_each_guard_and_explanation_once(
 
         return term._replace(evaluate=evaluate)
 
+    def counted_together(texts: list[str]) -> Together:
+        guards = together(texts)
+
+        def hold(scope: Any) -> bool:
+            evaluated.extend(guards.sources)
+            return guards.hold(scope)
+
+        return Together(hold, guards.sources)
+
     monkeypatch.setattr(agreement, "_term", counted)
+    monkeypatch.setattr(agreement, "together", counted_together)
     again = ROUTINE.replace('["order.paid"]', '["order.total", "order.paid"]')
     (folder / "routine.yaml").write_text(again)
     assert Shop(reason="mistake").run(folder, ALL).status == "ok"

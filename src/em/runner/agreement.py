@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from em.errors import EmError, RoutineError
+from em.runner.expressions.direct import together
 from em.runner.expressions.functions import FUNCTIONS, equal, kind_of
 from em.runner.expressions.language import (
     Evaluate,
@@ -37,6 +38,7 @@ from em.runner.mentions import (
     is_several,
     is_value,
     plain_words,
+    single_forms,
 )
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.runner.signs import odd_signs
@@ -73,6 +75,8 @@ class Term(NamedTuple):
     names: frozenset[str]
     error: str = ""
     """With which error the call failed in a trace where it did not hold."""
+    is_conditional: bool = False
+    """Whether it counts only where its step is made: its text is not all that it depends on."""
 
 
 class Leaf(NamedTuple):
@@ -145,7 +149,8 @@ class Terms:
         def evaluate(scope: Any) -> Any:
             return not when.evaluate(scope) or guard.evaluate(scope)
 
-        return guard._replace(evaluate=evaluate, names=guard.names | when.names)
+        names = guard.names | when.names
+        return guard._replace(evaluate=evaluate, names=names, is_conditional=True)
 
     def may_be_made(self, scope: Json) -> bool:
         """Return whether the condition of the step holds, as far as its values are there."""
@@ -298,7 +303,7 @@ class Contract:
         self.waiting: dict[str, tuple[_Waiting, ...]] = {}
         for names, guards in _by_names(steps).items():
             last = max(sorted(names), key=lambda name: results.get(name, -1), default="")
-            _wait_for(self.waiting, last, _Waiting(names, guards))
+            _wait_for(self.waiting, last, _waiting(names, guards))
 
     def example(self, name: str) -> Any:
         """Return the recorded value of an input; None if there is none."""
@@ -319,6 +324,15 @@ class _Waiting(NamedTuple):
 
     names: frozenset[str]
     guards: Sequence[tuple[str, Term]]
+    hold: Evaluate
+    """Returns True only if all of them hold except `others`; else each must be looked at."""
+    others: Sequence[tuple[str, Term]]
+
+
+def _waiting(names: frozenset[str], guards: Sequence[tuple[str, Term]]) -> _Waiting:
+    hold, known = together([one.text for _, one in guards if not one.is_conditional])
+    others = [one for one in guards if one[1].is_conditional or one[1].text not in known]
+    return _Waiting(names, guards, hold, others)
 
 
 def _by_names(steps: Iterable[Terms]) -> dict[frozenset[str], list[tuple[str, Term]]]:
@@ -487,8 +501,11 @@ class Agreement:
         """Check every guard whose values are there now. Raise Failed where one does not hold."""
         for name in names:
             for waiting in self._waiting.pop(name, ()):
+                guards = waiting.others if waiting.hold(scope) else waiting.guards
+                if not guards:
+                    continue
                 if _has(scope, waiting.names):
-                    for step_id, guard in waiting.guards:
+                    for step_id, guard in guards:
                         _check_guard(guard, scope, step_id)
                 else:
                     missing = min(one for one in waiting.names if not _has(scope, {one}))
@@ -882,6 +899,7 @@ class _Looks(NamedTuple):
     kinds: Set[str]
     words: Set[str]
     signs: Set[str]
+    forms: Set[str]
 
 
 class Wording:
@@ -897,7 +915,8 @@ class Wording:
             examples = [part for one in recorded for part in _parts(one)]
             kinds = {kind_of(one) for one in examples or (None,)}
             signs = {sign for one in examples for sign in odd_signs(str(one))}
-            self._looks[name] = _Looks(examples, kinds, plain_words(examples), signs)
+            words, forms = plain_words(examples), single_forms(examples)
+            self._looks[name] = _Looks(examples, kinds, words, signs, forms)
 
     def bind(self, text: str) -> Json | None:
         """Return the inputs that a request names; None unless they look like the recorded ones.
@@ -948,7 +967,7 @@ class Wording:
             not is_placeholder(part)
             and odd_signs(str(part)) <= looks.signs
             and not has_other_words(part, looks.examples)
-            and not is_several(part, looks.examples)
+            and not is_several(part, looks.forms)
             and not ends_a_sentence(part, looks.examples)
             and not (
                 is_courteous(str(part))

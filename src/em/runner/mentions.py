@@ -314,18 +314,25 @@ _SENTENCE = 4
 """Words from which on a recorded value is a sentence."""
 
 
-def is_several(text: Any, examples: Iterable[Any]) -> bool:
-    """Return whether a text is two values side by side: `Ana/Bo`, `TK-1-TK-4`, `Emma's`."""
-    known = [str(one) for one in examples]
-    forms = {_form(one) for one in known}
+def single_forms(examples: Iterable[Any]) -> Set[str]:
+    """Return how recorded values are made up; nothing if one of them is several side by side."""
+    forms = {_form(str(one)) for one in examples}
+    return frozenset() if any(_is_joined(form, forms) for form in forms) else forms
 
-    def parts(value: str) -> bool:
-        return any(
-            _form(value[: sign.start()]) in forms and _form(value[sign.end() :]) in forms
-            for sign in _INNER_SIGN.finditer(value)
-        )
 
-    return parts(str(text)) and not any(map(parts, known))
+def is_several(text: Any, forms: Set[str]) -> bool:
+    """Return whether a text is two values side by side: `Ana/Bo`, `TK-1-TK-4`, `Emma's`.
+
+    forms: what `single_forms` returned for the recorded values.
+    """
+    return bool(forms) and _is_joined(_form(str(text)), forms)
+
+
+def _is_joined(form: str, forms: Set[str]) -> bool:
+    return any(
+        form[: sign.start()] in forms and form[sign.end() :] in forms
+        for sign in _INNER_SIGN.finditer(form)
+    )
 
 
 def ends_a_sentence(text: Any, examples: Iterable[Any]) -> bool:
@@ -337,9 +344,10 @@ def ends_a_sentence(text: Any, examples: Iterable[Any]) -> bool:
 
 def _form(value: str) -> str:
     """Return how a value is made up: `a-0` for `TK-761`."""
-    return re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", value))
+    return _DIGITS.sub("0", _LETTERS.sub("a", value))
 
 
+_LETTERS, _DIGITS = re.compile(r"[^\W\d_]+"), re.compile(r"\d+")
 _INNER_SIGN = re.compile(r"(?<=\w)[^\w\s](?=\w)")
 _INNER_END = re.compile(r"[.!?;]\s+\S|\n")
 

@@ -76,6 +76,8 @@ class Expanded(NamedTuple):
 
     def original(self, start: int, end: int) -> str:
         """Return a part of the text as it was written, unless it cuts a contraction in two."""
+        if not self.added:
+            return self.source[start:end]
         if any(a < cut < b for a, b, _ in self.added for cut in (start, end)):
             return self.text[start:end]
         first, last = (

@@ -25,6 +25,8 @@ _BEHIND = re.compile(
     rf"(?:\s*[,.!–—-]?\s*\b{_PLEASE})?(?:\s*[,.!–—-]?\s*\b{_THANKS})?\s*[.!]?\s*\Z", re.IGNORECASE
 )
 _THANKED = re.compile(rf"[\s,–—-]*\b{_THANKS}[\s.!]*\Z", re.IGNORECASE)
+_MAY_THANK = re.compile(r"please|pl[sz]|kindly|thank|thx|cheers", re.IGNORECASE)
+"""Matches in every text that says please or thanks, and in few others."""
 _GREETED = re.compile(rf"\s*{_ONE}(?:(?: and)? {_ONE})*\s*[,!]", re.IGNORECASE)
 
 PLEASE = frozenset("please pls plz kindly".split())
@@ -57,4 +59,4 @@ def ended(text: str) -> tuple[str, str]:
 
 def is_courteous(text: str) -> bool:
     """Return whether a text ends with words that say please or thanks; they may not be its own."""
-    return any(map(str.isalpha, ended(text)[1]))
+    return bool(_MAY_THANK.search(text)) and any(map(str.isalpha, ended(text)[1]))

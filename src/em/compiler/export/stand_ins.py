@@ -7,7 +7,7 @@ prompts, and expressions, which the exporter has translated to Python.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -64,6 +64,11 @@ class Known(dict[str, Any]):
 def compile_expression(text: str, _place: str) -> Evaluate:
     """Return the function that the exporter made of an expression."""
     return evaluating(EXPRESSIONS[text])
+
+
+def together(_texts: Collection[str]) -> tuple[Evaluate, Collection[str]]:
+    """Leave every expression to be evaluated by itself."""
+    return lambda _known: True, ()
 
 
 def whole_expression(text: str) -> str | None:

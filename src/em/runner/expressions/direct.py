@@ -4,13 +4,16 @@ They are evaluated in every replay, and a call through Jinja's sandbox costs abo
 much. Only references, literals, the functions of `SELECTIONS`, `len`, `sum`, `str`, `int`, `float`,
 `+ - *` on numbers and one comparison, also with a list of literals, are known here; everything
 else is left to Jinja.
+
+`together` compiles many of them to one function, for guards: a routine has dozens of them.
 """
 
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Callable, Collection, Iterator, Sequence
+from math import isfinite
+from typing import Any, NamedTuple, TypeGuard
 
 from em.errors import ExpressionError
 from em.runner.expressions.functions import FUNCTIONS, SELECTIONS, bounded
@@ -34,8 +37,20 @@ _COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
 }
 _COMPARISON = re.compile(r" (?:==|!=|>=|<=|>|<) | in \[")
+_SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
 LONGEST = 4_000
 """Longer expressions are left to Jinja."""
+PLAIN = frozenset((str, int, float, bool, type(None), list, dict))
+"""The types of most values; no value of exactly one of them is a function, or `Missing`."""
 
 
 class _Other(Exception):
@@ -50,14 +65,9 @@ def compile_direct(
     reference: compiles a name with the keys and positions behind it.
     is_written: a compiler wrote it, so `+`, `-` and `*` are of numbers.
     """
-    selects = any(f"{name}(" in source for name in SELECTIONS)
-    known = is_written or selects or _COMPARISON.search(source)
-    if len(source) > LONGEST or not known:
-        return None
     try:
-        tree = ast.parse(source.strip(), mode="eval").body
-        evaluate = _Compiler(place, reference).compiled(tree)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, _Other):
+        evaluate = _Compiler(place, reference).compiled(_parsed(source, is_written=is_written))
+    except _NOT_KNOWN:
         return None
 
     def evaluated(scope: Any) -> Any:
@@ -69,6 +79,125 @@ def compile_direct(
             raise ExpressionError(str(error), place=place) from None
 
     return evaluated
+
+
+_NOT_KNOWN = (SyntaxError, ValueError, RecursionError, MemoryError, _Other)
+"""What parsing and compiling raise for an expression that Jinja has to evaluate."""
+
+
+def _parsed(source: str, *, is_written: bool = False) -> ast.expr:
+    selects = any(f"{name}(" in source for name in SELECTIONS)
+    if len(source) > LONGEST or not (is_written or selects or _COMPARISON.search(source)):
+        raise _Other
+    return ast.parse(source.strip(), mode="eval").body
+
+
+class Together(NamedTuple):
+    """Expressions that were compiled to one function.
+
+    hold: returns True only if each of them holds. After False they must be evaluated one by one,
+    to see whether one does not hold, or has no value.
+    sources: the expressions; others have parts that are not known here.
+    """
+
+    hold: Callable[[Any], bool]
+    sources: Collection[str]
+
+
+def together(sources: Collection[str]) -> Together:
+    """Compile expressions to one function of Python that tells whether all of them hold.
+
+    It looks up each value once, and compares plain JSON values only. Where it finds another type,
+    a missing key, or a function of udf.py in the place of one of em's, it returns False.
+    """
+    code = _Conjunction()
+    known = [source for source in sources if code.takes(source)]
+    check = code.compiled()
+
+    def hold(scope: Any) -> bool:
+        try:
+            return bool(check(scope))
+        except Exception:  # noqa: BLE001 - evaluating them one by one says what is wrong
+            return False
+
+    return Together(hold, known)
+
+
+class _Conjunction:
+    """Code that checks expressions one after the other.
+
+    What an expression says gets into the code in two ways only: as the `repr` of a text or number,
+    and as a function or an operator of the closed sets above. The names of values become texts:
+    `order.status == "open"` is `type(v0 := scope['order']) in PLAIN and
+    type(v1 := v0['status']) in PLAIN and (v1 == 'open')`.
+    """
+
+    def __init__(self) -> None:
+        self._conditions: list[str] = []
+        self._functions: set[str] = set()
+        # The variables that hold the values at these paths.
+        self._variables: dict[tuple[str | int, ...], str] = {}
+
+    def takes(self, source: str) -> bool:
+        """Add an expression; return False if it has a part that is not known here."""
+        count, variables = len(self._conditions), dict(self._variables)
+        try:
+            self._conditions.append(self._code(_parsed(source)))
+        except _NOT_KNOWN:
+            del self._conditions[count:]
+            self._variables = variables
+            return False
+        return True
+
+    def compiled(self) -> Callable[[Any], Any]:
+        """Return the function. It checks first that the functions are em's own."""
+        own = [f"scope.get({name!r}, {name}) is {name}" for name in sorted(self._functions)]
+        code = f"lambda scope: {' and '.join([*own, *self._conditions]) or True}"
+        names = {name: FUNCTIONS[name] for name in self._functions}
+        scope = {"__builtins__": {}, "type": type, "PLAIN": PLAIN, **names}
+        check: Callable[[Any], Any] = eval(code, scope)  # noqa: S307 - only what `_code` wrote
+        return check
+
+    def _code(self, node: ast.expr) -> str:
+        if _is_constant(node):
+            return _literal(_constant(node))
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+            start, path = _reference_in(node)
+            if isinstance(start, ast.Call):
+                raise _Other
+            return self._variable((start.id, *path))
+        if isinstance(node, ast.Call) and not node.keywords:
+            name = _function_in(node)
+            self._functions.add(name)
+            return f"{name}({', '.join(map(self._code, node.args))})"
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            return self._comparison(node.left, node.ops[0], node.comparators[0])
+        raise _Other
+
+    def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> str:
+        sign = _SIGNS.get(type(how))
+        if sign is None:
+            raise _Other
+        if not isinstance(how, ast.In | ast.NotIn):
+            return f"({self._code(left)} {sign} {self._code(right)})"
+        values = _constants(right.elts) if isinstance(right, ast.List) else None
+        if values is None:
+            raise _Other
+        return f"({self._code(left)} {sign} [{', '.join(map(_literal, values))}])"
+
+    def _variable(self, path: tuple[str | int, ...]) -> str:
+        """Return the variable of a value. It gets the value where it is needed first."""
+        if path not in self._variables:
+            holder = self._variable(path[:-1]) if path[1:] else "scope"
+            variable = self._variables[path] = f"v{len(self._variables)}"
+            self._conditions.append(f"type({variable} := {holder}[{path[-1]!r}]) in PLAIN")
+        return self._variables[path]
+
+
+def _literal(value: str | float | None) -> str:
+    if isinstance(value, float) and not isfinite(value):
+        raise _Other
+    return repr(value)
 
 
 class _Compiler:
@@ -141,29 +270,16 @@ class _Compiler:
 
     def _referred(self, node: ast.expr) -> Evaluate:
         """Compile a name, or a call, with the keys and positions behind it."""
-        parts: list[str | int] = []
-        while not isinstance(node, ast.Name | ast.Call):
-            if isinstance(node, ast.Attribute):
-                parts.append(node.attr)
-            elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-                key = node.slice.value
-                if isinstance(key, bool) or not isinstance(key, str | int):
-                    raise _Other
-                parts.append(key)
-            else:
-                raise _Other
-            node = node.value
-        path = tuple(reversed(parts))
-        if isinstance(node, ast.Name):
-            return self._reference(node.id, path, self._place)
-        made = self._called(node)
+        start, path = _reference_in(node)
+        if isinstance(start, ast.Name):
+            return self._reference(start.id, path, self._place)
+        made = self._called(start)
         rest = self._reference("_", path, self._place)
         return lambda scope: rest({"_": made(scope)})
 
     def _called(self, node: ast.Call) -> Evaluate:
-        if not isinstance(node.func, ast.Name) or node.func.id not in _CALLED:
-            raise _Other
-        name, own = node.func.id, FUNCTIONS[node.func.id]
+        name = _function_in(node)
+        own = FUNCTIONS[name]
         args = [self.compiled(arg) for arg in node.args]
         named = list(self._named(node))
         # A function of udf.py with that name counts, as it does for Jinja.
@@ -191,6 +307,30 @@ class _Compiler:
             if keyword.arg is None:
                 raise _Other
             yield keyword.arg, self.compiled(keyword.value)
+
+
+def _reference_in(node: ast.expr) -> tuple[ast.Name | ast.Call, tuple[str | int, ...]]:
+    """Return a name, or a call, and the keys and positions behind it."""
+    parts: list[str | int] = []
+    while not isinstance(node, ast.Name | ast.Call):
+        if isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            key = node.slice.value
+            if isinstance(key, bool) or not isinstance(key, str | int):
+                raise _Other
+            parts.append(key)
+        else:
+            raise _Other
+        node = node.value
+    return node, tuple(reversed(parts))
+
+
+def _function_in(node: ast.Call) -> str:
+    """Return the name of the function that is called, one of those that are known here."""
+    if not isinstance(node.func, ast.Name) or node.func.id not in _CALLED:
+        raise _Other
+    return node.func.id
 
 
 def _is_constant(node: ast.expr) -> TypeGuard[ast.Constant | ast.Name]:

@@ -505,7 +505,10 @@ def size_of(value: Any) -> int:
         return 0
     if isinstance(value, str):
         return len(value.strip())
-    return len(value) if isinstance(value, Mapping | list | tuple) else 1
+    return len(value) if isinstance(value, _HOLDERS) else 1
+
+
+_HOLDERS = (dict, list, tuple, Mapping)
 
 
 def may_matter(key: str, value: Any) -> bool:
@@ -527,7 +530,7 @@ def strange_keys(value: Any, *keys: str) -> list[str] | None:
 
 def empty_keys(value: Any, *keys: str) -> list[str] | None:
     """Return those of some keys under which a mapping has nothing; or none."""
-    held = value if isinstance(value, Mapping) else {}
+    held = value if type(value) is dict or isinstance(value, Mapping) else {}
     return [key for key in keys if size_of(held.get(key)) == 0] or None
 
 

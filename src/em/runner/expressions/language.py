@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from em.errors import ExpressionError
-from em.runner.expressions.direct import compile_direct
+from em.runner.expressions.direct import PLAIN, compile_direct
 from em.runner.expressions.functions import FUNCTIONS
 from em.values.canonical import Json
 from em.values.json_schema import Declared
@@ -185,7 +185,7 @@ def _compile_reference(name: str, path: tuple[str | int, ...], place: str) -> Ev
                 value = value[part]
             except (KeyError, IndexError, TypeError):
                 value = _attribute(value, part, place)
-        return value if type(value) in _JSON else _not_callable(value, name, place)
+        return value if type(value) in PLAIN else _not_callable(value, name, place)
 
     if path:
         return direct
@@ -195,13 +195,9 @@ def _compile_reference(name: str, path: tuple[str | int, ...], place: str) -> Ev
             value = scope[name]
         except KeyError:
             raise undefined(name, scope, place) from None
-        return value if type(value) in _JSON else _not_callable(value, name, place)
+        return value if type(value) in PLAIN else _not_callable(value, name, place)
 
     return plain
-
-
-_JSON = frozenset((str, int, float, bool, type(None), list, dict))
-"""The types of most values; no value of exactly one of them is a function, or `Missing`."""
 
 
 def _not_callable(value: Any, name: str, place: str) -> Any:
