@@ -31,6 +31,7 @@ from em.runner.expressions.words import (
     request_in_words,
 )
 from em.runner.mentions import (
+    Vocabulary,
     ends_a_sentence,
     has_other_words,
     is_item,
@@ -39,6 +40,7 @@ from em.runner.mentions import (
     is_value,
     plain_words,
     single_forms,
+    vocabulary,
 )
 from em.runner.run import Failed, PendingPrompt, failure_of
 from em.runner.signs import odd_signs
@@ -900,6 +902,7 @@ class _Looks(NamedTuple):
     words: Set[str]
     signs: Set[str]
     forms: Set[str]
+    vocabulary: Vocabulary
 
 
 class Wording:
@@ -916,7 +919,7 @@ class Wording:
             kinds = {kind_of(one) for one in examples or (None,)}
             signs = {sign for one in examples for sign in odd_signs(str(one))}
             words, forms = plain_words(examples), single_forms(examples)
-            self._looks[name] = _Looks(examples, kinds, words, signs, forms)
+            self._looks[name] = _Looks(examples, kinds, words, signs, forms, vocabulary(examples))
 
     def bind(self, text: str) -> Json | None:
         """Return the inputs that a request names; None unless they look like the recorded ones.
@@ -966,7 +969,7 @@ class Wording:
         return (
             not is_placeholder(part)
             and odd_signs(str(part)) <= looks.signs
-            and not has_other_words(part, looks.examples)
+            and not has_other_words(part, looks.vocabulary)
             and not is_several(part, looks.forms)
             and not ends_a_sentence(part, looks.examples)
             and not (

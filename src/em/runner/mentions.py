@@ -277,30 +277,48 @@ def is_placeholder(text: Any) -> bool:
     return str(text).strip().lower() in _NO_VALUES
 
 
-def has_other_words(text: Any, examples: Iterable[Any]) -> bool:
+class Vocabulary(NamedTuple):
+    """The words of recorded values in lower case, and how they were written."""
+
+    words: Set[str]
+    kinds: Set[str]
+    is_free: bool
+    """Whether a recorded value is a sentence."""
+    has_values: bool
+    """Whether there are recorded values."""
+
+
+def vocabulary(examples: Iterable[Any]) -> Vocabulary:
+    """Return the words of recorded values."""
+    known = [_split(one) for one in examples]
+    words = {word.lower() for one in known for word in one}
+    kinds = {_kind(word) for one in known for word in one}
+    is_free = any(len(one) >= _SENTENCE for one in known)
+    return Vocabulary(words, kinds, is_free, bool(known))
+
+
+def has_other_words(text: Any, known: Vocabulary) -> bool:
     """Return whether a text has words of a kind that no recorded value had.
 
     `18 Rose Hill when she moves` is no address, `my wife` no name and `Someday` no day of the week:
     small words, words that point, numbers and small letters must have stood in recorded values.
     Recorded sentences have all of these.
     """
-    own, known = _split(text), [_split(one) for one in examples]
-    if any(len(words) >= _SENTENCE for words in known):
+    if known.is_free:
         return False
-    recorded = {word.lower() for words in known for word in words}
+    own, recorded = _split(text), known.words
+    lowered = {word.lower() for word in own}
     for closed in _CLOSED_WORDS:
-        lowered = {word.lower() for word in own}
         if closed & lowered - recorded and not closed & recorded:
             return True
-        if known and recorded <= closed and not lowered <= closed:
+        if known.has_values and recorded <= closed and not lowered <= closed:
             return True
     new = [word for word in own if word.lower() not in recorded]
-    kinds = {_kind(word) for words in known for word in words}
-    return any(word.lower() in _NO_VALUES or _kind(word) not in kinds for word in new)
+    return any(word.lower() in _NO_VALUES or _kind(word) not in known.kinds for word in new)
 
 
 def _split(text: Any) -> list[str]:
-    return re.findall(r"[^\s,;:.!?()]+", str(text))
+    return _BETWEEN_SIGNS.findall(str(text))
 
 
 def _kind(word: str) -> str:
@@ -310,6 +328,7 @@ def _kind(word: str) -> str:
     return "small" if word[:1].islower() else "large"
 
 
+_BETWEEN_SIGNS = re.compile(r"[^\s,;:.!?()]+")
 _SENTENCE = 4
 """Words from which on a recorded value is a sentence."""
 
