@@ -290,7 +290,7 @@ class Vocabulary(NamedTuple):
 
 def vocabulary(examples: Iterable[Any]) -> Vocabulary:
     """Return the words of recorded values."""
-    known = [_split(one) for one in examples]
+    known = [_parts_of(one) for one in examples]
     words = {word.lower() for one in known for word in one}
     kinds = {_kind(word) for one in known for word in one}
     is_free = any(len(one) >= _SENTENCE for one in known)
@@ -306,7 +306,7 @@ def has_other_words(text: Any, known: Vocabulary) -> bool:
     """
     if known.is_free:
         return False
-    own, recorded = _split(text), known.words
+    own, recorded = _parts_of(text), known.words
     lowered = {word.lower() for word in own}
     for closed in _CLOSED_WORDS:
         if closed & lowered - recorded and not closed & recorded:
@@ -317,7 +317,7 @@ def has_other_words(text: Any, known: Vocabulary) -> bool:
     return any(word.lower() in _NO_VALUES or _kind(word) not in known.kinds for word in new)
 
 
-def _split(text: Any) -> list[str]:
+def _parts_of(text: Any) -> list[str]:
     return _BETWEEN_SIGNS.findall(str(text))
 
 
