@@ -30,6 +30,7 @@ GUARDS = [
     'among(every(order, "items.*"), order_id) == order_id',
     'absent(order.status, "closed")',
     "len(order.items) == 1",
+    'among(["open", "late"], order.status) == order.status',
 ]
 LEFT_ALONE = [
     "order.total + 1 == 2",

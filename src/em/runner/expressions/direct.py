@@ -172,6 +172,8 @@ class _Conjunction:
             return f"{name}({', '.join(map(self._code, node.args))})"
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             return self._comparison(node.left, node.ops[0], node.comparators[0])
+        if isinstance(node, ast.List):
+            return f"[{', '.join(map(_literal, _literals_in(node)))}]"
         raise _Other
 
     def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> str:
@@ -180,10 +182,9 @@ class _Conjunction:
             raise _Other
         if not isinstance(how, ast.In | ast.NotIn):
             return f"({self._code(left)} {sign} {self._code(right)})"
-        values = _constants(right.elts) if isinstance(right, ast.List) else None
-        if values is None:
+        if not isinstance(right, ast.List):
             raise _Other
-        return f"({self._code(left)} {sign} [{', '.join(map(_literal, values))}])"
+        return f"({self._code(left)} {sign} {self._code(right)})"
 
     def _variable(self, path: tuple[str | int, ...]) -> str:
         """Return the variable of a value. It gets the value where it is needed first."""
@@ -217,9 +218,13 @@ class _Compiler:
             return self._compared(node.left, node.ops[0], node.comparators[0])
         if isinstance(node, ast.BinOp):
             return self._computed(node.left, _COMPUTED.get(type(node.op)), node.right)
-        if isinstance(node, ast.Dict):
-            return self._mapped(node)
+        if isinstance(node, ast.Dict | ast.List):
+            return self._mapped(node) if isinstance(node, ast.Dict) else self._list(node)
         raise _Other
+
+    def _list(self, node: ast.List) -> Evaluate:
+        values = _literals_in(node)
+        return lambda _scope: [*values]
 
     def _mapped(self, node: ast.Dict) -> Evaluate:
         if any(not isinstance(key, ast.Constant) for key in node.keys):
@@ -245,10 +250,9 @@ class _Compiler:
 
     def _listed(self, left: ast.expr, right: ast.expr, *, is_in: bool) -> Evaluate:
         """Compile whether a value is one of a list of literals, or none of them."""
-        values = _constants(right.elts) if isinstance(right, ast.List) else None
-        if values is None:
+        if not isinstance(right, ast.List):
             raise _Other
-        one = self.compiled(left)
+        one, values = self.compiled(left), _literals_in(right)
         if is_in:
             return lambda scope: one(scope) in values
         return lambda scope: one(scope) not in values
@@ -348,6 +352,14 @@ def _constants(nodes: Sequence[ast.expr]) -> list[str | int | float | None] | No
     """Return the values of literals; None if one of them is not a literal."""
     values = [_constant(node) for node in nodes if _is_constant(node)]
     return values if len(values) == len(nodes) else None
+
+
+def _literals_in(node: ast.List) -> list[str | int | float | None]:
+    """Return the values of a list of literals."""
+    values = _constants(node.elts)
+    if values is None:
+        raise _Other
+    return values
 
 
 def _of_numbers(compute: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
