@@ -231,6 +231,21 @@ def test_nothing_to_suggest_and_nothing_to_list_say_what_to_do() -> None:
     assert "--at-least 1" in em("suggest").err
 
 
+def test_what_was_right_in_no_trial_is_not_proposed_and_warned_of() -> None:
+    sessions("W1001", "W2002", "W3003", "W4004")
+    for number, file in enumerate(sorted(Path("in").iterdir())):
+        why = f"as agreed in call {number * 7919}"  # nothing says it
+        file.write_text(file.read_text().replace("no longer needed", why))
+    em("import", "in")
+    text = em("suggest", "--allow-unlabelled")
+    assert "right in 0 of 4" in text.out
+    assert "not worth keeping: it would ask or hand over in every run" in text.out
+    assert "em compile" not in text.out
+    (best,) = em("suggest", "--allow-unlabelled", "--json").json["suggestions"]
+    kept = em("compile", *best["traces"], "--keep", "--name", "cancel_order")
+    assert "expect it to ask or to hand over in every run" in kept.err
+
+
 def test_an_empty_folder_says_what_was_looked_for() -> None:
     Path("none").mkdir()
     done = em("import", "none")
