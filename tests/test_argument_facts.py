@@ -64,9 +64,13 @@ def gifts(tmp_path: Any, is_varied: bool) -> Learnt:
 
 @pytest.mark.parametrize(
     "request_",
-    ["Give 30 points from USR-408 to USR-408.", "Give 0 points from USR-408 to USR-418."],
+    [
+        "Give 30 points from USR-408 to USR-408.",
+        "Give 0 points from USR-408 to USR-418.",
+        "Give 20000 points from USR-408 to USR-418.",
+    ],
 )
-def test_nobody_gives_to_himself_and_nobody_gives_nothing(
+def test_nobody_gives_to_himself_nor_nothing_nor_a_thousand_times_as_much(
     tmp_path: Any, is_varied: bool, request_: str
 ) -> None:
     gifts(tmp_path, is_varied).refuses(request_)

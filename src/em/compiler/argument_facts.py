@@ -10,9 +10,12 @@ from typing import Any
 
 from em.compiler.evidence import ENOUGH, information
 from em.compiler.record_facts import is_number, sign_of
+from em.compiler.sources import quoted
 from em.runner.expressions.functions import kind_of
 from em.values.canonical import identical
 
+FAR = 10
+"""How many times the largest recorded number another one may be: beyond, the unit is in doubt."""
 SURE = 3
 """How often two plain words must have differed, so that they must differ again."""
 _ORDERED = frozenset({"date", "time"})
@@ -32,8 +35,12 @@ def _alone(name: str, values: Sequence[Any]) -> Iterator[str]:
     kinds = {kind_of(one) if isinstance(one, str) else "" for one in flat}
     if len(kinds) == 1 and kinds <= _ORDERED:
         yield f'kind_of({name}) == "{kinds.pop()}"'
-    elif values and all(map(is_number, values)) and sign_of(values) in ("> 0", "< 0"):
-        yield f"{name} {sign_of(values)}"
+    elif values and all(map(is_number, values)):
+        if sign_of(values) in ("> 0", "< 0"):
+            yield f"{name} {sign_of(values)}"
+        largest = max(map(abs, values))
+        if largest:
+            yield f"{name} <= {quoted(FAR * largest)}"
 
 
 def _of_two(one: str, first: Sequence[Any], other: str, second: Sequence[Any]) -> Iterator[str]:
