@@ -365,7 +365,7 @@ def test_a_compiled_routine_runs_on_new_input(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_bytes(msgspec.json.encode(trace))
     compile_trace_file(tmp_path / "t.json", tmp_path / "r")
     items = [{"name": "desk LAMP", "item_id": "55"}, {"name": "Cup", "item_id": "66"}]
-    other = {"order_id": "#W2", "items": items}
+    other = {**ORDER, "order_id": "#W2", "items": items}
     seen: list[Any] = []
     result = run_routine(
         tmp_path / "r",

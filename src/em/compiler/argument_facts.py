@@ -11,6 +11,7 @@ from typing import Any
 from em.compiler.evidence import ENOUGH, information
 from em.compiler.record_facts import is_number, sign_of
 from em.compiler.sources import quoted
+from em.redaction.redactor import MARKER
 from em.runner.expressions.functions import kind_of
 from em.values.canonical import identical
 
@@ -22,7 +23,15 @@ _ORDERED = frozenset({"date", "time"})
 
 
 def argument_facts(given: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Yield what was so of arguments. given: by expression, the values of all recorded calls."""
+    """Yield what was so of arguments. given: by expression, the values of all recorded calls.
+
+    Of a secret nothing is recorded that could be compared.
+    """
+    given = {
+        name: values
+        for name, values in given.items()
+        if not any(isinstance(one, str) and MARKER.search(one) for one in values)
+    }
     for name, values in given.items():
         yield from _alone(name, values)
     for (one, first), (other, second) in combinations(given.items(), 2):
