@@ -31,7 +31,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [*os.environ]:
         if name.startswith("EM_") or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path.with_name(f"{tmp_path.name}-home")))
     # A test's own em.yaml counts; what holds for a folder that is not trusted has its own tests.
     monkeypatch.setenv("EM_TRUSTED_FOLDERS", "/")
     monkeypatch.chdir(tmp_path)

@@ -367,9 +367,12 @@ def test_a_learnt_routine_is_no_script_and_the_error_says_what_to_do(learnt: str
 def test_the_skill_of_a_learnt_routine_runs_it_with_em(learnt: str) -> None:
     Path("tools.py").write_text(
         "def find_user(email):\n    return 'eva_7714'\n"
-        "def get_user(user_id):\n    return {'user_id': user_id, 'orders': ['#W99017']}\n"
+        "def get_user(user_id):\n"
+        "    return {'user_id': user_id, 'email': 'eva@shop.example', 'orders': ['#W99017'],\n"
+        "            'cards': {'card_1': {'id': 'card_1', 'brand': 'visa'}}}\n"
         "def get_order(order_id):\n"
-        "    return {'order_id': order_id, 'user_id': 'eva_7714', 'status': 'pending'}\n"
+        "    return {'order_id': order_id, 'user_id': 'eva_7714', 'status': 'pending',\n"
+        "            'items': [{'item_id': '1', 'name': 'lamp', 'product_id': 'p1'}]}\n"
         "def cancel_order(order_id, reason):\n"
         "    return {'order_id': order_id, 'status': 'changed'}\n"
     )

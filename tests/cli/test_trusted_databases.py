@@ -1,6 +1,7 @@
 """What a database holds is data until its user trusts the database."""
 
 import gzip
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -147,4 +148,4 @@ def test_the_list_does_not_grow_with_databases_that_are_gone(
         with SqliteStore(tmp_path / f"{n}.db"):
             pass
         (tmp_path / f"{n}.db").unlink()
-    assert len(list((tmp_path / "data-home" / "em" / "trusted").iterdir())) <= 4
+    assert len(list((Path(os.environ["XDG_DATA_HOME"]) / "em" / "trusted").iterdir())) <= 4

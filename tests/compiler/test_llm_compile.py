@@ -274,7 +274,9 @@ def looked_up(order: str, status: str) -> Trace:
     idle = ToolCall(tool="get_weather", args={"city": "Porto"}, result="sunny", effect="read")
     note = ToolCall(tool="add_note", args={"id": order, "text": status}, result="ok")
     given = Mission("note the state", {"order": order})
-    return Trace(mission=given, events=[look, idle, note], outcome="success")
+    # What only some agents looked at is left out.
+    reads = [look, idle] if status == "pending" else [look]
+    return Trace(mission=given, events=[*reads, note], outcome="success")
 
 
 NOTE = """\

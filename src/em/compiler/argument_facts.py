@@ -15,7 +15,7 @@ from em.redaction.redactor import MARKER
 from em.runner.expressions.functions import kind_of
 from em.values.canonical import identical
 
-FAR = 10
+FAR = 20
 """How many times the largest recorded number another one may be: beyond, the unit is in doubt."""
 SURE = 3
 """How often two plain words must have differed, so that they must differ again."""

@@ -162,19 +162,10 @@ class Kind:
             tool: msgspec.structs.replace(
                 _Learner(tool, instances, self._reads, refused.get(tool, ())).effect(),
                 after=self._effects_before(tool),
-                beside=self._effects_beside(tool),
             )
             for tool, instances in by_tool.items()
         }
         return self._reads.plan(effects)
-
-    def _effects_beside(self, tool: str) -> list[str]:
-        """Return the other effects that a trace had on the same thing."""
-        found: set[str] = set()
-        for example in self._examples:
-            own = {one for call in example.writes if call.name == tool for one in _ids(call)}
-            found |= {call.name for call in example.writes if own & _ids(call)}
-        return sorted(found - {tool})
 
     def _effects_before(self, tool: str) -> list[str]:
         """Return the effects that came before this one in every trace that had both."""
@@ -187,10 +178,6 @@ class Kind:
                 earlier |= set(writes[:last])
                 later |= set(writes[writes.index(tool) :])
         return sorted(earlier - later - {tool})
-
-
-def _ids(call: TracedCall) -> set[str]:
-    return {one for one in call.args.values() if isinstance(one, str) and kind_of(one) == "code"}
 
 
 # --- reads ----------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ from em.runner.expressions.functions import (
 )
 from em.values.canonical import identical
 
+MOST_WORDS = 40
+"""Different members of a list that are still a few words, and no data."""
 NAME_LIKE = r"[^\W_][\w.'’@-]*(?: [\w.'’@-]+){0,4}"
 """What may be another one each time behind the label of a line."""
 DEEPEST = 4
@@ -107,6 +109,8 @@ def _lists(text: str, results: Sequence[Any]) -> Iterator[str]:
         if not plain or any(not isinstance(v, str | int) for one in lists for v in one):
             continue
         known = distinct(value for one in lists for value in one)
+        if len(known) > MOST_WORDS:
+            continue
         always = [v for v in known if all(any(identical(v, o) for o in one) for one in lists)]
         is_same = len(always) == len(known) and len(lists) >= FEWEST_SAME
         if is_same or len(known) <= sum(map(len, lists)) / MANY_TIMES:

@@ -188,18 +188,15 @@ class Planner:
         return done
 
     def _check_apart(self, planned: Sequence[EffectCall]) -> None:
-        """Refuse to do two things to one thing, where no task did."""
+        """Refuse to do something twice with what no task did it twice with."""
         for one, other in itertools.combinations(planned, 2):
-            effect = self._plan.effects[one.effect]
-            if other.effect in effect.beside:
+            if one.effect != other.effect:
                 continue
-            for name in effect.apart:
-                own = one.args.get(name)
-                is_same = one.effect == other.effect
-                others = [other.args.get(name)] if is_same else other.args.values()
-                if own is not None and any(identical(own, value) for value in others):
-                    what = "twice" if is_same else f"together with {other.effect}"
-                    raise Unplanned(f"{one.effect} is asked for {what}, for {own}", [name])
+            for name in self._plan.effects[one.effect].apart:
+                if name in one.args and identical(one.args[name], other.args.get(name)):
+                    raise Unplanned(
+                        f"{one.effect} is asked for twice, for {one.args[name]}", [name]
+                    )
 
     # --- whole requests ---------------------------------------------------------------------------
 

@@ -117,7 +117,6 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     each: the value of which one sentence may name several, each for a call of its own, as in a
     trace; empty if none did.
     apart: the values that no two calls of a task shared, as the id of what they change.
-    beside: other effects that a task had on the same thing.
     """
 
     tool: str
@@ -129,7 +128,6 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     expects: Sequence[str] = ()
     each: str = ""
     apart: Sequence[str] = ()
-    beside: Sequence[str] = ()
     checks: Sequence[Check] = ()
     reasons: dict[str, str] = {}
 
