@@ -28,6 +28,8 @@ APPROXIMATE_FROM = 50_000
 """The number of vectors in a scope from which a graph is searched instead of all of them."""
 SAVED_FROM = 10_000
 """The number of new vectors from which a graph is saved again."""
+ALONE = 1_000
+"""Vectors that one thread inserts: several may leave one of the first without a neighbour."""
 CACHED_BYTES = 1_000_000_000
 """Memory for all matrices. Beyond it, the least recently used one is dropped."""
 
@@ -150,7 +152,11 @@ class _Matrix:
         for numbers, rows in _portions(session, new):
             if self.graph is None:
                 self.graph = _new_graph(rows.shape[1])
-            self.graph.add(_keys(numbers), rows)
+            first = max(ALONE - len(self.graph), 0)
+            if first:
+                self.graph.add(_keys(numbers[:first]), rows[:first], threads=1)
+            if len(numbers) > first:
+                self.graph.add(_keys(numbers[first:]), rows[first:])
         if self._file is not None and len(new) >= SAVED_FROM and not self._has_forgotten:
             _save_graph(self.graph, self._file)
 
