@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from em import Memory, recorded_tool
+from em.compiler.record_facts import Shown, record_facts
 from em.runner.expressions.functions import strange_text, turns_of
 from em.runner.public_form import public_form
 from em.runner.run import RunResult
@@ -372,3 +373,11 @@ def test_a_read_of_what_another_read_names_is_made_before_the_write(tmp_path: Pa
     assert world.written == []
     assert "`get_patient.allowed` is false now; it was true when recorded" in why(refused)
     assert world.run("Please cancel A-5008.", changed=False).status == "ok"
+
+
+def test_ids_in_a_list_are_data_though_the_same_ones_came_again() -> None:
+    orders = [["#W101", "#W102"], ["#W101", "#W102"], ["#W101", "#W102"], ["#W103"]]
+    seen = [Shown({}, {"orders": one, "roles": ["guide"]}) for one in orders]
+    facts = [*record_facts("user", seen)]
+    assert not any("user.orders" in one and "strange_items" in one for one in facts)
+    assert any("user.roles" in one and "strange_items" in one for one in facts)

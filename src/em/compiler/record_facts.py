@@ -109,8 +109,8 @@ def _lists(text: str, results: Sequence[Any]) -> Iterator[str]:
         if not plain or any(not isinstance(v, str | int) for one in lists for v in one):
             continue
         known = distinct(value for one in lists for value in one)
-        if len(known) > MOST_WORDS:
-            continue
+        if len(known) > MOST_WORDS or any(kind_of(value) != "word" for value in known):
+            continue  # ids and numbers are data, though the same ones may come again
         always = [v for v in known if all(any(identical(v, o) for o in one) for one in lists)]
         is_same = len(always) == len(known) and len(lists) >= FEWEST_SAME
         if is_same or len(known) <= sum(map(len, lists)) / MANY_TIMES:
