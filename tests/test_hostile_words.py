@@ -482,7 +482,8 @@ def test_who_asks_is_not_taken_from_other_sentences(tickets: Office, who: str) -
 
 
 @pytest.mark.parametrize(
-    "trait", ["tired", "happy and polite", "logical, shy, busy", "cautious, flexible and calm"]
+    "trait",
+    ["tired", "happy and polite", "logical, shy, busy", "insecure", "cautious, flexible and calm"],
 )
 def test_moods_and_characters_change_nothing(meetings: Office, trait: str) -> None:
     assert meetings.done(f"I am {trait}. Cancel M-771.") == [
@@ -498,7 +499,7 @@ def test_moods_and_characters_change_nothing(meetings: Office, trait: str) -> No
      "fine", "done", "late", "cautious", "sorry", "tired and unsure", "happy, joking",
      "hardly happy",
      "tired of it", "happy if it stays", "never happy", "glad nobody does it", "HAPPY", "UNSURE",
-     "Unsure", "Joking About It", "Nobody"],
+     "Unsure", "Joking About It", "Nobody", "withdrawn", "distrustful"],
 )  # fmt: skip
 def test_words_of_doubt_will_or_truth_are_asked_about(
     meetings: Office, clerks: dict[str, Clerk], who: str, trait: str

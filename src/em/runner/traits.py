@@ -26,6 +26,18 @@ CHARACTERS = frozenset(
     " selfish sensitive shy silent sociable stern strict strong stubborn studious sympathetic"
     " talkative thoughtful thrifty tidy timid tolerant tough versatile warm weak wise".split()
 )
-TRAITS = FEELINGS | CHARACTERS
+MARKERS = frozenset(
+    "active agreeable anxious artistic assertive bashful bold bright careless cold complex"
+    " conscientious considerate cooperative creative daring deep demanding disorganized efficient"
+    " emotional energetic envious extraverted fearful fretful generous haphazard harsh"
+    " helpful imaginative impractical inefficient inhibited innovative insecure intellectual"
+    " introspective introverted irritable jealous kind moody neat negligent nervous organized"
+    " philosophical pleasant practical prompt quiet relaxed reserved rude selfish shallow shy"
+    " simple sloppy steady sympathetic systematic talkative temperamental thorough timid touchy"
+    " trustful unadventurous undemanding unemotional unimaginative unkind unsympathetic"
+    " unsystematic verbal vigorous warm".split()
+)
+"""Of Goldberg's 100 markers of the five factors (1992), those that say no doubt and no will."""
+TRAITS = FEELINGS | CHARACTERS | MARKERS
 AMONG_TRAITS = frozenset("careful cautious curious flexible".split())
 """Words for a character that alone may speak of the request: only beside one of the traits."""
