@@ -138,15 +138,13 @@ def run(
     becomes a new version, in a folder the old routine.yaml is kept as routine.yaml.old.
 
     --dry-run shows for each call with an effect its values, where they come from, and its guards
-    with their values now. Nothing is written, also not to the journal. The exit code is 1 if the
-    run would fail or ask for inputs. If something that the run needs is missing, its steps are
-    listed.
+    with their values now. Nothing is written, not even to the journal. The exit code is 1 if the
+    run would fail or ask. If something that it needs is missing, its steps are listed.
     """
     with ExitStack() as stack:
         package = find_package(routine, stack)
         again = _given(package.folder, shared)
-        input_data = read_object(input_file) if input_file else {}
-        input_data |= _by_name(package, named, input_data)
+        input_data = _input(package, input_file, named)
         if llm:
             input_data = _bound(package, input_data, again)
         if dry_run:
@@ -173,8 +171,14 @@ def run(
         return _print_end(memory, run_id, result, again["resume_with"])
 
 
+def _input(package: Package, file: str | None, named: Sequence[str]) -> dict[str, Any]:
+    """Return the input of a file together with what was given as NAME=VALUE."""
+    read = read_object(file) if file else {}
+    return read | _by_name(package, named, read)
+
+
 def _by_name(package: Package, named: Sequence[str], known: dict[str, Any]) -> dict[str, Any]:
-    """Return inputs that were given as NAME=VALUE; what is no text by its schema is JSON."""
+    """Return inputs that were given as NAME=VALUE. A value is JSON unless its schema says text."""
     schema = (package.routine.input_schema or {}).get("properties", {})
     found: dict[str, Any] = {}
     for one in named:

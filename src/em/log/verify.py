@@ -273,14 +273,9 @@ def _furthest(saved: Head | None, registered: Head | None) -> tuple[int, str]:
     """Return the furthest position that a stream must reach, and who says so."""
     if saved and (registered is None or saved.pos > registered.pos):
         return saved.pos, f"the saved head is at {saved.pos}"
-    return (
-        (0, "")
-        if registered is None
-        else (
-            registered.pos,
-            f"the register has its head at {registered.pos}",
-        )
-    )
+    if registered is None:
+        return 0, ""
+    return registered.pos, f"the register has its head at {registered.pos}"
 
 
 def verify(
