@@ -204,13 +204,16 @@ def test_uninstalling_after_sessions_leaves_nothing_of_em(installed: CodingAgent
 
 
 def traces_of_em(agent: CodingAgent) -> list[str]:
-    """Files in the agent's home and folder that have to do with em; its own logs may name it."""
+    """Files in the agent's home and folder that have to do with em; its own logs may name it.
+
+    The list of a person's memories stays, as the memories themselves do.
+    """
     marks = (b"em_hook", b"installed-by-em", b"em@em", b"mcp_servers.em", HEADING.encode())
     return [
         name
         for folder in (agent.home, agent.folder)
         for name, (_, data) in contents(folder).items()
-        if not any(part in name for part in ("node_modules", *agent.own))
+        if not any(part in name for part in ("node_modules", ".local/share/em", *agent.own))
         and (
             Path(name).parts[-1] in ("em", "em.js") or any(mark in (data or b"") for mark in marks)
         )
