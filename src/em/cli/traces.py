@@ -347,7 +347,7 @@ def _print_file(one: "FileRead", *, alone: bool) -> None:
 
 
 LOOKED_AT = 20
-"""Imported traces of which the outcome is looked at."""
+"""How many imported traces are looked at to see whether they say an outcome."""
 
 
 def _are_open(memory: Memory, read: "Sequence[FileRead]") -> bool:
@@ -428,7 +428,7 @@ LOOKED_FOR = (
     " ~/.local/share/opencode"
 )
 ENOUGH_TRIALS = 4
-"""Trials, none of which was right, after which a routine is not proposed: fewer may be too few."""
+"""A routine that was right in none of so many trials is not proposed; fewer prove nothing."""
 LONGEST_GOAL, LONGEST_REASON = 80, 300
 """Characters of a goal and of a reason that are shown."""
 EXPLAINED = """\

@@ -559,7 +559,7 @@ def _of_sessions(
 ) -> CompiledTrace | None:
     """Return the routine of a coding agent's sessions that changed files in the same way.
 
-    If there is none, a session of which it is not known what it changed is left out.
+    If there is none, sessions are left out that changed files in ways that em can't see.
     """
     made = _of_these_sessions(traces, how, force=force)
     if made is not None:

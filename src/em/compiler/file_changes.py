@@ -162,7 +162,7 @@ class _Followed:
         self._shown: dict[str, str] = {}
         self._changed: dict[str, _Changed] = {}
         self._open: set[str] = set()
-        """Files of which nobody knows whether the last line ends."""
+        """Files whose last line may or may not end with a line break."""
 
     def take(self, call: TracedCall, tool: ToolCall) -> None:
         """Take the next call."""

@@ -38,7 +38,7 @@ DEEPEST = 4
 FEWEST_SHARED = 1 / 2
 """Share of the keys that all results have, if keys are names of fields and no data."""
 FEWEST_SAME = 3
-"""Results whose field is the same, so that it is no chance."""
+"""How many results must have the same value before it is taken for a rule."""
 MANY_TIMES = 3
 """How often each word of a list stood there, if it is one of a few."""
 FEWEST_ORDERED = 3
@@ -105,12 +105,13 @@ def _lists(text: str, results: Sequence[Any]) -> Iterator[str]:
     """Yield that a list of words has no other ones, if those that it had were few."""
     for way in _ways_to_lists(results):
         lists = [value_at(one, way) for one in results]
-        plain = all(isinstance(one, list) and one for one in lists)
-        if not plain or any(not isinstance(v, str | int) for one in lists for v in one):
+        if not all(isinstance(one, list) and one for one in lists):
+            continue
+        if not all(isinstance(value, str) for one in lists for value in one):
             continue
         known = distinct(value for one in lists for value in one)
         if len(known) > MOST_WORDS or any(kind_of(value) != "word" for value in known):
-            continue  # ids and numbers are data, though the same ones may come again
+            continue  # ids are data, though the same ones may come again
         always = [v for v in known if all(any(identical(v, o) for o in one) for one in lists)]
         is_same = len(always) == len(known) and len(lists) >= FEWEST_SAME
         if is_same or len(known) <= sum(map(len, lists)) / MANY_TIMES:
