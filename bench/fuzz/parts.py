@@ -238,21 +238,26 @@ def _yaml(value: Any) -> str:
     return "name: x"
 
 
+def _mutated(text: str, mutation: Mutation) -> bytes:
+    """Return a YAML file with another value, with other lines or with other bytes."""
+    import yaml
+
+    kind = mutation.draw.random()
+    if kind < 0.6:
+        text = _yaml(mutation.value(yaml.safe_load(text)))
+    elif kind < 0.85:
+        text = mutation.lines(text)
+    data = text.encode("utf-8", "surrogatepass")
+    return mutation.data(data) if kind > 0.85 else data
+
+
 class Workflows(Part):
     """`em workflow validate`, `graph`, `run` and `inspect`."""
 
     name = "workflows"
 
     def make(self, mutation: Mutation) -> bytes:
-        import yaml
-
-        text, kind = samples.WORKFLOW, mutation.draw.random()
-        if kind < 0.6:
-            text = _yaml(mutation.value(yaml.safe_load(text)))
-        elif kind < 0.85:
-            text = mutation.lines(text)
-        data = text.encode("utf-8", "surrogatepass")
-        return mutation.data(data) if kind > 0.85 else data
+        return _mutated(samples.WORKFLOW, mutation)
 
     def take(self, data: bytes) -> None:
         from em.llm import ScriptedClient
@@ -319,15 +324,7 @@ class SettingsFiles(Part):
     name = "em.yaml"
 
     def make(self, mutation: Mutation) -> bytes:
-        import yaml
-
-        text, kind = samples.SETTINGS, mutation.draw.random()
-        if kind < 0.5:
-            text = _yaml(mutation.value(yaml.safe_load(text)))
-        elif kind < 0.8:
-            text = mutation.lines(text)
-        data = text.encode("utf-8", "surrogatepass")
-        return mutation.data(data) if kind > 0.8 else data
+        return _mutated(samples.SETTINGS, mutation)
 
     def take(self, data: bytes) -> None:
         from em.settings import Settings, named_settings

@@ -17,7 +17,7 @@ from em.values.canonical import identical
 
 FAR = 20
 """How many times the largest recorded number another one may be: beyond, the unit is in doubt."""
-SURE = 3
+FEWEST_DIFFERENT = 3
 """How often two plain words must have differed, so that they must differ again."""
 _ORDERED = frozenset({"date", "time"})
 
@@ -66,6 +66,7 @@ def _of_two(one: str, first: Sequence[Any], other: str, second: Sequence[Any]) -
         elif all(a >= b for a, b in pairs):
             yield f"{one} >= {other}"
     elif not any(identical(a, b) for a, b in pairs) and (
-        len(pairs) >= SURE or all(min(information(a), information(b)) >= ENOUGH for a, b in pairs)
+        len(pairs) >= FEWEST_DIFFERENT
+        or all(min(information(a), information(b)) >= ENOUGH for a, b in pairs)
     ):
         yield f"{one} != {other}"
