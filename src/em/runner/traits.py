@@ -10,8 +10,8 @@ FEELINGS = frozenset(
     "angry annoyed anxious ashamed bored busy calm cheerful content delighted disappointed"
     " excited exhausted frustrated furious glad gloomy grateful happy heartbroken homesick"
     " hopeful hungry ill irritated jealous joyful lonely mad miserable nervous overwhelmed"
-    " pleased proud relaxed sad scared sick sleepy stressed thankful thirsty thrilled tired"
-    " upset worried".split()
+    " pleased proud relaxed relaxing sad scared sick sleepy stressed thankful thirsty thrilled"
+    " tired upset worried".split()
 )
 CHARACTERS = frozenset(
     "active adventurous affectionate ambitious arrogant artistic assertive athletic blunt bold"
