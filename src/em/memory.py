@@ -117,9 +117,17 @@ class Memory:
         speaker: str | None = None,
         role: str | None = None,
         session: str | None = None,
+        agent: str | None = None,
+        run: str | None = None,
         source: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> str:
-        """Store something learned about a subject. Return the id of its event."""
+        """Store something learned about a subject. Return the id of its event.
+
+        agent, run: which agent it was said to or by, and in which of its runs.
+        metadata: your own fields, each a text, a number, a truth value or a list of these. `recall`
+            can be narrowed by all of them.
+        """
         from em.state.schema import observation
 
         details = {
@@ -127,7 +135,10 @@ class Memory:
             "speaker": speaker,
             "role": role,
             "session": session,
+            "agent": agent,
+            "run": run,
             "source": source,
+            "metadata": None if metadata is None else dict(metadata),
         }
         return self._append_observations([observation(subject, text_or_record, at, details)])[0]
 

@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -312,3 +312,14 @@ def parse_object(
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise error(f"expected a JSON object: {problem}", place=place, fix=fix) from None
+
+
+def pairs(params: Sequence[str], option: str = "--param") -> dict[str, Any]:
+    """Parse what was given as NAME=VALUE. Values are texts."""
+    given: dict[str, Any] = {}
+    for text in params:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UsageError(f"expected NAME=VALUE, got {text!r}", place=option)
+        given[name] = value
+    return given

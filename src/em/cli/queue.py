@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from em.cli.options import everywhere, limited, load_tools, open_memory, read_object, read_objects
+from em.cli.options import (
+    everywhere,
+    limited,
+    load_tools,
+    open_memory,
+    pairs,
+    read_object,
+    read_objects,
+)
 from em.cli.output import (
     Advance,
     count,
@@ -228,17 +236,6 @@ def enqueue(
         subject=subject,
     )
     return report_queued(opened, jobs, name, wait=wait)
-
-
-def pairs(params: Sequence[str]) -> dict[str, Any]:
-    """Parse parameters given as NAME=VALUE."""
-    given: dict[str, Any] = {}
-    for text in params:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise UsageError(f"expected NAME=VALUE, got {text!r}", place="--param")
-        given[name] = value
-    return given
 
 
 def _given(

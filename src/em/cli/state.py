@@ -19,6 +19,7 @@ from em.cli.options import (
     limited,
     model,
     open_memory,
+    pairs,
     parse_object,
     reading,
 )
@@ -50,7 +51,11 @@ _COLOURS = {"critical": "red", "high": "red", "warning": "yellow", "info": "cyan
 @click.option("--type", "type_", help="The class of the records.")
 @click.option("--at", metavar="TIME", help="When it happened.  [now]")
 @click.option("--speaker", help="Who said it.")
+@click.option("--session", help="The conversation it belongs to.")
+@click.option("--agent", help="The agent it was said to or by.")
+@click.option("--run", help="The run of that agent.")
 @click.option("--source", help="Where it comes from.")
+@click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A field of your own.")
 @everywhere
 def observe(
     subject: str,
@@ -59,8 +64,8 @@ def observe(
     format_: str | None,
     type_: str | None,
     at: str | None,
-    speaker: str | None,
-    source: str | None,
+    metadata: tuple[str, ...],
+    **said: str | None,
 ) -> None:
     """Record observations about SUBJECT: TEXT, a JSON object, or the records of a file.
 
@@ -78,7 +83,8 @@ def observe(
         raise UsageError(
             "--format needs a file", fix="give --file FILE, or --file - for standard input"
         )
-    details = {"type": type_, "at": at, "speaker": speaker, "source": source}
+    own = pairs(metadata, "--metadata") or None
+    details = {"type": type_, "at": at, "metadata": own, **said}
     known = {name: value for name, value in details.items() if value is not None}
     items = _given(text) if text is not None else _read(file or "-", format_)
     # Read everything first: all of a file is recorded, or none of it.

@@ -25,6 +25,7 @@ from em.cli.options import (
     everywhere,
     load_tools,
     open_memory,
+    pairs,
     read_object,
     with_tools,
 )
@@ -37,7 +38,7 @@ from em.cli.output import (
     printable,
     wants_json,
 )
-from em.cli.queue import enqueue, pairs
+from em.cli.queue import enqueue
 from em.cli.routine import print_problems
 from em.errors import NotFound, UsageError
 from em.runner.package import keep_routine, write_files

@@ -205,8 +205,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     uses: list[str] = []
 
 
-DETAILS = ("type", "speaker", "role", "session", "source")
+DETAILS = ("type", "speaker", "role", "session", "agent", "run", "source", "metadata")
 """Optional fields of an observation, beside its time."""
+Scalar = str | int | float | bool
+Metadata = Annotated[
+    dict[Annotated[str, msgspec.Meta(min_length=1, max_length=128)], Scalar | list[Scalar]],
+    msgspec.Meta(max_length=64),
+]
+"""The caller's own fields of an observation, by which recall can be narrowed."""
 _FIELDS = frozenset({"subject", "text", "record", "at", *DETAILS})
 
 
@@ -220,7 +226,10 @@ class Observation(msgspec.Struct, frozen=True):
     speaker: str | None = None
     role: str | None = None
     session: str | None = None
+    agent: str | None = None
+    run: str | None = None
     source: str | None = None
+    metadata: Metadata | None = None
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.record is None):
@@ -231,7 +240,7 @@ def observation(
     subject: str,
     text_or_record: str | Mapping[str, Any],
     at: Moment | None,
-    details: Mapping[str, str | None],
+    details: Mapping[str, Any],
 ) -> Draft:
     """Make the event of something learned about a subject."""
     body: Json = {name: value for name, value in details.items() if value is not None}

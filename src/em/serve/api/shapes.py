@@ -252,7 +252,10 @@ class ObservationIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     speaker: Name | None = None
     role: Name | None = None
     session: Name | None = None
+    agent: Name | None = None
+    run: Name | None = None
     source: Name | None = None
+    metadata: Json | None = None
 
 
 class Kept(msgspec.Struct, frozen=True):

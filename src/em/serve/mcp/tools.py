@@ -57,7 +57,10 @@ class Observe(Arguments, frozen=True):
     speaker: str | None = None
     role: str | None = None
     session: str | None = None
+    agent: str | None = None
+    run: str | None = None
     source: str | None = None
+    metadata: Annotated[Json, _about("Your own fields, to narrow `recall` by.")] | None = None
 
 
 class Recall(Arguments, frozen=True):
@@ -274,12 +277,11 @@ def _observe(desk: "Desk", caller: Caller, given: Observe) -> Json:
     caller.must_see(given.subject)
     if (given.text is None) == (given.record is None):
         raise InputError("give either `text` or `record`", place="text, record")
+    from em.state.schema import DETAILS
+
     content = given.record if given.text is None else given.text
     assert content is not None
-    details = {
-        name: getattr(given, name)
-        for name in ("type", "at", "speaker", "role", "session", "source")
-    }
+    details = {name: getattr(given, name) for name in ("at", *DETAILS)}
     return {"id": desk.memory.observe(given.subject, content, **details)}
 
 
