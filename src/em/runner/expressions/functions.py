@@ -531,7 +531,15 @@ def strange_keys(value: Any, *keys: str) -> list[str] | None:
 def empty_keys(value: Any, *keys: str) -> list[str] | None:
     """Return those of some keys under which a mapping has nothing; or none."""
     held = value if type(value) is dict or isinstance(value, Mapping) else {}
-    return [key for key in keys if size_of(held.get(key)) == 0] or None
+    found: list[str] = []
+    for key in keys:
+        one = held.get(key)
+        # Every guard on a record comes by here, and most of its values are there.
+        if one and type(one) is not str:
+            continue
+        if size_of(one) == 0:
+            found.append(key)
+    return found or None
 
 
 def strange_items(value: Any, seen: Sequence[Any], always: Sequence[Any]) -> list[Any] | None:
