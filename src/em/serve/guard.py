@@ -235,6 +235,12 @@ class Guard:
         self._check_headers(scope)
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
             raise Forbidden("a request must have one Host header", place="Host")
+        if _has_two_lengths(headers):
+            raise InputError(
+                "the length of the body is stated twice",
+                place="Transfer-Encoding",
+                fix="send either Content-Length or Transfer-Encoding",
+            )
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         self._hosts.check(host)
@@ -284,6 +290,10 @@ class Guard:
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request under its route, since paths contain ids."""
         self._metrics.count(scope["method"], scope.get("path_template", "(none)"), status, seconds)
+
+
+def _has_two_lengths(headers: dict[bytes, bytes]) -> bool:
+    return b"content-length" in headers and b"transfer-encoding" in headers
 
 
 class _Passing:
@@ -349,8 +359,9 @@ class _Passing:
             self._status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self._id)]
             headers.append((b"x-content-type-options", b"nosniff"))
-            if self._has_body and not self._is_read:
-                # The unread rest of the body must not be parsed as the next request.
+            if _has_two_lengths(self._headers) or (self._has_body and not self._is_read):
+                # The unread rest of the body, and what comes behind a body that others may take
+                # to be longer or shorter, must not be parsed as the next request.
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         await self._send(message)
