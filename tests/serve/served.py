@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
+from tests.children import LIMIT
 from tests.forks import SERVICE, start_python
 
 
@@ -59,8 +60,8 @@ class Served:
 
     def stop(self) -> int:
         self.process.terminate()
-        code = self.process.wait(30)
-        self._reader.join(10)
+        code = self.process.wait(LIMIT)
+        self._reader.join(LIMIT)
         self.http.close()
         self._stderr.close()
         return code
