@@ -25,16 +25,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda _signal, _frame: None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _clean_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No setting of this machine reaches what several tests share, either."""
+    with pytest.MonkeyPatch.context() as patch:
+        _leave_settings(patch, tmp_path_factory.mktemp("shared"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No setting of this machine reaches a test."""
+    _leave_settings(monkeypatch, tmp_path)
+
+
+def _leave_settings(patch: pytest.MonkeyPatch, folder: Path) -> None:
     for name in [*os.environ]:
         if name.startswith("EM_") or name.endswith("_API_KEY"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path.with_name(f"{tmp_path.name}-home")))
+            patch.delenv(name)
+    patch.setenv("XDG_DATA_HOME", str(folder.with_name(f"{folder.name}-home")))
     # A test's own em.yaml counts; what holds for a folder that is not trusted has its own tests.
-    monkeypatch.setenv("EM_TRUSTED_FOLDERS", "/")
-    monkeypatch.chdir(tmp_path)
+    patch.setenv("EM_TRUSTED_FOLDERS", "/")
+    patch.chdir(folder)
 
 
 @pytest.fixture(scope="session")

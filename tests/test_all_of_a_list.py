@@ -42,16 +42,34 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-def learnt(memory: Memory, *traces: Trace) -> Any:
-    every = [*others(), *traces]
-    return memory.compile([memory.add_trace(trace) for trace in every], name="serve")
+class Clerk:
+    """A routine that has learnt from these traces, and how it serves a customer."""
+
+    def __init__(self, memory: Memory, *traces: Trace) -> None:
+        every = [*others(), *traces]
+        self._memory = memory
+        self._routine = memory.compile([memory.add_trace(trace) for trace in every], name="serve")
+
+    def run(self, words: str, shop: Shop | None = None) -> tuple[RunResult, Any]:
+        where = shop or Shop()
+        user, email, delivered, pending = customer(where, 5)
+        (card,) = where.users[user]["cards"]
+        request = words.format(email=email, order=delivered, card=card, pending=pending)
+        given = {"request": request}
+        result = self._memory.run(self._routine, given, where.tools(), remember=False)
+        return result, where.done
 
 
-@pytest.fixture
-def clerk(memory: Memory) -> Any:
+@pytest.fixture(scope="module")
+def clerk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clerk]:
     """It has seen twice each what `all`, `everything`, `all except` and `all others` mean."""
+    with Memory(tmp_path_factory.mktemp("clerk") / "em.db") as memory:
+        yield taught(memory)
+
+
+def taught(memory: Memory) -> Clerk:
     kept = "My mail is {email}. I keep the Desk Lamp. Return all the others of {order} to {card}."
-    return learnt(
+    return Clerk(
         memory,
         sent_back(0, ALL, "I am {email}. Return all items of {order} to {card}."),
         sent_back(1, ALL, "My mail is {email}. Please return all the items of {order} to {card}."),
@@ -64,17 +82,6 @@ def clerk(memory: Memory) -> Any:
         sent_back(2, (BOTTLE, MAT), kept),
         sent_back(3, (BOTTLE, MAT), kept),
     )  # fmt: skip
-
-
-def run(
-    memory: Memory, routine: Any, words: str, shop: Shop | None = None
-) -> tuple[RunResult, Any]:
-    where = shop or Shop()
-    user, email, delivered, pending = customer(where, 5)
-    (card,) = where.users[user]["cards"]
-    request = words.format(email=email, order=delivered, card=card, pending=pending)
-    result = memory.run(routine, {"request": request}, where.tools(), remember=False)
-    return result, where.done
 
 
 def items(*products: str) -> list[str]:
@@ -99,17 +106,15 @@ def items(*products: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_words_for_all_mean_what_traces_showed(
-    memory: Memory, clerk: Any, words: str, products: tuple[str, ...]
+    clerk: Clerk, words: str, products: tuple[str, ...]
 ) -> None:
-    result, done = run(memory, clerk, words)
+    result, done = clerk.run(words)
     assert result.status == "ok", result
     assert [(name, args["item_ids"]) for name, args in done] == [("return_items", items(*products))]
 
 
-def test_the_others_are_those_that_no_effect_before_names(memory: Memory, clerk: Any) -> None:
-    result, done = run(
-        memory,
-        clerk,
+def test_the_others_are_those_that_no_effect_before_names(clerk: Clerk) -> None:
+    result, done = clerk.run(
         "I am {email}. For {order}, exchange the Desk Lamp to black. Return all the others of"
         " {order} to {card}.",
     )
@@ -173,13 +178,13 @@ def test_the_others_are_those_that_no_effect_before_names(memory: Memory, clerk:
     ],
 )
 def test_words_for_all_that_are_restricted_or_were_never_shown_are_asked_about(
-    memory: Memory, clerk: Any, words: str
+    clerk: Clerk, words: str
 ) -> None:
-    result, done = run(memory, clerk, words)
+    result, done = clerk.run(words)
     assert (result.status, done) == ("needs_input", []), result
 
 
-def test_the_others_of_one_order_are_not_those_of_another(memory: Memory, clerk: Any) -> None:
+def test_the_others_of_one_order_are_not_those_of_another(clerk: Clerk) -> None:
     shop = Shop()
     user, _, delivered, _ = customer(shop, 5)
     shop.orders["#W79999"] = {**shop.orders[delivered], "order_id": "#W79999"}
@@ -188,24 +193,22 @@ def test_the_others_of_one_order_are_not_those_of_another(memory: Memory, clerk:
         "I am {email}. For #W79999, exchange the Desk Lamp to black. Return all the others of"
         " {order} to {card}."
     )
-    result, done = run(memory, clerk, words, shop)
+    result, done = clerk.run(words, shop)
     assert (result.status, done) == ("needs_input", []), result
 
 
-def test_all_is_asked_about_where_a_list_has_the_same_thing_twice(
-    memory: Memory, clerk: Any
-) -> None:
+def test_all_is_asked_about_where_a_list_has_the_same_thing_twice(clerk: Clerk) -> None:
     shop = Shop()
     held = shop.orders[customer(shop, 5)[2]]["items"]
     held.append(dict(held[0]))
     words = "I am {email}. Return all items of {order} to {card}."
-    result, done = run(memory, clerk, words, shop)
+    result, done = clerk.run(words, shop)
     assert (result.status, done) == ("needs_input", []), result
 
 
 def test_one_trace_does_not_show_what_all_means(memory: Memory) -> None:
     words = "I am {email}. Return all items of {order} to {card}."
-    result, done = run(memory, learnt(memory, sent_back(0, ALL, words)), words)
+    result, done = Clerk(memory, sent_back(0, ALL, words)).run(words)
     assert (result.status, done) == ("needs_input", []), result
 
 
@@ -216,7 +219,7 @@ def test_all_is_asked_about_if_it_meant_something_else_in_a_trace(memory: Memory
         sent_back(1, ALL, words),
         sent_back(2, (LAMP, MAT), words),
     ]
-    result, done = run(memory, learnt(memory, *traces), words)
+    result, done = Clerk(memory, *traces).run(words)
     assert (result.status, done) == ("needs_input", []), result
 
 

@@ -20,10 +20,9 @@ def is_varied(request: Any) -> bool:
     return bool(request.param)
 
 
-def moves(tmp_path: Any, is_varied: bool) -> Learnt:
+def moves(is_varied: bool) -> Learnt:
     times = ("10:00", "09:30", "13:15", "16:45")
     return learnt(
-        tmp_path,
         "move_visit",
         {
             said(f"Move VIS-50{n} to 2025-08-0{n} at {time}", n * is_varied): {
@@ -35,23 +34,22 @@ def moves(tmp_path: Any, is_varied: bool) -> Learnt:
 
 
 @pytest.mark.parametrize("time", ["25:00", "19:75", "29:30"])
-def test_no_time_of_the_day_is_asked_about(tmp_path: Any, is_varied: bool, time: str) -> None:
-    moves(tmp_path, is_varied).asks(f"Move VIS-507 to 2025-08-20 at {time}.")
+def test_no_time_of_the_day_is_asked_about(is_varied: bool, time: str) -> None:
+    moves(is_varied).asks(f"Move VIS-507 to 2025-08-20 at {time}.")
 
 
-def test_a_time_of_the_day_is_taken(tmp_path: Any, is_varied: bool) -> None:
-    done = moves(tmp_path, is_varied).does("Move VIS-507 to 2025-08-20 at 23:59.")
+def test_a_time_of_the_day_is_taken(is_varied: bool) -> None:
+    done = moves(is_varied).does("Move VIS-507 to 2025-08-20 at 23:59.")
     assert done == [{"visit_id": "VIS-507", "day": "2025-08-20", "time": "23:59"}]
 
 
-def test_one_thing_is_not_changed_twice_by_one_request(tmp_path: Any) -> None:
+def test_one_thing_is_not_changed_twice_by_one_request() -> None:
     first, second = "Move VIS-507 to 2025-08-20 at 11:00.", "Move VIS-507 to 2025-08-21 at 12:00."
-    moves(tmp_path, True).asks(f"{first} {second}")
+    moves(True).asks(f"{first} {second}")
 
 
-def gifts(tmp_path: Any, is_varied: bool) -> Learnt:
+def gifts(is_varied: bool) -> Learnt:
     return learnt(
-        tmp_path,
         "give_points",
         {
             said(f"Give {n * 5} points from USR-40{n} to USR-41{n}", n * is_varied): {
@@ -71,14 +69,13 @@ def gifts(tmp_path: Any, is_varied: bool) -> Learnt:
     ],
 )
 def test_nobody_gives_to_himself_nor_nothing_nor_a_thousand_times_as_much(
-    tmp_path: Any, is_varied: bool, request_: str
+    is_varied: bool, request_: str
 ) -> None:
-    gifts(tmp_path, is_varied).refuses(request_)
+    gifts(is_varied).refuses(request_)
 
 
-def test_a_stay_does_not_end_before_it_begins(tmp_path: Any, is_varied: bool) -> None:
+def test_a_stay_does_not_end_before_it_begins(is_varied: bool) -> None:
     stays = learnt(
-        tmp_path,
         "book_room",
         {
             said(f"Book ROOM-40{n} from 2025-08-0{n} to 2025-08-1{n}", n * is_varied): {
@@ -93,10 +90,9 @@ def test_a_stay_does_not_end_before_it_begins(tmp_path: Any, is_varied: bool) ->
 
 
 @pytest.fixture
-def tasks(tmp_path: Any) -> Learnt:
+def tasks() -> Learnt:
     people = ("Ana", "Bo", "Cy", "Di")
     return learnt(
-        tmp_path,
         "assign_task",
         {
             f"Assign TSK-40{n} to {person}.": {"task_id": f"TSK-40{n}", "person": person}
@@ -120,10 +116,9 @@ def test_a_range_of_ids_is_no_id(tasks: Learnt) -> None:
     tasks.asks("Assign TSK-408-TSK-410 to Emma.")
 
 
-def test_a_text_has_no_more_sentences_than_recorded_ones(tmp_path: Any) -> None:
+def test_a_text_has_no_more_sentences_than_recorded_ones() -> None:
     texts = {"Ana": "the train is late", "Bo": "lunch is ready", "Cy": "the door is open"}
     messages = learnt(
-        tmp_path,
         "send_message",
         {
             f"Tell {person} that {text}.": {"person": person, "text": text}
@@ -135,9 +130,8 @@ def test_a_text_has_no_more_sentences_than_recorded_ones(tmp_path: Any) -> None:
     assert done == [{"person": "Eve", "text": "the bus is full"}]
 
 
-def test_a_read_may_be_called_as_its_argument(tmp_path: Any) -> None:
+def test_a_read_may_be_called_as_its_argument() -> None:
     vans = learnt(
-        tmp_path,
         "book_van",
         {
             said(f"Book VAN-47{n} for 2025-08-0{n}", n): {
@@ -165,10 +159,9 @@ def test_a_read_may_be_called_as_its_argument(tmp_path: Any) -> None:
         "2 days ago",
     ],
 )
-def test_words_around_a_value_are_no_part_of_it(tmp_path: Any, address: str) -> None:
+def test_words_around_a_value_are_no_part_of_it(address: str) -> None:
     places = ("4 Mill Lane", "27 Station Road", "9 Old Harbour Street", "112 Park Row")
     people = learnt(
-        tmp_path,
         "change_address",
         {
             f"Change the address of CIT-20{n} to {place}.": {
@@ -184,10 +177,9 @@ def test_words_around_a_value_are_no_part_of_it(tmp_path: Any, address: str) -> 
 
 
 @pytest.mark.parametrize("day", ["Someday", "Mondays", "Holiday", "Thuesday", "Yesterday"])
-def test_days_of_the_week_are_days_of_the_week(tmp_path: Any, day: str) -> None:
+def test_days_of_the_week_are_days_of_the_week(day: str) -> None:
     days = ("Monday", "Tuesday", "Thursday", "Friday")
     courts = learnt(
-        tmp_path,
         "book_court",
         {
             f"Book court CRT-{n} on {one}.": {"court": f"CRT-{n}", "day": one}
@@ -198,10 +190,9 @@ def test_days_of_the_week_are_days_of_the_week(tmp_path: Any, day: str) -> None:
     assert courts.does("Book court CRT-17 on Sunday.") == [{"court": "CRT-17", "day": "Sunday"}]
 
 
-def test_a_number_that_was_always_the_same_may_be_a_constant(tmp_path: Any) -> None:
+def test_a_number_that_was_always_the_same_may_be_a_constant() -> None:
     tours = {f"TUR-{30 + n}": {"hours": 7 + 3 * n, "people": 12} for n in range(5)}
     guides = learnt(
-        tmp_path,
         "pay_guide",
         {
             f"Pay the guide of {tour}.": {"tour": tour, "amount": record["hours"] * 12}

@@ -1,17 +1,14 @@
 """A blank of a template that had a few words only takes these; it takes no word for a value."""
 
-from typing import Any
-
 import pytest
 
 from test_signs import Learnt, learnt
 
 
 @pytest.fixture
-def lights(tmp_path: Any) -> Learnt:
+def lights() -> Learnt:
     rooms = {"kitchen": "off", "bedroom": "off", "office": "off", "garage": "on", "cellar": "on"}
     return learnt(
-        tmp_path,
         "switch_light",
         {
             f"Turn {state} the light in the {room}.": {"room": room, "state": state}
@@ -35,8 +32,8 @@ def test_a_word_that_stands_for_a_value_fills_no_blank(lights: Learnt, room: str
     lights.asks(f"Turn off the light in the {room}.")
 
 
-def test_a_word_of_recorded_values_is_no_value_alone(tmp_path: Any) -> None:
+def test_a_word_of_recorded_values_is_no_value_alone() -> None:
     tasks = ("wash all dishes", "feed the cat", "water the roses")
-    todo = learnt(tmp_path, "add_task", {f"Add {one} to my list.": {"task": one} for one in tasks})
+    todo = learnt("add_task", {f"Add {one} to my list.": {"task": one} for one in tasks})
     todo.asks("Add all to my list.")
     assert todo.does("Add paint the door to my list.") == [{"task": "paint the door"}]

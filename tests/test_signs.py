@@ -10,6 +10,8 @@ import pytest
 from em import Memory, recorded_tool
 from em.runner.signs import _MAY_BE_SIGN, _is_in_word, odd_signs, signs_of, unknown_sign
 
+Reads = dict[str, tuple[str, Callable[[Any], Any]]]
+
 
 class Learnt(NamedTuple):
     """A learnt routine, and what its tools have written since."""
@@ -39,16 +41,23 @@ class Learnt(NamedTuple):
         assert result.status in ("needs_input", "failed"), (request, result.status)
 
 
-def learnt(
-    tmp_path: Any,
-    tool: str,
-    traces: dict[str, dict[str, Any]],
-    reads: dict[str, tuple[str, Callable[[Any], Any]]] | None = None,
-) -> Learnt:
-    """Learn a routine from requests and the arguments that their one call had.
+_LEARNT: dict[str, Learnt] = {}
+
+
+def learnt(tool: str, traces: dict[str, dict[str, Any]], reads: Reads | None = None) -> Learnt:
+    """Learn a routine from requests and the arguments that their one call had, once for all tests.
 
     reads: reads that were made before the call, by the argument of the call that they have.
     """
+    if reads:
+        return _learn(tool, traces, reads)
+    key = repr((tool, traces))
+    if key not in _LEARNT:
+        _LEARNT[key] = _learn(tool, traces, {})
+    return _LEARNT[key]
+
+
+def _learn(tool: str, traces: dict[str, dict[str, Any]], reads: Reads) -> Learnt:
     written: list[dict[str, Any]] = []
 
     def write(**args: Any) -> dict[str, Any]:
@@ -58,14 +67,14 @@ def learnt(
     write.__name__ = tool
     made = recorded_tool(effect="write")(write)
     tools = {tool: made}
-    for name, (_, look) in (reads or {}).items():
+    for name, (_, look) in reads.items():
         look.__name__ = name
         tools[name] = recorded_tool(effect="read")(look)
-    memory = Memory(tmp_path / "memory.db")
+    memory = Memory(":memory:")
 
     @memory.record(app="desk")
     def agent(request: str) -> None:
-        for name, (argument, _) in (reads or {}).items():
+        for name, (argument, _) in reads.items():
             tools[name](**{argument: traces[request][argument]})
         made(**traces[request])
 
@@ -76,9 +85,8 @@ def learnt(
 
 
 @pytest.fixture
-def meetings(tmp_path: Any) -> Learnt:
+def meetings() -> Learnt:
     return learnt(
-        tmp_path,
         "cancel_meeting",
         {
             "Please cancel meeting M-111.": {"meeting_id": "M-111"},
@@ -89,12 +97,11 @@ def meetings(tmp_path: Any) -> Learnt:
 
 
 @pytest.fixture
-def stock(tmp_path: Any) -> Learnt:
+def stock() -> Learnt:
     def args(sku: str, count: int, source: str, target: str) -> dict[str, Any]:
         return {"sku": sku, "count": count, "source": source, "target": target}
 
     return learnt(
-        tmp_path,
         "move_stock",
         {
             "Move 20 BOLT from HAM to BER.": args("BOLT", 20, "HAM", "BER"),
@@ -106,9 +113,8 @@ def stock(tmp_path: Any) -> Learnt:
 
 
 @pytest.fixture
-def rooms(tmp_path: Any) -> Learnt:
+def rooms() -> Learnt:
     return learnt(
-        tmp_path,
         "set_level",
         {
             f"Set the heating in the {room} to level {level}.": {"room": room, "level": level}
@@ -169,9 +175,8 @@ def test_a_blank_takes_what_looks_like_the_recorded_values(rooms: Learnt) -> Non
     assert rooms.does("Set the heating in the cellar to level 2.")
 
 
-def test_a_sign_that_recorded_requests_had_is_known(tmp_path: Any) -> None:
+def test_a_sign_that_recorded_requests_had_is_known() -> None:
     desk = learnt(
-        tmp_path,
         "cancel_meeting",
         {
             "> Please cancel meeting M-111.": {"meeting_id": "M-111"},
