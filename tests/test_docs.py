@@ -1,20 +1,27 @@
 """Every code block of README and docs runs."""
 
+import atexit
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import yaml
 from markdown_it import MarkdownIt
+from tests.forks import command_line
 
 ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
 PAGES = [
-    ROOT / "README.md",
+    README,
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "examples" / "csv_report" / "README.md",
@@ -44,8 +51,10 @@ def run_python(block: Block, page: Path) -> None:
 def run_bash(block: Block, page: Path) -> None:
     lines = block.code.strip().splitlines()
     only_make = all(line.startswith("make ") for line in lines)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path}
+    folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    if page != README:  # whose commands are the installed ones; those of other pages are forks
+        folders.insert(0, str(em_that_forks()))
+    environment = {**os.environ, "PATH": os.pathsep.join(folders)}
     if only_make:  # the targets exist and their steps are known; running them would run this test
         environment["MAKEFLAGS"] = "--dry-run"
     run = subprocess.run(
@@ -57,6 +66,17 @@ def run_bash(block: Block, page: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, f"{page.name}:{block.line}\n{run.stdout}{run.stderr}"
+
+
+@cache
+def em_that_forks() -> Path:
+    """Return a folder with a program `em` that starts fast, until the tests end."""
+    folder = Path(tempfile.mkdtemp(prefix="em-docs-"))
+    atexit.register(shutil.rmtree, folder)
+    program = folder / "em"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(command_line("-m", "em"))} "$@"\n')
+    program.chmod(0o755)
+    return folder
 
 
 def run_yaml(block: Block, page: Path) -> None:
@@ -97,7 +117,7 @@ def test_there_are_blocks_to_run() -> None:
 
 
 def test_a_failing_block_fails_the_test() -> None:
-    page = ROOT / "README.md"
+    page = README
     with pytest.raises(AssertionError):
         run_python(Block("python", "assert False", 1), page)
     with pytest.raises(AssertionError):
