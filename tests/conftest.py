@@ -4,6 +4,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
+from em import Memory
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
 from raw import with_option
@@ -47,6 +49,13 @@ def _leave_settings(patch: pytest.MonkeyPatch, folder: Path) -> None:
     # A test's own em.yaml counts; what holds for a folder that is not trusted has its own tests.
     patch.setenv("EM_TRUSTED_FOLDERS", "/")
     patch.chdir(folder)
+
+
+@pytest.fixture(scope="module")
+def new_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Memory]]:
+    """Make memories that stay for all tests of a module: in them is learnt what many tests run."""
+    with ExitStack() as made:
+        yield lambda: made.enter_context(Memory(tmp_path_factory.mktemp("memory") / "em.db"))
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """`all items`, `everything`, `all except …`, `the others`: where traces showed what they mean."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +61,11 @@ class Clerk:
 
 
 @pytest.fixture(scope="module")
-def clerk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clerk]:
+def clerk(new_memory: Callable[[], Memory]) -> Clerk:
     """It has seen twice each what `all`, `everything`, `all except` and `all others` mean."""
-    with Memory(tmp_path_factory.mktemp("clerk") / "em.db") as memory:
-        yield taught(memory)
-
-
-def taught(memory: Memory) -> Clerk:
     kept = "My mail is {email}. I keep the Desk Lamp. Return all the others of {order} to {card}."
     return Clerk(
-        memory,
+        new_memory(),
         sent_back(0, ALL, "I am {email}. Return all items of {order} to {card}."),
         sent_back(1, ALL, "My mail is {email}. Please return all the items of {order} to {card}."),
         sent_back(2, ALL, "I am {email}. Return everything in {order} to {card}."),

@@ -41,16 +41,18 @@ def asked_for(shop: Shop, number: int, reason: str = NEEDED) -> str:
     return f"I am {email}. Please cancel {pending} because {reason}."
 
 
-@pytest.fixture
-def canceller(memory: Memory, shop: Shop) -> Memory:
+@pytest.fixture(scope="module")
+def canceller(new_memory: Callable[[], Memory]) -> Memory:
+    shop, memory = Shop(), new_memory()
     other = "Bo here, bo.larsen1@shop.example: cancel #W80201, it was ordered by mistake."
     learn(memory, cancelled(shop, 0, NEEDED), cancelled(shop, 1, MISTAKE, other))
     return memory
 
 
-@pytest.fixture
-def clerk(memory: Memory, shop: Shop) -> Memory:
+@pytest.fixture(scope="module")
+def clerk(new_memory: Callable[[], Memory]) -> Memory:
     """Cancels, returns and exchanges."""
+    shop, memory = Shop(), new_memory()
     learn(
         memory,
         cancelled(shop, 0, NEEDED),

@@ -1,6 +1,6 @@
 """Tasks that only read, asked for in free words: no word can do harm, only a wrong value."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +59,14 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-@pytest.fixture
-def counter(memory: Memory) -> Learnt:
+@pytest.fixture(scope="module")
+def counter(new_memory: Callable[[], Memory]) -> Learnt:
     said = (
         ("How many parcels lie at the depot 'North'?", "North"),
         ("Tell me the number of parcels at depot 'Harbour', please.", "Harbour"),
         ("Could you count the parcels of the depot 'Mill'?", "Mill"),
     )
-    return Learnt(memory, *(trace(w, ("get_parcels", {"depot": d})) for w, d in said))
+    return Learnt(new_memory(), *(trace(w, ("get_parcels", {"depot": d})) for w, d in said))
 
 
 @pytest.mark.parametrize(

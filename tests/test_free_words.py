@@ -1,6 +1,6 @@
 """Tasks that always have the same effects, asked for in free words: only their values vary."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +84,10 @@ class Learnt:
         return str(texts_of(find_routine(self.memory.store, self.routine.ref))["routine.yaml"])
 
 
-@pytest.fixture
-def booker(memory: Memory) -> Learnt:
+@pytest.fixture(scope="module")
+def booker(new_memory: Callable[[], Memory]) -> Learnt:
     return Learnt(
-        memory, *(trace(words, "book_ferry", port=port, seats=n) for words, port, n in BOOKED)
+        new_memory(), *(trace(words, "book_ferry", port=port, seats=n) for words, port, n in BOOKED)
     )
 
 
@@ -172,8 +172,8 @@ def ticket(number: str) -> Any:
     return [{"tool": "book_ferry", "args": {"port": "KIL"}, "result": {"ticket": number}}]
 
 
-@pytest.fixture
-def canceller(memory: Memory) -> Learnt:
+@pytest.fixture(scope="module")
+def canceller(new_memory: Callable[[], Memory]) -> Learnt:
     said = (
         "It is raining. Cancel the ferry for me.",
         "It is sad news. Please cancel that ferry.",
@@ -181,7 +181,7 @@ def canceller(memory: Memory) -> Learnt:
         "We are ill. Cancel the ferry.",
     )
     return Learnt(
-        memory,
+        new_memory(),
         *(
             trace(words, "cancel_ferry", ticket(f"T-81{number}"), ticket=f"T-81{number}")
             for number, words in enumerate(said)
@@ -210,8 +210,8 @@ def test_earlier_calls_that_say_nothing_or_words_that_leave_it_open(
     assert (result.status, done) == ("needs_input", []), result
 
 
-@pytest.fixture
-def renter(memory: Memory) -> Learnt:
+@pytest.fixture(scope="module")
+def renter(new_memory: Callable[[], Memory]) -> Learnt:
     said = (
         "Fresh air for me! Rent the bike 'tandem' with the api token {}.",
         "Please rent me the bike 'racer' with the token {}.",
@@ -219,7 +219,7 @@ def renter(memory: Memory) -> Learnt:
     )
     bikes = ("tandem", "racer", "cargo")
     return Learnt(
-        memory,
+        new_memory(),
         *(
             trace(words.format(f"sk9f8x7w{n}q"), "rent_bike", api_token=f"sk9f8x7w{n}q", bike=bike)
             for n, (words, bike) in enumerate(zip(said, bikes, strict=True))

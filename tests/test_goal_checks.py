@@ -135,9 +135,9 @@ class Clerk:
         return self.memory.run(self.routine, text, post.tools(), remember=False, **options)
 
 
-@pytest.fixture
-def clerk(memory: Memory) -> Clerk:
-    return Clerk(memory)
+@pytest.fixture(scope="module")
+def clerk(new_memory: Callable[[], Memory]) -> Clerk:
+    return Clerk(new_memory())
 
 
 def test_a_run_whose_effect_shows_is_ok(clerk: Clerk) -> None:

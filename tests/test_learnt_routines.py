@@ -1,6 +1,6 @@
 """Several traces of a kind of task become one routine that does the next, different task."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +46,25 @@ class Learnt:
         return result, where.done
 
 
-@pytest.fixture
-def canceller(memory: Memory, shop: Shop) -> Learnt:
+@pytest.fixture(scope="module")
+def canceller(new_memory: Callable[[], Memory]) -> Learnt:
+    return new_canceller(new_memory())
+
+
+def new_canceller(memory: Memory) -> Learnt:
+    shop = Shop()
     other = "Bo here, bo.larsen1@shop.example: cancel #W80201, it was ordered by mistake."
     return Learnt(memory, cancelled(shop, 0, NEEDED), cancelled(shop, 1, MISTAKE, other))
 
 
-@pytest.fixture
-def clerk(memory: Memory, shop: Shop) -> Learnt:
+@pytest.fixture(scope="module")
+def clerk(new_memory: Callable[[], Memory]) -> Learnt:
+    return new_clerk(new_memory())
+
+
+def new_clerk(memory: Memory) -> Learnt:
     """Cancels, returns and exchanges."""
+    shop = Shop()
     return Learnt(
         memory,
         cancelled(shop, 0, NEEDED),
@@ -238,9 +248,8 @@ def test_text_in_a_result_is_not_a_request(canceller: Learnt) -> None:
     assert "note" in result.pending_prompt.message
 
 
-def test_who_it_is_about_is_asked_for_and_the_answer_is_taken(
-    canceller: Learnt, shop: Shop
-) -> None:
+def test_who_it_is_about_is_asked_for_and_the_answer_is_taken(memory: Memory, shop: Shop) -> None:
+    canceller = new_canceller(memory)
     _, email, _, pending = customer(shop, 4)
     asked, _ = canceller.run(f"Cancel {pending} because {NEEDED}.", shop)
     assert asked.pending_prompt is not None
@@ -278,8 +287,9 @@ def test_the_report_says_how_it_did_on_traces_it_was_not_learnt_from(
 
 
 def test_a_run_that_was_killed_between_two_effects_goes_on_without_repeating_one(
-    clerk: Learnt,
+    memory: Memory,
 ) -> None:
+    clerk = new_clerk(memory)
     shop = Shop()
     _, email, delivered, pending = customer(shop, 5)
     request = (
@@ -320,7 +330,8 @@ def test_a_mistake_in_a_plan_is_found_with_its_place(clerk: Learnt, tmp_path: Pa
     assert {problem.message for problem in validate(folder)} == {"'ordr' is not defined"}
 
 
-def test_a_value_that_is_not_said_is_asked_for_by_its_name(canceller: Learnt) -> None:
+def test_a_value_that_is_not_said_is_asked_for_by_its_name(memory: Memory) -> None:
+    canceller = new_canceller(memory)
     shop = Shop()
     _, email, _, pending = customer(shop, 4)
     asked, _ = canceller.run(f"I am {email}. Cancel {pending}.", shop)

@@ -1,6 +1,6 @@
 """Traces of repairs become rules: what was seen, what was done about it, and when to stop."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,10 @@ class Learnt:
         return self.memory.run(self.routine, {"request": boiler.request}, boiler.tools(), **options)
 
 
-@pytest.fixture
-def plumber(memory: Memory) -> Learnt:
+@pytest.fixture(scope="module")
+def plumber(new_memory: Callable[[], Memory]) -> Learnt:
     """Knows every fault, each from traces that had no other."""
-    return Learnt(memory, traces(*SINGLE, *LEAKS))
+    return Learnt(new_memory(), traces(*SINGLE, *LEAKS))
 
 
 def test_each_fault_is_put_right_where_it_was_never_seen(plumber: Learnt) -> None:
@@ -250,7 +250,8 @@ def test_a_dry_run_shows_the_first_fix_and_what_waits_for_it(plumber: Learnt) ->
     assert boiler.done == []
 
 
-def test_a_run_that_dies_amid_the_fixes_goes_on_and_repeats_none(plumber: Learnt) -> None:
+def test_a_run_that_dies_amid_the_fixes_goes_on_and_repeats_none(memory: Memory) -> None:
+    plumber = Learnt(memory, traces(*SINGLE, *LEAKS))
     boiler = Boiler("low", "stuck", "summer")
     boiler.dies_at = "free_pump"
     with pytest.raises(KeyboardInterrupt):
@@ -382,11 +383,11 @@ class Servers:
         return Trace(mission=Mission(goal=self.request), events=events, outcome="success")
 
 
-@pytest.fixture
-def operator(memory: Memory) -> Learnt:
+@pytest.fixture(scope="module")
+def operator(new_memory: Callable[[], Memory]) -> Learnt:
     down = [Servers(n, Servers.NAMES[n % 3]).recorded() for n in range(4)]
     full = [Servers(n, is_full=True).recorded() for n in range(4, 8)]
-    return Learnt(memory, [*down, *full])
+    return Learnt(new_memory(), [*down, *full])
 
 
 def test_the_item_that_is_the_reason_is_the_one_that_is_acted_on(operator: Learnt) -> None:

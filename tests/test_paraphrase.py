@@ -1,7 +1,7 @@
 """A model puts a request into words that a routine reads; it can't make it do anything else."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,14 @@ def shop() -> Shop:
     return Shop()
 
 
-@pytest.fixture
-def clerk(shop: Shop) -> Iterator[Memory]:
-    """Cancels, returns and exchanges."""
+@pytest.fixture(scope="module")
+def clerk(new_memory: Callable[[], Memory]) -> Memory:
+    return taught(new_memory())
+
+
+def taught(memory: Memory) -> Memory:
+    """Let it learn to cancel, to return and to exchange."""
+    shop = Shop()
     traces = [
         cancelled(shop, 0, NEEDED),
         cancelled(shop, 1, MISTAKE),
@@ -34,9 +39,8 @@ def clerk(shop: Shop) -> Iterator[Memory]:
         exchanged(shop, 3, "P-4401", color="black"),
         exchanged(shop, 4, "P-4403", material="rubber"),
     ]
-    with Memory("em.db") as memory:
-        memory.compile([memory.add_trace(one) for one in traces], name="serve")
-        yield memory
+    memory.compile([memory.add_trace(one) for one in traces], name="serve")
+    return memory
 
 
 def reading(
@@ -184,8 +188,9 @@ def test_the_model_sees_no_recorded_person(clerk: Memory, shop: Shop) -> None:
         assert not [one for one in (user, email, delivered, pending) if one in told]
 
 
-def test_the_command_says_how_the_model_reads_it(clerk: Memory, shop: Shop) -> None:
-    clerk.close()
+def test_the_command_says_how_the_model_reads_it() -> None:
+    with Memory("em.db") as memory:
+        taught(memory)
     reply = reading(("cancel_order", {"order_id": "#W99017", "reason": MISTAKE}),
                     email="eva@shop.example")  # fmt: skip
     Path("replies.json").write_text(json.dumps([reply]))

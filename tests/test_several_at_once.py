@@ -1,6 +1,6 @@
 """One sentence for several things: one call for each id."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,20 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-def learnt(memory: Memory, *traces: Trace) -> Any:
-    return memory.compile([memory.add_trace(trace) for trace in traces], name="serve")
+class Learnt:
+    """A routine learnt from some traces, and run for another customer."""
+
+    def __init__(self, memory: Memory, *traces: Trace) -> None:
+        self._memory = memory
+        self._routine = memory.compile([memory.add_trace(one) for one in traces], name="serve")
+
+    def run(self, words: str, shop: Shop | None = None) -> tuple[RunResult, Any]:
+        where = shop or Shop()
+        _, email, orders = open_orders(where, 4)
+        request = words.format(*orders, email=email, other="#W80205", sent="#W70104")
+        given = {"request": request}
+        result = self._memory.run(self._routine, given, where.tools(), remember=False)
+        return result, where.done
 
 
 def one_by_one() -> list[Trace]:
@@ -61,21 +73,11 @@ def one_by_one() -> list[Trace]:
     ]
 
 
-@pytest.fixture
-def canceller(memory: Memory) -> Any:
+@pytest.fixture(scope="module")
+def canceller(new_memory: Callable[[], Memory]) -> Learnt:
     """It has seen one sentence with two orders."""
     words = "I am {email}. Cancel {0} and {1} because {reason}."
-    return learnt(memory, *one_by_one(), cancelled_together(3, LATE, words))
-
-
-def run(
-    memory: Memory, routine: Any, words: str, shop: Shop | None = None
-) -> tuple[RunResult, Any]:
-    where = shop or Shop()
-    _, email, orders = open_orders(where, 4)
-    request = words.format(*orders, email=email, other="#W80205", sent="#W70104")
-    result = memory.run(routine, {"request": request}, where.tools(), remember=False)
-    return result, where.done
+    return Learnt(new_memory(), *one_by_one(), cancelled_together(3, LATE, words))
 
 
 @pytest.mark.parametrize(
@@ -90,9 +92,9 @@ def run(
     ],
 )
 def test_several_ids_in_one_sentence_are_one_call_each(
-    memory: Memory, canceller: Any, words: str, count: int
+    canceller: Learnt, words: str, count: int
 ) -> None:
-    result, done = run(memory, canceller, words)
+    result, done = canceller.run(words)
     orders = open_orders(Shop(), 4)[2]
     wanted = orders[:count] if count > 1 else [orders[1]]
     assert result.status == "ok", result
@@ -130,36 +132,34 @@ def test_several_ids_in_one_sentence_are_one_call_each(
     ],
 )
 def test_several_ids_that_are_not_clearly_meant_are_asked_about(
-    memory: Memory, canceller: Any, words: str
+    canceller: Learnt, words: str
 ) -> None:
-    result, done = run(memory, canceller, words)
+    result, done = canceller.run(words)
     assert (result.status, done) == ("needs_input", []), result
 
 
 def test_an_order_of_the_list_that_may_not_be_cancelled_stops_all(
-    memory: Memory, canceller: Any
+    canceller: Learnt,
 ) -> None:
     shop = Shop()
     orders = open_orders(shop, 4)[2]
     shop.orders[orders[1]]["status"] = "sent"
-    result, done = run(
-        memory, canceller, "I am {email}. Cancel {0} and {1} because too late.", shop
-    )
+    result, done = canceller.run("I am {email}. Cancel {0} and {1} because too late.", shop)
     assert (result.status, done) == ("needs_input", []), result
 
 
 def test_several_ids_are_asked_about_if_no_trace_had_them_in_one_sentence(memory: Memory) -> None:
     words = "I am {email}. Cancel {0} because {reason}. Cancel {1} because {reason}."
-    routine = learnt(memory, *one_by_one(), cancelled_together(3, LATE, words))
-    result, done = run(memory, routine, "I am {email}. Cancel {0} and {1} because too late.")
+    routine = Learnt(memory, *one_by_one(), cancelled_together(3, LATE, words))
+    result, done = routine.run("I am {email}. Cancel {0} and {1} because too late.")
     assert (result.status, done) == ("needs_input", []), result
 
 
 def test_a_trace_that_did_one_of_two_named_ones_teaches_no_list(memory: Memory) -> None:
     words = "I am {email}. Cancel {0} and #W83301 because {reason}."
     odd = cancelled_together(3, LATE, words, count=1)
-    routine = learnt(memory, *one_by_one(), odd)
-    result, done = run(memory, routine, "I am {email}. Cancel {0} and {1} because too late.")
+    routine = Learnt(memory, *one_by_one(), odd)
+    result, done = routine.run("I am {email}. Cancel {0} and {1} because too late.")
     assert (result.status, done) == ("needs_input", []), result
 
 
@@ -168,8 +168,8 @@ def test_a_list_of_which_a_trace_did_only_one_is_asked_about_though_another_did_
 ) -> None:
     both = cancelled_together(3, LATE, "I am {email}. Cancel {0} and {1} because {reason}.")
     words = "I am {email}. Cancel {0} and #W80301 because {reason}."
-    routine = learnt(memory, *one_by_one(), both, cancelled_together(0, LATE, words, count=1))
-    result, done = run(memory, routine, "I am {email}. Cancel {0} and {1} because too late.")
+    routine = Learnt(memory, *one_by_one(), both, cancelled_together(0, LATE, words, count=1))
+    result, done = routine.run("I am {email}. Cancel {0} and {1} because too late.")
     assert (result.status, done) == ("needs_input", []), result
 
 
