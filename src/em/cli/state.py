@@ -29,6 +29,7 @@ from em.memory import Memory
 from em.runner.answers import json_or_text
 from em.runner.sandbox.inside.plain import NotPlain, plain
 from em.state.checkpoint import Checkpoint
+from em.state.code import load_module
 from em.state.rules import Alert, load_rules
 from em.state.schema import PolicyName
 from em.state.state import Conflict, State
@@ -431,6 +432,7 @@ def key(subject: str, type_: str, fields: tuple[str, ...], accept: bool) -> None
 def repl(subject: str, as_of: str | None) -> None:
     """Start a Python prompt with SUBJECT's typed state: `state`, `profile`, collections."""
     found = open_memory().state(subject, as_of)
+    found.module = load_module(found.code)  # with its docstrings, which `help` shows
     scope: dict[str, Any] = {**vars(found.module), "state": found, "profile": found.profile}
     scope |= {name: getattr(found, name) for name in found.collections}
     _complete(scope)

@@ -12,12 +12,14 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from em.errors import StateInvalid
-from em.state.rules import RANKS, condition_code, deadlines_code
+from em.state import comparison
+from em.state.conditions import Conditions
+from em.state.rules import RANKS
 from em.state.schema import PROFILE, Constraint, FieldSchema, Policy, StateSchema, TypeSchema
 from em.state.types import Typed, class_name, quoted, resolve
 
@@ -44,10 +46,49 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Money:
-    """An amount with its currency. Never add up amounts of different currencies."""
+    """An amount with its currency. Amounts of one currency add up and compare, others don't."""
 
     amount: Decimal
     currency: str
+
+    def _of(self, other: "Money") -> Decimal:
+        """Return the other amount, if it has the same currency."""
+        if self.currency != other.currency:
+            raise TypeError(f"{self.currency} and {other.currency} can't be added or compared")
+        return other.amount
+
+    def __add__(self, other: Any) -> "Money":
+        if not isinstance(other, Money):
+            return NotImplemented
+        return Money(amount=self.amount + self._of(other), currency=self.currency)
+
+    def __radd__(self, other: Any) -> "Money":
+        """Begin a sum: `sum` adds the first amount to the number 0."""
+        return self if type(other) is int and other == 0 else NotImplemented
+
+    def __sub__(self, other: Any) -> "Money":
+        return self + -other if isinstance(other, Money) else NotImplemented
+
+    def __neg__(self) -> "Money":
+        return Money(amount=-self.amount, currency=self.currency)
+
+    def __mul__(self, factor: int | Decimal) -> "Money":
+        return Money(amount=self.amount * factor, currency=self.currency)
+
+    def __truediv__(self, divisor: int | Decimal) -> "Money":
+        return Money(amount=self.amount / divisor, currency=self.currency)
+
+    def __lt__(self, other: Any) -> bool:
+        return self.amount < self._of(other) if isinstance(other, Money) else NotImplemented
+
+    def __le__(self, other: Any) -> bool:
+        return self.amount <= self._of(other) if isinstance(other, Money) else NotImplemented
+
+    def __gt__(self, other: Any) -> bool:
+        return self.amount > self._of(other) if isinstance(other, Money) else NotImplemented
+
+    def __ge__(self, other: Any) -> bool:
+        return self.amount >= self._of(other) if isinstance(other, Money) else NotImplemented
 '''
 
 ARBITRATION = '''
@@ -101,41 +142,11 @@ class Rule:
     active_from: str | None = None
     active_until: str | None = None
     deadline: str | None = None
-    deadlines: "Callable[[State], list[tuple[Any, Any]]] | None" = None
+    deadlines: "Callable[[State, Mapping[str, Any]], list[tuple[Any, Any]]] | None" = None
+    each: "Callable[[State, Mapping[str, Any]], list[Any]] | None" = None
     offset: str | None = None
     event_ids: tuple[str, ...] = ()
-
-
-def _plus(moment: Any, seconds: int) -> Any:
-    """Add seconds to a date or datetime; None stays None."""
-    return None if moment is None else moment + datetime.timedelta(seconds=seconds)
-
-
-def _comparable(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.casefold()
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, (list, tuple)):
-        return [_comparable(item) for item in value]
-    return value
-
-
-def _holds(left: Any, op: str, right: Any) -> bool:
-    """Compare two values: texts ignore case, and an order with None is never true."""
-    one, other = _comparable(left), _comparable(right)
-    if op in ("==", "!="):
-        return bool((one == other) == (op == "=="))
-    if op in ("in", "not in"):
-        return bool((one in other) == (op == "in")) if other is not None else op == "not in"
-    if op == "contains":
-        return one is not None and bool(other in one)
-    if one is None or other is None:
-        return False
-    return bool(
-        one < other if op == "<" else one <= other if op == "<=" else one > other if op == ">"
-        else one >= other
-    )
+    proposed: bool = False
 '''
 
 AS_RECORD = '''
@@ -174,6 +185,30 @@ class Money:
     amount: Decimal
     currency: str
 
+    def __add__(self, other):
+        if not isinstance(other, Money):
+            raise TypeError("an amount can be added to an amount only")
+        if self.currency != other.currency:
+            raise TypeError(self.currency + " and " + other.currency + " can't be added")
+        return Money(amount=self.amount + other.amount, currency=self.currency)
+
+    def __radd__(self, other):
+        if other != 0:
+            raise TypeError("an amount can be added to an amount only")
+        return self
+
+    def __neg__(self):
+        return Money(amount=-self.amount, currency=self.currency)
+
+    def __sub__(self, other):
+        return self + -other
+
+    def __mul__(self, factor):
+        return Money(amount=self.amount * factor, currency=self.currency)
+
+    def __truediv__(self, divisor):
+        return Money(amount=self.amount / divisor, currency=self.currency)
+
 
 def _em_money(row):
     return Money(amount=Decimal(row["amount"]), currency=row["currency"])
@@ -188,7 +223,7 @@ class Dialect(NamedTuple):
     """How to write classes.
 
     optional: give every field a default. readers: after each class, write a function that makes it
-    from a JSON row.
+    from a JSON row. literals: write the texts that a field may have.
     """
 
     decorator: str
@@ -196,6 +231,7 @@ class Dialect(NamedTuple):
     examples: bool
     optional: bool
     readers: bool
+    literals: bool
 
 
 _MODULE = Dialect(
@@ -204,9 +240,16 @@ _MODULE = Dialect(
     examples=True,
     optional=False,
     readers=False,
+    literals=True,
 )
+_SHAPE = _MODULE._replace(documented=False, examples=False, optional=True, literals=False)
 _SANDBOX = Dialect(
-    "@dataclass(frozen=True)", documented=False, examples=False, optional=True, readers=True
+    "@dataclass(frozen=True)",
+    documented=False,
+    examples=False,
+    optional=True,
+    readers=True,
+    literals=True,
 )
 
 
@@ -217,18 +260,40 @@ def write_module(schema: StateSchema, *, examples: bool = True) -> str:
     parts = [
         f'"""State of {_doc(schema.subject)}. Compiled by em: changes here are lost."""',
         "",
-        HEADER,
+        _header(schema),
         BASE,
         *_classes(schema, names, _MODULE._replace(examples=examples)),
     ]
     parts += ["", *_state(schema)]
     parts.append(ARBITRATION)
     parts += _arbitration(schema)
-    parts.append(RULES)
+    parts += [RULES, *_comparison(schema)]
     parts += _rules(schema)
     parts += _names_table(schema, names)
     parts.append(AS_RECORD)
     return "\n".join(parts).rstrip() + "\n"
+
+
+def write_shape(schema: StateSchema) -> str:
+    """Write the module that this process runs: the same for all subjects of the same shape.
+
+    It has no docstrings, no texts of records, and takes the values of rules from `values`.
+    """
+    check_names(schema)
+    names = ClassNames(schema)
+    parts = [
+        _header(schema),
+        BASE,
+        *_classes(schema, names, _SHAPE),
+        "",
+        *_state(schema),
+        ARBITRATION,
+    ]
+    parts += [*_arbitration(schema), RULES, *_comparison(schema)]
+    for number, constraint in enumerate(ordered(schema.constraints), 1):
+        parts += _functions(constraint, number, schema, [])
+    parts += [*_names_table(schema, names), AS_RECORD]
+    return "\n".join(parts)
 
 
 def write_sandbox_code(schema: StateSchema) -> str:
@@ -255,6 +320,7 @@ def write_sandbox_code(schema: StateSchema) -> str:
 
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+_LITERAL = re.compile(r'Literal\[(?:"(?:[^"\\]|\\.)*"(?:, )?)*\]')
 
 
 def check_names(schema: StateSchema) -> None:
@@ -356,7 +422,7 @@ def _class(
     for field in type_.fields.values():
         typed = names.typed(field)
         optional = dialect.optional or is_keyed or typed.nullable or field.count < type_.count
-        annotation = typed.annotation
+        annotation = typed.annotation if dialect.literals else _wide(typed.annotation)
         if optional and annotation not in ("Any", "None"):
             annotation += " | None"
         default = " = None" if optional or annotation in ("Any", "None") else ""
@@ -370,6 +436,11 @@ def _class(
     else:
         yield from _own_fields(is_nested=is_nested, is_keyed=is_keyed)
     yield ""
+
+
+def _wide(annotation: str) -> str:
+    """Write `str` for the texts that a field may have."""
+    return _LITERAL.sub("str", annotation)
 
 
 def _own_fields(*, is_nested: bool, is_keyed: bool) -> Iterator[str]:
@@ -511,22 +582,8 @@ def _settled(policy: Policy) -> str:
 def _rules(schema: StateSchema) -> Iterator[str]:
     made: list[str] = []
     for number, constraint in enumerate(ordered(schema.constraints), 1):
-        function = f"rule_{number}_{constraint.id.replace('-', '_')}"
-        code = "True"
-        if constraint.when is not None:
-            code = condition_code(constraint.when, schema, f"constraint {constraint.id!r}")
-        yield ""
-        yield ""
-        yield f"def {function}(state: State, details: Mapping[str, Any]) -> bool:"
-        yield f'    """{_doc(constraint.message)}"""'
-        yield f"    return {code}"
-        if isinstance(constraint.deadline, dict):
-            place = f"constraint {constraint.id!r}"
-            yield ""
-            yield ""
-            yield f"def deadlines_{number}(state: State) -> list[tuple[Any, Any]]:"
-            yield f"    return {deadlines_code(constraint.deadline, schema, place)}"
-        made.append(_rule(constraint, function, number))
+        yield from _functions(constraint, number, schema, None)
+        made.append(_rule(constraint, number))
     yield ""
     yield ""
     yield "RULES: tuple[Rule, ...] = ("
@@ -535,17 +592,59 @@ def _rules(schema: StateSchema) -> Iterator[str]:
     yield ""
 
 
+def _header(schema: StateSchema) -> str:
+    """Write the imports; rules also need regular expressions."""
+    return HEADER.replace(
+        "import datetime\n", "import datetime\nimport re\n", bool(schema.constraints)
+    )
+
+
+def _comparison(schema: StateSchema) -> Iterator[str]:
+    """Write the functions that compare, if there are rules."""
+    if schema.constraints:
+        yield from ("", comparison.source())
+
+
+_TAKES = "state: State, details: Mapping[str, Any]"
+
+
+def _function(constraint: Constraint, number: int, values: list[Any] | None) -> str:
+    """Name the function of a rule; without its id for all subjects of a shape."""
+    return f"rule_{number}" + (f"_{constraint.id.replace('-', '_')}" if values is None else "")
+
+
+def _functions(
+    constraint: Constraint, number: int, schema: StateSchema, values: list[Any] | None
+) -> Iterator[str]:
+    """Write the functions of a rule. values: collects its literals, which they take as `values`."""
+    place = f"constraint {constraint.id!r}"
+    code = Conditions(schema, place, values)
+    takes = _TAKES if values is None else f"{_TAKES}, values: Sequence[Any] = ()"
+    yield from ("", "", f"def {_function(constraint, number, values)}({takes}) -> bool:")
+    if values is None:
+        yield f'    """{_doc(constraint.message)}"""'
+    when = "True" if constraint.when is None else code.condition(constraint.when)
+    yield f"    return {when}"
+    if isinstance(constraint.deadline, dict):
+        yield from ("", "", f"def deadlines_{number}({takes}) -> list[tuple[Any, Any]]:")
+        yield f"    return {code.deadlines(constraint.deadline)}"
+    if constraint.each is not None:
+        yield from ("", "", f"def each_{number}({takes}) -> list[Any]:")
+        yield f"    return {code.each(constraint.each)}"
+
+
 def ordered(constraints: Sequence[Constraint]) -> list[Constraint]:
-    """Sort constraints by severity, the worst first, then by id."""
-    return sorted(constraints, key=lambda found: (RANKS[found.severity], found.id))
+    """Sort constraints by severity, the worst first, then by id; without rejected ones."""
+    found = [one for one in constraints if one.verdict != "rejected"]
+    return sorted(found, key=lambda found: (RANKS[found.severity], found.id))
 
 
-def _rule(constraint: Constraint, function: str, number: int) -> str:
+def _rule(constraint: Constraint, number: int) -> str:
     parts = [
         f"id={quoted(constraint.id)}",
         f"severity={quoted(constraint.severity)}",
         f"message={quoted(constraint.message)}",
-        f"holds={function}",
+        f"holds={_function(constraint, number, None)}",
     ]
     for name in ("action", "active_from", "active_until", "deadline", "offset"):
         value = getattr(constraint, name)
@@ -553,8 +652,11 @@ def _rule(constraint: Constraint, function: str, number: int) -> str:
             parts.append(f"deadlines=deadlines_{number}")
         elif value is not None:
             parts.append(f"{name}={quoted(value)}")
+    if constraint.each is not None:
+        parts.append(f"each=each_{number}")
     events = "".join(f"{quoted(event)}, " for event in constraint.events)
     parts.append(f"event_ids=({events})")
+    parts.append(f"proposed={constraint.verdict == 'proposed'}")
     return f"    Rule({', '.join(parts)}),"
 
 
@@ -590,6 +692,45 @@ def load_module(code: str) -> ModuleType:
         finally:
             del sys.modules[MODULE]
     return module
+
+
+def subject_module(schema: StateSchema) -> ModuleType:
+    """Return the module of a subject: the code of its shape, with the values of its own rules."""
+    shape = load_module(write_shape(schema))
+    module = ModuleType(MODULE)
+    module.__dict__.update(shape.__dict__)
+    made = [
+        _bound(shape, constraint, number, schema)
+        for number, constraint in enumerate(ordered(schema.constraints), 1)
+    ]
+    module.__dict__["RULES"] = tuple(made)
+    return module
+
+
+def _bound(shape: ModuleType, constraint: Constraint, number: int, schema: StateSchema) -> Any:
+    values: list[Any] = []
+    list(_functions(constraint, number, schema, values))
+    deadline = constraint.deadline
+
+    def function(name: str) -> Any:
+        found = getattr(shape, f"{name}_{number}", None)
+        return None if found is None else partial(found, values=tuple(values))
+
+    return shape.Rule(
+        id=constraint.id,
+        severity=constraint.severity,
+        message=constraint.message,
+        holds=function("rule"),
+        action=constraint.action,
+        active_from=constraint.active_from,
+        active_until=constraint.active_until,
+        deadline=deadline if isinstance(deadline, str) else None,
+        deadlines=function("deadlines"),
+        each=function("each"),
+        offset=constraint.offset,
+        event_ids=tuple(constraint.events),
+        proposed=constraint.verdict == "proposed",
+    )
 
 
 _DOC = re.compile(r' *"""[^"\\]*"""')

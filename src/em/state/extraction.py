@@ -15,7 +15,7 @@ import msgspec
 from em.errors import BadAnswer, InputError, LlmRefused
 from em.llm.client import LlmClient, ask_struct
 from em.state.fold import Text, partial_moment
-from em.state.rules import checked_constraint
+from em.state.rules import check_shape
 from em.state.schema import PROFILE, ConstraintDraft, Extraction, StateSchema
 from em.state.types import MONTHS, resolve, to_date, to_money
 from em.values.canonical import Json
@@ -211,7 +211,7 @@ _NOUNS: Mapping[type, str] = {
 
 def _check(found: Found, schema: StateSchema) -> None:
     if isinstance(found, FoundConstraint):
-        _check_shape(found, schema)
+        check_shape(found)  # names of types may be new in this answer
         return
     if found.at is not None:
         partial_moment(found.at)
@@ -221,12 +221,6 @@ def _check(found: Found, schema: StateSchema) -> None:
             raise InputError(
                 f"the key {found.key} does not fit the type {found.type!r}", place="fact"
             )
-
-
-def _check_shape(draft: ConstraintDraft, schema: StateSchema) -> None:
-    """Check a constraint, except for names of types, which this answer itself may add."""
-    deadline = "9999-12-31" if isinstance(draft.deadline, dict) else draft.deadline
-    checked_constraint(msgspec.structs.replace(draft, when=None, deadline=deadline), schema, [])
 
 
 _NAME = r"(?P<value>[A-Z][\w'’.-]*(?: (?:[A-Z][\w'’.-]*|de|da|do|of|the)){0,3})"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import StateInvalid
-from em.state.code import bare_module, load_module, write_module
+from em.state.code import bare_module, load_module, write_module, write_shape
 from em.state.schema import StateSchema, TypeSchema
 from em.state.types import Convert, converter
 from em.store.protocol import Record
@@ -170,6 +170,7 @@ def prove(schema: StateSchema, records: Sequence[Record]) -> ModuleType:
     """Run the module and read every new row with it; StateInvalid if one reads differently."""
     try:
         module = load_module(bare_module(write_module(schema)))
+        load_module(write_shape(schema))
     except Exception as error:
         raise StateInvalid(
             f"the generated module does not run: {type(error).__name__}: {error}",

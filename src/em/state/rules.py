@@ -16,9 +16,11 @@ A model writes them as constraints: JSON that is checked and compiled to Python,
      "active": {"from": "2025-04-01", "until": null}, "deadline": "2025-06-01", "offset": "14d"}
 
 A deadline is a date, or names the field that holds it: {"in": "visits", "field": "date", "plus":
-"180d"} is one deadline for each record, {"profile": "passport_expires"} the current value. A
-condition is a comparison, `all`, `any` or `not` of conditions, or `some` record of a collection.
-A message names details, by `{name}` alone: it can't reach attributes or use format specs.
+"180d"} is one deadline for each record, {"profile": "passport_expires"} the current value. "each":
+{"in": "trips", "where": …} makes a rule about every such record. `em.state.conditions` describes
+conditions. A rule with neither an action nor a deadline is a standing one: it is due while its
+condition holds. A message names details and fields of the record, by `{name}` alone: it can't reach
+attributes or use format specs. Deadlines offer `{deadline}` and `{days_remaining}`.
 """
 
 import inspect
@@ -32,7 +34,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from em.errors import InputError
+from em.state.conditions import NAME, Conditions, details_in
 from em.state.evolution import Dependent, names_in
+from em.state.satisfiability import check_satisfiable
 from em.state.schema import (
     PROFILE,
     ActiveWindow,
@@ -40,21 +44,18 @@ from em.state.schema import (
     ConstraintDraft,
     Severity,
     StateSchema,
-    TypeSchema,
 )
-from em.state.types import quoted, resolve
 from em.values.canonical import Json
 from em.values.mismatch import mismatch
 from em.values.times import moment, parse_duration
 
 RANKS: Mapping[str, int] = {"critical": 0, "high": 1, "warning": 2, "info": 3}
 """Severities, the worst first."""
-OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in", "not in", "contains")
-MAX_DEPTH = 12
 
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,59}")
 _SLOT = re.compile(r"\{([^{}]*)\}")
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
+_OF_DEADLINE = ("deadline", "days_remaining")
+"""What a deadline offers to its message and its condition."""
 
 
 def read_constraint(given: Json, schema: StateSchema, events: list[str]) -> Constraint:
@@ -71,6 +72,13 @@ def checked_constraint(
     draft: ConstraintDraft, schema: StateSchema, events: list[str]
 ) -> Constraint:
     """Check a constraint and fix its times; InputError says what can't be compiled."""
+    constraint = check_shape(draft, events)
+    check_constraint(constraint, schema)
+    return constraint
+
+
+def check_shape(draft: ConstraintDraft, events: Sequence[str] = ()) -> Constraint:
+    """Check what needs no types: the id, the times, the form of the message."""
     place = f"constraint {draft.id[:60]!r}"
     if not _ID.fullmatch(draft.id):
         raise InputError(
@@ -78,7 +86,10 @@ def checked_constraint(
             place=place,
         )
     active = draft.active or ActiveWindow()
-    constraint = Constraint(
+    if draft.offset is not None:
+        parse_duration(draft.offset, "offset", place=place)
+    _check_slots(draft.message, f"{place}, message")
+    return Constraint(
         id=draft.id,
         severity=draft.severity,
         message=draft.message,
@@ -88,10 +99,21 @@ def checked_constraint(
         active_until=_time(active.until, place),
         deadline=_deadline(draft.deadline, place),
         offset=draft.offset,
-        events=events,
+        each=draft.each,
+        events=list(events),
     )
-    check_constraint(constraint, schema)
-    return constraint
+
+
+def _check_slots(message: str, place: str) -> None:
+    for slot in slots(message):
+        if not NAME.fullmatch(slot):
+            raise InputError(
+                f"expected the name of a detail in braces, got {{{slot[:60]}}}",
+                place=place,
+                fix="write {name}: attributes, indexes and format specs are not allowed",
+            )
+    if re.sub(_SLOT, "", message).count("{") or "}" in _SLOT.sub("", message):
+        raise InputError("a brace has no partner", place=place)
 
 
 def _time(given: str | None, place: str) -> str | None:
@@ -109,31 +131,84 @@ def _deadline(given: Any, place: str) -> str | Json | None:
 
 
 def check_constraint(constraint: Constraint, schema: StateSchema) -> None:
-    """Refuse a constraint whose message, condition or deadline can't be compiled."""
+    """Refuse a constraint that can't be compiled or can never fire."""
     place = f"constraint {constraint.id!r}"
-    for slot in slots(constraint.message):
-        if not _NAME.fullmatch(slot):
-            raise InputError(
-                f"expected the name of a detail in braces, got {{{slot[:60]}}}",
-                place=f"{place}, message",
-                fix="write {name}: attributes, indexes and format specs are not allowed",
-            )
-    if re.sub(_SLOT, "", constraint.message).count("{") or "}" in _SLOT.sub("", constraint.message):
-        raise InputError("a brace has no partner", place=f"{place}, message")
     if constraint.offset is not None:
         parse_duration(constraint.offset, "offset", place=place)
     if constraint.when is not None:
-        condition_code(constraint.when, schema, f"{place}, when")
+        Conditions(schema, f"{place}, when").condition(constraint.when)
     if isinstance(constraint.deadline, dict):
-        deadlines_code(constraint.deadline, schema, f"{place}, deadline")
-    if constraint.action is None and not (
-        constraint.deadline or constraint.active_from or constraint.active_until
-    ):
+        Conditions(schema, f"{place}, deadline").deadlines(constraint.deadline)
+    if constraint.each is not None:
+        if constraint.deadline is not None:
+            raise InputError(
+                "a rule has `each` or a deadline, not both",
+                place=place,
+                fix='write the records into the deadline: {"in": …, "field": …, "where": …}',
+            )
+        Conditions(schema, f"{place}, each").each(constraint.each)
+    _check_evaluated(constraint, schema, place)
+    _check_message(constraint, schema, f"{place}, message")
+    check_satisfiable(constraint, schema, place)
+
+
+def _check_evaluated(constraint: Constraint, schema: StateSchema, place: str) -> None:
+    """Refuse a rule that nothing evaluates, or whose details nobody gives."""
+    if constraint.action is not None:
+        return
+    named = {*details_in(constraint.when), *details_in(constraint.each)}
+    if constraint.deadline is not None:
+        unknown = named - offered(constraint, schema)
+        if unknown:
+            raise InputError(f"a deadline offers no detail {min(unknown)!r}", place=place)
+        return
+    is_standing = constraint.when is not None or constraint.each is not None
+    has_window = constraint.active_from is not None or constraint.active_until is not None
+    if named or not (is_standing or has_window):
         raise InputError(
             "the rule would never be evaluated",
             place=place,
-            fix="give an action, a deadline or an active window",
+            fix="give an action, a deadline, an active window, or a condition without details",
         )
+
+
+def _check_message(constraint: Constraint, schema: StateSchema, place: str) -> None:
+    _check_slots(constraint.message, place)
+    known = slot_names(constraint, schema)
+    for slot in slots(constraint.message):
+        if known is not None and slot not in known:
+            raise InputError(
+                f"nothing fills {{{slot}}} in",
+                place=place,
+                fix=f"use {', '.join(sorted(known))}" if known else "write it without {…}",
+            )
+
+
+def slot_names(constraint: Constraint, schema: StateSchema) -> set[str] | None:
+    """Return the names that a message may have in braces; None if only a caller knows them.
+
+    That is so before an action, if the condition names no detail at all.
+    """
+    named = {*details_in(constraint.when), *details_in(constraint.each)}
+    if constraint.action is None:
+        return offered(constraint, schema)
+    return (named | offered(constraint, schema)) if named else None
+
+
+def offered(constraint: Constraint, schema: StateSchema) -> set[str]:
+    """Return the names that a rule offers itself: its record's fields, and its deadline's."""
+    about: Json = constraint.each or {}
+    names: set[str] = set()
+    if constraint.deadline is not None:
+        names.update(_OF_DEADLINE)
+        about = constraint.deadline if isinstance(constraint.deadline, dict) else {}
+    if "in" in about:
+        type_ = Conditions(schema, "").collection(about["in"])
+    elif "profile" in about:
+        type_ = schema.types[PROFILE]
+    else:
+        return names
+    return names | {name for one in type_.fields.values() for name in (one.name, one.given)}
 
 
 def slots(message: str) -> list[str]:
@@ -141,177 +216,16 @@ def slots(message: str) -> list[str]:
     return _SLOT.findall(message)
 
 
-def deadlines_code(given: Json, schema: StateSchema, place: str) -> str:
-    """Write the Python for deadlines in a field: pairs of a record and its deadline."""
-    rest = {name: value for name, value in given.items() if name not in ("field", "plus")}
-    if rest.keys() == {"profile"} and "field" not in given:
-        type_, who, loop = schema.types.get(PROFILE), "state.profile", ""
-        name = _field(rest["profile"], type_, place)
-    else:
-        type_ = _collection(rest.get("in"), schema, place)
-        who, loop = "item", f" {_loop(rest, schema, place, 0)}"
-        name = _field(given.get("field"), type_, place)
-    assert type_ is not None  # _field raised otherwise
-    field = next(one for one in type_.fields.values() if one.name == name)
-    if not resolve(field).target.startswith("date"):
-        raise InputError(
-            f"the field {name!r} has no dates", place=place, fix="name a field with dates"
-        )
-    when = f"{who}.{name}"
-    if given.get("plus") is not None:
-        plus = parse_duration(str(given["plus"]), "plus", place=place)
-        seconds = plus.days * 86_400 + plus.seconds
-        when = f"_plus({when}, {seconds})"
-    return f"[({who}, {when}){loop}]"
-
-
-def condition_code(
-    condition: Any, schema: StateSchema, place: str, item: TypeSchema | None = None, depth: int = 0
-) -> str:
-    """Write a condition as a Python expression over `state`, `details` and `item`."""
-    if depth > MAX_DEPTH:
-        raise InputError(f"conditions may be nested {MAX_DEPTH} levels deep", place=place)
-    if not isinstance(condition, dict):
-        raise InputError(f"a condition must be an object, got {str(condition)[:60]!r}", place=place)
-    if "op" in condition:
-        return _comparison(condition, schema, place, item, depth)
-    if len(condition) == 1:
-        ((word, inner),) = condition.items()
-        if word in ("all", "any") and isinstance(inner, list) and inner:
-            join = " and " if word == "all" else " or "
-            parts = (condition_code(part, schema, place, item, depth + 1) for part in inner)
-            return f"({join.join(parts)})"
-        if word == "not":
-            return f"(not {condition_code(inner, schema, place, item, depth + 1)})"
-        if word == "some":
-            return f"any(True {_loop(inner, schema, place, depth)})"
-    raise InputError(
-        f"expected a condition, got an object with {str(sorted(condition))[:80]}",
-        place=place,
-        fix="use op with left and right, or all, any, not, some",
-    )
-
-
-def _comparison(
-    given: Json, schema: StateSchema, place: str, item: TypeSchema | None, depth: int
-) -> str:
-    if given.keys() != {"op", "left", "right"} or given["op"] not in OPERATORS:
-        raise InputError(
-            f"a comparison needs op, left and right; op is {given.get('op')!r}"[:120],
-            place=place,
-            fix=f"the operators are {' '.join(OPERATORS)}",
-        )
-    left = _operand(given["left"], schema, place, item, depth)
-    right = _operand(given["right"], schema, place, item, depth)
-    return f"_holds({left}, {quoted(given['op'])}, {right})"
-
-
-def _loop(given: Any, schema: StateSchema, place: str, depth: int) -> str:
-    if not isinstance(given, dict) or "in" not in given or given.keys() - {"in", "where"}:
-        raise InputError(
-            "expected an object with `in` (a collection) and perhaps `where` (a condition)",
-            place=place,
-        )
-    type_ = _collection(given["in"], schema, place)
-    where = given.get("where")
-    test = ""
-    if where is not None:
-        test = f" if {condition_code(where, schema, place, type_, depth + 1)}"
-    return f"for item in state.{type_.collection}{test}"
-
-
-def _collection(name: Any, schema: StateSchema, place: str) -> TypeSchema:
-    for type_ in schema.types.values():
-        if name in (type_.collection, type_.name, type_.given) and type_.given != PROFILE:
-            return type_
-    known = ", ".join(sorted(type_.collection for type_ in schema.types.values()))
-    raise InputError(
-        f"no collection {str(name)[:60]!r}", place=place, fix=f"the collections are {known}"
-    )
-
-
-def _operand(
-    given: Any, schema: StateSchema, place: str, item: TypeSchema | None, depth: int
-) -> str:
-    if not isinstance(given, dict) or len(given) != 1:
-        raise InputError("an operand must be an object with one key", place=place)
-    ((kind, inner),) = given.items()
-    make = _OPERANDS.get(kind)
-    if make is None:
-        raise InputError(
-            f"unknown operand {str(kind)[:40]!r}", place=place, fix=f"use {', '.join(_OPERANDS)}"
-        )
-    return make(inner, schema, place, item, depth)
-
-
-def _detail(inner: Any, _schema: StateSchema, place: str, _item: Any, _depth: int) -> str:
-    if not isinstance(inner, str) or not _NAME.fullmatch(inner):
-        raise InputError(f"expected the name of a detail, got {str(inner)[:60]!r}", place=place)
-    return f"details.get({quoted(inner)})"
-
-
-def _profile(inner: Any, schema: StateSchema, place: str, _item: Any, _depth: int) -> str:
-    profile = schema.types.get(PROFILE)
-    return f"state.profile.{_field(inner, profile, place)}"
-
-
-def _item_field(
-    inner: Any, _schema: StateSchema, place: str, item: TypeSchema | None, _depth: int
-) -> str:
-    return f"item.{_field(inner, item, place)}"
-
-
-def _field(given: Any, type_: TypeSchema | None, place: str) -> str:
-    for field in () if type_ is None else type_.fields.values():
-        if given in (field.given, field.name):
-            return field.name
-    raise InputError(f"no field {str(given)[:60]!r}", place=place)
-
-
-def _value(inner: Any, _schema: StateSchema, _place: str, _item: Any, _depth: int) -> str:
-    return literal(inner)
-
-
-def _count(inner: Any, schema: StateSchema, place: str, _item: Any, depth: int) -> str:
-    return f"sum(1 {_loop(inner, schema, place, depth)})"
-
-
-def _sum(inner: Any, schema: StateSchema, place: str, _item: Any, depth: int) -> str:
-    if not isinstance(inner, dict) or "field" not in inner:
-        raise InputError("a sum needs a `field`", place=place)
-    rest = {name: value for name, value in inner.items() if name != "field"}
-    type_ = _collection(rest.get("in"), schema, place)
-    name = _field(inner["field"], type_, place)
-    return f"sum(item.{name} or 0 {_loop(rest, schema, place, depth)})"
-
-
-_OPERANDS: Mapping[str, Callable[[Any, StateSchema, str, Any, int], str]] = {
-    "detail": _detail,
-    "profile": _profile,
-    "item": _item_field,
-    "value": _value,
-    "count": _count,
-    "sum": _sum,
-}
-
-
-def literal(value: Any) -> str:
-    """Write a JSON value as a Python literal."""
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, list):
-        return f"[{', '.join(map(literal, value))}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{quoted(k)}: {literal(v)}" for k, v in value.items()) + "}"
-    return repr(value)
-
-
 _MOMENT = timedelta(microseconds=1)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that fired. If `error` is set, the rule itself failed and its result is unknown."""
+    """A rule that fired. If `error` is set, the rule itself failed and its result is unknown.
+
+    days_remaining: whole days until it is due, by the calendar in UTC; negative once overdue.
+    proposed: a model derived the rule, and nobody has accepted it yet.
+    """
 
     severity: Severity
     message: str
@@ -319,6 +233,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     event_ids: tuple[str, ...] = ()
     due: datetime | None = None
     overdue: bool = False
+    days_remaining: int | None = None
+    proposed: bool = False
     error: str = ""
 
 
@@ -405,22 +321,24 @@ def check(
     found: list[Alert] = []
     for compiled in state.module.RULES:
         if compiled.action == action and _is_active(compiled, now):
-            found += _try(compiled.id, compiled.severity, _compiled, compiled, state, details)
+            found += _try(compiled, _fired, compiled, state, {**details, "now": now})
     for own in rules:
         if own.action == action:
-            found += _try(own.name, own.severity, _asked, own, state, details)
+            found += _try(own, _asked, own, state, details)
     return _sorted(found)
 
 
 def due(state: Any, rules: Iterable[UserRule], now: datetime) -> list[Alert]:
-    """Return what is due now: deadlines, active windows, and what the user's alerts find."""
+    """Return what is due: deadlines, standing rules, windows, and what the user's alerts find."""
     found: list[Alert] = []
     for compiled in state.module.RULES:
         if compiled.action is None and _is_active(compiled, now):
-            found += _try(compiled.id, compiled.severity, _due, compiled, state, now)
+            has_deadline = compiled.deadline is not None or compiled.deadlines is not None
+            find = _due if has_deadline else _fired
+            found += _try(compiled, find, compiled, state, {"now": now})
     for own in rules:
         if own.action is None:
-            found += _try(own.name, own.severity, _found_due, own, state, now)
+            found += _try(own, _found_due, own, state, now)
     return _sorted(found)
 
 
@@ -428,14 +346,22 @@ def _sorted(found: list[Alert]) -> list[Alert]:
     return sorted(found, key=lambda one: (RANKS[one.severity], one.rule, one.message))
 
 
-def _try(
-    name: str, severity: Severity, run: Callable[..., Iterator[Alert]], *given: Any
-) -> list[Alert]:
+def _try(rule_: Any, run: Callable[..., Iterator[Alert]], *given: Any) -> list[Alert]:
     try:
         return list(run(*given))
     except Exception as error:  # noqa: BLE001 - a rule that raises must not hide the others
         why = f"{type(error).__name__}: {error}"
-        return [Alert(severity=severity, message="the rule failed", rule=name, error=why)]
+        name = rule_.name if isinstance(rule_, UserRule) else rule_.id
+        proposed = getattr(rule_, "proposed", False)
+        return [
+            Alert(
+                severity=rule_.severity,
+                message="the rule failed",
+                rule=name,
+                proposed=proposed,
+                error=why,
+            )
+        ]
 
 
 def _is_active(compiled: Any, now: datetime) -> bool:
@@ -443,52 +369,63 @@ def _is_active(compiled: Any, now: datetime) -> bool:
     return begun and (compiled.active_until is None or now < moment(compiled.active_until))
 
 
-def _compiled(compiled: Any, state: Any, details: Mapping[str, Any]) -> Iterator[Alert]:
-    if compiled.holds(state, details):
-        yield Alert(
-            severity=compiled.severity,
-            message=filled(compiled.message, details),
-            rule=compiled.id,
-            event_ids=tuple(compiled.event_ids),
-        )
+def _fired(compiled: Any, state: Any, details: Mapping[str, Any]) -> Iterator[Alert]:
+    """Yield an alert if the condition holds, or one for each record that the rule is about."""
+    if not compiled.holds(state, details):
+        return
+    about = [None] if compiled.each is None else compiled.each(state, details)
+    for who in about:
+        yield _alert(compiled, who, {**_fields_of(who, state), **details})
+
+
+def _alert(compiled: Any, who: Any, details: Mapping[str, Any], **more: Any) -> Alert:
+    ids = (*compiled.event_ids, *getattr(who, "event_ids", ()))
+    return Alert(
+        severity=compiled.severity,
+        message=filled(compiled.message, details),
+        rule=compiled.id,
+        event_ids=tuple(dict.fromkeys(ids)),
+        proposed=compiled.proposed,
+        **more,
+    )
 
 
 def filled(message: str, details: Mapping[str, Any]) -> str:
     """Put details into a message. A detail's own braces are never filled in again."""
     parts = message.replace("}", "{").split("{")
     return "".join(
-        part if number % 2 == 0 else str(details.get(part, f"{{{part}}}"))
-        for number, part in enumerate(parts)
+        part if number % 2 == 0 else _written(part, details) for number, part in enumerate(parts)
     )
 
 
-def _due(compiled: Any, state: Any, now: datetime) -> Iterator[Alert]:
-    for who, when in _deadlines(compiled, state):
-        details = _details(who)
-        alert_from, overdue_from = (
-            (None, None) if when is None else _alert_times(when, compiled.offset)
-        )
-        if (alert_from is not None and now < alert_from) or not compiled.holds(state, details):
+def _written(name: str, details: Mapping[str, Any]) -> str:
+    value = details.get(name)
+    if value is None:
+        return f"({name}: not given)"
+    is_money = hasattr(value, "currency")
+    return f"{value.amount} {value.currency}" if is_money else str(value)
+
+
+def _due(compiled: Any, state: Any, given: Mapping[str, Any]) -> Iterator[Alert]:
+    now = given["now"]
+    for who, when in _deadlines(compiled, state, given):
+        alert_from, overdue_from = _alert_times(when, compiled.offset)
+        if now < alert_from:
             continue
-        if when is not None:
-            details["deadline"] = moment(when).date().isoformat()
-        ids = (*compiled.event_ids, *getattr(who, "event_ids", ()))
-        yield Alert(
-            severity=compiled.severity,
-            message=filled(compiled.message, details),
-            rule=compiled.id,
-            event_ids=tuple(dict.fromkeys(ids)),
-            due=None if when is None else moment(when),
-            overdue=overdue_from is not None and now >= overdue_from,
-        )
+        due_ = moment(when)
+        days = (due_.date() - now.date()).days
+        details = _fields_of(who, state) | {"now": now}
+        details |= {"deadline": due_.date().isoformat(), "days_remaining": days}
+        if compiled.holds(state, details):
+            overdue = now >= overdue_from
+            yield _alert(compiled, who, details, due=due_, overdue=overdue, days_remaining=days)
 
 
-def _deadlines(compiled: Any, state: Any) -> Iterator[tuple[Any, date | None]]:
-    """Yield each deadline of a rule with its record. A rule without deadlines yields one None."""
+def _deadlines(compiled: Any, state: Any, given: Mapping[str, Any]) -> Iterator[tuple[Any, date]]:
+    """Yield each deadline of a rule with its record."""
     if compiled.deadlines is not None:
-        yield from ((who, when) for who, when in compiled.deadlines(state) if when is not None)
-    elif compiled.deadline is None:
-        yield None, None
+        found = compiled.deadlines(state, given)
+        yield from ((who, when) for who, when in found if when is not None)
     elif len(compiled.deadline) == len("2025-06-01"):
         yield None, date.fromisoformat(compiled.deadline)
     else:
@@ -502,9 +439,13 @@ def _alert_times(when: date, offset: str | None) -> tuple[datetime, datetime]:
     return due - lead, due + timedelta(days=1) if type(when) is date else due + _MOMENT
 
 
-def _details(who: Any) -> dict[str, Any]:
-    """Return the fields of a deadline's record, which its message may name."""
-    return {} if who is None else {field.name: getattr(who, field.name) for field in fields(who)}
+def _fields_of(who: Any, state: Any) -> dict[str, Any]:
+    """Return the fields of a rule's record by both their names, for its message."""
+    if who is None:
+        return {}
+    found = {field.name: getattr(who, field.name) for field in fields(who)}
+    given = state.module.NAMES.get(type(who).__name__, {})
+    return found | {given[name]: value for name, value in found.items() if name in given}
 
 
 def _asked(own: UserRule, state: Any, details: Mapping[str, Any]) -> Iterator[Alert]:

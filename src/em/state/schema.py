@@ -25,6 +25,7 @@ UNSTRUCTURED = "~unstructured"
 
 Severity = Literal["info", "warning", "high", "critical"]
 Status = Literal["decided", "confirmed", "stated", "inferred"]
+Verdict = Literal["proposed", "accepted", "rejected"]
 PolicyName = Literal["latest", "source", "confirmed", "ask"]
 
 
@@ -82,6 +83,7 @@ class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
     """A checked rule, which the generated module has as a function.
 
     deadline: a date or a datetime, or the field of the records or the profile that has it.
+    each: the records that the rule is about, one by one. verdict: what a person said of it.
     """
 
     id: str
@@ -94,6 +96,8 @@ class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
     deadline: str | Json | None = None
     offset: str | None = None
     events: list[str] = []
+    each: Json | None = None
+    verdict: Verdict = "proposed"
 
 
 class ActiveWindow(
@@ -118,6 +122,7 @@ class ConstraintDraft(
     active: ActiveWindow | None = None
     deadline: str | Json | None = None
     offset: str | None = None
+    each: Json | None = None
 
 
 class Coverage(msgspec.Struct):

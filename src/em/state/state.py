@@ -15,7 +15,7 @@ import msgspec
 
 from em.errors import NotFound, StateError
 from em.state import rules
-from em.state.code import load_module, policy_of, write_module
+from em.state.code import policy_of, subject_module, write_module
 from em.state.rows import Block, rows_decoder
 from em.state.rules import Alert, UserRule
 from em.state.schema import PROFILE, Coverage, Entry, StateSchema, TypeSchema
@@ -94,7 +94,7 @@ class State:
     def module(self) -> ModuleType:
         """The generated module, loaded: its classes, rules and arbitration."""
         self._store.database.refuse_code(f"the classes and rules of the state of {self.subject!r}")
-        return load_module(self.code)
+        return subject_module(self.schema)
 
     @property
     def coverage(self) -> Coverage:

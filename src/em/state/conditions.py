@@ -1,0 +1,292 @@
+"""Conditions of rules: JSON that is checked against the types and written as Python, never code.
+
+A condition is a comparison ({"op": "<", "left": …, "right": …}), `all`, `any` or `not` of
+conditions, or `some` record of a collection: {"some": {"in": "visits", "where": …}}. Operands are
+{"detail": name}, {"value": …}, {"profile": field}, {"item": field} of the record that `some` looks
+at, {"outer": field} of the record around it, {"count": {"in": …}}, {"sum": {"in": …, "field": …}}
+and {"now": true}. A date may be moved: {"item": "returns", "plus": "180d"}, or "minus".
+"""
+
+import datetime
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from em.errors import InputError
+from em.state.comparison import as_amount, as_day, read_as
+from em.state.schema import PROFILE, FieldSchema, StateSchema, TypeSchema
+from em.state.types import quoted, resolve
+from em.values.canonical import Json
+from em.values.times import parse_duration
+
+OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in", "not in", "contains", "mentions")
+ORDERS = frozenset({"<", "<=", ">", ">="})
+MAX_DEPTH = 12
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
+
+
+class Operand(NamedTuple):
+    """An operand as Python. kind: what its values are, as far as it is known; "" if not.
+
+    literal: the value itself, if the operand is one.
+    """
+
+    code: str
+    kind: str = ""
+    literal: Any = None
+
+
+class Conditions:
+    """Writes the conditions and deadlines of one rule.
+
+    values: where literals go, which the code then takes from `values`; None to write them out.
+    """
+
+    def __init__(self, schema: StateSchema, place: str, values: list[Any] | None = None) -> None:
+        self._schema, self._place, self._values = schema, place, values
+
+    def condition(self, given: Any, items: tuple[TypeSchema, ...] = (), depth: int = 0) -> str:
+        """Write a condition as an expression over `state`, `details` and the items."""
+        if depth > MAX_DEPTH:
+            raise self._error(f"conditions may be nested {MAX_DEPTH} levels deep")
+        if not isinstance(given, dict):
+            raise self._error(f"a condition must be an object, got {str(given)[:60]!r}")
+        if "op" in given:
+            return self._comparison(given, items, depth)
+        if len(given) == 1:
+            ((word, inner),) = given.items()
+            if word in ("all", "any") and isinstance(inner, list) and inner:
+                join = " and " if word == "all" else " or "
+                parts = (self.condition(part, items, depth + 1) for part in inner)
+                return f"({join.join(parts)})"
+            if word == "not":
+                return f"(not {self.condition(inner, items, depth + 1)})"
+            if word == "some":
+                return f"any(True {self.loop(inner, items, depth)})"
+        raise self._error(
+            f"expected a condition, got an object with {str(sorted(given))[:80]}",
+            "use op with left and right, or all, any, not, some",
+        )
+
+    def _comparison(self, given: Json, items: tuple[TypeSchema, ...], depth: int) -> str:
+        if given.keys() != {"op", "left", "right"} or given["op"] not in OPERATORS:
+            raise self._error(
+                f"a comparison needs op, left and right; op is {given.get('op')!r}"[:120],
+                f"the operators are {' '.join(OPERATORS)}",
+            )
+        left = self._operand(given["left"], items, depth)
+        right = self._operand(given["right"], items, depth)
+        self._check_types(left, given["op"], right)
+        return f"holds({left.code}, {quoted(given['op'])}, {right.code})"
+
+    def _check_types(self, left: Operand, op: str, right: Operand) -> None:
+        """Refuse a literal that a field of this type can never be compared with."""
+        for field, value in ((left, right.literal), (right, left.literal)):
+            if value is None or not field.kind or op in ("contains", "mentions"):
+                continue
+            for one in value if isinstance(value, list) else [value]:
+                if not _fits(one, field.kind, op):
+                    raise self._error(
+                        f"{field.code} is {_KINDS[field.kind][0]}, and {str(one)[:40]!r} is not",
+                        f"write it as {_KINDS[field.kind][1]}",
+                    )
+
+    def loop(self, given: Any, items: tuple[TypeSchema, ...], depth: int) -> str:
+        """Write `for item in state.trips if …`. A record is never compared with itself."""
+        if not isinstance(given, dict) or "in" not in given or given.keys() - {"in", "where"}:
+            raise self._error(
+                "expected an object with `in` (a collection) and perhaps `where` (a condition)"
+            )
+        type_ = self.collection(given["in"])
+        inner = (*items, type_)
+        tests = [
+            f"{_item(inner)} is not {_item(inner[: number + 1])}"
+            for number, around in enumerate(items)
+            if around is type_
+        ]
+        if given.get("where") is not None:
+            tests.append(self.condition(given["where"], inner, depth + 1))
+        test = f" if {' and '.join(tests)}" if tests else ""
+        return f"for {_item(inner)} in state.{type_.collection}{test}"
+
+    def collection(self, name: Any) -> TypeSchema:
+        """Find the type of a collection by any of its names."""
+        for type_ in self._schema.types.values():
+            if name in (type_.collection, type_.name, type_.given) and type_.given != PROFILE:
+                return type_
+        known = ", ".join(sorted(type_.collection for type_ in self._schema.types.values()))
+        raise self._error(f"no collection {str(name)[:60]!r}", f"the collections are {known}")
+
+    def field(self, given: Any, type_: TypeSchema | None) -> FieldSchema:
+        """Find a field of a type by any of its names."""
+        for field in () if type_ is None else type_.fields.values():
+            if given in (field.given, field.name):
+                return field
+        raise self._error(f"no field {str(given)[:60]!r}")
+
+    def deadlines(self, given: Json) -> str:
+        """Write the deadlines in a field: a list of pairs of a record and its deadline."""
+        rest = {name: value for name, value in given.items() if name not in ("field", "plus")}
+        if rest.keys() == {"profile"} and "field" not in given:
+            who, loop = "state.profile", ""
+            field = self.field(rest["profile"], self._schema.types.get(PROFILE))
+        else:
+            type_ = self.collection(rest.get("in"))
+            who, loop = "item", f" {self.loop(rest, (), 0)}"
+            field = self.field(given.get("field"), type_)
+        if not resolve(field).target.startswith("date"):
+            raise self._error(f"the field {field.name!r} has no dates", "name a field with dates")
+        when = f"{who}.{field.name}"
+        if given.get("plus") is not None:
+            when = self._moved(when, given, "plus")
+        return f"[({who}, {when}){loop}]"
+
+    def each(self, given: Json) -> str:
+        """Write the list of records that a rule is about."""
+        return f"[item {self.loop(given, (), 0)}]"
+
+    def _operand(self, given: Any, items: tuple[TypeSchema, ...], depth: int) -> Operand:
+        if not isinstance(given, dict) or len(rest := _without_move(given)) != 1:
+            raise self._error("an operand must be an object with one key")
+        ((kind, inner),) = rest.items()
+        make = _OPERANDS.get(kind)
+        if make is None:
+            raise self._error(f"unknown operand {str(kind)[:40]!r}", f"use {', '.join(_OPERANDS)}")
+        found = make(self, inner, items, depth)
+        for way in ("plus", "minus"):
+            if given.get(way) is not None:
+                if found.kind not in ("", "date", "datetime"):
+                    raise self._error(f"only dates can be moved, and {found.code} is none")
+                found = Operand(self._moved(found.code, given, way), found.kind)
+        return found
+
+    def _moved(self, code: str, given: Json, way: str) -> str:
+        length = parse_duration(str(given[way]), way, place=self._place)
+        seconds = length.days * 86_400 + length.seconds
+        return f"plus({code}, {seconds if way == 'plus' else -seconds})"
+
+    def _detail(self, inner: Any, _items: Any, _depth: int) -> Operand:
+        if not isinstance(inner, str) or not NAME.fullmatch(inner):
+            raise self._error(f"expected the name of a detail, got {str(inner)[:60]!r}")
+        return Operand(f"details.get({quoted(inner)})")
+
+    def _profile(self, inner: Any, _items: Any, _depth: int) -> Operand:
+        field = self.field(inner, self._schema.types.get(PROFILE))
+        return Operand(f"state.profile.{field.name}", kind_of_field(field))
+
+    def _item_field(self, inner: Any, items: tuple[TypeSchema, ...], _depth: int) -> Operand:
+        field = self.field(inner, items[-1] if items else None)
+        return Operand(f"{_item(items)}.{field.name}", kind_of_field(field))
+
+    def _outer_field(self, inner: Any, items: tuple[TypeSchema, ...], _depth: int) -> Operand:
+        return self._item_field(inner, items[:-1], _depth)
+
+    def _value(self, inner: Any, _items: Any, _depth: int) -> Operand:
+        if self._values is None:
+            return Operand(literal(inner), literal=inner)
+        self._values.append(inner)
+        return Operand(f"values[{len(self._values) - 1}]", literal=inner)
+
+    def _now(self, inner: Any, _items: Any, _depth: int) -> Operand:
+        if inner is not True:
+            raise self._error('expected {"now": true}')
+        return Operand('details["now"]', "datetime")
+
+    def _count(self, inner: Any, items: tuple[TypeSchema, ...], depth: int) -> Operand:
+        return Operand(f"sum(1 {self.loop(inner, items, depth)})", "number")
+
+    def _sum(self, inner: Any, items: tuple[TypeSchema, ...], depth: int) -> Operand:
+        if not isinstance(inner, dict) or "field" not in inner:
+            raise self._error("a sum needs a `field`")
+        rest = {name: value for name, value in inner.items() if name != "field"}
+        type_ = self.collection(rest.get("in"))
+        field = self.field(inner["field"], type_)
+        kind = kind_of_field(field)
+        if kind not in ("number", "money"):
+            raise self._error(f"the field {field.name!r} has no numbers", "name one with numbers")
+        each = f"{_item((*items, type_))}.{field.name} or 0"
+        return Operand(f"sum({each} {self.loop(rest, items, depth)})", kind)
+
+    def _error(self, message: str, fix: str = "") -> InputError:
+        return InputError(message, place=self._place, fix=fix)
+
+
+_OPERANDS: Mapping[str, Callable[[Conditions, Any, tuple[TypeSchema, ...], int], Operand]] = {
+    "detail": Conditions._detail,
+    "profile": Conditions._profile,
+    "item": Conditions._item_field,
+    "outer": Conditions._outer_field,
+    "value": Conditions._value,
+    "count": Conditions._count,
+    "sum": Conditions._sum,
+    "now": Conditions._now,
+}
+
+_KINDS: Mapping[str, tuple[str, str]] = {
+    "date": ("a date", "2025-06-01"),
+    "datetime": ("a moment", "2025-06-01T10:00:00Z"),
+    "time": ("a time of day", "07:30"),
+    "number": ("a number", "12.5"),
+    "money": ("an amount with its currency", "12.50 EUR"),
+    "bool": ("true or false", "true"),
+}
+
+
+def kind_of_field(field: FieldSchema) -> str:
+    """Name what the values of a field are: date, datetime, time, number, money or bool; else ""."""
+    typed = resolve(field)
+    if typed.target.startswith("date") and typed.target != "datetime":
+        return "date"
+    if typed.target in ("datetime", "time", "money"):
+        return typed.target
+    if typed.target in ("int", "decimal", "number"):
+        return "number"
+    plain = {"int": "number", "float": "number", "int | float": "number", "bool": "bool"}
+    return "bool" if typed.target == "bool" else plain.get(typed.annotation, "")
+
+
+def _fits(value: Any, kind: str, op: str) -> bool:
+    if value is None:
+        return op not in ORDERS
+    if kind in ("date", "datetime"):
+        return isinstance(value, str) and as_day(value.strip()) is not None
+    if kind == "money":
+        return isinstance(value, str) and as_amount(value) is not None
+    if kind == "time":
+        return isinstance(value, str) and read_as(value, datetime.time()) is not None
+    if kind == "bool":
+        return isinstance(value, bool) or read_as(str(value), like=True) is not None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number or (isinstance(value, str) and read_as(value, 1) is not None)
+
+
+def _without_move(given: Json) -> Json:
+    return {name: value for name, value in given.items() if name not in ("plus", "minus")}
+
+
+def _item(items: tuple[TypeSchema, ...]) -> str:
+    return "item" if len(items) <= 1 else f"item_{len(items)}"
+
+
+def literal(value: Any) -> str:
+    """Write a JSON value as a Python literal."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{quoted(k)}: {literal(v)}" for k, v in value.items()) + "}"
+    return repr(value)
+
+
+def details_in(condition: Any) -> Iterator[str]:
+    """Return the names of the details that a condition uses."""
+    if isinstance(condition, dict):
+        for name, inner in condition.items():
+            if name == "detail" and isinstance(inner, str):
+                yield inner
+            elif name != "value":
+                yield from details_in(inner)
+    elif isinstance(condition, list):
+        for part in condition:
+            yield from details_in(part)
