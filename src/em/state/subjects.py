@@ -33,6 +33,7 @@ from em.state.questions import Answer, Asker, run_own_code
 from em.state.rules import UserRule, dependents, load_rules
 from em.state.schema import PROFILE, Decision, Policy, PolicyName, Question
 from em.state.state import State
+from em.state.types import reserved_collections
 from em.store import open_store
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Passage, Store
 from em.values.canonical import Json, uncollected
@@ -149,8 +150,8 @@ class Subjects:
         )
 
     def _is_outdated(self, artefact: Artefact) -> bool:
-        """Tell whether part of a state was erased since it was compiled."""
-        if artefact.body is None:
+        """Tell whether part of a state was erased since, or an older em gave it a taken name."""
+        if artefact.body is None or _has_taken_name(artefact.body):
             return True
         query = EventQuery(
             stream=subject_stream(artefact.name),
@@ -351,6 +352,13 @@ class Subjects:
             return load_schema(self._store, subject)[0].watermark
         except NotFound:
             return 0
+
+
+def _has_taken_name(body: Json) -> bool:
+    """Tell whether a collection of a stored state has a name that State has itself by now."""
+    types: dict[str, Json] = body.get("types") or {}
+    collections = {one.get("collection") for given, one in types.items() if given != PROFILE}
+    return not collections.isdisjoint(reserved_collections())
 
 
 def _decided(subject: str, decision: Decision) -> Draft:

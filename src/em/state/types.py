@@ -5,7 +5,6 @@ so a type is the same whether its records came at once or one checkpoint at a ti
 does not convert back to exactly what was given is stored beside the typed one (`as_given`).
 """
 
-import builtins
 import keyword
 import re
 import unicodedata
@@ -16,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import Any, NamedTuple
 
-from em.state.schema import Example, FieldSchema, StateSchema, TypeSchema
+from em.state.schema import PROFILE, Example, FieldSchema, StateSchema, TypeSchema
 from em.values.canonical import Json
 
 LONGEST = 40
@@ -200,21 +199,26 @@ MAX_NAME = 60
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NOT_WORD = re.compile(r"[^A-Za-z0-9]+")
 
-RESERVED_FIELDS = frozenset(
-    "event_ids as_given history datetime Decimal Any Literal Money field str int float bool list "
-    "dict tuple object self None True False".split()
-)
-"""Names that the body of a generated class needs for itself."""
 
-RESERVED_CLASSES = frozenset(
-    "State Entry Rule Money Any Literal Decimal Mapping Sequence Callable Fraction".split()
-) | frozenset(name for name in dir(builtins) if name[:1].isupper())
+def reserved_fields() -> frozenset[str]:
+    """Return the names that a field can't have; see `em.state.reserved`."""
+    from em.state import reserved  # it reads the code that is written with these types
 
-RESERVED_COLLECTIONS = frozenset(
-    "check alerts ask code schema history conflicts subject version as_of module profile rules "
-    "datetime coverage watermark unstructured collections run evidence types".split()
-)
-"""Names of attributes that State itself has."""
+    return reserved.reserved_fields()
+
+
+def reserved_classes() -> frozenset[str]:
+    """Return the names that a class can't have."""
+    from em.state import reserved
+
+    return reserved.reserved_classes()
+
+
+def reserved_collections() -> frozenset[str]:
+    """Return the names that a collection can't have."""
+    from em.state import reserved
+
+    return reserved.reserved_collections()
 
 
 def _ascii(text: str) -> str:
@@ -242,7 +246,7 @@ def field_name(given: str, taken: Container[str]) -> str:
         name = f"n_{name}"
     if keyword.iskeyword(name):
         name += "_"
-    if name in RESERVED_FIELDS:
+    if name in reserved_fields():
         name += "_"
     return _free(name, taken)
 
@@ -253,7 +257,7 @@ def class_name(given: str, taken: Container[str]) -> str:
     name = "".join(word[:1].upper() + word[1:] for word in words)
     if name[0].isdigit():
         name = f"N{name}"
-    if name in RESERVED_CLASSES or keyword.iskeyword(name):
+    if (name in reserved_classes() and given != PROFILE) or keyword.iskeyword(name):
         name += "Record"
     return _free(name, taken)
 
@@ -261,7 +265,7 @@ def class_name(given: str, taken: Container[str]) -> str:
 def collection_name(class_: str, taken: Container[str]) -> str:
     """Return a free name for the collection of a class: trips for Trip."""
     name = _plural("_".join(_words(class_)).lower())
-    if name in RESERVED_COLLECTIONS or keyword.iskeyword(name):
+    if name in reserved_collections() or keyword.iskeyword(name):
         name += "_"
     return _free(name, taken)
 
