@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.runner.free_words import mentions_in
+from em.runner.free_words import mentions_in, value_of
 from em.runner.package import find_routine, texts_of
 from em.runner.run import RunResult
+from em.runner.task_plan import Slot
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
 PRICES = {"KIL": 40, "OSL": 95, "TRG": 30, "RIX": 70, "HEL": 88, "GDN": 55}
@@ -285,3 +286,14 @@ def test_an_answer_to_other_words_than_the_recorded_ones_is_not_given(memory: Me
 )  # fmt: skip
 def test_values_that_stand_in_words(text: str, found: list[tuple[str, str]]) -> None:
     assert [(one.text, one.look) for one in mentions_in(text)] == found
+
+
+@pytest.mark.parametrize("digits", ["12345678901234567891", "9" * 400])
+def test_a_long_number_keeps_its_last_digit(digits: str) -> None:
+    (mention,) = mentions_in(f"refund {digits}")
+    assert value_of(mention, Slot(examples=[7, 12])) == int(digits)
+
+
+def test_a_number_beyond_all_floats_is_no_decimal_number() -> None:
+    (mention,) = mentions_in(f"refund {'9' * 400}")
+    assert value_of(mention, Slot(examples=[7.5])) is None

@@ -24,6 +24,8 @@ SHARES = {"transcripts": 8, "otlp": 2, "http": 3, "routines": 2, "workflows": 1,
 """How inputs are shared out; a routine takes longer than an expression."""
 BUSY, LONGEST = 5.0, 60.0
 """Seconds of processor time, and of any time, after which an input counts as a hang."""
+AGAIN = 1.0
+"""Seconds after which Hang is raised again: Python drops what is raised in a finaliser."""
 
 
 class Options(NamedTuple):
@@ -57,8 +59,8 @@ def signature(error: BaseException) -> str:
 @contextmanager
 def limited() -> Iterator[None]:
     """Raise Hang in what takes too long. Processor time is counted: others share the machine."""
-    signal.setitimer(signal.ITIMER_PROF, BUSY)
-    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    signal.setitimer(signal.ITIMER_PROF, BUSY, AGAIN)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST, AGAIN)
     faulthandler.dump_traceback_later(4 * LONGEST, exit=True)
     try:
         yield

@@ -121,6 +121,16 @@ def test_any_answer_compiles(answer: Any) -> None:
     assert draft.answers == {"approval": {"answer": answer}}
 
 
+@pytest.mark.parametrize("small", [1, 0.5, -0.25])
+def test_a_number_beyond_all_floats_is_a_value_like_any_other(small: float) -> None:
+    huge = 10**400
+    found = {"items": [{"n": huge}, {"n": small}], "huge": huge, "small": small}
+    draft = compiled(
+        tool("find_items", found), tool("send", 1, amount=huge, rest=small), mission={"h": huge + 1}
+    )
+    assert [keep for keep, _ in verdicts(draft)] == [True, True]
+
+
 @pytest.mark.parametrize(
     "text",
     ["line1\u2028line2", "x\x85y\nz", "\n", " lead\n trail \n", "a\r\nb", "\t", "# no: [", "é\x00"],

@@ -407,3 +407,10 @@ def test_an_id_of_a_call_may_be_anything(memory: Memory, tmp_path: Path, odd: An
     assert one(memory.import_files(path)).calls == 1
     (kept,) = memory.traces()
     assert kept.trace.calls[0].result == "seen"
+
+
+def test_a_step_without_arguments_is_a_call(memory: Memory, tmp_path: Path) -> None:
+    steps = b'{"task": "look", "steps": [{"action": "look"}, {"action": "see", "result": 1}]}'
+    assert one(memory.import_files(put(tmp_path / "t.json", steps))).calls == 2
+    (kept,) = memory.traces()
+    assert [(call.tool, call.args) for call in kept.trace.calls] == [("look", {}), ("see", {})]

@@ -30,6 +30,7 @@ from em.compiler.sources import (
     Column,
     Place,
     Sources,
+    is_computable,
     quoted,
     reference,
     text_key,
@@ -291,7 +292,8 @@ class Explainer:
         if isinstance(value, bool) or value is None:
             return
         if isinstance(value, int | float):
-            yield from self._arithmetic(value)
+            if is_computable(value):
+                yield from self._arithmetic(value)
         elif is_informative(value):
             yield from self._parts_of_texts(value)
 
@@ -299,7 +301,8 @@ class Explainer:
         """Yield sums over lists, counts, and simple computations of two numbers."""
         for call, expression in self._sources.totals(value):
             yield Explanation(expression, "computed", 0.0, call)
-        numbers = dict([*self._sources.numbers, *self._inputs.numbers().items()])
+        given = {name: n for name, n in self._inputs.numbers().items() if is_computable(n)}
+        numbers = {**dict(self._sources.numbers), **given}
         by_value: dict[float, list[str]] = {}
         for expression, number in numbers.items():
             by_value.setdefault(round(number, 6), []).append(expression)

@@ -1,5 +1,6 @@
 """Sources: where the values of a recording stand, in inputs and in results, by value."""
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -23,6 +24,8 @@ MOST_TEXTS = 64
 SHORTEST_TEXT, LONGEST_TEXT = 5, 2_000
 """Texts of this length are searched for parts."""
 MOST_TOTAL = 1e12
+MOST_COMPUTED = 1e300
+"""Nothing is computed with larger numbers: a whole number may be too large for a float."""
 _COMMON_KEYS = frozenset({"id", "name", "key", "value", "code", "number"})
 """Keys that say little without what holds them."""
 
@@ -174,7 +177,8 @@ class Sources:
             return
         expression = reference(self.names[place.call], place.parts)
         if isinstance(value, int | float):
-            self.numbers.append((expression, value))
+            if is_computable(value):
+                self.numbers.append((expression, value))
         elif SHORTEST_TEXT < len(value) <= LONGEST_TEXT:
             self.texts.append((place.call, expression, value))
 
@@ -257,6 +261,11 @@ def lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
                 yield from lists(item, f"{path}.{key}" if path else key)
 
 
+def is_computable(number: float) -> bool:
+    """Return whether sums and ratios with this number can be a float."""
+    return abs(number) < MOST_COMPUTED
+
+
 def _totals(name: str, path: str, items: list[Any]) -> Iterator[tuple[float, str]]:
     """Yield the length of a list, and the sum of each field of numbers, with expressions."""
     if len(items) < 2:
@@ -267,7 +276,8 @@ def _totals(name: str, path: str, items: list[Any]) -> Iterator[tuple[float, str
         for field, content in item.items() if isinstance(item, dict) else ():
             number = isinstance(content, int | float) and not isinstance(content, bool)
             if number and isinstance(field, str) and field.isidentifier():
-                sums[field] = sums.get(field, 0) + content
+                part = content if is_computable(content) else math.inf
+                sums[field] = sums.get(field, 0) + part
     for field, total in sums.items():
         if abs(total) < MOST_TOTAL:
             yield total, f"sum(every({name}, {quoted(f'{path}.{field}')}))"

@@ -8,6 +8,7 @@ sentence that no recorded request told, where something has an effect (`em.runne
 """
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -252,19 +253,23 @@ def value_of(mention: Mention, slot: Slot) -> Any:
     if plain_name(text) in slot.aliases:
         return slot.aliases[plain_name(text)]
     if kinds and kinds <= {int, float}:
-        digits = re.sub(r"[^\d.]", "", text)
-        try:
-            number = float(digits)
-        except ValueError:
-            return None
-        if kinds == {int}:
-            # 30.000 may be thirty or thirty thousand, and 3.5 is no such number.
-            return int(number) if digits.isdigit() else None
-        return None if _THOUSANDS.fullmatch(digits) else number
+        return _number_of(re.sub(r"[^\d.]", "", text), whole=kinds == {int})
     signs = {str(one)[:1] for one in slot.examples}
     if len(signs) == 1 and signs <= {"#", "@"} and text[:1] not in signs:
         return None if " " in text else signs.pop() + text
     return text
+
+
+def _number_of(digits: str, *, whole: bool) -> float | None:
+    """Return the number that digits and points say; None if they may say another one."""
+    try:
+        if whole:
+            # 30.000 may be thirty or thirty thousand, and 3.5 is no such number.
+            return int(digits) if digits.isdigit() else None
+        number = float(digits)
+    except ValueError:
+        return None
+    return None if _THOUSANDS.fullmatch(digits) or math.isinf(number) else number
 
 
 class Reader:

@@ -333,13 +333,14 @@ class Incoming:
 
     def _show(self, event_id: str, body: Json) -> None:
         """Note what a call shows about the outcome, if it is a test run or a push."""
-        shown = outcome_of_call(body["args"], body.get("result"), body.get("error"))
+        args = body.get("args", {})
+        shown = outcome_of_call(args, body.get("result"), body.get("error"))
         if shown is not None:
-            self._shown, self._shown_by, self._shown_args = shown, event_id, body["args"]
+            self._shown, self._shown_by, self._shown_args = shown, event_id, args
 
     def _compare(self, event_id: str, body: Json) -> None:
         """Mark the trace incomplete if another call is stored under the key of this one."""
-        there, args = self._there_args.get(event_id), body["args"]
+        there, args = self._there_args.get(event_id), body.get("args", {})
         if there is None or there.keys() != args.keys():
             return
         # A secret was stored as a marker.
