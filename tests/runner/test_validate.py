@@ -379,3 +379,18 @@ def test_brackets_without_end_are_told_in_every_place_of_a_routine(tmp_path: Pat
     )
     assert len(validate(tmp_path)) >= 2
     assert deep in in_words(deep)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "{id: p, type: plan, reads: {r: [{tool: t, given: [{a: 1}, [2]]}]}}",
+        "{id: p, type: plan, effects: {e: {tool: t, slots: {s: {of: {a: 1}}}}}}",
+        "{id: p, type: plan, effects: {e: {tool: t, slots: {s: {of: [1]}}}}}",
+        "{id: c, type: tool.call, tool: t, args: 1.5, agree: {d: [x]}}",
+        "{id: c, type: tool.call, tool: t, args: [1], agree: {d: [x]}}",
+    ],
+)
+def test_a_value_of_another_type_is_told_in_every_place(tmp_path: Path, step: str) -> None:
+    (tmp_path / "routine.yaml").write_text(f"name: x\nsteps: [{step}]\n")
+    assert validate(tmp_path)

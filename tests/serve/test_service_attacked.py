@@ -2,6 +2,7 @@
 
 import re
 import socket
+import sqlite3
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -262,3 +263,40 @@ def test_a_chunked_body_is_cut_off_at_its_limit(serve: Serve) -> None:
     except httpx.HTTPError:
         pass  # the connection was closed over it
     assert sent < 20_000
+
+
+def test_a_mistake_of_ours_is_not_blamed_on_the_caller(service: Served) -> None:
+    step = {"task": "look", "steps": [{"action": "look"}]}
+    assert service.post("/trajectories", step, key="one").status_code == 201
+    with sqlite3.connect("em.db") as connection:
+        connection.execute("UPDATE requests SET response = ?", (b'{"AKIAIOSFODNN7EXAMPLE',))
+    answer = service.post("/trajectories", step, key="one")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+    service.stop()
+    (line,) = [line for line in service.lines if line.get("event") == "failure"]
+    assert line["code"] == "internal"
+    assert "DecodeError" in line["trace"]
+
+
+@pytest.mark.parametrize("depth", [90, 150, 400, 2_000, 100_000])
+@pytest.mark.parametrize("brackets", ["[]", '{"a":}'])
+def test_a_body_of_any_depth_is_taken_or_refused(shared: Served, depth: int, brackets: str) -> None:
+    opened, closed = brackets[:-1], brackets[-1]
+    deep = opened * depth + "1" + closed * depth
+    bodies = {
+        "/trajectories": f'{{"task":"x","steps":[{{"action":"a","args":{{"v":{deep}}}}}]}}',
+        "/observations": f'{{"subject":"ana","type":"Thing","data":{{"v":{deep}}}}}',
+        "/runs": f'{{"routine":"none","input":{{"v":{deep}}}}}',
+        "/v1/traces": f'{{"resourceSpans":{deep}}}',
+        "/reflect": deep,
+    }
+    for path, body in bodies.items():
+        answer = shared.http.post(path, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code in (200, 201, 400, 404), (path, answer.text)
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe{}", b'{"task": "\xed\xa0\x80"}', b"{", b"nul"])
+@pytest.mark.parametrize("path", ["/trajectories", "/v1/traces", "/observations"])
+def test_a_body_that_is_not_json_is_refused(shared: Served, path: str, body: bytes) -> None:
+    answer = shared.http.post(path, content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request")

@@ -362,12 +362,13 @@ def _agreeing(steps: list[Any]) -> Iterator[Found]:
     for number, step in enumerate(steps):
         agree = step.get("agree") if isinstance(step, dict) else None
         for place in agree if isinstance(agree, dict) else ():
-            value: Any = step.get("args") or {}
+            args = step.get("args")
+            value: Any = args if isinstance(args, dict) else {}
             try:
                 for part in place_parts(str(place)):
                     value = value[part]
             except (KeyError, IndexError, TypeError):
-                fix = closest(str(place), [str(name) for name in step.get("args") or {}])
+                fix = closest(str(place), [*map(str, args)] if isinstance(args, dict) else [])
                 fix = fix or "name an argument, as in `amount` or `items[0].id`"
                 yield ("steps", number, "agree", place), f"the step has no argument {place!r}", fix
 

@@ -6,7 +6,6 @@ from html import escape
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-import msgspec
 from litestar import Litestar, MediaType, Response, asgi, get
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
@@ -37,7 +36,7 @@ from em.serve.pages import HANDLERS as PAGES
 from em.serve.pages.overview import Activity
 from em.serve.pages.runs import Background
 from em.serve.pages.view import error_page
-from em.serve.service import AnyRequest, Service, errors, service_of
+from em.serve.service import AnyRequest, JsonRequest, Service, errors, service_of
 from em.settings import Settings
 from em.store import redactor_of
 
@@ -77,11 +76,9 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
         exception_handlers={
             EmError: _em_error,
             HTTPException: _http_error,
-            msgspec.MsgspecError: _bad_json,
-            UnicodeError: _bad_json,
-            RecursionError: _bad_json,
             Exception: _unexpected,
         },
+        request_class=JsonRequest,
         openapi_config=_openapi(asked_for_tokens=bool(tokens)),
         request_max_body_size=settings.api.max_request_bytes,
         cors_config=cors if cors.allow_origins else None,
@@ -199,14 +196,6 @@ def _problem(problem: Any) -> str:
     if not isinstance(problem, dict):
         return str(problem)
     return f"{problem.get('key', '')}: {problem.get('message', '')}".strip(": ")
-
-
-def _bad_json(_request: AnyRequest, error: Exception) -> Response[bytes]:
-    """Respond to a body that can't be decoded: broken JSON, not UTF-8, or nested too deeply."""
-    message = "the body is nested too deeply" if isinstance(error, RecursionError) else str(error)
-    # The error may also be a bug of ours: then the log shows where.
-    log_line(level="warning", event="bad_input", trace="".join(traceback.format_exception(error)))
-    return Response(envelope("bad_input", message), status_code=400, media_type=MediaType.JSON)
 
 
 def _openapi(*, asked_for_tokens: bool) -> OpenAPIConfig:

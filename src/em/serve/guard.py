@@ -12,6 +12,7 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -181,9 +182,19 @@ def is_page(path: str) -> bool:
     return path in ("/", PAGES) or path.startswith(f"{PAGES}/")
 
 
+WORDY = ("message", "path", "trace")
+"""Fields of the log whose words may come from a request."""
+
+
+@lru_cache
+def _redactor() -> Redactor:
+    return Redactor()
+
+
 def log_line(**fields: Any) -> None:
-    """Write one JSON line of the log to standard error."""
-    line = {"at": now().isoformat(), **fields}
+    """Write one JSON line of the log to standard error, without secrets in what went wrong."""
+    clean = {name: _redactor().text(str(fields[name])) for name in WORDY if name in fields}
+    line = {"at": now().isoformat(), **fields, **clean}
     sys.stderr.buffer.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
     sys.stderr.flush()
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from litestar import Request, Response
+from litestar.exceptions import ClientException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 
@@ -23,8 +24,11 @@ from em.serve.guard import CALLER, ErrorBody, Metrics, log_line
 from em.settings import ApiSettings, Settings
 from em.store import redactor_of
 from em.store.protocol import Claim, Commit, RequestOutcome, Store
+from em.values.canonical import MAX_DEPTH, depth_of
 
 LONGEST_KEY = 255
+DEEPEST = 2 * MAX_DEPTH
+"""Levels of nesting of a body: those of what it holds, and its own around them."""
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -156,6 +160,37 @@ def _carry_out(pending: Pending, work: Work) -> Answered:
 T = TypeVar("T")
 AnyRequest = Request[Any, Any, Any]
 
+
+class JsonRequest(AnyRequest):
+    """A request whose body is refused here if it is not JSON that em can work with.
+
+    So whatever raises behind this is an error of em, not of the caller.
+    """
+
+    async def json(self) -> Any:
+        """Return the decoded body."""
+        return read_json(await self.body() or b"null")
+
+
+def read_json(body: bytes) -> Any:
+    """Decode a body, or respond with 400: it is not JSON, or nested too deeply."""
+    try:
+        value = msgspec.json.decode(body)
+    except RecursionError:
+        raise _too_deep() from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise ClientException(f"the body is not JSON: {error}") from None
+    if body.count(b"{") + body.count(b"[") > DEEPEST and depth_of(value) > DEEPEST:
+        raise _too_deep()
+    return value
+
+
+def _too_deep() -> InputError:
+    return InputError(
+        f"the body is nested more than {DEEPEST} levels deep", place="body", fix="flatten it"
+    )
+
+
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Return at most this many.")]
 Offset = Annotated[int, QueryParameter(ge=0, le=2**31 - 1, description="Skip this many.")]
 Moment = Annotated[
@@ -241,7 +276,12 @@ class Service:
         """Do what a request asks, once for each key, after removing secrets from its payload."""
         caller = self.caller(request, access)
         payload = self._redactor.value(msgspec.to_builtins(data))
-        clean = msgspec.convert(payload, type(data))
+        try:
+            clean = msgspec.convert(payload, type(data))
+        except msgspec.ValidationError as error:
+            raise InputError(
+                f"a secret stands where it can't be taken out: {error}", place="body"
+            ) from None
         what = f"{request.method} {request.url.path}"
         answered = await self._requests.carry_out(
             key, caller.name, what, payload, lambda pending: work(clean, pending)

@@ -48,7 +48,7 @@ def canonical(value: Any, place: str = "body", *, is_decoded: bool = False) -> t
             place=place,
             fix="split it over several events, or store the file elsewhere and its address here",
         )
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _depth(plain) > MAX_DEPTH:
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and depth_of(plain) > MAX_DEPTH:
         raise too_deep(place)
     if plain is not value and plain != value:
         _refuse_converted(value, place)
@@ -142,7 +142,8 @@ def _not_unicode(part: Any) -> bool:
     )
 
 
-def _depth(value: Any) -> int:
+def depth_of(value: Any) -> int:
+    """Return how deep lists and objects are nested, without recursion."""
     deepest = 0
     todo = [(1, value)]
     while todo:

@@ -303,8 +303,7 @@ class References:
         reads, inputs = _mapping(step, "reads"), _mapping(step, "inputs")
         for name, ways in reads.items():
             for number, read in enumerate(ways if isinstance(ways, list) else ()):
-                given = read.get("given") if isinstance(read, dict) else None
-                own = {*reads, *inputs, *(given if isinstance(given, list) else ())}
+                own = {*reads, *inputs, *map(str, _list(read, "given"))}
                 args = read.get("args") if isinstance(read, dict) else None
                 yield from self._value(args, (*where, "reads", name, number, "args"), own)
         effects = _mapping(step, "effects")
@@ -342,7 +341,7 @@ class References:
             for number, text in enumerate(_list(slot, field)):
                 yield from self._bare(text, (*where, field, number), own)
         of = slot.get("of")
-        if of and of not in slots:
+        if of and str(of) not in slots:
             fix = closest(str(of), sorted(slots))
             yield (*where, "of"), f"the effect has no slot {of!r}", fix
 

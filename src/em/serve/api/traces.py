@@ -4,8 +4,10 @@
 """
 
 import asyncio
+import traceback
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import msgspec
@@ -15,7 +17,18 @@ from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from em.errors import Conflict, InputError, MissingExtra, TooLarge
 from em.serve.api.shapes import LabelIn, Trajectories, TrajectoryIn, TrajectoryOut
 from em.serve.auth import Caller
-from em.serve.service import AnyRequest, Key, Limit, Offset, Pending, errors, page, service_of
+from em.serve.guard import log_line
+from em.serve.service import (
+    AnyRequest,
+    Key,
+    Limit,
+    Offset,
+    Pending,
+    errors,
+    page,
+    read_json,
+    service_of,
+)
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces, list_traces
 from em.traces.formats._spans import Span, add_spans
@@ -156,13 +169,9 @@ async def post_otlp(request: AnyRequest, subject: OtlpSubject = None) -> Respons
 
     def work() -> None:
         export = _decoded(_unpacked(body, encoding, limit), kind)
-        try:
-            _keep(service.store, list(spans_of(export)), about)
-        except UNEXPECTED as error:
-            raise InputError(
-                f"a span has another shape than in OTLP: {type(error).__name__}: {error}"[:500],
-                place="body",
-            ) from error
+        with _of_another_shape():
+            spans = list(spans_of(export))
+        _keep(service.store, spans, about)
 
     await asyncio.to_thread(work)
     answer = b"" if kind == PROTOBUF else b'{"partialSuccess":{}}'
@@ -201,7 +210,7 @@ def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
 
 def _decoded(body: bytes, kind: str) -> Any:
     if kind == JSON:
-        return msgspec.json.decode(body)
+        return read_json(body)
     if kind != PROTOBUF:
         raise InputError(
             f"Content-Type must be {JSON} or {PROTOBUF}, got {kind[:80]!r}", place="Content-Type"
@@ -222,11 +231,26 @@ def _decoded(body: bytes, kind: str) -> Any:
         ) from None
 
 
+@contextmanager
+def _of_another_shape() -> Iterator[None]:
+    """Refuse spans that can't be read. The log shows where, in case that the error is of em."""
+    try:
+        yield
+    except UNEXPECTED as error:
+        trace = "".join(traceback.format_exception(error))
+        log_line(level="warning", event="bad_input", path="/v1/traces", trace=trace)
+        raise InputError(
+            f"a span has another shape than in OTLP: {type(error).__name__}: {error}"[:500],
+            place="body",
+        ) from error
+
+
 def _keep(store: Store, spans: Sequence[Span], subject: str | None) -> None:
     for tries in range(1, TRIES + 1):
         intake = Intake(store, subject=subject)
         try:
-            add_spans(intake, NAME, [msgspec.structs.replace(span) for span in spans])
+            with _of_another_shape():
+                add_spans(intake, NAME, [msgspec.structs.replace(span) for span in spans])
             intake.close()
         except Conflict:
             if tries == TRIES:
