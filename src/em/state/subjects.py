@@ -4,6 +4,7 @@ Memory delegates to `Subjects`. `checkpoint_many` compiles many subjects with al
 """
 
 import os
+import random
 import threading
 import time
 import warnings
@@ -14,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from em.errors import EmError, InputError, NotFound, UsageError
+from em.errors import EmError, InputError, NotFound, PositionConflict, UsageError
 from em.llm.client import LlmClient
 from em.log.event import SUBJECT_PREFIX, Draft, Event, EventQuery, subject_stream
 from em.settings import StateSettings
 from em.state.checkpoint import (
+    ATTEMPTS,
     KIND,
     Checkpoint,
     Compiled,
@@ -37,6 +39,7 @@ from em.state.types import reserved_collections
 from em.store import open_store
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Passage, Store
 from em.values.canonical import Json, uncollected
+from em.values.ids import new_id
 from em.values.times import Moment, moment, parse_duration
 
 QUESTIONS = "questions"
@@ -243,32 +246,63 @@ class Subjects:
 
     def _store_question(self, subject: str, question: Question) -> None:
         """Store a question with its code: as an event, and in the artefact of questions."""
-        stored = [one for one in self.questions(subject) if one.template != question.template]
-        draft = Draft(
-            stream=subject_stream(subject),
-            kind="question",
-            body=msgspec.to_builtins(question),
-            subject=subject,
-        )
-        event = self._store.commit(Commit(events=[draft])).events[0]
-        self._put_questions(subject, [*stored, question][-MAX_QUESTIONS:], [event.id])
 
-    def _put_questions(self, subject: str, stored: list[Question], events: list[str]) -> None:
+        def change() -> Commit:
+            event = Draft(
+                stream=subject_stream(subject),
+                kind="question",
+                body=msgspec.to_builtins(question),
+                subject=subject,
+                id=new_id(),
+            )
+            others = [one for one in self.questions(subject) if one.template != question.template]
+            return self._questions_commit(subject, [*others, question][-MAX_QUESTIONS:], [event])
+
+        self.decide(subject, change)
+
+    def _questions_commit(
+        self, subject: str, stored: list[Question], events: list[Draft]
+    ) -> Commit:
         artefact = self._store.artefact(QUESTIONS, subject)
         known = () if artefact is None or artefact.body is None else artefact.from_events
         draft = ArtefactDraft(
             kind=QUESTIONS,
             name=subject,
             body={"questions": msgspec.to_builtins(stored)},
-            from_events=[*known, *events],
+            from_events=[*known, *(str(event.id) for event in events)],
         )
-        self._store.commit(Commit(artefacts=[draft]))
+        return Commit(events=events, artefacts=[draft])
+
+    def decide(self, subject: str, change: Callable[[], Commit]) -> str:
+        """Commit a change that was made on what is stored now; return its first event's id.
+
+        If the subject's stream moved meanwhile, the change is made again on the new content.
+        """
+        stream = subject_stream(subject)
+        for number in range(1, ATTEMPTS + 1):
+            head, _ = self._store.head(stream)
+            commit = msgspec.structs.replace(change(), expected_pos={stream: head})
+            try:
+                events = self._store.commit(commit).events
+            except PositionConflict:
+                if number == ATTEMPTS:
+                    raise
+                # Back off so that constant writers can't starve a decision.
+                time.sleep(random.uniform(0, 0.005 * number))  # noqa: S311 - a delay needs no secure randomness
+            else:
+                return events[0].id if events else ""
+        raise AssertionError("unreachable")
 
     def _drop_questions(self, subject: str, broken: set[str]) -> None:
-        stored = self.questions(subject)
-        left = [one for one in stored if f"question {one.question[:80]!r}" not in broken]
-        if len(left) < len(stored):
-            self._put_questions(subject, left, [])
+        def is_broken(one: Question) -> bool:
+            return f"question {one.question[:80]!r}" in broken
+
+        def change() -> Commit:
+            left = [one for one in self.questions(subject) if not is_broken(one)]
+            return self._questions_commit(subject, left, [])
+
+        if any(map(is_broken, self.questions(subject))):
+            self.decide(subject, change)
 
     def declare(self, subject: str, type_: str, key: Sequence[str]) -> str:
         """Declare the fields that identify a record of a type; return the event's id."""
@@ -276,11 +310,14 @@ class Subjects:
             key = [key]
         if not key or type_ == PROFILE:
             raise InputError("a key needs at least one field, and Profile has none", place="key")
-        return self._append(_decided(subject, Decision(type=type_, key=list(key))))
+        decision = _decided(subject, Decision(type=type_, key=list(key)))
+        return self.decide(subject, lambda: Commit(events=[decision]))
 
     def resolve(self, subject: str, field: str, **decision: Any) -> str:
         """Record a person's decision about a field (see `decision`); return the event's id."""
-        return self._append(self.decision(subject, field, **decision))
+        return self.decide(
+            subject, lambda: Commit(events=[self.decision(subject, field, **decision)])
+        )
 
     def decision(
         self,
@@ -320,17 +357,18 @@ class Subjects:
 
     def undo(self, subject: str, decision: str) -> str:
         """Take back a decision, or an earlier undo, by its event; return the new event's id."""
-        found = next(iter(self._store.read(EventQuery(ids=[decision]))), None)
-        if found is None or found.kind != "decided" or found.stream != subject_stream(subject):
-            raise NotFound(
-                f"no decision {decision} about {subject!r}",
-                place="event",
-                fix="`em log show --kind decided` lists them",
-            )
-        return self._append(_decided(subject, Decision(undo=decision)))
 
-    def _append(self, draft: Draft) -> str:
-        return self._store.commit(Commit(events=[draft])).events[0].id
+        def change() -> Commit:
+            found = next(iter(self._store.read(EventQuery(ids=[decision]))), None)
+            if found is None or found.kind != "decided" or found.stream != subject_stream(subject):
+                raise NotFound(
+                    f"no decision {decision} about {subject!r}",
+                    place="event",
+                    fix="`em log show --kind decided` lists them",
+                )
+            return Commit(events=[_decided(subject, Decision(undo=decision))])
+
+        return self.decide(subject, change)
 
     def observed(self, events: Iterable[Event]) -> None:
         """Checkpoint the subjects of new events that are due by `checkpoint_every`."""

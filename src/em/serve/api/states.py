@@ -41,6 +41,7 @@ from em.serve.service import (
 )
 from em.state.checkpoint import KIND
 from em.state.state import State
+from em.store.protocol import Commit
 from em.values.ids import new_id
 
 Subject = Annotated[str, QueryParameter(min_length=1, max_length=512, description="The subject.")]
@@ -172,9 +173,14 @@ async def post_resolve(
     def work(data: ResolveIn, pending: Pending) -> None:
         decision = msgspec.structs.asdict(data)
         subject, field = decision.pop("subject"), decision.pop("field")
-        draft = service.memory.subjects.decision(subject, field, **decision)
-        draft = msgspec.structs.replace(draft, id=new_id())
-        pending.commit(service.store, [draft], Kept(str(draft.id)))
+        event = new_id()
+
+        def change() -> Commit:
+            draft = service.memory.subjects.decision(subject, field, **decision)
+            draft = msgspec.structs.replace(draft, id=event)
+            return Commit(events=[draft], request=pending.answer(Kept(event), 201, (event,)))
+
+        service.memory.subjects.decide(subject, change)
 
     return await service.carry_out(request, key, data, work)
 
