@@ -8,7 +8,6 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -22,17 +21,25 @@ from em.state.fold import (
     Folded,
     Material,
     broken_constraints,
+    entity,
     fold,
     sort_events,
 )
 from em.state.rows import Seen, block_id, blocks, prove
-from em.state.schema import FORMAT, Coverage, Extraction, FieldSchema, StateSchema, TypeSchema
+from em.state.schema import (
+    FORMAT,
+    KIND,
+    Coverage,
+    Extraction,
+    FieldSchema,
+    StateSchema,
+    TypeSchema,
+)
 from em.state.types import fits
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Committed, Record, Store
 from em.values.canonical import Json, uncollected
 from em.values.times import now_micros
 
-KIND = "state"
 ATTEMPTS = 20
 
 
@@ -307,7 +314,7 @@ class Run:
         for fact in facts:
             by_holder[fact.holder].append(fact)
         for holder in holders:
-            yield _entity(self._subject, type_, known.get(holder), holder, by_holder[holder])
+            yield entity(self._subject, type_, known.get(holder), holder, by_holder[holder])
 
     def _gone(self, records: Sequence[Record]) -> list[Record]:
         """Delete the stored records that are not among these."""
@@ -317,28 +324,6 @@ class Run:
             for record in self._store.records(self._subject)
             if (record.type, record.id) not in new
         ]
-
-
-def _entity(
-    subject: str, type_: TypeSchema, known: Record | None, holder: str, facts: Sequence[Fact]
-) -> Record:
-    body: Json = {"key": list(facts[0].key), "facts": {}}
-    if known is not None and known.body is not None:
-        body = known.body
-    history: dict[str, list[Any]] = body["facts"]
-    events = list(known.from_events) if known is not None else []
-    for fact in facts:
-        history.setdefault(fact.field, []).append(msgspec.to_builtins(fact.entry))
-        events += fact.entry.events
-    sources_ = tuple(dict.fromkeys(events))
-    return Record(
-        subject=subject,
-        type=type_.name,
-        id=holder,
-        body=body,
-        from_events=sources_,
-        from_log=True,
-    )
 
 
 def _grows(old: StateSchema, new: StateSchema) -> bool:

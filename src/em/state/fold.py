@@ -23,8 +23,10 @@ from em.state.schema import (
     Extraction,
     StateSchema,
     Status,
+    TypeSchema,
 )
 from em.state.types import fold_records, type_of
+from em.store.protocol import Record
 from em.values.canonical import Json
 from em.values.times import moment, to_micros
 
@@ -55,6 +57,29 @@ class Fact(msgspec.Struct, frozen=True):
     def holder(self) -> str:
         """The id of the record that this fact belongs to."""
         return holder_id(self.key)
+
+
+def entity(
+    subject: str, type_: TypeSchema, known: Record | None, holder: str, facts: Sequence[Fact]
+) -> Record:
+    """Make the record of a keyed type, from what is known and new facts about it."""
+    body: Json = {"key": list(facts[0].key), "facts": {}}
+    if known is not None and known.body is not None:
+        body = known.body
+    history: dict[str, list[Any]] = body["facts"]
+    events = list(known.from_events) if known is not None else []
+    for fact in facts:
+        history.setdefault(fact.field, []).append(msgspec.to_builtins(fact.entry))
+        events += fact.entry.events
+    sources_ = tuple(dict.fromkeys(events))
+    return Record(
+        subject=subject,
+        type=type_.name,
+        id=holder,
+        body=body,
+        from_events=sources_,
+        from_log=True,
+    )
 
 
 def holder_id(key: Sequence[Any]) -> str:

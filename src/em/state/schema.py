@@ -17,6 +17,9 @@ from em.values.times import Moment, moment
 FORMAT = 1
 """Format of a state's artefact. A state in another format is compiled again."""
 
+KIND = "state"
+"""The kind of a state's artefact."""
+
 PROFILE = "Profile"
 """The type whose fields are facts about the subject itself."""
 

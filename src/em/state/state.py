@@ -1,10 +1,10 @@
 """State: what is true about a subject, as typed objects of the generated module.
 
-A collection is loaded when it is first used. A state of the past has the same classes, with the
-records that had happened by then.
+A collection is loaded when it is first used, with the records of the state's own version. A state
+of the past has the same classes, with the records that had happened by then.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from functools import cached_property
@@ -19,6 +19,7 @@ from em.state.code import policy_of, subject_module, write_module
 from em.state.rows import Block, rows_decoder
 from em.state.rules import Alert, UserRule
 from em.state.schema import PROFILE, Coverage, Entry, StateSchema, TypeSchema
+from em.state.snapshot import Snapshot
 from em.state.types import converter
 from em.store.protocol import Record, Store
 from em.values.canonical import Json, uncollected
@@ -77,6 +78,7 @@ class State:
             type_.collection: type_ for type_ in schema.types.values() if type_.given != PROFILE
         }
         self._loaded: dict[str, list[Any]] = {}
+        self._snapshot = Snapshot(store, schema, version)
 
     def __repr__(self) -> str:
         counts = ", ".join(
@@ -129,12 +131,13 @@ class State:
         found = [] if type_ is None else self._entities(type_)
         return found[0] if found else self.module.Profile()
 
-    def _stored(self, type_: TypeSchema) -> Iterator[Record]:
+    def _whole(self, type_: TypeSchema, records: Iterator[Record]) -> Iterator[Record]:
+        """Pass the blocks of a type on; StateError if some are missing."""
         count = 0
-        for record in self._store.records(self.subject, type_.name):
+        for record in records:
             count += 1
             yield record
-        if type_.key is None and count != type_.blocks:
+        if count != type_.blocks and not self._snapshot.is_folded:
             raise StateError(
                 f"expected {type_.blocks} blocks of {type_.name} records, found {count}: "
                 "the state changed while it was read, or part of it was erased",
@@ -144,15 +147,21 @@ class State:
 
     def _records(self, type_: TypeSchema) -> list[Any]:
         decode = rows_decoder(getattr(self.module, type_.name)).decode
-        found: list[Any] = []
-        for record in self._stored(type_):
-            assert record.body is not None
-            rows = decode(record.body["rows"])
-            if self._is_past:
-                shown = self._in_view(record)
-                rows = [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
-            found += rows
-        return found
+        return self._read_blocks(type_, decode)
+
+    def _read_blocks(self, type_: TypeSchema, decode: Callable[[str], list[Any]]) -> list[Any]:
+        def read(records: Iterator[Record]) -> list[Any]:
+            found: list[Any] = []
+            for record in self._whole(type_, records):
+                assert record.body is not None
+                rows = decode(record.body["rows"])
+                if self._is_past:
+                    shown = self._in_view(record)
+                    rows = [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
+                found += rows
+            return found
+
+        return self._snapshot.read(type_.name, read)
 
     @property
     def _is_past(self) -> bool:
@@ -176,20 +185,14 @@ class State:
         return self._plain_rows(type_)
 
     def _plain_rows(self, type_: TypeSchema) -> list[Json]:
-        found: list[Json] = []
-        for record in self._stored(type_):
-            assert record.body is not None
-            rows = msgspec.json.decode(record.body["rows"])
-            shown = self._in_view(record) if self._is_past else [True] * len(rows)
-            found += [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
-        return found
+        return self._read_blocks(type_, msgspec.json.decode)
 
     def profile_row(self) -> Json:
         """Return the profile as a plain row."""
         return _row(self.profile, self.module)
 
     def _histories(self, type_: TypeSchema) -> Iterator[tuple[list[Any], dict[str, list[Entry]]]]:
-        for record in self._store.records(self.subject, type_.name):
+        for record in self._snapshot.read(type_.name, list):
             assert record.body is not None
             facts = msgspec.convert(record.body["facts"], dict[str, list[Entry]])
             shown = {

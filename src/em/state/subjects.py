@@ -21,7 +21,6 @@ from em.log.event import SUBJECT_PREFIX, Draft, Event, EventQuery, subject_strea
 from em.settings import StateSettings
 from em.state.checkpoint import (
     ATTEMPTS,
-    KIND,
     Checkpoint,
     Compiled,
     Options,
@@ -33,7 +32,7 @@ from em.state.checkpoint import (
 from em.state.evolution import Change, Dependent, compare
 from em.state.questions import Answer, Asker, run_own_code
 from em.state.rules import UserRule, dependents, load_rules
-from em.state.schema import PROFILE, Decision, Policy, PolicyName, Question
+from em.state.schema import KIND, PROFILE, Decision, Policy, PolicyName, Question
 from em.state.state import State
 from em.state.types import reserved_collections
 from em.store import open_store

@@ -39,7 +39,7 @@ from em.serve.service import (
     page,
     service_of,
 )
-from em.state.checkpoint import KIND
+from em.state.schema import KIND
 from em.state.state import State
 from em.store.protocol import Commit
 from em.values.ids import new_id
