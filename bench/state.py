@@ -89,7 +89,7 @@ def in_words(value: Any) -> str:
 
 
 _PART = re.compile(r"the (\w+) (was|were) (.*?)(?=, the \w+ (?:was|were) |\.$)")
-_LINE = re.compile(r'^(e\d+) \S+ "[^"]*": (".*")$', re.MULTILINE)
+_LINE = re.compile(r'^(e\d+) \S+ "[^"]*" \[[^]]*\]: (".*")$', re.MULTILINE)
 
 
 def reading_model(request: Any) -> Any:
@@ -99,7 +99,8 @@ def reading_model(request: Any) -> Any:
         said = json.loads(text)
         type_ = said.removeprefix("About a ").partition(":")[0]
         record = {name: meant(verb, words) for name, verb, words in _PART.findall(said)}
-        records.append({"type": type_, "record": record, "events": [label], "status": "stated"})
+        found = {"type": type_, "record": record, "events": [label], "status": "stated"}
+        records.append({**found, "evidence": [said]})
     return {"records": records, "facts": []}
 
 

@@ -23,12 +23,26 @@ READ = {
                 "severity": "moderate",
                 "confirmed_date": "2025-04-01",
             },
+            "evidence": ["NSAID sensitivity, moderate; confirmed on 1 April"],
             "events": ["e2"],
         }
     ],
     "facts": [
-        {"field": "has_allergies", "value": False, "status": "stated", "events": ["e1"]},
-        {"field": "has_allergies", "value": True, "status": "confirmed", "events": ["e2"]},
+        {
+            "field": "has_allergies",
+            "value": False,
+            "status": "stated",
+            "evidence": ["No allergies known"],
+            "events": ["e1"],
+        },
+        {
+            "op": "update",
+            "field": "has_allergies",
+            "value": True,
+            "status": "confirmed",
+            "evidence": ["Developed an NSAID sensitivity"],
+            "events": ["e2"],
+        },
     ],
     "constraints": [
         {

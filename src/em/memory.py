@@ -116,6 +116,7 @@ class Memory:
         at: Moment | None = None,
         speaker: str | None = None,
         role: str | None = None,
+        addressee: str | None = None,
         session: str | None = None,
         agent: str | None = None,
         run: str | None = None,
@@ -124,6 +125,8 @@ class Memory:
     ) -> str:
         """Store something learned about a subject. Return the id of its event.
 
+        speaker, role, addressee: who says a text, as what (user, assistant, …), and to whom. "I"
+        is the subject only where the subject speaks.
         agent, run: which agent it was said to or by, and in which of its runs.
         metadata: your own fields, each a text, a number, a truth value or a list of these. `recall`
             can be narrowed by all of them.
@@ -134,6 +137,7 @@ class Memory:
             "type": type,
             "speaker": speaker,
             "role": role,
+            "addressee": addressee,
             "session": session,
             "agent": agent,
             "run": run,

@@ -147,7 +147,7 @@ def test_files_that_are_not_what_they_seem(
 def test_the_model_is_asked_only_if_it_is_wanted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trip = {"type": "Trip", "record": {"to": "Rome"}, "events": ["e1"]}
+    trip = {"type": "Trip", "record": {"to": "Rome"}, "events": ["e1"], "evidence": ["in Rome"]}
     count = {
         "route": "code",
         "code": "def answer(state):\n    return len(state.trips)",

@@ -51,8 +51,10 @@ def test_fields_that_are_named_like_secrets(memory: Memory) -> None:
     """Their values are redacted when they come in; what is known of the type stays as it is."""
     memory.observe("ana", {"password": "hunter2", "token": 7, "n": 1}, type="Login")
     memory.observe("ana", {"api_key": "k1", "PWD": None}, type="Profile")
-    memory.observe("ana", "The password is hunter2.")
-    found = [{"type": "Login", "record": {"password": "hunter3", "n": 2}, "events": ["e1"]}]
+    memory.observe("ana", "The password of 2 is not hunter3.")
+    words = ["of 2 is not hunter3"]
+    record = {"password": "hunter3", "n": 2}
+    found = [{"type": "Login", "record": record, "events": ["e1"], "evidence": words}]
     state = memory.checkpoint("ana", llm=ScriptedClient([{"records": found, "facts": []}]))
     assert [login.password for login in state.logins] == ["[redacted:password]"] * 2
     assert (state.logins[0].token, state.profile.api_key) == (7, "[redacted:api_key]")
@@ -142,13 +144,14 @@ def test_a_record_of_five_megabytes(compiled: Any) -> None:
 def test_a_model_that_answers_nonsense_leaves_the_text_unstructured(
     memory: Memory, answer: Any
 ) -> None:
-    event = memory.observe("ana", "I went to Rome.")
+    event = memory.observe("ana", "I went to Rome once.")
     memory.observe("ana", {"n": 5}, type="Trip")
     state = memory.checkpoint("ana", llm=ScriptedClient([answer] * 3))
     assert [trip.n for trip in state.trips] == [5]
     assert [one.event_id for one in state.unstructured] == [event]
     assert "could not be used" in state.unstructured[0].reason
-    good = {"records": [{"type": "Trip", "record": {"n": 1}, "events": ["e1"]}], "facts": []}
+    trip = {"type": "Trip", "record": {"n": 1}, "events": ["e1"], "evidence": ["went to Rome once"]}
+    good = {"records": [trip], "facts": []}
     state = memory.checkpoint("ana", llm=ScriptedClient([good]), again=True)
     assert sorted(trip.n for trip in state.trips) == [1, 5]
     assert (state.unstructured, state.coverage.by_model) == ([], 1)
@@ -163,7 +166,8 @@ def test_a_model_that_is_not_there_leaves_everything_as_it_was(memory: Memory) -
 
 def test_a_fact_with_an_impossible_time_is_left_out_and_told(memory: Memory) -> None:
     memory.observe("ana", "I moved.")
-    fact = {"field": "city", "value": "Rome", "at": "2025-13", "events": ["e1"]}
+    fact = {"field": "moved", "value": True, "at": "2025-13", "events": ["e1"]}
+    fact["evidence"] = ["I moved"]
     state = memory.checkpoint("ana", llm=ScriptedClient([{"records": [], "facts": [fact]}]))
     assert "expected a date or time" in state.report.problems[0]
     assert state.unstructured[0].reason == "the model found nothing to structure"

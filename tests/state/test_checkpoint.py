@@ -171,10 +171,12 @@ def test_policies_can_be_changed_by_a_person_and_are_in_the_code(memory: Memory)
 def test_confirmed_beats_inferred(memory: Memory) -> None:
     memory.observe("ana", "She seems to live in Faro now.", at="2025-01-01")
     memory.observe("ana", "Her address in Porto was confirmed.", at="2024-01-01")
-    facts = [
+    facts: list[dict[str, Any]] = [
         {"field": "city", "value": "Faro", "status": "inferred", "events": ["e1"]},
         {"field": "city", "value": "Porto", "status": "confirmed", "events": ["e2"]},
     ]
+    for one in facts:
+        one["evidence"] = [f"in {one['value']}"]
     memory.checkpoint("ana", llm=ScriptedClient([{"records": [], "facts": facts}]))
     memory.resolve("ana", "profile.city", policy="confirmed")
     assert memory.checkpoint("ana").profile.city == "Porto"
@@ -251,7 +253,7 @@ def test_forgetting_one_text_leaves_what_the_model_made_of_the_others(memory: Me
     first = memory.observe("ana", "I have a dog.")
     memory.observe("ana", "I have a cat.")
     found = [
-        {"type": "Pet", "record": {"kind": kind}, "events": [label]}
+        {"type": "Pet", "record": {"kind": kind}, "events": [label], "evidence": [f"a {kind}"]}
         for kind, label in (("dog", "e1"), ("cat", "e2"))
     ]
     memory.checkpoint("ana", llm=ScriptedClient([{"records": found, "facts": []}]))
@@ -384,10 +386,11 @@ def test_the_same_for_asyncio(tmp_path: Path) -> None:
     assert asyncio.run(_asked(tmp_path / "a.db")).value == 2
 
 
-def test_a_text_that_patterns_read_in_part_is_listed(memory: Memory) -> None:
+def test_a_text_with_a_sentence_that_no_pattern_matches_is_left_whole(memory: Memory) -> None:
+    """What is not understood could change what the rest means."""
     memory.observe("ana", "I spent $20 on lunch. My sister is allergic to nuts.", at="2025-01-01")
     memory.observe("ana", "I live in Porto.", at="2024-01-01")
     state = memory.checkpoint("ana")
-    assert (state.coverage.structured, state.coverage.in_part) == (2, 1)
-    assert [one.reason for one in state.unstructured] == ["the pattern read only part of it"]
+    assert (state.coverage.structured, list(state.collections)) == (1, [])
+    assert [one.reason for one in state.unstructured] == ["no pattern matches it"]
     assert memory.state("ana", as_of="2024-06-01").unstructured == []  # nobody had said it yet

@@ -15,7 +15,6 @@ from em.errors import NotFound, PositionConflict, StateHeld
 from em.llm.client import LlmClient
 from em.log.event import Draft, EventQuery, subject_stream
 from em.state.evolution import Break, Change, Dependent, breaks, compare
-from em.state.extraction import read_by_model, read_by_patterns
 from em.state.fold import (
     Fact,
     Folded,
@@ -25,6 +24,8 @@ from em.state.fold import (
     fold,
     sort_events,
 )
+from em.state.knowledge import Knowledge
+from em.state.reader import read_by_model
 from em.state.rows import Seen, block_id, blocks, prove
 from em.state.schema import (
     FORMAT,
@@ -35,6 +36,7 @@ from em.state.schema import (
     StateSchema,
     TypeSchema,
 )
+from em.state.statements import read_by_patterns
 from em.state.types import fits
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Committed, Record, Store
 from em.values.canonical import Json, uncollected
@@ -142,7 +144,7 @@ class Run:
         old, version = self._newest()
         fresh = self._options.rebuild or self._options.again or old.watermark == 0
         material = self._material(old, fresh=fresh)
-        if (material.erased or material.undoes) and not fresh:
+        if (material.erased or material.undoes or material.corrects) and not fresh:
             fresh, material = True, self._material(old, fresh=True)
         if not fresh and material.last_pos <= old.watermark:
             report = Checkpoint(
@@ -155,9 +157,9 @@ class Run:
                 place="subject",
                 fix="observe something first: `em observe SUBJECT TEXT`",
             )
-        drafts = self._extract(material, old)
+        drafts = self._extract(material, old, fresh=fresh)
         new, folded = self._folded(old, material, fresh=fresh)
-        if not fresh and not _grows(old, new):
+        if not fresh and (material.corrects or not _grows(old, new)):
             fresh, material = True, self._material(old, fresh=True)
             self._reuse(material)
             new, folded = self._folded(old, material, fresh=True)
@@ -183,14 +185,16 @@ class Run:
         read = {event for found in known for event in found.from_events}
         material.texts = [text for text in material.texts if text.event not in read]
 
-    def _extract(self, material: Material, old: StateSchema) -> list[Draft]:
+    def _extract(self, material: Material, old: StateSchema, *, fresh: bool) -> list[Draft]:
         self._reuse(material)
         if material.texts:
-            if self._options.client is not None:
-                found, problems = read_by_model(material.texts, old, self._options.client)
+            client = self._options.client
+            known = self._knowledge(old, material, fresh=fresh)
+            if client is not None:
+                found, problems = read_by_model(material, known, client)
                 self._problems += problems
             else:
-                found = read_by_patterns(material.texts)
+                found = read_by_patterns(material, known)
             self._read += [self._redacted(part) for one in found for part in _split(one)]
             self._reuse(material)
         return [
@@ -202,6 +206,15 @@ class Run:
             )
             for found in self._read
         ]
+
+    def _knowledge(self, old: StateSchema, material: Material, *, fresh: bool) -> Knowledge:
+        """Return what is known before the texts are read."""
+        base = StateSchema(subject=self._subject) if fresh else _copy(old)
+        known = Knowledge(base, self._options.keys)
+        if not fresh:
+            known.stored(self._store)
+        known.add(material)
+        return known
 
     def _redacted(self, found: Extraction) -> Extraction:
         """Redact a reading as the log will: a state must not contain more than the log."""

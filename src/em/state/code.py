@@ -497,7 +497,8 @@ def _read(value: str, field: FieldSchema, names: ClassNames) -> str:
 def _class_doc(type_: TypeSchema, *, is_nested: bool) -> str:
     if type_.given == PROFILE:
         return "Facts about the subject: the current value of each. `history` has all values."
-    what = f"{_doc(type_.given)}: {type_.count} record{'s' if type_.count != 1 else ''}."
+    count = type_.count - type_.gone
+    what = f"{_doc(type_.given)}: {count} record{'s' if count != 1 else ''}."
     if is_nested:
         what = f"The object in the field {_doc(type_.given)}."
     elif type_.key:

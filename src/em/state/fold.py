@@ -4,16 +4,16 @@ What a model read in free text is an event too. So the same log always gives the
 without asking a model again.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from em.errors import InputError
 from em.log.event import Row
-from em.state.rows import Seen
+from em.state.rows import Seen, placed
 from em.state.rules import check_constraint, read_constraint
 from em.state.schema import (
     PROFILE,
@@ -21,10 +21,12 @@ from em.state.schema import (
     Decision,
     Entry,
     Extraction,
+    How,
     StateSchema,
     Status,
     TypeSchema,
 )
+from em.state.speech import Text
 from em.state.types import fold_records, type_of
 from em.store.protocol import Record
 from em.values.canonical import Json
@@ -32,17 +34,6 @@ from em.values.times import moment, to_micros
 
 UNNAMED = "Record"
 """The type of records that name none."""
-
-
-class Text(msgspec.Struct, frozen=True):
-    """An observation in words that was not read yet."""
-
-    event: str
-    text: str
-    at: int
-    recorded_at: int
-    speaker: str = ""
-    source: str = ""
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -87,8 +78,30 @@ def holder_id(key: Sequence[Any]) -> str:
     return sha256(msgspec.json.encode(list(key))).hexdigest()[:32]
 
 
+class Item(NamedTuple):
+    """A record on its way into the state, and where it comes from."""
+
+    seen: Seen
+    source: str
+    status: Status = "stated"
+    how: How = "record"
+    words: str = ""
+    speaker: str = ""
+
+
+class Correction(NamedTuple):
+    """What changes a record without a key: new values of fields, or None to take it back."""
+
+    changes: Json | None
+    events: tuple[str, ...]
+    recorded_at: int
+
+
 class Material(msgspec.Struct):
-    """The contents of events, sorted by what becomes of them."""
+    """The contents of events, sorted by what becomes of them.
+
+    speech: who said which text. whole: all events are here, not only the new ones.
+    """
 
     records: list[tuple[str, Seen, str]] = []
     texts: list[Text] = []
@@ -98,8 +111,19 @@ class Material(msgspec.Struct):
     last_pos: int = 0
     last_seq: int = 0
     times: dict[str, tuple[int, int]] = {}
+    speech: dict[str, str] = {}
+    whole: bool = False
     erased: bool = False
     undoes: bool = False
+
+    @property
+    def corrects(self) -> bool:
+        """Tell whether something here changes a record that was there before."""
+        return any(decision.place is not None for _, _, _, decision in self.decisions) or any(
+            item.get("op") in ("update", "retract") and item.get("place")
+            for found, _, _ in self.extractions
+            for item in found.records
+        )
 
 
 def sort_events(events: Iterable[Row], after_pos: int, *, again: bool = False) -> Material:
@@ -107,7 +131,7 @@ def sort_events(events: Iterable[Row], after_pos: int, *, again: bool = False) -
 
     again: also list the texts that no model has read successfully.
     """
-    material = Material()
+    material = Material(whole=after_pos == 0)
     decode = msgspec.json.Decoder().decode
     for event in events:
         material.last_pos, material.last_seq = event.pos, event.seq
@@ -165,10 +189,9 @@ def _observation(material: Material, event: str, body: Json, at: int, known: int
     record = body.get("record")
     if record is None:
         material.times[event] = (at, known)
-        text = Text(
-            event, body["text"], at, known, body.get("speaker") or "", body.get("source") or ""
-        )
-        material.texts.append(text)
+        said = [body.get(name) or "" for name in ("speaker", "source", "role", "addressee")]
+        material.speech[event] = said[0] or said[2]
+        material.texts.append(Text(event, body["text"], at, known, *said))
         return
     own = record.get("type")
     given = body.get("type") or (own if isinstance(own, str) and own else UNNAMED)
@@ -196,15 +219,19 @@ def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]
         type_of(schema, given, declared[given]).key = declared[given]
     for extraction, _, _ in material.extractions:
         schema.renames.update(extraction.renames)
+        for given, key in extraction.keys.items():
+            if given not in schema.types:
+                type_of(schema, given, key)
     folded = Folded(seen={}, facts=[], unstructured=[], problems=[])
     schema.coverage.observations += material.observations
-    grouped: defaultdict[str, list[tuple[Seen, str, Status]]] = defaultdict(list)
+    grouped: defaultdict[str, list[Item]] = defaultdict(list)
     for given, seen, source in material.records:
-        grouped[given].append((seen, source, "stated"))
+        grouped[given].append(Item(seen, source))
         schema.coverage.structured += 1
     _fold_extractions(schema, material, grouped, folded)
+    corrections = _corrections(material)
     for given, items in grouped.items():
-        _fold_type(schema, given, items, folded)
+        _fold_type(schema, given, items, folded, corrections)
     for event, at, known, decision in material.decisions:
         _fold_decision(schema, event, at, known, decision, folded)
     _fold_facts_types(schema, folded)
@@ -222,16 +249,60 @@ def declare(schema: StateSchema, decision: Decision) -> None:
         schema.policies[f"{decision.type}.{decision.field}"] = decision.policy
 
 
+def _corrections(material: Material) -> dict[str, list[Correction]]:
+    """Return what changes records without a key, by their places, the oldest first."""
+    found: list[tuple[int, str, Correction]] = []
+    for extraction, at, known in material.extractions:
+        for item in extraction.records:
+            if item.get("op") in ("update", "retract") and item.get("place"):
+                times = material.times.get(item["events"][0], (at, known))
+                changes = item["record"] if item["op"] == "update" else None
+                one = Correction(changes, tuple(item["events"]), times[1])
+                found.append((times[1], item["place"], one))
+    for event, _, known, decision in material.decisions:
+        if decision.place is not None:
+            found.append((known, decision.place, Correction(decision.changes, (event,), known)))
+    by_place: defaultdict[str, list[Correction]] = defaultdict(list)
+    for _, place, one in sorted(found, key=lambda one: one[0]):
+        by_place[place].append(one)
+    return by_place
+
+
+def _corrected(seen: Seen, corrections: Sequence[Correction]) -> list[Seen]:
+    """Return a record and what became of it; only the last one can still hold."""
+    versions = [seen]
+    for one in corrections:
+        last = versions[-1]
+        if last.gone:
+            break
+        if one.changes is None:
+            versions[-1] = last._replace(gone=str(one.recorded_at))
+            continue
+        versions[-1] = last._replace(gone=f"{one.recorded_at}+")
+        events = tuple(dict.fromkeys((*last.events, *one.events)))
+        versions.append(Seen({**last.record, **one.changes}, events, last.at, one.recorded_at))
+    return versions
+
+
 def _fold_type(
-    schema: StateSchema, given: str, items: list[tuple[Seen, str, Status]], folded: Folded
+    schema: StateSchema,
+    given: str,
+    items: list[Item],
+    folded: Folded,
+    corrections: Mapping[str, list[Correction]],
 ) -> None:
     type_ = type_of(schema, given, [] if given == PROFILE else None)
     if type_.key is None:
-        seen = [item for item, _, _ in items]
+        seen = [item.seen for item in items]
+        if corrections:
+            given_ = placed(type_.given, seen, Counter())
+            seen = [v for place, one in given_ for v in _corrected(one, corrections.get(place, ()))]
+            type_.gone += sum(1 for one in seen if one.gone)
         fold_records(type_, [one.record for one in seen], [one.events[0] for one in seen])
         folded.seen.setdefault(type_.given, []).extend(seen)
         return
-    for one, source, status in items:
+    for item in items:
+        one = item.seen
         missing = [name for name in type_.key if one.record.get(name) is None]
         if missing:
             reason = f"a {given} without its key {missing[0]!r}"
@@ -240,7 +311,17 @@ def _fold_type(
             continue
         key = tuple(one.record[name] for name in type_.key)
         for name, value in one.record.items():
-            entry = Entry(value, one.at, one.recorded_at, list(one.events), source, status)
+            entry = Entry(
+                value,
+                one.at,
+                one.recorded_at,
+                list(one.events),
+                item.source,
+                item.status,
+                item.how,
+                item.words,
+                item.speaker,
+            )
             folded.facts.append(Fact(type_.given, key, name, entry))
 
 
@@ -258,21 +339,35 @@ def _fold_facts_types(schema: StateSchema, folded: Folded) -> None:
 def _fold_extractions(
     schema: StateSchema,
     material: Material,
-    grouped: defaultdict[str, list[tuple[Seen, str, Status]]],
+    grouped: defaultdict[str, list[Item]],
     folded: Folded,
 ) -> None:
-    for extraction, at, known in material.extractions:
+    known = {one.seen.events[0] for items in grouped.values() for one in items}
+    known |= {one["events"][0] for found, _, _ in material.extractions for one in found.records}
+    for extraction, at, recorded_at in material.extractions:
         used: set[str] = set()
         for item in extraction.records:
-            seen = _seen(item, material, at, known)
-            grouped[item["type"]].append((seen, item.get("source") or "", _status(item)))
-            used.update(seen.events)
-        for item in extraction.facts:
-            folded.facts.append(_fact(item, material, at, known))
             used.update(item["events"])
+            op = item.get("op", "add")
+            if op == "same" and item["record"] and material.whole:
+                # What repeats a record becomes one of its own once that record was forgotten.
+                event = _event_of(item["place"])
+                op = op if event in known else "add"
+                known.add(event)
+            if op == "add":
+                found = _item(item, extraction.method, material, (at, recorded_at))
+                grouped[item["type"]].append(found)
+        for item in extraction.facts:
+            used.update(item["events"])
+            if item.get("op") != "same":
+                folded.facts.append(_fact(item, extraction.method, material, (at, recorded_at)))
         for item in extraction.constraints:
             used.update(item.get("events") or ())
-        _count_read(schema, extraction, used, material, folded, (at, known))
+        _count_read(schema, extraction, used, material, folded, (at, recorded_at))
+
+
+def _event_of(place: str) -> str:
+    return place.rsplit("/", 2)[1]
 
 
 def _count_read(
@@ -309,11 +404,22 @@ def _list(folded: Folded, event: str, times: tuple[int, int], reason: str) -> No
     folded.unstructured.append(Seen({"reason": reason}, (event,), *times))
 
 
-def _seen(item: Json, material: Material, at: int, known: int) -> Seen:
-    events = item["events"]
-    own = material.times.get(events[0], (at, known))
-    when = own[0] if item.get("at") is None else to_micros(partial_moment(item["at"]))
-    return Seen(item["record"], tuple(events), when, own[1])
+def _item(item: Json, how: How, material: Material, times: tuple[int, int]) -> Item:
+    when, known = _when(item, material, times)
+    seen = Seen(item["record"], tuple(item["events"]), when, known)
+    return Item(seen, item.get("source") or "", _status(item), how, *_said(item, material))
+
+
+def _when(item: Json, material: Material, times: tuple[int, int]) -> tuple[int, int]:
+    """Return when something held, and when it was recorded."""
+    at, known = material.times.get(item["events"][0], times)
+    return (at if item.get("at") is None else to_micros(partial_moment(item["at"]))), known
+
+
+def _said(item: Json, material: Material) -> tuple[str, str]:
+    """Return the words that say something, and who said them."""
+    words = item.get("evidence") or ()
+    return " … ".join(words), material.speech.get(item["events"][0], "")
 
 
 def _status(item: Json) -> Status:
@@ -321,11 +427,21 @@ def _status(item: Json) -> Status:
     return status
 
 
-def _fact(item: Json, material: Material, at: int, known: int) -> Fact:
-    own = material.times.get(item["events"][0], (at, known))
-    when = own[0] if item.get("at") is None else to_micros(partial_moment(item["at"]))
+def _fact(item: Json, how: How, material: Material, times: tuple[int, int]) -> Fact:
+    at, known = _when(item, material, times)
     source = item.get("source") or ""
-    entry = Entry(item["value"], when, own[1], list(item["events"]), source, _status(item))
+    words, speaker = _said(item, material)
+    entry = Entry(
+        item.get("value"),
+        at,
+        known,
+        list(item["events"]),
+        source,
+        _status(item),
+        how,
+        words,
+        speaker,
+    )
     type_ = item.get("type") or PROFILE
     return Fact(type_, tuple(item.get("key") or ()), item["field"], entry)
 
@@ -345,7 +461,8 @@ def _fold_decision(
     if decision.field is None or (decision.policy is not None and decision.event is None):
         return
     sources = [event] if decision.event is None else [event, decision.event]
-    entry = Entry(decision.value, at, known, sources, "person", "decided")
+    value = None if decision.retract else decision.value
+    entry = Entry(value, at, known, sources, "person", "decided", "decision")
     key = tuple(decision.record_key or ())
     folded.facts.append(Fact(decision.type, key, decision.field, entry))
 

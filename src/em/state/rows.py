@@ -5,6 +5,7 @@ the classes. Their times are texts beside it, which only a state of the past rea
 every new block back before it is written.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import ModuleType
@@ -26,24 +27,54 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Seen(NamedTuple):
-    """A record with its events, and when it happened and was recorded, in microseconds."""
+    """A record with its events, and when it happened and was recorded, in microseconds.
+
+    gone: when it was taken back, in microseconds; with a `+` if the next one corrects it. Empty
+    for one that still holds.
+    """
 
     record: Json
     events: Sequence[str]
     at: int
     recorded_at: int
+    gone: str = ""
 
 
-class Block(msgspec.Struct):
+def placed(
+    given: str, seen: Iterable[Seen], counts: Counter[tuple[str, str]]
+) -> Iterator[tuple[str, Seen]]:
+    """Yield records with their places. A corrected one has the place of the one before it."""
+    place, carried = "", False
+    for one in seen:
+        if not carried:
+            place = place_of(given, one.events[0], counts)
+        carried = one.gone.endswith("+")
+        yield place, one
+
+
+def place_of(given: str, event: str, counts: Counter[tuple[str, str]]) -> str:
+    """Return the place of the next record that an event gave, and count it."""
+    number = counts[given, event]
+    counts[given, event] += 1
+    return f"{given}/{event}/{number}"
+
+
+class Block(msgspec.Struct, omit_defaults=True):
     """The body of one record in the store: many rows with their times."""
 
     rows: str
     at: str
     recorded_at: str
+    gone: str = ""
+    """By row, separated by commas, when it was taken back (see `Seen`); empty if none was."""
 
     def times(self) -> Iterator[tuple[int, int]]:
         """Return when each row happened and when it was recorded, in microseconds."""
         return zip(map(int, self.at.split()), map(int, self.recorded_at.split()), strict=True)
+
+    def ends(self) -> list[str]:
+        """Return for each row when it was taken back; empty texts for those that hold."""
+        return self.gone.split(",") if self.gone else [""] * len(self.at.split())
 
 
 def row_maker(type_: TypeSchema) -> Callable[[Json, Sequence[str]], Json]:
@@ -119,6 +150,7 @@ class _Writer:
         self._rows: list[bytes] = []
         self._at: list[str] = []
         self._recorded_at: list[str] = []
+        self._gone: list[str] = []
         self._events: list[str] = []
         self._size = 0
 
@@ -128,6 +160,7 @@ class _Writer:
         self._size = len(block.rows)
         self._at = block.at.split()
         self._recorded_at = block.recorded_at.split()
+        self._gone = block.ends()
         self._events = list(opened.from_events)
         self._type.blocks -= 1
 
@@ -135,6 +168,7 @@ class _Writer:
         self._rows.append(row)
         self._at.append(str(item.at))
         self._recorded_at.append(str(item.recorded_at))
+        self._gone.append(item.gone)
         self._events += item.events
         self._size += len(row)
         if len(self._at) >= BLOCK_ROWS or self._size >= BLOCK_BYTES:
@@ -147,7 +181,8 @@ class _Writer:
             return None
         self._type.blocks += 1
         rows = b"[%s]" % b",".join(self._rows)
-        body = Block(rows.decode(), " ".join(self._at), " ".join(self._recorded_at))
+        gone = ",".join(self._gone) if any(self._gone) else ""
+        body = Block(rows.decode(), " ".join(self._at), " ".join(self._recorded_at), gone)
         record = Record(
             subject=self._subject,
             type=self._type.name,

@@ -29,6 +29,8 @@ UNSTRUCTURED = "~unstructured"
 Severity = Literal["info", "warning", "high", "critical"]
 Status = Literal["decided", "confirmed", "stated", "inferred"]
 Verdict = Literal["proposed", "accepted", "rejected"]
+How = Literal["", "record", "pattern", "model", "decision"]
+"""How em came to know a fact; empty in states of older versions."""
 PolicyName = Literal["latest", "source", "confirmed", "ask"]
 
 
@@ -62,6 +64,7 @@ class TypeSchema(msgspec.Struct):
     """A class of records: its names, its fields, and its blocks in the store.
 
     key: the fields that identify a record; without a key each observation is a new record.
+    gone: how many of the counted records were corrected or taken back.
     """
 
     given: str
@@ -73,6 +76,7 @@ class TypeSchema(msgspec.Struct):
     blocks: int = 0
     open_rows: int = 0
     left_out: int = 0
+    gone: int = 0
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -157,7 +161,10 @@ class StateSchema(msgspec.Struct):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One value of a single-valued field: when it held and was recorded, in microseconds."""
+    """One value of a single-valued field: when it held and was recorded, in microseconds.
+
+    A value of None takes the value back that was there. words: those of the text that say it.
+    """
 
     value: object
     at: int
@@ -165,13 +172,18 @@ class Entry(msgspec.Struct, frozen=True):
     events: list[str]
     source: str = ""
     status: Status = "stated"
+    how: How = ""
+    words: str = ""
+    speaker: str = ""
 
 
 @event_body("extracted")
 class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from free text: records, facts and constraints, each with its events.
 
-    in_part: events whose text was read only in part.
+    An item's `op` is add (also where there is none), update, retract or same; `place` names the
+    record without a key that it is about. keys: those of types that a model proposed and em
+    accepted. in_part: events whose text was read only in part.
     """
 
     from_events: list[str]
@@ -181,6 +193,7 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[Json] = []
     constraints: list[Json] = []
     renames: dict[str, str] = {}
+    keys: dict[str, list[str]] = {}
     in_part: list[str] = []
     failed: str = ""
 
@@ -190,6 +203,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A person's decision about a field: its value, the event that is right, or a policy.
 
     Without a field it declares the key of a type. undo: the id of an earlier decision to take back.
+    place: the record without a key that it corrects, by `changes`, or takes back if there are none.
+    retract: take a field's value back.
     """
 
     type: str = ""
@@ -200,6 +215,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy | None = None
     key: list[str] | None = None
     undo: str | None = None
+    place: str | None = None
+    changes: Json | None = None
+    retract: bool = False
 
 
 @event_body("question")
@@ -213,7 +231,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     uses: list[str] = []
 
 
-DETAILS = ("type", "speaker", "role", "session", "agent", "run", "source", "metadata")
+DETAILS = tuple("type speaker role addressee session agent run source metadata".split())
 """Optional fields of an observation, beside its time."""
 Scalar = str | int | float | bool
 Metadata = Annotated[
@@ -233,6 +251,7 @@ class Observation(msgspec.Struct, frozen=True):
     type: str | None = None
     speaker: str | None = None
     role: str | None = None
+    addressee: str | None = None
     session: str | None = None
     agent: str | None = None
     run: str | None = None

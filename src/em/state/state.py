@@ -82,7 +82,7 @@ class State:
 
     def __repr__(self) -> str:
         counts = ", ".join(
-            f"{type_.count} {name}" if type_.key is None else name
+            f"{type_.count - type_.gone} {name}" if type_.key is None else name
             for name, type_ in self._types.items()
         )
         return f"<State of {self.subject!r}, version {self.version}: {counts or 'no records'}>"
@@ -155,7 +155,7 @@ class State:
             for record in self._whole(type_, records):
                 assert record.body is not None
                 rows = decode(record.body["rows"])
-                if self._is_past:
+                if self._is_past or record.body.get("gone"):
                     shown = self._in_view(record)
                     rows = [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
                 found += rows
@@ -169,8 +169,14 @@ class State:
 
     def _in_view(self, record: Record) -> Iterator[bool]:
         block = msgspec.convert(record.body, Block)
-        for at, known in block.times():
-            yield self._is_in_view(at, known)
+        for (at, known), gone in zip(block.times(), block.ends(), strict=True):
+            yield self._is_in_view(at, known) and not self._is_gone(gone)
+
+    def _is_gone(self, gone: str) -> bool:
+        """Tell whether a record was corrected or taken back, as far as was known by `known_at`."""
+        if not gone:
+            return False
+        return self.known_at is None or int(gone.rstrip("+")) <= to_micros(self.known_at)
 
     def _is_in_view(self, at: int, recorded_at: int) -> bool:
         """Tell whether something had happened by `as_of` and was recorded by `known_at`."""

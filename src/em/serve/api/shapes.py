@@ -251,6 +251,7 @@ class ObservationIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     at: str | None = None
     speaker: Name | None = None
     role: Name | None = None
+    addressee: Name | None = None
     session: Name | None = None
     agent: Name | None = None
     run: Name | None = None

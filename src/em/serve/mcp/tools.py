@@ -54,8 +54,11 @@ class Observe(Arguments, frozen=True):
     record: Annotated[Json, _about("Instead of a text: fields with values.")] | None = None
     type: Annotated[str, _about("The class of a record, such as Trip.")] | None = None
     at: Moment | None = None
-    speaker: str | None = None
-    role: str | None = None
+    speaker: (
+        Annotated[str, _about("Who says it; the subject's `I` counts only from it.")] | None
+    ) = None
+    role: Annotated[str, _about("user, assistant, …")] | None = None
+    addressee: str | None = None
     session: str | None = None
     agent: str | None = None
     run: str | None = None
