@@ -1,9 +1,13 @@
-"""Recall on LOCOMO beside plain FTS5; ablations; weights chosen on other conversations."""
+"""Recall on conversations (LOCOMO) and on chats with an assistant (BEAM), beside plain FTS5.
+
+Ablations, named times, and weights chosen by cross-validation on both.
+"""
 
 import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -11,12 +15,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from bench import beam
 from bench.figure import Figure
 from bench.locomo import Asked, Conversation, Locomo, load
 from em import Memory
 from em.recall.rank import Weights
 from em.recall.search import Recall
 from em.store.protocol import Within
+from em.text.periods import periods
 from em.text.terms import words_of
 
 CATEGORIES = (1, 2, 3, 4, 5)
@@ -25,13 +31,16 @@ WITHOUT: Mapping[str, dict[str, float]] = {
     "more from a question before": {"answer": 0.0},
     "lengths": {"length": 0.0, "substance": 0.0},
     "speakers' weight": {"other_speaker": 1.0},
-    "times": {"time": 0.0},
+    "times": {"time": 0.0, "other_time": 1.0},
+    "roles": {"assistant": 1.0, "machine": 1.0, "assistant_words": 1.0},
+    "a limit to length": {"enough": 2_000.0},
+    "coverage of lists": {"beside": 1.0},
 }
 GRID: Mapping[str, Sequence[float]] = {
-    "previous": (0.5, 0.65),
-    "saturation": (0.5, 0.7, 1.0),
-    "other_speaker": (0.6, 0.7, 0.8),
-    "time": (0.5, 1.0),
+    "assistant": (0.4, 0.5, 0.7, 0.95),
+    "length": (0.3, 0.5),
+    "enough": (8.0, 12.0, 2_000.0),
+    "previous": (0.4, 0.5),
 }
 
 Search = Callable[[Conversation, Asked], Sequence[str]]
@@ -56,9 +65,9 @@ def judge(conversations: Sequence[Conversation], search: Search) -> list[Score]:
     return scores
 
 
-def line(what: str, scores: Sequence[Score]) -> str:
-    columns = [scores, *([s for s in scores if s.category == n] for n in CATEGORIES)]
-    cells = [f"{mean(s.at_10 for s in c):.3f} {mean(s.at_30 for s in c):.3f}" for c in columns]
+def line(what: str, scores: Sequence[Score], categories: Sequence[int] = CATEGORIES) -> str:
+    columns = [scores, *([s for s in scores if s.category == n] for n in categories)]
+    cells = [f"{mean(s.at_10 for s in c):.3f} {mean(s.at_30 for s in c):.3f}" for c in columns if c]
     return f"    {what:38} " + "   ".join(cells)
 
 
@@ -82,10 +91,10 @@ def plain_fts5(data: Locomo) -> Search:
     return search
 
 
-def fill(memory: Memory, data: Locomo) -> dict[str, str]:
+def fill(memory: Memory, conversations: Sequence[Conversation]) -> dict[str, str]:
     """Observe every turn; from an event's id to the turn's."""
     sources = {}
-    for conversation in data.conversations:
+    for conversation in conversations:
         ids = memory.observe_many(conversation.turns)
         sources |= dict(zip(ids, (turn["source"] for turn in conversation.turns), strict=True))
     return sources
@@ -121,42 +130,95 @@ def quality() -> Iterator[Figure]:
     print(f"    {'recall@10 and @30':38} {'all':14}{heads}")
     print(line("plain FTS5, porter, every word", judge(data.conversations, plain_fts5(data))))
     with Memory(":memory:") as memory:
-        sources = fill(memory, data)
+        sources = fill(memory, data.conversations)
         ours = judge(data.conversations, by_em(memory, sources))
         print(line("em, by words", ours))
         for what, change in WITHOUT.items():
             weights = msgspec.structs.replace(Weights(), **change)
             without = judge(data.conversations, by_em(memory, sources, weights=weights))
             print(line(f"  without {what}", without))
-        yield from _bars("without a model", ours, (0.78, 0.87))
-        yield _crossed(data, memory, sources)
+        yield from _bars("without a model", ours, (0.83, 0.90))
+        yield from _named_times("LOCOMO", data.conversations, ours)
 
 
-def _crossed(data: Locomo, memory: Memory, sources: Mapping[str, str]) -> Figure:
-    """Choose the weights on the other conversations, again and again; what it costs."""
-    trials: list[dict[str, list[Score]]] = []
-    for values in product(*GRID.values()):
-        weights = msgspec.structs.replace(Weights(), **dict(zip(GRID, values, strict=True)))
-        search = by_em(memory, sources, weights=weights)
-        trials.append({c.name: judge([c], search) for c in data.conversations})
+def chats() -> Iterator[Figure]:
+    """Recall in chats with an assistant: 1 to 10 to choose weights on, 11 to 20 to score."""
+    chosen, scored = beam.load(beam.CHOSEN_ON), beam.load(beam.SCORED_ON)
+    if not scored:
+        return
+    with Memory(":memory:") as memory:
+        sources = fill(memory, [*chosen, *scored])
+        heads = "".join(f"{name[:13]:14}" for name in beam.CATEGORIES)
+        print(f"    {'recall@10 and @30':38} {'all':14}{heads}")
+        both = {}
+        for what, change in {"em, by words": {}, **WITHOUT}.items():
+            search = by_em(memory, sources, weights=msgspec.structs.replace(Weights(), **change))
+            both[what] = [judge(part, search) for part in (chosen, scored)]
+            for part, scores in zip(("1-10", "11-20"), both[what], strict=True):
+                label = what if not change else f"  without {what}"
+                print(line(f"{label}, chats {part}", scores, range(1, len(beam.CATEGORIES) + 1)))
+        yield from _bars(
+            "in chats 11 to 20, without a model", both["em, by words"][1], (0.53, 0.68)
+        )
+        yield from _named_times("BEAM", scored, both["em, by words"][1])
 
-    def worth(trial: dict[str, list[Score]], names: Sequence[str]) -> float:
-        return mean(s.at_10 + s.at_30 for name in names for s in trial[name]) / 2
 
-    names = [c.name for c in data.conversations]
-    best = max(trials, key=lambda trial: worth(trial, names))
-    held_out: list[Score] = []
-    for name in names:
-        others = [other for other in names if other != name]
-        held_out += max(trials, key=lambda trial: worth(trial, others))[name]
+def _named_times(
+    what: str, conversations: Sequence[Conversation], scores: Sequence[Score]
+) -> Iterator[Figure]:
+    """Yield the share of evidence among the first ten for questions that name a time."""
+    asked = [asked for conversation in conversations for asked in conversation.questions]
+    now = datetime.now(UTC)
+    named = [
+        score.at_10
+        for score, one in zip(scores, asked, strict=True)
+        if periods(words_of(one.text), now)
+    ]
+    if named:
+        label = f"recall@10 of {len(named)} questions of {what} that name a time"
+        yield Figure(label, mean(named), "of all evidence", 1, "", mean(named), 0.70, True)
+
+
+def crossed() -> Iterator[Figure]:
+    """Choose weights on all conversations and chats but one, again and again; what it costs."""
+    data, chosen = load(), beam.load(beam.CHOSEN_ON)
+    if data is None or not chosen:
+        return
+    with Memory(":memory:") as memory:
+        kinds = (data.conversations, chosen)
+        sources = fill(memory, [one for kind in kinds for one in kind])
+        trials: list[dict[str, list[Score]]] = []
+        for values in product(*GRID.values()):
+            weights = msgspec.structs.replace(Weights(), **dict(zip(GRID, values, strict=True)))
+            search = by_em(memory, sources, weights=weights)
+            trials.append({one.name: judge([one], search) for kind in kinds for one in kind})
+    names = [[one.name for one in kind] for kind in kinds]
+
+    def worth(trial: dict[str, list[Score]], left_out: str = "") -> float:
+        """Weigh conversations and chats alike, though there are more questions of the former."""
+        return mean(
+            mean(s.at_10 + s.at_30 for name in kind if name != left_out for s in trial[name])
+            for kind in names
+        )
+
+    best = max(trials, key=worth)
     drops = []
-    for what in ("at_10", "at_30"):
-        chosen_on_all = mean(getattr(s, what) for name in names for s in best[name])
-        drops.append(chosen_on_all - mean(getattr(s, what) for s in held_out))
-    print(line(f"  weights from the other conversations ({len(trials)} tried)", held_out))
-    return Figure(
-        "drop of recall when weights are chosen on the other conversations (worse of @10, @30)",
-        max(drops), "chosen on all five", 0, "", max(drops), 0.01, False,
+    for kind in names:
+        held_out = [
+            s
+            for name in kind
+            for s in max(trials, key=lambda trial, name=name: worth(trial, name))[name]
+        ]
+        chosen_on_all = [s for name in kind for s in best[name]]
+        print(f"    {len(kind)} held out, weights from the others ({len(trials)} tried)", end=": ")
+        print(f"{mean(s.at_10 for s in held_out):.3f} {mean(s.at_30 for s in held_out):.3f}")
+        drops += [
+            mean(getattr(s, at) for s in chosen_on_all) - mean(getattr(s, at) for s in held_out)
+            for at in ("at_10", "at_30")
+        ]
+    yield Figure(
+        "drop of recall when weights are chosen on the others (worst of @10, @30)",
+        max(drops), "chosen on all", 0, "", max(drops), 0.02, False,
     )  # fmt: skip
 
 
@@ -167,7 +229,7 @@ def quality_with_model() -> Iterator[Figure]:
     if data is None or embed is None:
         return
     with tempfile.TemporaryDirectory() as folder, Memory(Path(folder) / "em.db") as memory:
-        sources = fill(memory, data)
+        sources = fill(memory, data.conversations)
         start = time.perf_counter()
         recall = Recall(memory.store, embed)
         recall.embed_all()
@@ -183,7 +245,7 @@ def quality_with_model() -> Iterator[Figure]:
                 by_em(memory, sources, embed=embed, weights=Weights(vector=weight)),
             )
             print(line(f"  with a weight of {weight} instead of {Weights().vector}", other))
-        yield from _bars("with the model of the extra `embed`", ours, (0.82, 0.90))
+        yield from _bars("with the model of the extra `embed`", ours, (0.85, 0.92))
 
 
 def quality_on_postgres() -> Iterator[Figure]:
@@ -193,7 +255,7 @@ def quality_on_postgres() -> Iterator[Figure]:
     if data is None:
         return
     with postgres_address() as address, Memory(address) as memory:
-        sources = fill(memory, data)
+        sources = fill(memory, data.conversations)
         ours = judge(data.conversations, by_em(memory, sources))
         print(line("em on PostgreSQL, by words", ours))
-        yield from _bars("on PostgreSQL, without a model", ours, (0.78, 0.87))
+        yield from _bars("on PostgreSQL, without a model", ours, (0.83, 0.90))

@@ -9,7 +9,8 @@ from em.text import dates
 
 WORDS = (
     "in of by since the early 3 12 02 05 31 30 02t10 2024 1999 2050 days weeks years month week "
-    "ago may march a few couple last this friday today summer x 2t 05t000 9999 123 five year"
+    "ago may march a few couple last this friday today summer x 2t 05t000 9999 123 five year "
+    "the other day past over weekend 5 2 next"
 ).split()
 
 
@@ -20,8 +21,8 @@ def by_the_pattern(words: list[str], at: datetime) -> list[dates.Span]:
         if n < end:
             continue
         end = n + 4
-        for match in dates._TIME.finditer(" ".join(words[max(0, n - 3) : end])):
-            if (span := dates._span(match, at.date())) is not None:
+        for match in dates.DATE.finditer(" ".join(words[max(0, n - 3) : end])):
+            for span in dates.read_date(match, at.date()):
                 found[span] = None
     return list(found)
 

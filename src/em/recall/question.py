@@ -1,27 +1,61 @@
 """A question as the index takes it: its words, and the speakers and times it names."""
 
 import re
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
-from em.text.dates import Span, month_terms, span_terms, spans
+from em.text.dates import Span, month_of, near_date
+from em.text.periods import Period, periods
 from em.text.terms import STOP_WORDS, stems_of, words_of
 
 MAX_CHARS = 100_000
 MAX_WORDS = 64
 _YEARS_BACK = 30
+_SAID = (
+    "said|told|suggested|recommended|advised|mentioned|proposed|explained|gave|given|answered"
+    "|replied|wrote|written|shared|listed|described|provided"
+)
+_SAY = (
+    "say|tell|suggest|recommend|advise|mention|propose|explain|give|answer|reply|write|share|list"
+    "|describe|provide"
+)
+_OF_ASSISTANT = re.compile(
+    rf"\b(?:(?:did|have|had)\ (?:you|the\ assistant)\ (?:\w+\ )?(?:{_SAY}|{_SAID})"
+    rf"|(?:you|the\ assistant)\ (?:\w+\ )?(?:{_SAID})"
+    r"|your\ (?:\w+\ )?(?:answer|advice|suggestion|recommendation|reply|explanation|proposal)s?)\b",
+    re.VERBOSE,
+)
+"""A question for what the assistant said: did you say, you told me. Not: would you suggest."""
+_OF_BOTH = re.compile(r"\b(?:summar\w+|overview|recap\w*|sum up)\b")
+_OF_MANY = re.compile(
+    r"\b(?:how\ many|list|all|every|each|both|different|in\ total|in\ order|across|throughout"
+    r"|over\ time|summar\w+|progress\w*|(?:kind|type|sort)s?\ of|which\ (?:\w+\ )?\w+s"
+    r"|what\ (?:\w+\ )?\w+s\ (?:has|have|did|does|do|are|were))\b",
+    re.VERBOSE,
+)
+"""A question that counts or lists: how many, which books, a summary of."""
 
 IsSpeaker = Callable[[Sequence[str]], Sequence[bool]]
 
 
 class Question(NamedTuple):
-    """A question. A time is a group of words; any of them may match."""
+    """A question. A time is a group of words; any of them may match.
+
+    text: the question without the names of speakers, for an embedder.
+    of_assistant: whether it asks for what an assistant said.
+    of_both: whether it asks for a summary, so that the user's turns count no more than others'.
+    of_many: whether it counts or lists, so that several passages answer it together.
+    """
 
     words: list[str]
     speakers: frozenset[str]
     times: list[list[str]]
+    periods: list[Period]
     text: str
+    of_assistant: bool = False
+    of_both: bool = False
+    of_many: bool = False
 
 
 def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question:
@@ -32,27 +66,51 @@ def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question
     stems = list(dict.fromkeys(stems_of(content)))[:MAX_WORDS]
     named = [stem for stem, known in zip(stems, are_speakers(stems), strict=True) if known]
     rest = [stem for stem in stems if stem not in named]
-    times = [_time_group(span, now) for span in spans(words, now)]
-    return Question(rest, frozenset(named), times, _without(text, named))
+    asked = periods(words, now)
+    joined = " ".join(words[:MAX_WORDS])
+    return Question(
+        words=rest,
+        speakers=frozenset(named),
+        times=[group for period in asked if (group := _time_group(period, now.date()))],
+        periods=asked,
+        text=_without(text, named),
+        of_assistant=_OF_ASSISTANT.search(joined) is not None,
+        of_both=_OF_BOTH.search(joined) is not None,
+        of_many=_OF_MANY.search(joined) is not None,
+    )
 
 
-def _time_group(span: Span, now: datetime) -> list[str]:
-    """Return the words of a time. A month without a year is that month of any year."""
-    terms = dict.fromkeys(_terms(span))
-    if span.any_year:
-        for year in range(now.year + 1, now.year - _YEARS_BACK, -1):
-            away = year - span.first.year
-            try:
-                first, last = (day.replace(year=day.year + away) for day in span[:2])
-            except ValueError:
-                continue  # the 29th of February
-            terms |= dict.fromkeys(_terms(Span(first, last)))
+def _time_group(period: Period, today: date) -> list[str]:
+    """Return the words of a period. A month without a year is that month of any year."""
+    first, last = period.first, period.last
+    if first is None or last is None:
+        near, far = min(today, last or today), max(today, first or today)
+        first = first or _in_year(near, near.year - _YEARS_BACK)
+        last = last or _in_year(far, far.year + 1)
+    terms = dict.fromkeys(_terms(first, last))
+    if period.any_year:
+        for year in range(today.year + 1, today.year - _YEARS_BACK, -1):
+            other = near_date(Span(first, last), year)
+            terms |= dict.fromkeys(_terms(other.first, other.last))
     return list(terms)
 
 
-def _terms(span: Span) -> Sequence[str]:
-    # Search a day as a day: its month would match thirty others.
-    return [term for term in span_terms(span) if len(term) > 7] or list(month_terms(span))
+def _in_year(day: date, year: int) -> date:
+    return date(min(max(year, date.min.year), date.max.year), day.month, min(day.day, 28))
+
+
+def _terms(first: date, last: date) -> Iterator[str]:
+    """Yield the words of a range of days: whole months by their month, other days one by one."""
+    while first <= last:
+        end = month_of(first.year, first.month).last
+        if first.day == 1 and end <= last:
+            yield f"={first:%Y%m}"
+        else:
+            end = min(end, last)
+            yield from (f"={first:%Y%m}{day:02d}" for day in range(first.day, end.day + 1))
+        if end == date.max:
+            return
+        first = end + timedelta(days=1)
 
 
 def _without(text: str, names: Sequence[str]) -> str:

@@ -10,14 +10,14 @@ length and whether it is a question.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from heapq import nlargest
+from heapq import heapify, heappop, heappush, nlargest
 from math import log, log1p
 from typing import NamedTuple
 
 import msgspec
 
 from em.store.protocol import SHAPE_BITS
-from em.text.terms import QUESTION, length_of
+from em.text.terms import ASSISTANT, QUESTION, length_of
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,17 +31,35 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """How much more the previous passage counts if it is a question."""
     saturation: float = 0.7
     """The higher, the more a repeated word gains."""
-    length: float = 0.3
+    length: float = 0.5
     """How much less a word counts in a long passage, as `b` in BM25."""
     substance: float = 0.2
     """How much long passages are preferred as answers."""
+    enough: float = 12.0
+    """The number of content words from which a longer passage is preferred no further."""
+    assistant: float = 0.5
+    """The factor of what an assistant said, unless the question asks for that."""
+    machine: float = 0.5
+    """The factor of what a tool or a system prompt said."""
+    assistant_words: float = 0.7
+    """What a word counts in a text of an assistant, which uses many."""
     other_speaker: float = 0.7
     """The factor of a passage by another speaker than the one the question names."""
     time: float = 1.0
     """What a named time counts, compared with a word of the same rarity."""
+    other_time: float = 0.6
+    """The factor of a passage outside the times that the question names."""
+    beside: float = 0.93
+    """The factor of a passage for each better one beside it, where a question asks for many."""
     vector: float = 0.3
     """What meaning counts, compared with all words together."""
     vector_neighbours: float = 0.3
+
+    def role(self, role: str | None) -> float:
+        """Return the factor of what was said in a role."""
+        return {"assistant": self.assistant, "tool": self.machine, "system": self.machine}.get(
+            role or "", 1.0
+        )
 
     def shares(self, nearest: float) -> tuple[float, float, float]:
         """Return what a word counts for the passages one, two and three away."""
@@ -52,9 +70,6 @@ ALONE = Weights(previous=0.0, following=0.0)
 """The weights for passages without neighbours, such as lessons."""
 TYPICAL_LENGTH = 12.0
 """The number of content words of a typical passage."""
-ROLES = {"assistant": 0.95, "tool": 0.8, "system": 0.8}
-"""The factor of a passage by its role; 1 for other roles. Chosen, not measured."""
-
 
 _SHAPES = 1 << SHAPE_BITS
 _SHAPE = _SHAPES - 1
@@ -80,21 +95,23 @@ def rarity(found: int, total: int) -> float:
 
 
 @lru_cache(maxsize=16)
-def _units(length: float) -> tuple[float, ...]:
+def _units(length: float, assistant: float) -> tuple[float, ...]:
     """Return what one word counts in a passage, by shape."""
     return tuple(
-        1 / (1 - length + length * length_of(shape) / TYPICAL_LENGTH) for shape in range(_SHAPES)
+        (assistant if shape & ASSISTANT else 1.0)
+        / (1 - length + length * length_of(shape) / TYPICAL_LENGTH)
+        for shape in range(_SHAPES)
     )
 
 
 @lru_cache(maxsize=16)
-def _substance(weight: float) -> tuple[float, ...]:
-    return tuple(1 + weight * log1p(length_of(shape)) for shape in range(_SHAPES))
+def _substance(weight: float, enough: float) -> tuple[float, ...]:
+    return tuple(1 + weight * log1p(min(enough, length_of(shape))) for shape in range(_SHAPES))
 
 
 def substance(shape: int, weights: Weights) -> float:
     """Return how much a passage of this shape is preferred as an answer."""
-    return _substance(weights.substance)[shape]
+    return _substance(weights.substance, weights.enough)[shape]
 
 
 def score_words(words: Iterable[Word], weights: Weights) -> dict[int, float]:
@@ -127,12 +144,32 @@ def best_of(scores: Mapping[int, float], count: int) -> list[tuple[float, int]]:
     return nlargest(count, zip(scores.values(), scores, strict=True))
 
 
+def apart(scores: Mapping[int, float], factor: float) -> dict[int, float]:
+    """Lower the score of each passage by a factor for each better one within two places of it.
+
+    A question that counts or lists wants other places, not more of one. Scores only fall, so a
+    heap whose entries are corrected when they come up gives the order.
+    """
+    heap: list[tuple[float, int]] = [(-score, -number) for number, score in scores.items()]
+    heapify(heap)
+    final: dict[int, float] = {}
+    while heap:
+        was, number = heappop(heap)
+        better = sum(-number + offset in final for offset in (-2, -1, 1, 2))
+        now = -scores[-number] * factor**better
+        if now > was and heap and (now, number) > heap[0]:
+            heappush(heap, (now, number))
+        else:
+            final[-number] = -now
+    return final
+
+
 def _spread(word: Word, worth: float, scores: defaultdict[int, float], weights: Weights) -> None:
     """Count a word for each passage that has it and for its neighbours.
 
     A search spends most of its time here, so the three neighbours on each side are written out.
     """
-    units, answer = _units(weights.length), weights.answer
+    units, answer = _units(weights.length, weights.assistant_words), weights.answer
     after, after_2, after_3 = weights.shares(weights.previous)
     before, before_2, before_3 = weights.shares(weights.following)
     counts: defaultdict[int, float] = defaultdict(float)
@@ -155,7 +192,7 @@ def _spread(word: Word, worth: float, scores: defaultdict[int, float], weights: 
 
 def _probe(word: Word, worth: float, scores: defaultdict[int, float], weights: Weights) -> None:
     """Add a frequent word to the passages that are candidates already."""
-    units, saturation = _units(weights.length), weights.saturation
+    units, saturation = _units(weights.length, weights.assistant_words), weights.saturation
     has = {posting >> SHAPE_BITS: units[posting & _SHAPE] for posting in word.postings}
     around: list[tuple[int, float]] = []
     if word.spreads:

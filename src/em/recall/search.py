@@ -9,8 +9,8 @@ from em.errors import EmbedderError, InputError, UsageError
 from em.log.event import check_name
 from em.recall.embed import Embed, Meaning, Progress, silent
 from em.recall.question import MAX_CHARS, MAX_WORDS, Question, read_question
-from em.recall.rank import ALONE, ROLES, Weights, Word, best_of, rarity, score_words, substance
-from em.store.protocol import Mark, Passage, SearchIndex, Store, Within
+from em.recall.rank import ALONE, Weights, Word, apart, best_of, rarity, score_words, substance
+from em.store.protocol import SHAPE_BITS, Mark, Passage, SearchIndex, Store, Within
 from em.text.terms import STOP_WORDS, speaker_terms, stems_of, words_of
 from em.values.times import from_micros
 from em.values.times import now as this_moment
@@ -19,6 +19,8 @@ MOST = 10_000
 POSTINGS = 20_000
 """Postings read of one word. Of a more frequent word, only those beside a rarer one are read."""
 CANDIDATES = 60
+OUTSIDE = 0.01
+"""What meaning counts outside the times that a question names: it orders what is left."""
 
 
 class Recalled(list[Passage]):
@@ -56,14 +58,16 @@ class Recall:
         """
         _check(query, within, k, neighbours)
         question = self._read(query, within, now or this_moment())
-        scores = self._by_words(question, within)
+        scores, timed = self._by_words(question, within)
         notes: list[str] = []
         if self._meaning is not None and query.strip():
             try:
-                scores = self._with_meaning(self._meaning, scores, question, within, k, notes)
+                scores = self._with_meaning(
+                    self._meaning, scores, question, timed, within, k, notes
+                )
             except EmbedderError as error:
                 notes.append(f"found by words only: the embedder failed: {error}")
-        best = self._best(scores, question, k, within)
+        best = self._best(scores, question, timed, k, within)
         found = self._fetch(best, neighbours, within)
         if in_order:
             found.sort(key=lambda passage: (passage.at, passage.number))
@@ -84,11 +88,15 @@ class Recall:
         meaning: Meaning,
         scores: dict[int, float],
         question: Question,
+        timed: Set[int],
         within: Within,
         k: int,
         notes: list[str],
     ) -> dict[int, float]:
-        """Add the scores by meaning to those by words. Candidates of both stay."""
+        """Add the scores by meaning to those by words. Candidates of both stay.
+
+        Where the question names a time, meaning does not lift what lies outside it.
+        """
         vector = meaning.vector(question.text)
         left = meaning.catch_up(within)
         if left:
@@ -99,7 +107,8 @@ class Recall:
         for number, nearness in near.items():
             # A passage with a low score by words may become a candidate by meaning.
             score = scores.get(number, 0.0)
-            together[number] = score + self._weights.vector * nearness
+            weight = OUTSIDE if timed and number not in timed else self._weights.vector
+            together[number] = score + weight * nearness
         return together
 
     def _read(self, query: str, within: Within, now: datetime) -> Question:
@@ -109,7 +118,8 @@ class Recall:
 
         return read_question(query, now, are_speakers)
 
-    def _by_words(self, question: Question, within: Within) -> dict[int, float]:
+    def _by_words(self, question: Question, within: Within) -> tuple[dict[int, float], Set[int]]:
+        """Return the scores by words, and the passages of the times that the question names."""
         groups = [*([word] for word in question.words), *question.times]
         found = self._index.find(groups, within, POSTINGS + 1) if groups else []
         if question.speakers and not any(found):
@@ -118,20 +128,33 @@ class Recall:
             question = question._replace(words=[*names, *(f"@{name}" for name in names)], times=[])
             groups = [[word] for word in question.words]
             found = self._index.find(groups, within, POSTINGS + 1)
-        return _score(self._index, groups, found, within, self._weights, len(question.words))
+        first = len(question.words)
+        weights = self._weights
+        if question.of_assistant or question.of_both:
+            weights = msgspec.structs.replace(weights, assistant_words=1.0)
+        scores = _score(self._index, groups, found, within, weights, first)
+        return scores, {item >> SHAPE_BITS for postings in found[first:] for item in postings}
 
     def _best(
-        self, scores: dict[int, float], question: Question, k: int, within: Within
+        self,
+        scores: dict[int, float],
+        question: Question,
+        timed: Set[int],
+        k: int,
+        within: Within,
     ) -> list[tuple[Mark, float]]:
         """Return the best passage of each event, weighed by shape, role and speaker."""
         wanted = _wanted(k)
         while True:
             raw = {number: score for score, number in best_of(scores, wanted)}
             weighed = [
-                (mark, raw[mark.number] * self._factor(mark, question))
+                (mark, raw[mark.number] * self._factor(mark, question, timed))
                 for mark in self._index.marks(list(raw))
                 if within.holds(from_micros(mark.at))
             ]
+            if question.of_many:
+                lower = apart({mark.number: score for mark, score in weighed}, self._weights.beside)
+                weighed = [(mark, lower[mark.number]) for mark, _ in weighed]
             weighed.sort(key=lambda item: (-item[1], -item[0].number))
             best: dict[int, tuple[Mark, float]] = {}
             for mark, score in weighed:
@@ -140,11 +163,17 @@ class Recall:
                 return list(best.values())[:k]
             wanted *= 4  # one long event may have taken all places
 
-    def _factor(self, mark: Mark, question: Question) -> float:
+    def _factor(self, mark: Mark, question: Question, timed: Set[int]) -> float:
         weights = self._weights
-        factor = substance(mark.shape, weights) * ROLES.get(mark.role or "", 1.0)
+        factor = substance(mark.shape, weights)
+        if question.of_assistant and mark.role not in (None, "assistant"):
+            factor *= weights.other_speaker
+        if not (question.of_assistant or question.of_both):
+            factor *= weights.role(mark.role)
         if question.speakers and not is_speaker(mark.speaker, question.speakers):
             factor *= weights.other_speaker
+        if timed and not (mark.number in timed or _was_said_in(question, mark)):
+            factor *= weights.other_time
         return factor
 
     def _fetch(
@@ -220,6 +249,11 @@ def _belongs(other: Passage | None, passage: Passage, within: Within) -> bool:
 def _wanted(k: int) -> int:
     """Return how many candidates to rank for k results: some of them drop out."""
     return 4 * k + CANDIDATES
+
+
+def _was_said_in(question: Question, mark: Mark) -> bool:
+    day = from_micros(mark.at).date()
+    return any(period.holds(day) for period in question.periods)
 
 
 def is_speaker(speaker: str | None, names: frozenset[str]) -> bool:

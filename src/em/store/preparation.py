@@ -13,7 +13,7 @@ import msgspec
 from em.errors import BadBody, InputError
 from em.log.chain import HASH_BYTES, SALT_BYTES, hash_body
 from em.log.event import Draft, Event, check_name
-from em.log.kinds import SEARCHED, check_body, check_kind, detail, searched_text
+from em.log.kinds import SEARCHED, check_body, check_kind, details, searched_text
 from em.redaction.masker import Echoes
 from em.redaction.redactor import Redactor
 from em.store.protocol import ArtefactDraft, Commit, Record, RequestOutcome
@@ -144,7 +144,9 @@ def with_pieces(event: PreparedEvent, now_: datetime) -> PreparedEvent:
     if not text:
         return event
     at = now_ if event.at is None else from_micros(event.at)
-    return PreparedEvent(*event[:-1], pieces(text, at, detail(event.body, "speaker")))
+    speaker, role, _ = details(event.body)
+    parts = pieces(text, at, speaker, by_assistant=role == "assistant")
+    return PreparedEvent(*event[:-1], parts)
 
 
 def _event(draft: Draft | Event, fresh_id: str, *, is_decoded: bool) -> PreparedEvent:

@@ -5,7 +5,9 @@
 """
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
@@ -23,15 +25,25 @@ _COUNTS = {
     **{"seven": 7, "eight": 8, "nine": 9, "ten": 10, "couple": 2, "few": 3},
 }
 _DAY = timedelta(days=1)
-_ONE_MONTH = 31
+_SATURDAY = 5
 
 TRIGGERS = frozenset(
     [
         *_MONTH_NUMBER,
         *_WEEKDAYS,
         *_SEASONS,
-        *("today", "tonight", "yesterday", "tomorrow", "ago", "week", "weeks", "weekend"),
-        *("month", "months", "year", "years", "night", "days"),
+        *(
+            "today",
+            "tonight",
+            "yesterday",
+            "tomorrow",
+            "ago",
+            "week",
+            "weeks",
+            "weekend",
+            "weekends",
+        ),
+        *("month", "months", "year", "years", "night", "day", "days"),
         *map(str, range(1900, 2100)),
     ]
 )
@@ -58,9 +70,15 @@ _season = "|".join(_SEASONS)
 _count = r"\d{1,3}|" + "|".join(_COUNTS)
 _years = r"(?:19|20)\d\d"
 # Matches words joined by one space: 2025-04-07 is 2025 04 07 there.
-_TIME = re.compile(
+DATE = re.compile(
     rf"""\b(?:
       (?P<iso>{_years}\ [01]\d\ [0-3]\d)(?:t\d+)?
+    | (?P<slashed>\d\d?\ \d\d?)\ (?P<lyear>{_years})
+    | (?P<rolling>last|past|previous|next|coming)\ (?P<rcount>{_count})\ (?:of\ )?
+        (?P<runit>day|week|weekend|month|year)s?
+    | (?:(?:in|over|within|during|for)\ the\ last|past)\ (?P<runit1>day|week|month|year)
+    | over\ the\ (?P<over>weekend)
+    | the\ (?P<other>other)\ day
     | (?P<day>\d\d?)(?:st|nd|rd|th)?\ (?:of\ )?(?P<dmonth>{_month})(?:\ (?P<dyear>{_years}))?
     | (?P<mmonth>{_month})\ (?P<mday>\d\d?)(?:st|nd|rd|th)?(?:\ (?P<myear>{_years}))?
     | (?P<named>{_month})\ (?:of\ )?(?P<nyear>{_years})
@@ -78,12 +96,15 @@ _TIME = re.compile(
     re.VERBOSE,
 )
 
+BARE = re.compile(rf"(?:(?P<imonth>{_month})|(?P<iseason>{_season})|(?P<year>{_years}))\b")
+"""A month, a season or a year that stands alone: a date only where one must follow."""
+
 _PLURALS = frozenset({"days", "weeks", "months", "years"})
-_COMMON = _PLURALS | {*map(str, range(1900, 2100))}
+_COMMON = _PLURALS | {"day", *map(str, range(1900, 2100))}
 _COUNT = re.compile(_count)
 _BEFORE_YEAR = frozenset({"in", "during", "since", "until", "of", "by"})
 _TWO_DIGITS = re.compile(r"[01]\d")
-_DAY_AND_TIME = re.compile(r"([0-3]\d)(?:t\d+)?")
+_DAY_ANDDATE = re.compile(r"([0-3]\d)(?:t\d+)?")
 
 
 def spans(words: Sequence[str], at: datetime) -> list[Span]:
@@ -97,56 +118,76 @@ def spans(words: Sequence[str], at: datetime) -> list[Span]:
         # A date is a few words around a trigger.
         end = n + 4
         near = words[max(0, n - 3) : end]
-        if words[n] in _COMMON and sum(map(TRIGGERS.__contains__, near)) == 1:
-            # Common in records, with no other trigger near. The pattern would find the same, at
-            # ten times the cost.
-            if (span := _alone(words, n, at)) is not None:
-                found[span] = None
-            continue
-        for match in _TIME.finditer(" ".join(near)):
-            if (span := _span(match, at.date())) is not None:
-                found[span] = None
+        is_alone = words[n] in _COMMON and sum(map(TRIGGERS.__contains__, near)) == 1
+        if is_alone and not _may_be_date(words, n):
+            continue  # common in records: the pattern would find nothing, at ten times the cost
+        for match in DATE.finditer(" ".join(near)):
+            found |= dict.fromkeys(read_date(match, at.date()))
     return list(found)
 
 
-def _alone(words: Sequence[str], n: int, at: datetime) -> Span | None:
-    """Read a year, or a number of days, that has no other trigger near it."""
-    word = words[n]
-    if word in _PLURALS:
-        if n < 2 or words[n - 2] != "in" or not _COUNT.fullmatch(words[n - 1]):
-            return None
-        try:
-            return _ahead({"fcount": words[n - 1], "funit": word[:-1]}, at.date())
-        except (ValueError, OverflowError):
-            return None  # outside the years that a date can have
-    if n and words[n - 1] in _BEFORE_YEAR:
-        return _year({"year": word}, at.date())
-    return _day_of(word, words[n + 1], words[n + 2]) if n + 2 < len(words) else None
+def _may_be_date(words: Sequence[str], n: int) -> bool:
+    """Return whether a common word with no other trigger near it may be part of a date."""
+    before = words[n - 1] if n else ""
+    if words[n] == "day":
+        return before in ("other", "past", "last") or bool(_COUNT.fullmatch(before))
+    if words[n] in _PLURALS:
+        return before == "of" or bool(_COUNT.fullmatch(before))
+    if before in _BEFORE_YEAR or (before.isdecimal() and n > 1 and words[n - 2].isdecimal()):
+        return True
+    return n + 2 < len(words) and bool(_TWO_DIGITS.fullmatch(words[n + 1]))
 
 
-@lru_cache(maxsize=4_096)
-def _day_of(year: str, month: str, day: str) -> Span | None:
-    if not _TWO_DIGITS.fullmatch(month) or not (read := _DAY_AND_TIME.fullmatch(day)):
-        return None
-    try:
-        return _one(date(int(year), int(month), int(read[1])))
-    except ValueError:
-        return None  # a 31st of February
-
-
-def _span(match: re.Match[str], today: date) -> Span | None:
+def read_date(match: re.Match[str], today: date) -> list[Span]:
+    """Return what a match of `DATE` means on a day: 5/2/2023 may be two days."""
     groups = {key: value for key, value in match.groupdict().items() if value}
     for key in groups:
         if (read := _READERS.get(key)) is not None:
             try:
-                return read(groups, today)
+                span = read(groups, today)
             except (ValueError, OverflowError):
-                return None  # a 31st of February, or outside the years that a date can have
+                return []  # a 31st of February, or outside the years that a date can have
+            return [span] if isinstance(span, Span) else span
     raise AssertionError(match[0])
 
 
 def _iso(groups: dict[str, str], _today: date) -> Span:
     return _one(date(*map(int, groups["iso"].split())))
+
+
+def _slashed(groups: dict[str, str], _today: date) -> list[Span]:
+    """Read 5/2/2023 as the 2nd of May and as the 5th of February: countries differ."""
+    year, (one, other) = int(groups["lyear"]), map(int, groups["slashed"].split())
+    found = []
+    for month, day in ((one, other), (other, one)):
+        with suppress(ValueError):  # the month 13, or a 31st of February
+            found.append(_one(date(year, month, day)))
+    return list(dict.fromkeys(found))
+
+
+def _rolling(groups: dict[str, str], today: date) -> Span:
+    """Read "the past two weeks": up to today, or from today on."""
+    count, unit = groups.get("rcount", "one"), groups.get("runit") or groups["runit1"]
+    ahead = groups.get("rolling") in ("next", "coming")
+    number = _number(count)
+    far = _away(today, number if ahead else -number, _week_of(unit))
+    return Span(today, far) if ahead else Span(far, today)
+
+
+def _away(day: date, number: int, unit: str) -> date:
+    if unit in ("day", "week"):
+        return day + _DAY * number * (7 if unit == "week" else 1)
+    year, month = _plus_months(day, number * (12 if unit == "year" else 1))
+    return date(year, month, min(day.day, month_of(year, month).last.day))
+
+
+def _over_weekend(_groups: dict[str, str], today: date) -> Span:
+    """Read "over the weekend": the one that is or was the last."""
+    return _weekend(today, 0 if today.weekday() >= _SATURDAY else -1)
+
+
+def _other_day(_groups: dict[str, str], today: date) -> Span:
+    return Span(today - _DAY * 7, today - _DAY)
 
 
 def _day_month(groups: dict[str, str], today: date) -> Span:
@@ -187,6 +228,39 @@ def _inside_season(groups: dict[str, str], today: date) -> Span:
     return _season_of(_year_near(start, today), groups["iseason"])._replace(any_year=True)
 
 
+def near_date(span: Span, year: int) -> Span:
+    """Return a date that named no year as the one that begins in a year."""
+    away = year - span.first.year
+    try:
+        first, last = (day.replace(year=day.year + away) for day in (span.first, span.last))
+    except ValueError:
+        return span  # the 29th of February, or outside the years that a date can have
+    return Span(first, last, span.any_year)
+
+
+def moved(span: Span, count: str, unit: str, sign: int) -> Span:
+    """Return the day, week, month or year that lies before or after a date."""
+    words = count.split()
+    number = sign * (_number(words[0]) if words else 1)
+    try:
+        if words:
+            day = _away(span.first, number, _week_of(unit))
+            return _one(day) if unit == "day" else Span(day - _DAY * 3, day + _DAY * 3)
+        if sign < 0:
+            return Span(_away(span.first, -1, _week_of(unit)), span.first - _DAY)
+        return Span(span.last + _DAY, _away(span.last, 1, _week_of(unit)))
+    except (ValueError, OverflowError):
+        return span  # outside the years that a date can have
+
+
+def _week_of(unit: str) -> str:
+    return "week" if unit == "weekend" else unit
+
+
+def _number(word: str) -> int:
+    return int(word) if word.isdecimal() else _COUNTS[word]
+
+
 def _year_near(month: int, today: date) -> int:
     return today.year if month - today.month < 6 else today.year - 1
 
@@ -215,7 +289,7 @@ def _ahead(groups: dict[str, str], today: date) -> Span:
 
 
 def _counted(count: str, unit: str, today: date, sign: int) -> Span:
-    number = sign * (int(count) if count.isdecimal() else _COUNTS[count])
+    number = sign * _number(count)
     if unit == "day":
         return _one(today + _DAY * number)
     if unit == "week":
@@ -240,6 +314,8 @@ def _which(groups: dict[str, str], today: date) -> Span:
         month = _MONTH_NUMBER[unit]
         past = today.year if month < today.month else today.year - 1
         return month_of({-1: past, 0: today.year, 1: past + 1}[sign], month)
+    if sign > 0:
+        return _one(_weekday_before(unit, today + _DAY) + _DAY * 7)
     last = _weekday_before(unit, today)
     return _one(last if sign < 0 else last + _DAY * 7)
 
@@ -274,8 +350,7 @@ def _weekday_before(name: str, today: date) -> date:
 
 def month_of(year: int, month: int) -> Span:
     """Return the days of a month."""
-    first = date(year, month, 1)
-    return Span(first, (first + _DAY * _ONE_MONTH).replace(day=1) - _DAY)
+    return Span(date(year, month, 1), date(year, month, monthrange(year, month)[1]))
 
 
 def _season_of(year: int, name: str) -> Span:
@@ -299,8 +374,13 @@ _UNITS: dict[str, Callable[[date, int], Span]] = {
     "year": _years_away,
     "night": _nights_away,
 }
-_READERS: dict[str, Callable[[dict[str, str], date], Span]] = {
+_READERS: dict[str, Callable[[dict[str, str], date], Span | list[Span]]] = {
     "iso": _iso,
+    "slashed": _slashed,
+    "rolling": _rolling,
+    "runit1": _rolling,
+    "over": _over_weekend,
+    "other": _other_day,
     "dmonth": _day_month,
     "mmonth": _month_day,
     "named": _named_month,

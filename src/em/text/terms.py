@@ -16,7 +16,7 @@ from typing import NamedTuple
 from em.text.dates import TRIGGERS, span_terms, spans
 from em.text.stems import stem
 
-ANALYSIS = 1
+ANALYSIS = 2
 """The version of the analysis. A store with another version rebuilds its index."""
 PIECE = 2_000
 """Characters of one passage; a longer text becomes several passages."""
@@ -116,13 +116,16 @@ class Piece(NamedTuple):
     shape: int
 
 
-def pieces(text: str, at: datetime, speaker: str | None) -> list[Piece]:
+def pieces(
+    text: str, at: datetime, speaker: str | None, *, by_assistant: bool = False
+) -> list[Piece]:
     """Cut a text into passages for the index."""
     by = "" if speaker is None else " ".join(["", *speaker_terms(speaker)])
     own = _own_days(at.date()) + by
+    bit = ASSISTANT * by_assistant
     if len(text) <= PIECE:
-        return [_piece(text, 0, len(text), at, own)]
-    return [_piece(text[start:end], start, end, at, own) for start, end in _cuts(text)]
+        return [_piece(text, 0, len(text), at, own, bit)]
+    return [_piece(text[start:end], start, end, at, own, bit) for start, end in _cuts(text)]
 
 
 @lru_cache(maxsize=4_096)
@@ -148,7 +151,7 @@ def _cuts(text: str) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _piece(text: str, start: int, end: int, at: datetime, own: str) -> Piece:
+def _piece(text: str, start: int, end: int, at: datetime, own: str, bit: int) -> Piece:
     # Every commit with text runs this. Repeated words stay: the index allows them, and removing
     # them would take longer.
     words = words_of(text)
@@ -157,10 +160,14 @@ def _piece(text: str, start: int, end: int, at: datetime, own: str) -> Piece:
         named = (term for span in spans(words, at) for term in span_terms(span))
         terms = " ".join((terms, *named))
     content = len(words) - sum(map(STOP_WORDS.__contains__, words))
-    return Piece(start, end, terms, shape_of(content, text))
+    return Piece(start, end, terms, shape_of(content, text) | bit)
 
 
 QUESTION = 128
+"""The bit of a passage that asks."""
+ASSISTANT = 64
+"""The bit of a passage that an assistant said."""
+_LENGTH = ASSISTANT - 1
 
 
 def shape_of(content_words: int, text: str) -> int:
@@ -175,4 +182,4 @@ _LENGTHS = (0, *(round(4 * log2(n)) for n in range(1, PIECE + 1)))
 
 def length_of(shape: int) -> float:
     """Return about how many content words a passage of that shape has."""
-    return float(2 ** ((shape & (QUESTION - 1)) / 4))
+    return float(2 ** ((shape & _LENGTH) / 4))
