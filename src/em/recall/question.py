@@ -42,6 +42,9 @@ IsSpeaker = Callable[[Sequence[str]], Sequence[bool]]
 class Question(NamedTuple):
     """A question. A time is a group of words; any of them may match.
 
+    periods: the times that have begun, which come first among `times`. Nothing was said yet in one
+        that lies ahead, so it only adds to what names it.
+
     text: the question without the names of speakers, for an embedder.
     of_assistant: whether it asks for what an assistant said.
     of_both: whether it asks for a summary, so that the user's turns count no more than others'.
@@ -66,18 +69,22 @@ def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question
     stems = list(dict.fromkeys(stems_of(content)))[:MAX_WORDS]
     named = [stem for stem, known in zip(stems, are_speakers(stems), strict=True) if known]
     rest = [stem for stem in stems if stem not in named]
-    asked = periods(words, now)
+    asked = sorted(periods(words, now), key=lambda period: _is_ahead(period, now.date()))
     joined = " ".join(words[:MAX_WORDS])
     return Question(
         words=rest,
         speakers=frozenset(named),
-        times=[group for period in asked if (group := _time_group(period, now.date()))],
-        periods=asked,
+        times=[_time_group(period, now.date()) for period in asked],
+        periods=[period for period in asked if not _is_ahead(period, now.date())],
         text=_without(text, named),
         of_assistant=_OF_ASSISTANT.search(joined) is not None,
         of_both=_OF_BOTH.search(joined) is not None,
         of_many=_OF_MANY.search(joined) is not None,
     )
+
+
+def _is_ahead(period: Period, today: date) -> bool:
+    return period.first is not None and period.first > today
 
 
 def _time_group(period: Period, today: date) -> list[str]:

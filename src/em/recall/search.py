@@ -125,7 +125,8 @@ class Recall:
         if question.speakers and not any(found):
             # No passage has these words: search what the named speakers said instead.
             names = sorted(question.speakers)
-            question = question._replace(words=[*names, *(f"@{name}" for name in names)], times=[])
+            words = [*names, *(f"@{name}" for name in names)]
+            question = question._replace(words=words, times=[], periods=[])
             groups = [[word] for word in question.words]
             found = self._index.find(groups, within, POSTINGS + 1)
         first = len(question.words)
@@ -133,7 +134,8 @@ class Recall:
         if question.of_assistant or question.of_both:
             weights = msgspec.structs.replace(weights, assistant_words=1.0)
         scores = _score(self._index, groups, found, within, weights, first)
-        return scores, {item >> SHAPE_BITS for postings in found[first:] for item in postings}
+        bounding = found[first : first + len(question.periods)]
+        return scores, {item >> SHAPE_BITS for postings in bounding for item in postings}
 
     def _best(
         self,
