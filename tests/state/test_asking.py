@@ -112,7 +112,8 @@ def test_one_subject_never_sees_anothers_records(memory: Memory, trips: list[str
     memory.observe("bea", {"to": "Paris", "date": "2024-05-02", "cost_usd": 1.0}, type="Trip")
     memory.checkpoint("bea")
     memory.ask("ana", QUESTION, llm=ScriptedClient([reply(SPENT, year=2024)]))
-    assert memory.ask("bea", QUESTION).route == "recall"  # nor its questions
+    answer = memory.ask("bea", QUESTION)
+    assert (answer.value, answer.kept) == (1.0, False)  # nor its questions
     assert memory.ask("bea", code="len(trips)").value == 1
 
 
@@ -154,7 +155,8 @@ def test_a_question_of_another_shape_is_never_answered_by_it(
 ) -> None:
     memory.ask("ana", QUESTION, llm=ScriptedClient([reply(SPENT, year=2024)]))
     answer = memory.ask("ana", question)
-    assert (answer.route, answer.kept, answer.code) == ("recall", False, "")
+    assert (answer.kept, answer.code == SPENT) == (False, False)
+    assert answer.route == "recall" or answer.plain
 
 
 def test_a_text_takes_the_place_of_one_of_its_own_field_and_as_it_is_written(
@@ -182,7 +184,7 @@ def test_parameters_with_strange_names_make_no_shape(
     with suppress(BadQuestion):  # the sandbox knows no such names
         memory.ask("ana", QUESTION, llm=model)
     assert memory.subjects.questions("ana") == []
-    assert memory.ask("ana", QUESTION.replace("2024", "2023")).route == "recall"
+    assert not memory.ask("ana", QUESTION.replace("2024", "2023")).kept
 
 
 def test_the_past_is_asked_with_what_was_known_of_it(memory: Memory) -> None:

@@ -475,6 +475,8 @@ def ask(subject: str, question: str | None, own: str | None, llm: bool, as_of: s
                 click.echo(f"{passage.event_id}  {printable(passage.text)}")
         else:
             click.echo(printable(str(answer.value)))
+            if answer.plain:
+                click.secho(answer.code.rstrip(), dim=True, err=True)
         how = "the code of a stored question" if answer.kept else answer.route
         more = f"; {answer.note}" if answer.note else ""
         click.echo(f"by {how}, from {count(answer.records, 'record')}{more}", err=True)

@@ -1,7 +1,8 @@
 """Answer questions by code over the typed records, or by searching what was said.
 
-A model sees the types, never the records, and its code runs in the sandbox. An answered question
-is stored with its code, so that the next question of the same form needs no model.
+Without a model, questions of common forms are answered by `em.state.plain_question`. A model sees
+the types, never the records, and its code runs in the sandbox. An answered question is stored with
+its code, so that the next question of the same form needs no model.
 """
 
 import re
@@ -15,12 +16,15 @@ from em.llm.client import LlmClient, ask_struct
 from em.llm.wires import Message
 from em.runner.sandbox import Limits, choose
 from em.runner.sandbox.monty import SUBSET_RULES, MontySandbox
+from em.state import plain_question
 from em.state.code import write_module, write_sandbox_code
 from em.state.evolution import names_in
+from em.state.plain_question import NotUnderstood
 from em.state.schema import Question
 from em.state.state import State
 from em.store.protocol import Passage
 from em.values.canonical import Json
+from em.values.times import now
 
 _SPACE = re.compile(r"\s+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -148,7 +152,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer, and how it was found.
 
     route: `code` or `recall`. records: how many records or passages it rests on, from `event_ids`.
-    kept: the code of an earlier question was reused. note: why this route was taken.
+    kept: the code of an earlier question was reused. plain: em wrote the code without a model,
+    since every word of the question is accounted for. note: why this route was taken.
     """
 
     value: Any
@@ -160,6 +165,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     event_ids: tuple[str, ...] = ()
     kept: bool = False
     asked_model: bool = False
+    plain: bool = False
     note: str = ""
 
 
@@ -196,8 +202,28 @@ class Asker:
         if _SAID.search(question):
             return self._recalled(question, "the question asks what was said")
         if self._client is None:
-            return self._recalled(question, "no model, and no stored question of this form")
+            return self._plain(question)
         return self._by_model(question, self._client)
+
+    def _plain(self, question: str) -> Answer:
+        """Answer a question of a common form without a model, or else search what was said."""
+        today = (self._state.as_of or now()).date()
+        try:
+            found = plain_question.answer(self._state, question, today)
+        except NotUnderstood as why:
+            return self._recalled(
+                question, f"no model, and no stored question of this form; not understood: {why}"
+            )
+        return Answer(
+            value=found.value,
+            route="code",
+            question=question,
+            code=found.code,
+            records=found.records,
+            event_ids=found.event_ids,
+            plain=True,
+            note="without a model: every word of the question is accounted for",
+        )
 
     def _by_model(self, question: str, client: LlmClient) -> Answer:
         prompt = f"{write_module(self._state.schema, examples=False)}\n\nQuestion: {question}"

@@ -622,6 +622,7 @@ class AnswerOut(msgspec.Struct, frozen=True, kw_only=True):
     event_ids: Sequence[str]
     kept: bool
     asked_model: bool
+    plain: bool
     note: str
 
     @classmethod

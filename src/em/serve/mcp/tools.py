@@ -316,7 +316,8 @@ def _checkpoint(desk: "Desk", caller: Caller, given: Checkpoint) -> Json:
 
 def _ask(desk: "Desk", caller: Caller, given: Ask) -> Json:
     """Answer a question about a subject: by code over its compiled state if such a question was
-    answered before, else with recorded passages. `route` says which; `event_ids` are the sources.
+    answered before or has a common form (how many, how much, when last, list of, by month), else
+    with recorded passages. `route` and `note` say which; `event_ids` are the sources.
     """
     caller.must_see(given.subject)
     answer = desk.memory.ask(given.subject, given.question, as_of=given.as_of)

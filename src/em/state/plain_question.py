@@ -1,0 +1,558 @@
+"""Plain questions: how many, how much, when last, list of, by month; answered without a model.
+
+A question is read with the names and values of one type of records. Every word must mean something.
+Where several readings are possible, all are computed, and they must agree. Otherwise the question
+is not understood, and the reason says which words are not accounted for. The answer is Python code
+over the generated classes, which is shown.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.state.conditions import kind_of_field
+from em.state.schema import FieldSchema, TypeSchema
+from em.state.state import State
+from em.state.types import quoted, resolve
+from em.state.vocabulary import (
+    ORIGINS,
+    PRONOUNS,
+    SELLERS,
+    Clock,
+    Filled,
+    Meaning,
+    Named,
+    Number,
+    Period,
+    Truth,
+    Value,
+    Vocabulary,
+    Word,
+    field_words,
+    is_same,
+    periods_at,
+    profile_fields,
+    words_of,
+)
+
+MAX_READINGS = 200
+MAX_WORDS = 60
+_HIGH = frozenset("highest largest maximum biggest greatest".split())
+_LOW = frozenset("lowest smallest minimum".split())
+_PAST = frozenset("did was were had spent took made went ate got paid".split())
+_DATES = frozenset("date day at on when timestamp datetime time".split())
+"""Words of fields for the day of the record itself, which a question need not name."""
+_LIVES = ("lives_in", "residence", "city", "town", "home", "address", "location", "country")
+_WORKS = ("works_at", "works_for", "employer", "company", "workplace")
+
+
+class NotUnderstood(Exception):
+    """Why a question is not answered without a model."""
+
+
+class PlainAnswer(msgspec.Struct, frozen=True):
+    """A value with the code that gave it, and the events of the records it rests on."""
+
+    value: Any
+    code: str
+    records: int
+    event_ids: tuple[str, ...]
+    used: Sequence[Any] = ()
+
+
+class Shape(NamedTuple):
+    """What is asked for, and the words that say of what.
+
+    kind: count, sum, mean, max, min, last, first, list, top or trend. by: month, year or a word for
+    a field. periods: the two periods of a trend.
+    """
+
+    kind: str
+    words: list[str]
+    by: str = ""
+    periods: tuple[Period, ...] = ()
+
+
+class Reading(NamedTuple):
+    """One way to read a question about a type: what is asked for, and the parts of its code."""
+
+    type: TypeSchema
+    shape: Shape
+    tests: tuple[str, ...]
+    field: FieldSchema | None
+    day: FieldSchema | None
+    group: FieldSchema | None
+
+
+def answer(state: State, question: str, today: date) -> PlainAnswer:
+    """Answer a question; NotUnderstood says why it can't be done without a model."""
+    words = words_of(question)
+    if not 0 < len(words) <= MAX_WORDS:
+        raise NotUnderstood("it has no words" if not words else "it is too long")
+    code = _about_profile(state, words)
+    if code is not None:
+        return _run(state, code)
+    shapes = list(_shapes(words, today))
+    if not shapes:
+        raise NotUnderstood("it asks in another way than how many, how much, when, list, by month")
+    codes: dict[str, Reading] = {}
+    unknown: list[list[str]] = []
+    for shape in shapes:
+        for type_ in state.collections.values():
+            vocabulary = Vocabulary(state, type_, today)
+            for reading in _readings(vocabulary, type_, shape):
+                codes.setdefault(_code(reading, vocabulary), reading)
+            unknown.append(_unknown(vocabulary, shape.words))
+    if not codes:
+        raise NotUnderstood(_why(unknown))
+    return _agreed(state, codes, today if _PAST.intersection(words) else None)
+
+
+def _agreed(state: State, codes: dict[str, Reading], today: date | None) -> PlainAnswer:
+    """Run all readings. today: the question is about the past, so no record may be of later."""
+    for reading in codes.values():
+        for field in (reading.field, reading.day, reading.group):
+            if field is not None and resolve(field).nullable:
+                raise NotUnderstood(f"some values of {field.given!r} can't be read as the others")
+    found = []
+    for code, reading in codes.items():
+        found.append(_run(state, code))
+        if today is not None and _is_later(reading, found[-1].used, today):
+            raise NotUnderstood("some of the records are of days that are still to come")
+    if any(one.value != found[0].value for one in found):
+        raise NotUnderstood(f"it can be read in {len(found)} ways, which give different answers")
+    return found[0]
+
+
+def _is_later(reading: Reading, used: Sequence[Any], today: date) -> bool:
+    """Tell whether records are of a later day; a day of tolerance for time zones."""
+    fields = [one for one in reading.type.fields.values() if kind_of_field(one).startswith("date")]
+    days = [reading.day] if reading.day is not None else fields
+    found = (getattr(record, one.name) for one in days for record in used)
+    dates = (one.date() if isinstance(one, datetime) else one for one in found if one is not None)
+    return any(one > today + timedelta(days=1) for one in dates)
+
+
+def _why(unknown: Sequence[list[str]]) -> str:
+    fewest = min(unknown, key=len, default=[])
+    if not unknown:
+        return "there are no records"
+    if not fewest:
+        return "its words don't fit together"
+    return f"nothing accounts for {', '.join(map(repr, fewest[:5]))}"
+
+
+def _unknown(vocabulary: Vocabulary, words: Sequence[str]) -> list[str]:
+    """Return the words that mean nothing, wherever a meaning may begin."""
+    known = [False] * len(words)
+    for start in range(len(words)):
+        for size, _ in vocabulary.meanings(words, start):
+            known[start : start + size] = [True] * size
+    return [word for word, is_known in zip(words, known, strict=True) if not is_known]
+
+
+def _shapes(words: list[str], today: date) -> Iterator[Shape]:
+    """Return what a question may ask for, by how it begins and ends."""
+    if len(words) > 2 and words[-2] in ("by", "per", "each"):
+        for shape in _ungrouped(words[:-2], words[-1], today):
+            # "average … per month" may be one number or one for each month.
+            if words[-2] == "by" or shape.kind in ("count", "sum"):
+                yield shape
+    yield from _ungrouped(words, "", today)
+
+
+def _ungrouped(words: list[str], by: str, today: date) -> Iterator[Shape]:
+    text = " ".join(words)
+    for pattern, kind in _BEGINNINGS:
+        found = re.match(pattern + r"(?: |$)", text)
+        if found is not None:
+            rest = words_of(text[found.end() :])
+            yield Shape(kind, rest, by)
+            break
+    if found := re.fullmatch(r"when did (.*?)\blast (.*)", text):
+        yield Shape("last", words_of(f"{found[1]} {found[2]}"), by)
+    if found := re.fullmatch(r"(?:what|which) (.*?)( from)? most (?:often|frequently)", text):
+        yield Shape("top from" if found[2] else "top", words_of(found[1]), by)
+    yield from _trend(text, today)
+
+
+_MY = r"(?:my|the|her|his|their)"
+_IS = r"(?:is|was|were|are)"
+_BEGINNINGS = (
+    (r"(?:on )?how many", "count"),
+    (rf"what {_IS} the (?:total )?number of", "count"),
+    (r"how much", "sum"),
+    (rf"(?:what {_IS} )?{_MY}? ?(?:total|sum of)", "sum"),
+    (rf"(?:what {_IS} )?{_MY}? ?(?:average|mean)", "mean"),
+    (rf"what {_IS} {_MY} (?:{'|'.join(sorted(_HIGH))})", "max"),
+    (rf"what {_IS} {_MY} (?:{'|'.join(sorted(_LOW))})", "min"),
+    (rf"when {_IS} {_MY} (?:last|latest|most recent)", "last"),
+    (rf"when {_IS} {_MY} (?:first|earliest)", "first"),
+    (r"(?:give me |show me |show )?(?:a |the )?list of", "list"),
+    (r"(?:list|show me|show|which)", "list"),
+)
+
+
+_SAME = (
+    r"(?:increase|go up|rise|grow) (?:or )?(?:decrease|go down|fall|shrink|drop)"
+    r" or (?:stay|remain)(?:ed)? the same"
+)
+
+
+def _trend(text: str, today: date) -> Iterator[Shape]:
+    found = re.fullmatch(
+        rf"did {_MY} (?P<what>.*?) {_SAME} from (?P<one>.*?) to (?P<other>.*?)(?: one word.*)?",
+        text,
+    )
+    if found is None:
+        return
+    one, other = _without_echo(words_of(found["one"])), _without_echo(words_of(found["other"]))
+    years = {word for word in (*one, *other) if re.fullmatch(r"(19|20)\d{2}", word)}
+    year = int(min(years)) if len(years) == 1 else None
+    periods = []
+    for part in (one, other):
+        whole = [found for size, found in periods_at(part, 0, today, year) if size == len(part)]
+        if len(whole) != 1:
+            return
+        periods.append(whole[0])
+    what = words_of(found["what"])
+    kind = {"total": "sum", "average": "mean"}.get(what[0] if what else "")
+    if what[-1:] == ["count"]:
+        kind, what = "count", what[:-1]
+    elif kind is not None:
+        what = what[1:]
+    if kind is not None:
+        yield Shape(f"trend {kind}", what, "", tuple(periods))
+
+
+def _without_echo(words: list[str]) -> list[str]:
+    """Drop "jan jun" behind h1, and "jul dec" behind h2: the same months said again."""
+    echo = {"h1": ["jan", "jun"], "h2": ["jul", "dec"]}
+    if words and words[1:3] == echo.get(words[0]):
+        return [words[0], *words[3:]]
+    return words
+
+
+def _readings(vocabulary: Vocabulary, type_: TypeSchema, shape: Shape) -> Iterator[Reading]:
+    found = _parses(vocabulary, shape.words, 0)
+    for meanings in islice(found, MAX_READINGS):
+        yield from Combination(vocabulary, type_, shape, meanings).readings()
+
+
+def _parses(vocabulary: Vocabulary, words: Sequence[str], start: int) -> Iterator[list[Meaning]]:
+    if start == len(words):
+        yield []
+        return
+    for size, meaning in vocabulary.meanings(words, start):
+        for rest in _parses(vocabulary, words, start + size):
+            yield [meaning, *rest]
+
+
+class Combination:
+    """Puts the meanings of all words together; each must have its part in the answer."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, type_: TypeSchema, shape: Shape, meanings: list[Meaning]
+    ) -> None:
+        self._vocabulary, self._type, self._shape = vocabulary, type_, shape
+        self._meanings = meanings
+        self._used: set[int] = set()
+        self._tests: list[str] = []
+
+    def readings(self) -> Iterator[Reading]:
+        """Return the readings of these meanings, none if they don't fit together."""
+        values = [one for one in self._meanings if isinstance(one, Value)]
+        if not values and not any(isinstance(one, Named) for one in self._meanings):
+            return
+        if not (self._values(values) and self._numbers() and self._clocks()):
+            return
+        for day in self._days():
+            yield from self._with_day(day)
+
+    def _with_day(self, day: FieldSchema | None) -> Iterator[Reading]:
+        used, tests = set(self._used), list(self._tests)
+        periods = {one for one in self._meanings if isinstance(one, Period)}
+        needs = periods or self._shape.periods or self._shape.kind in ("last", "first")
+        needs = needs or self._shape.by in ("month", "year")
+        if len(periods) > 1 or bool(needs) != (day is not None):
+            return
+        for period in periods:
+            assert day is not None
+            tests.append(_within(self._field(day), period))
+        used |= {n for n, one in self._words() if needs and one.field is day}
+        for field, group in self._asked(used):
+            asked = (field, group)
+            left = [one for n, one in self._words() if n not in used]
+            if all(any(one.field is known for known in asked) for one in left):
+                yield Reading(self._type, self._shape, tuple(tests), field, day, group)
+
+    def _asked(self, used: set[int]) -> Iterator[tuple[FieldSchema | None, FieldSchema | None]]:
+        """Return the field that is added up, averaged or listed, and the one to group by."""
+        kind, by = self._shape.kind.removeprefix("trend "), self._shape.by
+        groups: list[FieldSchema | None] = [None]
+        if by and by not in ("month", "year"):
+            groups = [one for one in self._vocabulary.fields_of(by) if _is_text(one)]
+        left = {one.field.name: one.field for n, one in self._words() if n not in used}
+        kinds = self._vocabulary.kinds
+        for group in groups:
+            if kind in ("sum", "mean", "max", "min"):
+                measures = [one for one in left.values() if kinds[one.name] in ("number", "money")]
+                if len(measures) == 1:
+                    yield measures[0], group
+            elif kind in ("top", "top from"):
+                texts = [one for one in left.values() if _is_text(one)]
+                if kind == "top from":
+                    texts = [one for one in texts if {*field_words(one)} & (SELLERS | ORIGINS)]
+                if len(texts) == 1:
+                    yield texts[0], group
+            else:
+                yield None, group
+
+    def _words(self) -> list[tuple[int, Word]]:
+        return [(n, one) for n, one in enumerate(self._meanings) if isinstance(one, Word)]
+
+    def _field(self, field: FieldSchema) -> str:
+        is_moment = self._vocabulary.kinds[field.name] == "datetime"
+        return f"r.{field.name}.date()" if is_moment else f"r.{field.name}"
+
+    def _values(self, values: Sequence[Value]) -> bool:
+        by_field: dict[str, tuple[str, ...]] = {}
+        for one in values:
+            if by_field.setdefault(one.field.name, one.texts) != one.texts:
+                return False  # two values of one field: it is open whether both or either are meant
+            self._used |= {n for n, word in self._words() if word.field is one.field}
+        fields = {one.field.name: one.field for one in values}
+        self._tests += [_one_of(fields[name], texts) for name, texts in by_field.items()]
+        for one_ in self._meanings:
+            if isinstance(one_, Truth):
+                self._tests.append(f"r.{one_.field.name}")
+            elif isinstance(one_, Filled):
+                self._tests.append(f"{'' if one_.filled else 'not '}r.{one_.field.name}")
+        return True
+
+    def _numbers(self) -> bool:
+        words = dict(self._words())
+        for n, one in enumerate(self._meanings):
+            if not isinstance(one, Number):
+                continue
+            beside = [at for at in (n + 1, n - 1) if at in words and self._is_number(words[at])]
+            field = one.unit or (words[beside[0]].field if beside else None)
+            if field is None:
+                return False
+            self._used |= {at for at in beside if words[at].field is field}
+            self._tests.append(_compared(field, one))
+        return True
+
+    def _is_number(self, word: Word) -> bool:
+        return self._vocabulary.kinds[word.field.name] == "number"
+
+    def _clocks(self) -> bool:
+        clocks = [one for one in self._meanings if isinstance(one, Clock)]
+        named = {n: one for n, one in self._words() if self._kind(one.field) == "time"}
+        if not clocks:
+            return True
+        fields = {one.field.name: one.field for one in named.values()} or {
+            one.name: one for one in self._vocabulary.fields if self._kind(one) == "time"
+        }
+        if len(fields) != 1 or len(clocks) != 1:
+            return False
+        (field,) = fields.values()
+        self._used |= named.keys()
+        at = clocks[0].at
+        test = f"r.{field.name} {clocks[0].op} datetime.time({at.hour}, {at.minute})"
+        self._tests.append(f"r.{field.name} is not None and {test}")
+        return True
+
+    def _kind(self, field: FieldSchema) -> str:
+        return self._vocabulary.kinds[field.name]
+
+    def _days(self) -> list[FieldSchema | None]:
+        """Return the fields of dates that may be meant, and None for a question without one."""
+        dates = [one for one in self._vocabulary.fields if self._kind(one) in ("date", "datetime")]
+        names = {one.field.name for _, one in self._words()}
+        named = [one for one in dates if one.name in names]
+        return [None, *(named or [one for one in dates if {*field_words(one)} <= _DATES])]
+
+
+def _is_text(field: FieldSchema) -> bool:
+    annotation = resolve(field).annotation
+    return annotation == "str" or annotation.startswith("Literal[")
+
+
+def _one_of(field: FieldSchema, texts: tuple[str, ...]) -> str:
+    written = f"({', '.join(map(quoted, texts))},)"
+    if resolve(field).annotation.startswith("list"):
+        return f"any(one in {written} for one in r.{field.name} or ())"
+    if len(texts) == 1:
+        return f"r.{field.name} == {quoted(texts[0])}"
+    return f"r.{field.name} in {written}"
+
+
+def _compared(field: FieldSchema, given: Number) -> str:
+    is_decimal = resolve(field).annotation == "Decimal"
+    written = f'Decimal("{given.number}")' if is_decimal else _plain(given.number)
+    return f"r.{field.name} is not None and r.{field.name} {given.op} {written}"
+
+
+def _plain(number: Decimal) -> str:
+    return str(int(number)) if number == int(number) else repr(float(number))
+
+
+def _within(code: str, period: Period) -> str:
+    name = code.removesuffix(".date()")
+    first, last = (None if day is None else _day(day) for day in period)
+    if first is None:
+        return f"{name} is not None and {code} <= {last}"
+    if last is None:
+        return f"{name} is not None and {code} >= {first}"
+    return f"{name} is not None and {first} <= {code} <= {last}"
+
+
+def _day(day: date) -> str:
+    return f"datetime.date({day.year}, {day.month}, {day.day})"
+
+
+def _code(reading: Reading, vocabulary: Vocabulary) -> str:
+    """Write the functions `used` and `answer` of a reading."""
+    kind, field = reading.shape.kind, reading.field
+    day = None
+    tests = list(reading.tests)
+    if reading.day is not None:
+        is_moment = vocabulary.kinds[reading.day.name] == "datetime"
+        day = f"r.{reading.day.name}" + (".date()" if is_moment else "")
+        if not any(f"r.{reading.day.name} " in test for test in tests):
+            tests.append(f"r.{reading.day.name} is not None")
+    if field is not None:
+        tests.append(f"r.{field.name} is not None")
+    if kind.startswith("trend "):
+        tests.append(" or ".join(f"({_within(str(day), one)})" for one in reading.shape.periods))
+    tests = [f"({test})" if " and " in test or " or " in test else test for test in tests]
+    where = f" if {' and '.join(tests)}" if tests else ""
+    used = f"def used(state):\n    return [r for r in state.{reading.type.collection}{where}]\n"
+    return f"{used}\n\ndef answer(state):\n{_body(reading, day)}"
+
+
+def _body(reading: Reading, day: str | None) -> str:
+    kind, field = reading.shape.kind, reading.field
+    value = "" if field is None else f"r.{field.name}"
+    if kind.startswith("trend "):
+        return _trend_body(kind.removeprefix("trend "), value, str(day), reading.shape.periods)
+    group = None if reading.group is None else f"r.{reading.group.name}"
+    if reading.shape.by in ("month", "year"):
+        size = {"month": 7, "year": 4}[reading.shape.by]
+        group = f"{day}.isoformat()[:{size}]"
+    if group is not None:
+        return _grouped_body(kind, value, group)
+    if kind in ("top", "top from"):
+        return (
+            f"    found = [{value} for r in used(state)]\n"
+            "    times = {one: found.count(one) for one in found}\n"
+            "    most = [one for one in times if times[one] == max(times.values())]\n"
+            "    return most[0] if len(most) == 1 else most\n"
+        )
+    line = {
+        "count": "len(used(state))",
+        "sum": f"sum({value} for r in used(state))",
+        "max": f"max(({value} for r in used(state)), default=None)",
+        "min": f"min(({value} for r in used(state)), default=None)",
+        "last": f"max(({day} for r in used(state)), default=None)",
+        "first": f"min(({day} for r in used(state)), default=None)",
+        "list": "[as_record(r) for r in used(state)]",
+    }.get(kind)
+    if line is None:
+        return f"    found = [{value} for r in used(state)]\n    return {_MEAN}\n"
+    return f"    return {line}\n"
+
+
+_MEAN = "sum(found) / len(found) if found else None"
+
+
+def _grouped_body(kind: str, value: str, group: str) -> str:
+    each = {"count": "len(found)", "sum": "sum(found)", "mean": "sum(found) / len(found)"}
+    each |= {"max": "max(found)", "min": "min(found)", "list": "found"}
+    item = {"count": "r", "list": "as_record(r)"}.get(kind, value)
+    return (
+        "    groups = {}\n"
+        "    for r in used(state):\n"
+        f"        groups.setdefault({group}, []).append({item})\n"
+        f"    return {{name: {each.get(kind, 'len(found)')}"
+        " for name, found in sorted(groups.items(), key=str)}\n"
+    )
+
+
+def _trend_body(kind: str, value: str, day: str, periods: Sequence[Period]) -> str:
+    lines = []
+    for name, period in zip(("before", "after"), periods, strict=True):
+        where = _within(day, period)
+        found = f"[{value or 'r'} for r in used(state) if {where}]"
+        lines.append(f"    found = {found}")
+        line = {"count": "len(found)", "sum": "sum(found)"}.get(kind, _MEAN)
+        lines.append(f"    {name} = {line}")
+    lines.append("    if before is None or after is None:\n        return None")
+    words = '"increase" if after > before else "decrease" if after < before else "same"'
+    return "\n".join(lines) + f"\n    return {words}\n"
+
+
+def _about_profile(state: State, words: Sequence[str]) -> str | None:
+    """Return the code for a question about the profile; None if it is none."""
+    fields = {field.name: field for field in profile_fields(state)}
+    own = {"i", "my", *PRONOUNS, *words_of(state.subject)}
+    text = " ".join("@" if word in own else word for word in words)
+    if re.fullmatch(r"where (?:do|does) @ (?:currently )?live(?: now)?", text):
+        return _first_of(state, fields, _LIVES)
+    if re.fullmatch(r"where (?:do|does) @ (?:currently )?work(?: now)?", text):
+        return _first_of(state, fields, _WORKS)
+    if re.fullmatch(r"who (?:do|does) @ work for", text):
+        return _first_of(state, fields, _WORKS)
+    found = re.fullmatch(r"(?:what|who|where|when) (?:is|are|was) @ (?:current )?(.+)", text)
+    if found is None:
+        return None
+    asked = found[1].split()
+    for name, field in fields.items():
+        parts = field_words(field)
+        if len(parts) == len(asked) and all(map(is_same, parts, asked)):
+            return _first_of(state, fields, (name,))
+    return None
+
+
+def _first_of(state: State, fields: dict[str, FieldSchema], names: Sequence[str]) -> str | None:
+    """Return the code for the first of these fields that has a value."""
+    for name in names:
+        if name not in fields:
+            continue
+        if getattr(state.profile, name, None) is not None:
+            return f"def answer(state):\n    return state.profile.{name}\n"
+        if state.profile.history.get(name):
+            raise NotUnderstood(f"the values of {name!r} contradict each other, or can't be read")
+    return None
+
+
+def _run(state: State, code: str) -> PlainAnswer:
+    """Run code that em wrote, in this process."""
+    scope: dict[str, Any] = dict(vars(state.module))
+    exec(compile(code, "<question>", "exec"), scope)  # noqa: S102 - written by em, values quoted
+    try:
+        value = scope["answer"](state)
+        used = scope["used"](state) if "used" in scope else None
+    except TypeError as error:  # amounts of two currencies
+        raise NotUnderstood(str(error)) from None
+    if used is None:
+        name = code.rsplit(".", 1)[1].strip()
+        entry = [one for one in state.profile.history[name] if one.value == value]
+        ids = [
+            event
+            for one in entry[-1:] or state.profile.history[name][-1:]
+            for event in one.event_ids
+        ]
+        return PlainAnswer(value, code, 1, tuple(dict.fromkeys(ids)))
+    if isinstance(value, list) and "most = [" in code:
+        raise NotUnderstood("several are equally frequent" if value else "there are no records")
+    if value is None:
+        raise NotUnderstood("there are no such records")
+    ids = [event for record in used for event in record.event_ids]
+    return PlainAnswer(value, code, len(used), tuple(dict.fromkeys(ids)), used)

@@ -1,0 +1,205 @@
+"""Questions without a model: every word is accounted for, all readings agree, or it says so."""
+
+import datetime
+from typing import Any
+
+import pytest
+
+from em import Memory
+
+TRIPS = [
+    {"to": "Lisbon", "country": "Portugal", "date": "2024-05-02", "cost_usd": 840.5, "days": 4},
+    {"to": "Rome", "country": "Italy", "date": "2024-06-10", "cost_usd": 10.0, "days": 14},
+    {"to": "Rome", "country": "Italy", "date": "2023-06-11", "cost_usd": 30.0, "days": 20},
+    {"to": "Oslo", "country": "Norway", "date": "2023-07-01", "cost_usd": 5.0, "days": 2},
+]
+TRIPS = [{**trip, "purpose": p} for trip, p in zip(TRIPS, ("work", "fun", "fun", "work"))]  # noqa: B905
+BOOKS = [
+    {"title": "A", "genre": "non-fiction", "finished_date": "2024-01-02", "rating": 5},
+    {"title": "B", "genre": "fiction", "finished_date": "2024-02-02", "rating": 4},
+    {"title": "C", "genre": "fiction", "finished_date": "2023-02-02", "rating": 5},
+]
+
+
+@pytest.fixture
+def ana(memory: Memory) -> Memory:
+    memory.observe_many({"subject": "ana", "record": one, "type": "Trip"} for one in TRIPS)
+    memory.observe_many({"subject": "ana", "record": one, "type": "Book"} for one in BOOKS)
+    memory.observe("ana", {"city": "Porto", "employer": "Acme"}, type="Profile")
+    memory.checkpoint("ana")
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("How many trips did I take?", 4),
+        ("How many trips did I take in 2024?", 2),
+        ("how many trips did ana take in 2024", 2),
+        ("How many trips did she take before 2024?", 2),
+        ("How many trips since 2024-06-01?", 1),
+        ("How many trips did I take between 2024-05-01 and 2024-05-31 inclusive?", 1),
+        ("How many trips in May 2024?", 1),
+        ("How many trips in Q2 2024 (2024-04-01 through 2024-06-30)?", 2),
+        ("How many trips to Rome did I take?", 2),
+        ("How many of my trips were fun trips to Rome?", 2),
+        ("How many trips had 14 or more days?", 2),
+        ("How many trips lasted longer than 4 days?", 2),
+        ("How many trips cost more than 20?", 2),
+        ("How many books did I finish in 2024?", 2),
+        ("How many fiction books did I rate 5 stars?", 1),
+        ("How many non-fiction books do I have?", 1),
+        ("How much did I spend on trips in 2024?", 850.5),
+        ("How much did my trips to Rome cost?", 40.0),
+        ("What was my total trip cost in USD in 2023?", 35.0),
+        ("What was my average trip cost in 2023?", 17.5),
+        ("What was my highest trip cost?", 840.5),
+        ("When was my last trip to Rome?", datetime.date(2024, 6, 10)),
+        ("When did I last go to Rome?", datetime.date(2024, 6, 10)),
+        ("When was my first trip?", datetime.date(2023, 6, 11)),
+        ("How many trips by year?", {"2023": 2, "2024": 2}),
+        ("How many trips did I take per country?", {"Italy": 2, "Norway": 1, "Portugal": 1}),
+        ("How much did I spend on trips by month?", {
+            "2023-06": 30.0, "2023-07": 5.0, "2024-05": 840.5, "2024-06": 10.0}),
+        ("What country did my trips go to most often?", "Italy"),
+        ("Did my trip count increase, decrease, or stay the same from 2023 to 2024?", "same"),
+        ("Did my total trip cost increase, decrease or stay the same from 2023 to 2024?",
+         "increase"),
+        ("Where does she live?", "Porto"),
+        ("Where do I live?", "Porto"),
+        ("Where does Ana work?", "Acme"),
+        ("What is my employer?", "Acme"),
+        ("What's her city?", "Porto"),
+    ],
+)  # fmt: skip
+def test_common_questions_are_answered_with_the_code_shown(
+    ana: Memory, question: str, value: Any
+) -> None:
+    answer = ana.ask("ana", question)
+    assert (answer.value, answer.route, answer.plain) == (value, "code", True), answer.note
+    assert "def answer(state):" in answer.code
+    assert answer.event_ids or value == 0
+
+
+def test_a_list_is_of_the_records_as_they_were_given(ana: Memory) -> None:
+    for question in ("List my trips to Oslo", "list of trips to Oslo", "Which trips to Oslo?"):
+        assert ana.ask("ana", question).value == [TRIPS[3]]
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [
+        ("How much did I spend on flights in 2023?", "flights"),
+        ("How many trips did I not take in 2023?", "not"),
+        ("How many trips did I cancel?", "cancel"),
+        ("How many trips to Paris?", "paris"),
+        ("How many trips to Rome or Oslo?", "or"),
+        ("How many trips did Bo take?", "bo"),
+        ("How many of Bo's trips?", "bo"),
+        ("How many trips from Rome?", "from"),
+        ("How many trips with Rome?", "with"),
+        ("How many trips did you take?", "you"),
+        ("How many trips a month did I take?", "month"),
+        ("How many trips in May?", "may"),
+        ("How many trips in the last year?", "last"),
+        ("How many trips except Rome?", "except"),
+        ("How many books did I read?", "read"),
+        ("How much did my most expensive trip cost?", "most"),
+    ],
+)
+def test_a_word_that_nothing_accounts_for_is_named(ana: Memory, question: str, word: str) -> None:
+    answer = ana.ask("ana", question)
+    assert (answer.route, answer.plain, answer.code) == ("recall", False, "")
+    assert "not understood" in answer.note
+    assert repr(word) in answer.note
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many trips to Rome and Oslo?",  # both, or either
+        "How many books in 2024?",  # which of its dates is not said
+        "How many trips in 2023 in 2024?",
+        "How many trips 2024?",
+        "How many days did my trips take?",
+        "How many countries did my trips go to?",
+        "How much time did I spend on trips?",
+        "How much did I spend?",
+        "How many?",
+        "How many in 2024?",
+        "What was my average trip cost per month?",
+        "Tell me about my trips",
+        "Where does Bo live?",
+        "What is my shoe size?",
+        "",
+        "?",
+        "trips " * 200,
+    ],
+)
+def test_words_that_do_not_fit_together_are_not_understood(ana: Memory, question: str) -> None:
+    answer = ana.ask("ana", question)
+    assert (answer.route, answer.plain) == ("recall", False)
+    assert "not understood" in answer.note
+
+
+def test_two_readings_are_answered_only_if_they_agree(memory: Memory) -> None:
+    for type_, topic in (("standup", "standup"), ("team", "standup")):
+        memory.observe("ana", {"type": type_, "topic": topic}, type="Meeting")
+    memory.checkpoint("ana")
+    answer = memory.ask("ana", "How many standup meetings?")
+    assert (answer.route, "2 ways" in answer.note) == ("recall", True)
+    memory.observe("bea", {"type": "standup", "topic": "standup"}, type="Meeting")
+    memory.checkpoint("bea")
+    assert memory.ask("bea", "How many standup meetings?").value == 1
+
+
+def test_records_of_days_to_come_are_no_past(memory: Memory) -> None:
+    for day in ("2024-05-01", "2999-05-01"):
+        memory.observe("ana", {"to": "Rome", "date": day}, type="Trip")
+    memory.checkpoint("ana")
+    for question in ("How many trips did I take?", "When was my last trip?"):
+        assert "still to come" in memory.ask("ana", question).note
+    assert memory.ask("ana", "How many trips to Rome are there?").value == 2
+
+
+def test_values_that_could_not_be_read_are_not_left_out_in_silence(memory: Memory) -> None:
+    for day in (*["2024-05-01"] * 30, "2024-02-30"):
+        memory.observe("ana", {"to": "Rome", "date": day}, type="Trip")
+    memory.checkpoint("ana")
+    answer = memory.ask("ana", "How many trips in 2024?")
+    assert (answer.route, "can't be read" in answer.note) == ("recall", True)
+
+
+def test_amounts_of_two_currencies_have_no_total(memory: Memory) -> None:
+    for amount in ("5 EUR", "7 EUR"):
+        memory.observe("ana", {"what": "food", "amount": amount}, type="Expense")
+    memory.checkpoint("ana")
+    total = memory.ask("ana", "What is my total expense amount?").value
+    assert (str(total.amount), total.currency) == ("12", "EUR")
+    memory.observe("ana", {"what": "food", "amount": "$5"}, type="Expense")
+    memory.checkpoint("ana")
+    answer = memory.ask("ana", "What is my total expense amount?")
+    assert (answer.route, "can't be added" in answer.note) == ("recall", True)
+
+
+def test_an_open_contradiction_of_the_profile_is_said(ana: Memory) -> None:
+    ana.resolve("ana", "city", policy="ask")
+    ana.observe("ana", {"city": "Faro"}, type="Profile")
+    ana.checkpoint("ana")
+    answer = ana.ask("ana", "Where does she live?")
+    assert (answer.route, "contradict" in answer.note) == ("recall", True)
+
+
+def test_the_past_is_asked_as_it_was(ana: Memory) -> None:
+    ana.observe("ana", {"city": "Bern"}, type="Profile", at="2020-01-01")
+    ana.checkpoint("ana")
+    assert ana.ask("ana", "Where does she live?", as_of="2021-01-01").value == "Bern"
+
+
+NASTY = '"); raise SystemExit(); ("'
+
+
+def test_no_value_becomes_code(memory: Memory) -> None:
+    memory.observe("ana", {"to": f"Rome {NASTY}", "n": 1}, type="Trip")
+    memory.checkpoint("ana")
+    assert memory.ask("ana", "How many trips to Rome raise SystemExit?").value == 1
