@@ -380,7 +380,7 @@ class Replay:
         self.done.append(Done(step.tool, prepared.args, result, None, True))
         if step.save_as is not None:
             self._scope[step.save_as] = result
-        if missed := prepared.node.surprise(result):
+        if missed := prepared.node.surprise(result, prepared.args):
             problem = f"returned {short(result)}, and it was expected that {missed}"
             return self._diverge("value", f"step {len(self.done)} ({step.tool}) {problem}")
         return True

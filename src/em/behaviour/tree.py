@@ -11,9 +11,9 @@ import msgspec
 
 from em.behaviour.behaviour import Answer, Behaviour, Capture, Step
 from em.behaviour.codec import Form, copy, decode
-from em.compiler.expectations import RESULT
+from em.compiler.result_facts import RESULT
 from em.errors import EmError
-from em.runner.expressions.language import Evaluate, compile_value, compile_written
+from em.runner.expressions.language import GIVEN, Evaluate, compile_value, compile_written
 from em.runner.expressions.words import check_in_words
 from em.values.canonical import Json
 
@@ -107,12 +107,12 @@ class Node:
             arguments[name] = evaluate(scope)
         return arguments
 
-    def surprise(self, result: Any) -> str:
+    def surprise(self, result: Any, args: Json) -> str:
         """Say what a call was expected to return and did not; "" if it returned what it must."""
         if self._expected is None:
             assert self.step is not None
             self._expected = [(text, compile_written(text, "")) for text in self.step.expects]
-        scope = {RESULT: result}
+        scope = {RESULT: result, GIVEN: args}
         for text, holds in self._expected:
             try:
                 if holds(scope):

@@ -16,9 +16,10 @@ from em.compiler.arguments import literal
 from em.compiler.differences import in_expression, recorded_scope
 from em.compiler.draft import Draft
 from em.compiler.evidence import ENOUGH, of_constant
-from em.compiler.expectations import RESULT, expectations
+from em.compiler.expectations import expectations
 from em.compiler.explanations import Explained
 from em.compiler.package_files import as_json, check_text, render_again
+from em.compiler.result_facts import RESULT
 from em.compiler.sources import quoted
 from em.errors import EmError, UsageError
 from em.runner.agreement import INPUTS, part_at, single_places, with_answers

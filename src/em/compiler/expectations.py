@@ -1,27 +1,23 @@
 """Expectations: what a call with an effect returned, as far as it must return that again.
 
 A tool may say in its result that nothing was done: `{"ok": false}`, `{"error": …}`, a text that
-begins with "Error". Shape, flags, statuses and keys must therefore be as recorded. Ids, amounts,
-dates and names differ from task to task and are not looked at.
+begins with "Error"; or that something else was done: another id, another amount, a warning. What
+all recorded results had in common must therefore be so again. Ids, amounts, dates and names that
+differ from task to task are not looked at, unless they repeat what the call was given.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from em.compiler.calls import words_of
 from em.compiler.guards import NAMES, STATUSES
+from em.compiler.result_facts import RESULT, Returned, holding, result_facts
 from em.compiler.sources import Parts, is_collection, quoted, reference
-from em.errors import EmError
-from em.runner.expressions.functions import FUNCTIONS, error_of, kind_of, shape_of
-from em.runner.expressions.language import compile_expression
+from em.runner.expressions.functions import kind_of, shape_of
 from em.values.canonical import Json
 from em.values.leaves import leaves
 
-RESULT = "result"
-"""The name of a call's result in its own expectations."""
-MOST_KEYS = 12
-"""Keys of one result that must be there again."""
 MOST_FACTS = 12
 """Flags and statuses of one result that must be the same again."""
 
@@ -36,54 +32,29 @@ _DONE = frozenset(
 """Words of a text that says how a call ended; another word may be an id such as `facade`."""
 
 
-class Returned(Protocol):
-    """A recorded call: what it was given, and what it returned."""
-
-    @property
-    def args(self) -> Json:
-        """Its arguments."""
-
-    @property
-    def result(self) -> Any:
-        """Its result; None if nothing was recorded."""
-
-
 def expectations(call: Returned, others: Sequence[Returned] = ()) -> list[str]:
-    """Return what a call must return again, as expressions over `result`.
+    """Return what a call must return again, as expressions over `result` and `given`.
 
     others: the same call in other successes; what one of them did not return is not expected.
     """
     if getattr(call, "shell", ""):
         return []  # a program's exit code says how it ended; what it prints may be anything
-    results = [call.result, *(other.result for other in others)]
-    if any(result is None for result in results):
+    calls = [call, *others]
+    if any(one.result is None for one in calls):
         return []
-    found = [*_general(call.result), *_keys(results), *_facts(call.result, call.args)]
-    return [check for check in found if all(_holds(check, result) for result in results)]
+    found = dict.fromkeys([*_general(call.result), *_facts(call.result, call.args)])
+    known = {f"{text.replace(' == ', ' in [', 1)}]" for text in found}
+    found |= dict.fromkeys(text for text in result_facts(calls) if text not in known)
+    # What is not there, or is an error, has no fields.
+    first = sorted(found, key=lambda text: not text.startswith(("shape_of(", "error_of(")))
+    return holding(first, calls)
 
 
 def _general(result: Any) -> Iterator[str]:
     yield f"shape_of({RESULT}) == {quoted(shape_of(result))}"
-    yield f"error_of({RESULT}) == none"
     if isinstance(result, str) and result and kind_of(result) != "text":
         # An id or a word; a message has several words.
         yield f'kind_of({RESULT}) != "text"'
-
-
-def _keys(results: Sequence[Any]) -> Iterator[str]:
-    """Yield that the keys which held something are there again."""
-    if any(not isinstance(result, dict) or is_collection(result) for result in results):
-        return
-    keys = [
-        key
-        for key, value in results[0].items()
-        if isinstance(key, str)
-        and value not in (None, "", [], {})
-        and error_of({key: value}) is None
-        and all(key in result for result in results)
-    ]
-    if keys:
-        yield f"missing_keys({RESULT}, {', '.join(map(quoted, keys[:MOST_KEYS]))}) == none"
 
 
 def facts_shown(calls: Sequence[tuple[Any, Json]]) -> list[str]:
@@ -138,10 +109,3 @@ def _is_status(key: str, value: Any) -> bool:
         return len(words) <= 3 and says_done
     is_place = len(value) <= 3 and value.isupper() and not says_done  # a state such as TX
     return not is_place and not _OUTCOMES.isdisjoint(words_of(key))
-
-
-def _holds(check: str, result: Any) -> bool:
-    try:
-        return bool(compile_expression(check, "")({**FUNCTIONS, RESULT: result}))
-    except EmError:
-        return False

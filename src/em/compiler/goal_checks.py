@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from em.compiler.calls import TracedCall
 from em.compiler.evidence import ENOUGH, information
-from em.compiler.expectations import RESULT, facts_shown
+from em.compiler.expectations import facts_shown
+from em.compiler.result_facts import RESULT
 from em.compiler.sources import Place, places, quoted, reference, text_key
 from em.runner.expressions.functions import ANY, KEYS, every
 from em.runner.expressions.language import whole_expression

@@ -97,7 +97,7 @@ def record_facts(
     yield from _lists(text, results)
     if not is_used:
         if not is_passed_on:
-            yield from _texts(text, seen)
+            yield from text_facts(text, seen)
         yield from _members(text, results)
 
 
@@ -188,7 +188,7 @@ def _last(way: Way) -> str:
     return way[-1] if way else ""
 
 
-def _texts(text: str, seen: Sequence[Shown]) -> Iterator[str]:
+def text_facts(text: str, seen: Sequence[Shown]) -> Iterator[str]:
     """Yield that a text says nothing that no recorded one said, and leaves nothing out."""
     if not all(isinstance(one.result, str) and one.result.strip() for one in seen):
         return

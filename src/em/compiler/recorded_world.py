@@ -98,7 +98,7 @@ class RecordedWorld(Findings):
             return ""
         made = same[min(self.made[key], len(same)) - 1]
         step = fix_step(ask.rule, ask.tool, ask.expects)
-        found = unexpected(step, dict(FUNCTIONS), made.result)
+        found = unexpected(step, dict(FUNCTIONS), made.result, ask.args)
         return "" if found is None else found.message
 
     def shown(self, name: str) -> Symptoms:

@@ -251,7 +251,7 @@ def _surprise(one: EffectCall, effect: Effect, call: TracedCall, example: Exampl
     A read that the recording did not make after it is unknown, and contradicts nothing.
     """
     scope = {**FUNCTIONS, **one.args}
-    found = unexpected(effect_step(one.effect, effect), scope, call.result)
+    found = unexpected(effect_step(one.effect, effect), scope, call.result, one.args)
     if found is not None:
         return found.message
     missing = effect.slots.keys() - one.args.keys()

@@ -578,7 +578,9 @@ class Notebook:
 class Attempt:
     """A call to be made: the step, its scope, and what makes it safe to repeat."""
 
-    __slots__ = ("args", "item", "item_hash", "key", "problem", "scope", "start", "step", "writes")
+    __slots__ = (
+        "args", "given", "item", "item_hash", "key", "problem", "scope", "start", "step", "writes",
+    )  # fmt: skip
 
     def __init__(
         self, step: CompiledStep, scope: Json, item: int | None, start: float, writes: bool
@@ -591,6 +593,8 @@ class Attempt:
         self.item_hash = ""
         # The arguments in the intent, for the first call.
         self.args: Json | None = None
+        # The arguments that the call was made with, if its result is compared with them.
+        self.given: Json | None = None
         # The idempotency key, if there is one and the tool takes it.
         self.key: Any = None
         # Why evaluating the key failed.

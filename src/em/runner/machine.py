@@ -17,7 +17,7 @@ from em.runner.agreement import Agreement, Terms
 from em.runner.answers import check_answers, fields_of
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import FUNCTIONS
-from em.runner.expressions.language import compile_expression, compile_value
+from em.runner.expressions.language import GIVEN, compile_expression, compile_value
 from em.runner.expressions.words import check_in_words, left_of
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
 from em.runner.planner import planner_of
@@ -234,7 +234,7 @@ class Calls:
         except Exception as again:  # noqa: BLE001 - a tool may raise anything; reported
             failure = failure_of(step.id, again, {"args": fix.args, "fix": fix.reason})
             return self._left(attempt, again, failure, count + 1)
-        self._check_expected(attempt, value, count + 1)
+        self._check_expected(attempt, value, count + 1, fix.args)
         self.reports.add(step.id, "done", count + 1, start, failure.message, told)
         return value
 
@@ -340,12 +340,17 @@ class Calls:
             self.reports.add(step.id, "done", count, attempt.start)
             return value
 
-    def _check_expected(self, attempt: Attempt, value: Any, count: int) -> None:
+    def _check_expected(
+        self, attempt: Attempt, value: Any, count: int, args: Json | None = None
+    ) -> None:
         """End the run if a call returned something else than it must.
+
+        args: what it was given, if a fix changed that.
 
         It was made: neither a retry, nor a fix, nor `on_error` may decide what that means.
         """
-        problem = unexpected(attempt.step, attempt.scope, value)
+        given = attempt.given if args is None else args
+        problem = unexpected(attempt.step, attempt.scope, value, given)
         if problem is not None:
             raise self._surprised(attempt, value, problem, count)
 
@@ -370,7 +375,10 @@ class Calls:
             raise attempt.problem
         _check(attempt.step.pre, attempt.scope, attempt.step, "pre")
         args, attempt.args = attempt.args, None
-        return self.call(attempt.step, attempt.scope, args, attempt.key)
+        call = self.call(attempt.step, attempt.scope, args, attempt.key)
+        if attempt.step.expected.needs_given:
+            attempt.given = _as_sent(call.args)
+        return call
 
     def _side_by_side(self, step: CompiledStep, attempts: list[Attempt], start: float) -> Steps:
         notebook = self.notebook
@@ -388,7 +396,7 @@ class Calls:
             problem = outcome.error or _violated(step, attempt.scope, outcome.value)
             if problem is not None:
                 failed.append((item, problem, outcome.error is None))
-            elif other := unexpected(step, attempt.scope, outcome.value):
+            elif other := unexpected(step, attempt.scope, outcome.value, attempt.given):
                 surprise = self._surprised(attempt, outcome.value, other, 1)
             else:
                 values[item] = self._kept(attempt, outcome.value, done)
@@ -482,13 +490,25 @@ def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:
         _check(step.post, {**scope, "result": value}, step, "post")
 
 
-def unexpected(step: CompiledStep, scope: Json, value: Any) -> UnexpectedResult | None:
-    """Return the error of a call that returned something else than it must; None if it did not."""
+def unexpected(
+    step: CompiledStep, scope: Json, value: Any, args: Json | None = None
+) -> UnexpectedResult | None:
+    """Return the error of a call that returned something else than it must; None if it did not.
+
+    args: what it was given; evaluated again unless it is known.
+    """
     if not step.expects:
         return None
     result = _as_noted(value)
     seen = {**scope, "result": result}
+    if step.expected.needs_given and step.is_write:
+        seen[GIVEN] = quietly(step.args, scope) if args is None else args
+    is_held = step.expected.hold(seen)
+    if is_held and len(step.expected.sources) == len(step.expects):
+        return None
     for text, holds in step.expects:
+        if is_held and text in step.expected.sources:
+            continue
         try:
             if holds(seen):
                 continue
@@ -506,12 +526,21 @@ def unexpected(step: CompiledStep, scope: Json, value: Any) -> UnexpectedResult 
 
 
 def _after_effects(failure: Failure, done: Sequence[str]) -> Failure:
-    """Return the failure of a check after effects, which says that they were made."""
+    """Return a failure after effects, which says that they were made."""
+    if not done:
+        return failure
     return msgspec.structs.replace(
         failure,
         message=f"{failure.message}; these effects were made: {', '.join(done)}",
         context={**failure.context, "done": [*done]},
     )
+
+
+def _as_sent(args: Json) -> Json:
+    """Return arguments as they are before the call, which may change its lists."""
+    plain = all(type(one) in (str, int, float, bool, type(None)) for one in args.values())
+    noted: Json = dict(args) if plain else _as_noted(args)
+    return noted
 
 
 def _as_noted(value: Any) -> Any:
@@ -664,12 +693,15 @@ class Machine:
         if self._hooks is not None:
             return failure
         ended = {report.id for report in self._reports.made if report.status == "done"}
+        is_unexpected = failure.error_type == UnexpectedResult.__name__
+        if is_unexpected:
+            ended.add(failure.step_id)  # it was made
         done = [step.id for step in self._program.steps if step.id in ended and self._acts(step)]
         if not done:
             return failure
         context = {**failure.context, "done": done}
         if not self._is_ending:
-            if any(step.id == failure.step_id and step.is_check for step in self._program.steps):
+            if is_unexpected:
                 return _after_effects(failure, done)
             return msgspec.structs.replace(failure, context=context)
         plural = f"all {len(done)} steps with an effect were" if len(done) > 1 else "the effect was"
@@ -972,15 +1004,18 @@ class Machine:
                 error = RoutineError(f"{problem}; nothing was done", fix="record the task again")
                 return self._calls.given_up(step, failure_of(step.id, error, {}), 0, start)
         results: dict[str, list[Any]] = {name: [] for name in planned.effects}
+        made: list[str] = []
         for number, one in enumerate(plan):
             call = effect_step(one.effect, planned.effects[one.effect])
             scope = {**self._scope, call.as_name: {"tool": call.target, "args": one.args}}
-            value = yield from self._calls.once(call, scope, number, start)
-            results[one.effect].append(value)
             try:
+                value = yield from self._calls.once(call, scope, number, start)
+                made.append(one.effect)
+                results[one.effect].append(value)
                 yield from self._check_goal(one, planned, value, number, start)
             except Failed as failed:
-                made = [done.effect for done in plan[: number + 1]]
+                if failed.failure.error_type == UnexpectedResult.__name__:
+                    made = [done.effect for done in plan[: number + 1]]  # it was made
                 raise Failed(_after_effects(failed.failure, made)) from None
         return results
 

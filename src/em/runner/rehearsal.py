@@ -13,7 +13,7 @@ import msgspec
 
 from em.errors import EmError, ExpressionError
 from em.runner.agreement import INPUTS, single_places
-from em.runner.expressions.language import compile_expression, compile_value, names_in
+from em.runner.expressions.language import GIVEN, compile_expression, compile_value, names_in
 from em.runner.expressions.words import check_in_words, in_words, left_of
 from em.runner.machine import Machine, Steps, scopes_of
 from em.runner.remedies import Cure, Findings, HandedOver, facts_in_words
@@ -49,6 +49,7 @@ _BARE = ("when", "check", "guards", "agree", "checks", "expects")
 """The fields of a step that hold bare expressions."""
 _AFTER = ("post", "expects")
 """Those in which `result` is what the call returned."""
+_OWN = frozenset({"result", GIVEN})
 
 
 class Rehearsal(Machine):
@@ -351,8 +352,8 @@ def _names_of(value: Any, *, bare: bool = False) -> set[str]:
             return set()
     if isinstance(value, dict):
         inner = (
-            # The own result of a step is not one that it waits for.
-            _names_of(item, bare=bare or key in _BARE) - ({"result"} if key in _AFTER else set())
+            # The own result and arguments of a step are not what it waits for.
+            _names_of(item, bare=bare or key in _BARE) - (_OWN if key in _AFTER else set())
             for key, item in value.items()
         )
         return set().union(*inner)

@@ -5,8 +5,9 @@ call.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,7 +24,8 @@ from em.runner.agreement import (
     names_of_value,
     with_answers,
 )
-from em.runner.expressions.language import Evaluate, compile_expression, compile_value
+from em.runner.expressions.direct import together
+from em.runner.expressions.language import GIVEN, Evaluate, compile_expression, compile_value
 from em.runner.remedies import Look, Remedies, Rule
 from em.runner.symptoms import Plain
 from em.runner.task_plan import FAILED_READ, Check, Form, Known, Plan, Read, Wording
@@ -490,14 +492,33 @@ class Routine(
         return None
 
 
+class Expected(NamedTuple):
+    """What a call must return.
+
+    hold: returns True only if all of `sources` hold. needs_given: one compares the result with what
+    the call was given.
+    """
+
+    hold: Callable[[Any], bool]
+    sources: Collection[str]
+    needs_given: bool
+
+
+@lru_cache(maxsize=1_000)
+def _expected(texts: tuple[str, ...]) -> Expected:
+    hold, sources = together(texts)
+    needs_given = any(GIVEN in text and GIVEN in names_in_expression(text) for text in texts)
+    return Expected(hold, frozenset(sources), needs_given)
+
+
 class CompiledStep:
     """A step with its expressions compiled. `kind` is tool, udf, assert, prompt or return."""
 
     __slots__ = (
-        "args", "args_schema", "as_name", "check", "expects", "for_each", "gate", "id", "is_asking",
-        "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "on_error", "parallel",
-        "planned", "post", "pre", "prompt", "result_schema", "retry", "rules", "save_as",
-        "secret_args", "target", "terms", "timeout", "turns", "value", "when", "within",
+        "args", "args_schema", "as_name", "check", "expected", "expects", "for_each", "gate", "id",
+        "is_asking", "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "on_error",
+        "parallel", "planned", "post", "pre", "prompt", "result_schema", "retry", "rules",
+        "save_as", "secret_args", "target", "terms", "timeout", "turns", "value", "when", "within",
     )  # fmt: skip
 
     def __init__(self, step: Step, spec: ToolSpec | None, *, is_asking: bool = False) -> None:
@@ -520,6 +541,7 @@ class CompiledStep:
         self.pre = _expressions(checks.pre if checks else (), f"{place}, field checks.pre")
         self.post = _expressions(checks.post if checks else (), f"{place}, field checks.post")
         self.expects = _expressions(step.expects, f"{place}, field expects")
+        self.expected = _expected(tuple(step.expects))
         self.key = _value(step.idempotency_key, f"{place}, field idempotency_key")
         self.is_write = _is_write(step, spec)
         # The routine does not declare the effect; the tool may.

@@ -17,7 +17,7 @@ import re
 import symtable
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -25,15 +25,21 @@ from typing import Any, NamedTuple, Union
 
 import msgspec
 
-from em.compiler.expectations import RESULT
 from em.compiler.export import script, stand_ins
+from em.compiler.result_facts import RESULT
 from em.errors import ExportError
 from em.runner import agreement, mentions
 from em.runner import signs as signs_of_requests
 from em.runner.authorship import runs_in_sandbox
 from em.runner.expressions import functions, words
 from em.runner.expressions.functions import FUNCTIONS
-from em.runner.expressions.language import lexed, parse_reference, syntax_of, whole_expression
+from em.runner.expressions.language import (
+    GIVEN,
+    lexed,
+    parse_reference,
+    syntax_of,
+    whole_expression,
+)
 from em.runner.expressions.words import check_in_words, left_of
 from em.runner.package import UDF, Package
 from em.runner.public_form import description_of
@@ -229,10 +235,10 @@ class _Expressions:
     """Translates the expressions of one field of a step.
 
     Jinja checks the syntax and splits the tokens. What a script can do is written alike in Jinja
-    and in Python, but for names, `a.b`, tests and filters. `own` is a name of the field itself.
+    and in Python, but for names, `a.b`, tests and filters. `own` are names of the field itself.
     """
 
-    def __init__(self, script: "_Script", place: str, own: str = "") -> None:
+    def __init__(self, script: "_Script", place: str, own: Collection[str] = ()) -> None:
         self._script, self._place, self._own = script, place, own
         self._strings: list[str] = []
 
@@ -321,7 +327,7 @@ class _Expressions:
         return f"__string_{len(self._strings) - 1}"
 
     def _name(self, word: str) -> str:
-        if word == self._own:
+        if word in self._own:
             return word
         if self._script.is_settling:
             return f"{KNOWN}[{self._string(word)}]"
@@ -685,26 +691,32 @@ class _Script:
         parts = [(f"{key}=", value) for key, value in args.items() if is_word(key)]
         odd = [(f"{_quoted(key)}: ", value) for key, value in args.items() if not is_word(key)]
         parts += [("**", Group("{", odd, "}"))] * bool(odd)
+        given: Code = Group("{", [(f"{_quoted(key)}: ", one) for key, one in args.items()], "}")
         if step.agree:
-            given = Group("{", [(f"{_quoted(key)}: ", value) for key, value in args.items()], "}")
             answered = f"settled.settled.get({_quoted(step.id)}, {{}})"
-            parts = [("**", _called("with_answers", given, answered))]
-        call = self._expected(step, Group(f"{target}(", parts, ")"))
+            given = _called("with_answers", given, answered)
+            parts = [("**", given)]
+        call = self._expected(step, Group(f"{target}(", parts, ")"), target, given)
         if step.on_error != "fail":
             default = step.on_error.default if isinstance(step.on_error, Default) else None
             otherwise = _literal(default, f"step {step.id}, field on_error")
             call = Group("attempt(", [("lambda: ", call), ("", otherwise)], ")")
         return _line(2, self._save(step), call)
 
-    def _expected(self, step: ToolStep | UdfStep, call: Code) -> Code:
-        """Return a call with what it must return."""
+    def _expected(self, step: ToolStep | UdfStep, call: Code, target: str, given: Code) -> Code:
+        """Return a call with what it must return. target, given: its function and arguments."""
         if not step.expects:
             return call
-        terms = _Expressions(self, f"step {step.id}, field expects", own=RESULT)
+        needs_given = any(GIVEN in agreement.names_in_expression(text) for text in step.expects)
+        own = [RESULT, GIVEN] if needs_given else [RESULT]
+        terms = _Expressions(self, f"step {step.id}, field expects", own)
+        head = f"lambda {', '.join(own)}: "
         checks: list[tuple[str, Code]] = []
         for text in step.expects:
             words: tuple[str, Code] = ("", _quoted(check_in_words(text)))
-            checks.append(("", Group("(", [words, (f"lambda {RESULT}: ", terms.bare(text))], ")")))
+            checks.append(("", Group("(", [words, (head, terms.bare(text))], ")")))
+        if needs_given:
+            return Group("expected_of(", [("", target), ("", given), *checks], ")")
         return Group("expected(", [("", call), *checks], ")")
 
 

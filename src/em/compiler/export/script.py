@@ -6,6 +6,7 @@ definition behaves as the runner does; tests compare both.
 
 import argparse
 import asyncio
+import copy
 import functools
 import importlib
 import importlib.util
@@ -165,6 +166,24 @@ def expected(result: Any, *checks: tuple[str, Callable[[Any], Any]]) -> Any:
             " it again"
         )
     return result
+
+
+def expected_of(
+    function: Callable[..., Any],
+    given: Mapping[str, Any],
+    *checks: tuple[str, Callable[[Any, Any], Any]],
+) -> Any:
+    """Make a call; fail unless its result is as it must be, also beside what it was given."""
+    before = copy.deepcopy(dict(given))
+    result = function(**given)
+    return expected(
+        result,
+        *((words, functools.partial(_beside, holds, before)) for words, holds in checks),
+    )
+
+
+def _beside(holds: Callable[[Any, Any], Any], given: Any, result: Any) -> Any:
+    return holds(result, given)
 
 
 def ensure(holds: Any, message: Callable[[], Any]) -> None:

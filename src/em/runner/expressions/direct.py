@@ -47,6 +47,8 @@ _SIGNS: dict[type[ast.cmpop], str] = {
     ast.In: "in",
     ast.NotIn: "not in",
 }
+PARSED = "parsed"
+"""The function whose value is read many times, and made once."""
 LONGEST = 4_000
 """Longer expressions are left to Jinja."""
 PLAIN = frozenset((str, int, float, bool, type(None), list, dict))
@@ -163,18 +165,41 @@ class _Conjunction:
             return _literal(_constant(node))
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
             start, path = _reference_in(node)
-            if isinstance(start, ast.Call):
-                raise _Other
-            return self._variable((start.id, *path))
-        if isinstance(node, ast.Call) and not node.keywords:
-            name = _function_in(node)
-            self._functions.add(name)
-            return f"{name}({', '.join(map(self._code, node.args))})"
+            name = self._made(start) if isinstance(start, ast.Call) else start.id
+            return self._variable((name, *path))
+        if isinstance(node, ast.Call):
+            is_kept = _function_in(node) == PARSED
+            return self._variable((self._made(node),)) if is_kept else self._call(node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             return self._comparison(node.left, node.ops[0], node.comparators[0])
+        return self._structure(node)
+
+    def _structure(self, node: ast.expr) -> str:
         if isinstance(node, ast.List):
-            return f"[{', '.join(map(_literal, _literals_in(node)))}]"
+            return f"[{', '.join(map(self._code, node.elts))}]"
+        if isinstance(node, ast.Dict):
+            keys = [self._code(key) for key in node.keys if key and _is_constant(key)]
+            pairs = zip(keys, map(self._code, node.values), strict=True)
+            return f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}"
         raise _Other
+
+    def _call(self, node: ast.Call) -> str:
+        name = _function_in(node)
+        if node.keywords:
+            raise _Other
+        self._functions.add(name)
+        return f"{name}({', '.join(map(self._code, node.args))})"
+
+    def _made(self, node: ast.Call) -> str:
+        """Return the name under which the value of a call is kept, which is evaluated once.
+
+        No value of the scope has it: a name has no brackets.
+        """
+        code = self._call(node)
+        if (code,) not in self._variables:
+            variable = self._variables[code,] = f"v{len(self._variables)}"
+            self._conditions.append(f"type({variable} := {code}) in PLAIN")
+        return code
 
     def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> str:
         sign = _SIGNS.get(type(how))
@@ -223,7 +248,10 @@ class _Compiler:
         raise _Other
 
     def _list(self, node: ast.List) -> Evaluate:
-        values = _literals_in(node)
+        values = _constants(node.elts)
+        if values is None:
+            parts = [self.compiled(one) for one in node.elts]
+            return lambda scope: [part(scope) for part in parts]
         return lambda _scope: [*values]
 
     def _mapped(self, node: ast.Dict) -> Evaluate:
@@ -249,10 +277,13 @@ class _Compiler:
         return lambda scope: join(one(scope), other(scope))
 
     def _listed(self, left: ast.expr, right: ast.expr, *, is_in: bool) -> Evaluate:
-        """Compile whether a value is one of a list of literals, or none of them."""
+        """Compile whether a value is one of a list, or none of it."""
         if not isinstance(right, ast.List):
             raise _Other
-        one, values = self.compiled(left), _literals_in(right)
+        one, values = self.compiled(left), _constants(right.elts)
+        if values is None:
+            several = self._list(right)
+            return lambda scope: (one(scope) in several(scope)) is is_in
         if is_in:
             return lambda scope: one(scope) in values
         return lambda scope: one(scope) not in values
@@ -352,14 +383,6 @@ def _constants(nodes: Sequence[ast.expr]) -> list[str | int | float | None] | No
     """Return the values of literals; None if one of them is not a literal."""
     values = [_constant(node) for node in nodes if _is_constant(node)]
     return values if len(values) == len(nodes) else None
-
-
-def _literals_in(node: ast.List) -> list[str | int | float | None]:
-    """Return the values of a list of literals."""
-    values = _constants(node.elts)
-    if values is None:
-        raise _Other
-    return values
 
 
 def _of_numbers(compute: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:

@@ -43,6 +43,9 @@ class Missing(str):
         return self
 
 
+GIVEN = "given"
+"""The name of a call's arguments in what its result must be like."""
+
 Scope = Mapping[str, Any]
 Evaluate = Callable[[Scope], Any]
 
@@ -287,7 +290,7 @@ class References:
             elif field == "checks":
                 yield from self._checks(item, path, known)
             elif field in ("guards", "expects"):
-                after = known | {"result"} if field == "expects" else set()
+                after = known | {"result", GIVEN} if field == "expects" else set()
                 yield from self._all_bare(item, path, after)
             elif field == "agree":
                 for place, sources in item.items() if isinstance(item, dict) else ():
@@ -314,7 +317,7 @@ class References:
             for slot, content in slots.items():
                 path = (*at, "slots", slot)
                 yield from self._slot(content, path, own, slots)
-            for field, known in (("guards", own), ("expects", {"result"})):
+            for field, known in (("guards", own), ("expects", {"result", GIVEN})):
                 for number, text in enumerate(_list(effect, field)):
                     yield from self._bare(text, (*at, field, number), known)
             for number, check in enumerate(_list(effect, "checks")):
@@ -328,7 +331,7 @@ class References:
             for number, call in enumerate(_list(rule, "calls")):
                 path = (*where, "rules", name, "calls", number, "expects")
                 for place, text in enumerate(_list(call, "expects")):
-                    yield from self._bare(text, (*path, place), {"result"})
+                    yield from self._bare(text, (*path, place), {"result", GIVEN})
 
     def _slot(
         self, slot: Any, where: Where, own: Set[str], slots: Mapping[str, Any]

@@ -224,6 +224,8 @@ def _about_a_result(node: ast.expr | None) -> str | None:
     if call.func.id == "shape_of" and isinstance(right, ast.Constant):
         shape = str(right.value)
         return f"{what} is {shape}" if shape == "nothing" else f"{what} is a {shape}"
+    if call.func.id == "strange_items" and not isinstance(call.args[-1], ast.List):
+        return f"{what} has just what {_said(call.args[-1])} has"
     say = _EXPECTED.get((call.func.id, wanted.lower()))
     return say and say.format(what, ", ".join(map(_said, call.args[1:])))
 
