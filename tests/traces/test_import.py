@@ -6,6 +6,7 @@ import re
 import resource
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from sessions import ClaudeCode, lines, order_session, otlp
 
 from em import Memory
-from em.errors import NotFound, NoTranscript, UsageError
+from em.errors import InputError, NotFound, NoTranscript, UsageError
 from em.store.protocol import Store
 from em.traces.trace import Message, ToolCall
 from em.traces.transcripts import FileRead
@@ -414,3 +415,20 @@ def test_a_step_without_arguments_is_a_call(memory: Memory, tmp_path: Path) -> N
     assert one(memory.import_files(put(tmp_path / "t.json", steps))).calls == 2
     (kept,) = memory.traces()
     assert [(call.tool, call.args) for call in kept.trace.calls] == [("look", {}), ("see", {})]
+
+
+def test_importing_a_folder_with_the_open_memory_in_it_loses_nothing(tmp_path: Path) -> None:
+    # SQLite's locks are the process's: closing any file that is open twice would end them. Another
+    # process would then take this one for gone, and remove the write-ahead log under it.
+    db = tmp_path / "project" / ".em" / "em.db"
+    script = f"from em import Memory\nwith Memory({str(db)!r}) as memory: memory.observe('b', 'x')"
+    with Memory(db) as memory:
+        memory.observe("ana", "before")
+        for named in (tmp_path, tmp_path / "project", db, Path(f"{db}-wal"), Path(f"{db}-shm")):
+            with suppress(InputError):
+                memory.import_files(named)
+            subprocess.run([sys.executable, "-c", script], check=True)
+            memory.observe("ana", f"after {named}")
+    with Memory(db) as again:
+        texts = [event.body["text"] for event in again.log.read() if event.body]
+    assert sum(text.startswith("after") for text in texts) == texts.count("x") == 5

@@ -322,6 +322,21 @@ _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
 }
 
 
+_open_stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
+
+
+def is_open_here(path: str | Path) -> bool:
+    """Return whether a file belongs to a database that this process has open.
+
+    Nobody but SQLite may open it then: its locks are those of the process, and closing the file
+    ends them all. Another process could remove the write-ahead log, with what is written to it.
+    """
+    place = os.path.realpath(path)
+    for beside in ("-wal", "-shm"):
+        place = place.removesuffix(beside)
+    return any(os.path.realpath(store.location) == place for store in list(_open_stores))
+
+
 class SqliteStore(SqlStore):
     """A log in an SQLite file.
 
@@ -364,6 +379,7 @@ class SqliteStore(SqlStore):
         except BaseException:
             self._pool.close()
             raise
+        _open_stores.add(self)
 
     @property
     def location(self) -> str:
@@ -399,8 +415,10 @@ class SqliteStore(SqlStore):
             if path.parent.name == FOLDER:
                 # A memory has what was said and done: it must not get into a repository.
                 (path.parent / ".gitignore").write_text("*\n")
-        # Before SQLite makes it: its other files get the same rights.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        # Before SQLite makes it: its other files get the same rights. Not if another thread has
+        # just made it: closing the file would end the locks of its connections.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
     def _connect(self) -> sqlite3.Connection:
         if self._path == IN_MEMORY:
@@ -624,6 +642,7 @@ class SqliteStore(SqlStore):
             with suppress(EmError), self._writing() as session:
                 self._chain.catch_up(session)
         self._pool.close()
+        _open_stores.discard(self)
 
 
 class _Transaction:

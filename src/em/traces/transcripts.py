@@ -24,6 +24,7 @@ import msgspec
 from em.errors import Conflict, InputError, NotFound, NoTranscript
 from em.log.event import Draft, EventQuery, transcript_stream
 from em.store.protocol import Store
+from em.store.sqlite import is_open_here
 from em.traces.formats import Importer, Reader, importer_of, importers
 from em.traces.intake import Intake, Known, Problem
 from em.traces.trace import KeptTrace
@@ -434,7 +435,8 @@ def transcripts_in(folder: Path, *, by_content: bool = False) -> list[Path]:
 def _looks_like_json(path: Path) -> bool:
     """Return whether a file begins like JSON, or is compressed and may hold some."""
     try:
-        if not path.is_file():  # a pipe would wait for its writer
+        # A pipe would wait for its writer.
+        if not path.is_file() or is_open_here(path):
             return False
         with path.open("rb") as file:
             start = file.read(64)
@@ -503,6 +505,8 @@ def _without_waiting(path: str, flags: int) -> int:
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a regular file to read; raise InputError if that fails."""
+    if is_open_here(path):
+        raise NoTranscript("this file belongs to the memory that is open", place=str(path))
     try:
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
     except OSError as error:
