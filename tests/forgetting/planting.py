@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.serve.mcp_agents import agent, over_stdio
 
 from em import Engine, Memory
+from em.heuristics.heuristic import Lesson
 from em.heuristics.loop import Loop, LoopStarted
 from em.llm import ScriptedClient
 from em.serve.app import make_app
@@ -59,8 +61,8 @@ workflows:
 class Garden:
     """A memory to plant in, and what the entrances need."""
 
-    def __init__(self, memory: Memory, folder: Path, stem: str, who: str) -> None:
-        self.memory, self.folder, self.stem, self.who = memory, folder, stem, who
+    def __init__(self, memory: Memory, folder: Path, stem: str, who: str, db: str) -> None:
+        self.memory, self.folder, self.stem, self.who, self.db = memory, folder, stem, who, db
         self.markers: set[str] = set()
         self.model = ScriptedClient(lambda request: f"[{request.prompt}]")
         self.flow = folder / f"flow_{who}.yaml"
@@ -248,10 +250,11 @@ async def _service(garden: Garden) -> None:
     transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]  # an ASGI application
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
 
-        async def post(path: str, body: Any, **headers: str) -> None:
+        async def post(path: str, body: Any, **headers: str) -> Any:
             given = {"Idempotency-Key": f"{path} {who}", **headers}
             answer = await client.post(path, json=body, headers=given)
             assert answer.status_code in (200, 201), answer.text
+            return answer.json()
 
         await post("/observations", {"subject": who, "text": marker("posted")})
         steps = [{"action": "say", "args": {"x": marker("sent")}, "observation": marker("got")}]
@@ -260,9 +263,39 @@ async def _service(garden: Garden) -> None:
         await post("/reflect", {"trajectory": {**trajectory, "subject": who}})
         lesson = {"trigger": marker("trigger"), "action": marker("action"), "subject": who}
         await post("/heuristics", lesson)
+        common = {"trigger": "a door is locked", "action": "look for the key"}
+        known = await post("/heuristics", common, **{"Idempotency-Key": f"common {who}"})
+        used = {"outcome": "success", "task": marker("useful"), "subject": who}
+        await post(f"/heuristics/{known['id']}/feedback", used)
         await post("/ask", {"subject": who, "question": "where does she live?"})
         await post("/checkpoint", {"subject": who})
         await post("/v1/traces", _spans(who, marker("span")), **{"X-Em-Subject": who})
+
+
+GREET = """\
+name: greet
+input_schema: {type: object, properties: {who: {type: string}}}
+steps: [{id: out, type: return, value: "Hello {{ who }}"}]
+"""
+
+
+def agents(garden: Garden) -> None:
+    from em.runner.package import keep_routine
+
+    memory, who, marker = garden.memory, garden.who, garden.marker
+    keep_routine(memory.store, {"routine.yaml": GREET})
+    (known,) = memory.heuristics.keep([Lesson(trigger="a window is open", action="close it")])
+
+    async def work(client: Any) -> None:
+        about = {"em/subject": who}
+        ran = await client.call_tool("greet", {"who": marker("greeted")}, meta=about)
+        assert marker("greeted") in str(ran.structured_content)
+        task = {"task": marker("attempt"), "outcome": "success", "subject": who}
+        told = await client.call_tool("record_outcome", {**task, "heuristics": [known.id]})
+        assert told.structured_content["judged"] == [known.id]
+        await client.call_tool("observe", {"subject": who, "text": marker("observed")})
+
+    agent(over_stdio(db=garden.db), work)
 
 
 def _spans(who: str, text: str) -> Any:
@@ -292,4 +325,5 @@ ENTRANCES: tuple[Callable[[Garden], None], ...] = (
     behaviours,
     jobs,
     service,
+    agents,
 )

@@ -76,6 +76,9 @@ def plant(service: Served) -> None:
     post("/reflect", {"trajectory": attempt})
     post("/heuristics", {"trigger": f"a {MARK} is lost", "action": f"call the {MARK}", **about})
     post("/v1/traces", otlp(MARK), **{"X-Em-Subject": "ana"})
+    everybodys = post("/heuristics", {"trigger": "a door is locked", "action": "look for the key"})
+    used = {**about, "outcome": "success", "task": f"unlock the {MARK}"}
+    post(f"/heuristics/{everybodys['id']}/feedback", used)
     post("/ask", {**about, "question": f"Where is the {MARK}?"}, **{"Idempotency-Key": "same"})
 
 

@@ -146,10 +146,13 @@ def merge(keep: str, others: tuple[str, ...]) -> None:
     help="How the run ended that used these lessons.",
 )
 @click.option("--task", default="", help="The task of the run.")
+@click.option("--subject", metavar="NAME", help="Who the task is about. Forgotten with them.")
 @everywhere
-def feedback(heuristic_ids: tuple[str, ...], outcome: Outcome, task: str) -> None:
+def feedback(
+    heuristic_ids: tuple[str, ...], outcome: Outcome, task: str, subject: str | None
+) -> None:
     """Record a run's outcome for these lessons. Lessons whose runs keep failing are retired."""
-    found = open_memory().feedback(heuristic_ids, outcome, task=task)
+    found = open_memory().feedback(heuristic_ids, outcome, task=task, subject=subject)
     _print_changed(found, "recorded")
 
 

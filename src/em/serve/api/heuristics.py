@@ -161,7 +161,11 @@ def post_feedback(
 ) -> HeuristicOut:
     """Record the outcome of a run that used a heuristic. Its rank follows its outcomes."""
     service = _may_change(request, heuristic_id)
-    (found,) = service.memory.feedback([heuristic_id], data.outcome, task=data.task)
+    if data.subject is not None:
+        service.caller(request, "write").must_see(data.subject)
+    (found,) = service.memory.feedback(
+        [heuristic_id], data.outcome, task=data.task, subject=data.subject
+    )
     return HeuristicOut.of(found)
 
 

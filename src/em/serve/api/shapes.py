@@ -132,6 +132,7 @@ class FeedbackIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     outcome: Outcome
     task: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
+    subject: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] | None = None
 
 
 class RetireIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@ from mcp_types import (
     InputRequiredResult,
 )
 
-from em.errors import EmError, NotFound, UsageError
+from em.errors import EmError, InputError, NotFound, UsageError
 from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.card import KIND
 from em.runner.history import read_run, read_served_run
@@ -113,11 +113,27 @@ def answer_in(prompt: PendingPrompt, given: ElicitResult) -> Json | None:
 
 MOST_QUESTIONS = 20
 """Forms that one call shows; after that, a run is continued with `resume`."""
+SUBJECT = "em/subject"
+"""The name in `_meta` of a call for who it is about."""
+LONGEST_SUBJECT = 512
 REMEMBERED = 10_000
 """Versions whose parsed routine is cached."""
 
 Answer = CallToolResult | InputRequiredResult
 Go = Callable[[], RunResult]
+
+
+def subject_in(params: CallToolRequestParams) -> str | None:
+    """Return who a call is about, as the program that calls says it.
+
+    The arguments are the routine's own, and a model writes them.
+    """
+    found = (params.meta or {}).get(SUBJECT)
+    if found is not None and not (isinstance(found, str) and 1 <= len(found) <= LONGEST_SUBJECT):
+        raise InputError(
+            f"must be a name of 1 to {LONGEST_SUBJECT} characters", place=f"_meta, {SUBJECT}"
+        )
+    return found
 
 
 class Routines:
@@ -170,8 +186,9 @@ class Routines:
         if params.name == RESUME:
             asked: own_tools.Resume = own_tools.read(own_tools.Resume, given)
             return await self._converse(ctx, lambda: self._resume(asked))
+        subject = subject_in(params)
         routine = await self._desk.in_thread(lambda: self.find(params.name))
-        return await self._converse(ctx, lambda: memory.run(routine, given, tools))
+        return await self._converse(ctx, lambda: memory.run(routine, given, tools, subject=subject))
 
     def _resume(self, asked: own_tools.Resume) -> RunResult:
         try:

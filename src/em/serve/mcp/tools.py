@@ -365,7 +365,7 @@ def _record_outcome(desk: "Desk", caller: Caller, given: RecordOutcome) -> Json:
         trace["final_output"] = given.final_output
     trace_id = desk.memory.add_trace(trace, subject=given.subject)
     if mine and given.outcome != "unknown":
-        desk.memory.feedback(mine, given.outcome, task=given.task)
+        desk.memory.feedback(mine, given.outcome, task=given.task, subject=given.subject)
         return {"trace_id": trace_id, "judged": mine}
     return {"trace_id": trace_id, "judged": []}
 
