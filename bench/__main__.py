@@ -26,6 +26,7 @@ from bench import (
     service,
     startup,
     state,
+    state_text,
     store,
     workflow,
 )  # fmt: skip
@@ -81,6 +82,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "state-sentences": state.as_sentences,
     "state-compile": state.compiling,
     "state-subjects": state.many_subjects,
+    "state_text": state_text.figures,
     "workflow": workflow.overhead,
     "workflow-tokens": workflow.tokens,
 }

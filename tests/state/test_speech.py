@@ -188,3 +188,24 @@ def test_what_others_say_puts_nothing_in_doubt(memory: Memory) -> None:
     said(memory, "I live in Paris.", speaker="Ana")
     said(memory, "I never said that.", speaker="Bo")
     assert said(memory, "I love Paris in spring.", speaker="Ana").profile.city == "Paris"
+
+
+@pytest.mark.parametrize(
+    ("then", "left"),
+    [
+        ("Oops, lunch was $14.", 0),
+        ("I did not buy lunch after all.", 0),
+        ("That was dinner, not lunch.", 0),
+        ("Never mind, forget that.", 0),
+        ("Lunch was great!", 1),
+        ("I never liked tea.", 1),
+    ],
+)
+def test_an_amount_that_was_read_is_gone_once_the_subject_takes_it_back(
+    memory: Memory, then: str, left: int
+) -> None:
+    memory.observe("ana", {"amount": "$40", "what": "lunch"}, type="Expense")
+    said(memory, "I spent $40 on lunch.")
+    assert len(memory.state("ana").expenses) == 2
+    assert len(said(memory, then).expenses) == 1 + left  # what was observed as a record stays
+    assert len(memory.checkpoint("ana", rebuild=True).expenses) == 1 + left

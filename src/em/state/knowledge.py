@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from em.log.event import EventQuery
 from em.state.fold import Fact, Folded, Material, fold
 from em.state.rows import Block, Seen, placed
 from em.state.schema import PROFILE, Entry, Extraction, StateSchema, TypeSchema
@@ -30,6 +31,7 @@ class KnownRecord(msgspec.Struct, frozen=True):
     place: str
     record: Json
     at: int
+    recorded_at: int = 0
 
 
 FactKey = tuple[str, str, str]
@@ -44,9 +46,12 @@ class Knowledge:
         self.records: list[KnownRecord] = []
         self._entries: dict[FactKey, list[Entry]] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._said: set[str] = set()
+        self._store: Store | None = None
 
     def stored(self, store: Store) -> None:
         """Add what the stored state has."""
+        self._store = store
         for type_ in self.schema.types.values():
             found = store.records(self.schema.subject, type_.name)
             if type_.key is None:
@@ -65,19 +70,30 @@ class Knowledge:
         for record in stored:
             block = msgspec.convert(record.body, Block)
             rows: list[Json] = msgspec.json.decode(block.rows)
-            for row, gone in zip(rows, block.ends(), strict=True):
+            times = zip(block.times(), block.ends(), strict=True)
+            for row, ((at, known), gone) in zip(rows, times, strict=True):
                 events, as_given = row.pop("event_ids"), row.pop("as_given", {})
                 named = {given.get(name, name): value for name, value in row.items()}
-                seen.append(Seen({**named, **as_given}, events, 0, 0, gone))
+                seen.append(Seen({**named, **as_given}, events, at, known, gone))
         self._add_seen(type_.given, seen)
 
     def _add_seen(self, given: str, seen: Sequence[Seen]) -> None:
         for place, one in placed(given, seen, self._counts):
             if not one.gone:
-                self.records.append(KnownRecord(given, place, one.record, one.at))
+                found = KnownRecord(given, place, one.record, one.at, one.recorded_at)
+                self.records.append(found)
+
+    def was_said(self, known: KnownRecord) -> bool:
+        """Tell whether a record was read in a text, and not observed as a record."""
+        event = known.place.rsplit("/", 2)[1]
+        if event in self._said or self._store is None:
+            return event in self._said
+        found = next(iter(self._store.read(EventQuery(ids=[event]))), None)
+        return found is not None and found.body is not None and "text" in found.body
 
     def add(self, material: Material) -> None:
         """Add what is new and needs no reading, or was read already."""
+        self._said.update(material.speech)
         part = Material(
             records=material.records,
             extractions=material.extractions,

@@ -11,7 +11,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from em.state.fold import Material
-from em.state.knowledge import Knowledge
+from em.state.knowledge import Knowledge, KnownRecord
 from em.state.schema import PROFILE, Entry, Extraction
 from em.state.speech import Text, is_own
 from em.state.types import kind_of, text_kind, to_date, to_money
@@ -22,6 +22,7 @@ from em.text.terms import STOP_WORDS, words_of
 from em.values.canonical import Json
 from em.values.times import from_micros
 
+EXPENSE = "Expense"
 _SENTENCE = re.compile(r"(?<=[.!])\s+")
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'’-]*"
 _NAME = re.compile(
@@ -62,7 +63,7 @@ def read_by_patterns(material: Material, known: Knowledge) -> list[Extraction]:
         items = _statements(text, known)
         doubts = _doubts(text, known) if items is None else []
         facts = [one for one in items or doubts if "field" in one]
-        records = [one for one in items or () if "record" in one]
+        records = [one for one in items or doubts if "record" in one]
         if facts or records:
             read = Extraction(
                 from_events=[text.event], method="pattern", facts=facts, records=records
@@ -198,7 +199,7 @@ def _expense(words: str, text: Text) -> Json | None:
         if day is None:
             return None
         record["date"] = day.isoformat()
-    return {"type": "Expense", "record": record}
+    return {"type": EXPENSE, "record": record}
 
 
 def _may_be_date(parts: list[str], n: int, part: str) -> bool:
@@ -235,6 +236,13 @@ _CHANGED = re.compile(
     re.IGNORECASE,
 )
 """Words that may say that something changed, if it is named beside them."""
+_AT_ONCE = re.compile(r"\b(?:actually|sorry|wait|rather)\b|\A(?:no|nope)\b", re.IGNORECASE)
+"""Words that may take back what was said shortly before."""
+_OF_RECORD = re.compile(
+    r"\b(?:not|never|instead|refunded|returned|cancell?ed)\b|n['’]t\b|\d", re.IGNORECASE
+)
+"""Words that may take back a record, if it is named beside them."""
+_SHORTLY = 86_400 * 1_000_000
 _ABOUT = {
     "move moved moving relocated live": "city town home address country place residence",
     "quit resigned retired fired laid go left leaving": "employer company job work position boss",
@@ -244,24 +252,57 @@ _ABOUT = {
 
 
 def _doubts(text: Text, known: Knowledge) -> list[Json]:
-    """Return facts without a value for what a text may take back: only what was read in texts."""
-    back = _TAKEN_BACK.search(text.text)
-    if back is None and _CHANGED.search(text.text) is None:
-        return []
-    read = [
+    """Return what takes back that which a text may take back: only what was read in texts."""
+    back, soon = _TAKEN_BACK.search(text.text), _AT_ONCE.search(text.text)
+    said = set(words_of(text.text))
+    facts = [
         (field, entry)
         for (type_, _, field), entry in known.facts()
         if type_ == PROFILE and entry.how in ("pattern", "model") and entry.at <= text.at
     ]
-    said = set(words_of(text.text))
-    meant = [one for one in read if _is_named(*one, said)]
-    if back is not None and read and not meant:
-        last = max(entry.recorded_at for _, entry in read)
-        meant = [one for one in read if one[1].recorded_at == last]
-    item = {"type": PROFILE, "value": None, "op": "retract", "status": "inferred"}
-    source = text.source or text.speaker
-    said_by = {"events": [text.event], "evidence": [text.text[:500]], "source": source}
-    return [{**item, **said_by, "field": field} for field, _ in meant]
+    records = [one for one in known.records if one.type == EXPENSE and known.was_said(one)]
+    meant = [one for one in facts if _CHANGED.search(text.text) and _is_named(*one, said)]
+    if back or soon or _OF_RECORD.search(text.text):
+        spent = [one for one in records if said.issuperset(_core(one.record.get("what")))]
+    else:
+        spent = []
+    if not meant and not spent and (back or soon):
+        meant, spent = _last(facts, records, None if back else text)
+    item = {"events": [text.event], "evidence": [text.text[:500]], "status": "inferred"}
+    item |= {"op": "retract", "source": text.source or text.speaker}
+    return [
+        *({**item, "type": PROFILE, "value": None, "field": field} for field, _ in meant),
+        *({**item, "type": EXPENSE, "record": {}, "place": one.place} for one in spent),
+    ]
+
+
+Facts = list[tuple[str, Entry]]
+
+
+def _last(
+    facts: Facts, records: list[KnownRecord], before: Text | None
+) -> tuple[Facts, list[KnownRecord]]:
+    """Return what was read last; before: only if it was said shortly before this text."""
+    last = max((entry.recorded_at for _, entry in facts), default=0)
+    newest = max((one.recorded_at for one in records), default=0)
+    if newest > last:
+        one = max(records, key=lambda one: one.recorded_at)
+        return [], [one] if _is_near(one.at, one.recorded_at, before) else []
+    return [
+        one for one in facts if one[1].recorded_at == last and _is_near(one[1].at, last, before)
+    ], []
+
+
+def _is_near(at: int, recorded_at: int, before: Text | None) -> bool:
+    if before is None:
+        return True
+    return before.at - at <= _SHORTLY or before.recorded_at - recorded_at <= _SHORTLY
+
+
+def _core(words: Any) -> set[str]:
+    """Return the words that carry a meaning; if there are none, one that nobody says."""
+    found = {word for word in words_of(str(words)) if word not in STOP_WORDS}
+    return found or {""}
 
 
 def _is_named(field: str, entry: Entry, said: set[str]) -> bool:

@@ -1,0 +1,30 @@
+"""The bench of state from text finds what is wrong, and its sentences are what it says they are."""
+
+from collections import Counter
+
+import pytest
+from bench import state_text
+
+
+@pytest.mark.parametrize("name", state_text.FILES.values())
+def test_the_sentences_are_ten_of_each_of_ten_classes(name: str) -> None:
+    cases = state_text.load(name)
+    if cases:
+        assert Counter(Counter(case["class"] for case in cases).values()) == {10: 10}
+
+
+def test_what_is_not_true_is_wrong_and_what_is_missing_is_not() -> None:
+    true = {"profile": {"city": "Porto"}, "records": {"Trip": [{"to": "Oslo"}]}, "people": {}}
+    nothing = {"profile": {}, "records": {}, "people": {}}
+    assert state_text.wrong(nothing, true) == []
+    assert state_text.wrong({**nothing, "profile": {"city": "Faro"}}, true) == ["city is 'Faro'"]
+    twice = {**nothing, "records": {"Trip": [{"to": "Oslo"}] * 2}}
+    assert state_text.wrong(twice, true) == ["Trip {'to': 'Oslo'}"]
+    person = {**nothing, "people": {"Bo": {"city": "Madrid"}}}
+    assert state_text.wrong(person, true) == ["Bo: city 'Madrid'"]
+
+
+def test_a_sentence_is_read_with_and_without_a_model() -> None:
+    case = {"earlier": ["I live in Paris."], "text": "I meant Bern.", "profile": {"city": "Bern"}}
+    assert state_text.read(case, with_model=False) == ([], False)
+    assert state_text.read(case, with_model=True) == ([], True)
