@@ -140,6 +140,8 @@ class AsyncMemory:
     conflicts = _threaded(Memory.conflicts)
     resolve = _threaded(Memory.resolve)
     declare = _threaded(Memory.declare)
+    correct = _threaded(Memory.correct)
+    retract = _threaded(Memory.retract)
     undo = _threaded(Memory.undo)
     forget = _threaded(Memory.forget)
     close = _threaded(Memory.close)

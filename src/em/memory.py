@@ -666,8 +666,19 @@ class Memory:
         """Decide a field by `value`, `event` or `policy` (with `order`). Return the event's id."""
         return self.subjects.resolve(subject, field, **decision)
 
+    def correct(self, subject: str, record: Any, /, **changes: Any) -> str:
+        """Correct fields of a record (`state.trips[0]`, or its event's id). Return the event's id.
+
+        It is in force with the next checkpoint. `known_at` still shows what was known before.
+        """
+        return self.subjects.correct(subject, record, changes)
+
+    def retract(self, subject: str, what: Any, key: Sequence[Any] = ()) -> str:
+        """Take back a record, or a field's value (`profile.city`). Return the event's id."""
+        return self.subjects.retract(subject, what, key)
+
     def undo(self, subject: str, decision: str) -> str:
-        """Take back a decision of `resolve` or `declare` by its event. Return the event's id."""
+        """Take back a decision or a correction by its event. Return the event's id."""
         return self.subjects.undo(subject, decision)
 
     def declare(self, subject: str, type: str, key: str | Sequence[str]) -> str:  # noqa: A002 - the name users know from records

@@ -344,3 +344,28 @@ def test_a_check_of_an_action_that_no_rule_knows_says_so(
     assert "no rule for 'bok'; rules exist for: book" in capsys.readouterr().err
     assert run(["check", "ana", "book", "--rules", "rules.py"]) == 1
     assert "no rule" not in capsys.readouterr().err
+
+
+def test_what_is_inferred_is_marked_and_told_why_and_can_be_corrected(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = {"events": ["e1"], "evidence": ["in Rome"]}
+    trip = {"type": "Trip", "record": {"to": "Rome"}, **words}
+    city = {"field": "city", "value": "Rome", **words}
+    Path("facts.json").write_text(json.dumps([{"records": [trip], "facts": [city]}]))
+    em(capsys, "observe", "ana", "I was in Rome.", "--speaker", "Ana", "--addressee", "Bo")
+    monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
+    monkeypatch.setenv("EM_LLM_BASE_URL", "facts.json")
+    em(capsys, "checkpoint", "ana", "--llm")
+    assert "city: Rome  (inferred)" in em(capsys, "state", "show", "ana")
+    assert "inferred" in em(capsys, "state", "show", "ana", "trips")
+    why = em(capsys, "state", "why", "ana", "profile.city")
+    assert "Rome: inferred, by model" in why
+    assert "Ana: in Rome" in why
+    assert em_json(capsys, "state", "why", "ana", "1")["why"][0]["words"] == "in Rome"
+    em(capsys, "state", "correct", "ana", "1", "to=Oslo")
+    assert em_json(capsys, "state", "show", "ana", "trips")["trips"] == [{"to": "Oslo"}]
+    em(capsys, "state", "retract", "ana", "1")
+    em(capsys, "state", "retract", "ana", "city")
+    assert em_json(capsys, "state", "show", "ana", "trips")["trips"] == []
+    assert "city: taken back" in em(capsys, "state", "show", "ana")

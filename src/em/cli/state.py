@@ -24,7 +24,7 @@ from em.cli.options import (
     reading,
 )
 from em.cli.output import count, emit, note, print_table, printable
-from em.errors import BadLine, EmError, InputError, UsageError
+from em.errors import BadLine, EmError, InputError, NotFound, UsageError
 from em.memory import Memory
 from em.runner.answers import json_or_text
 from em.runner.sandbox.inside.plain import NotPlain, plain
@@ -51,7 +51,9 @@ _COLOURS = {"critical": "red", "high": "red", "warning": "yellow", "info": "cyan
 )
 @click.option("--type", "type_", help="The class of the records.")
 @click.option("--at", metavar="TIME", help="When it happened.  [now]")
-@click.option("--speaker", help="Who said it.")
+@click.option("--speaker", help="Who said it. `I` is SUBJECT only if SUBJECT says it.")
+@click.option("--role", help="The speaker's role: user, assistant, …")
+@click.option("--addressee", help="Who it was said to.")
 @click.option("--session", help="The conversation it belongs to.")
 @click.option("--agent", help="The agent it was said to or by.")
 @click.option("--run", help="The run of that agent.")
@@ -305,12 +307,15 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
         _print_records(found, collection, limit)
         return
     profile = found.as_record(found.profile)
+    inferred = [name for name in profile if _is_inferred(found, name)]
     sizes = {name: len(getattr(found, name)) for name in found.collections}
 
     def text() -> None:
         click.echo(f"{subject}, version {found.version}")
         for name, value in profile.items():
-            click.echo(f"  {printable(f'{name}: {value}')}")
+            shown = "taken back" if value is None else value
+            mark = "  (inferred)" if name in inferred else ""
+            click.echo(f"  {printable(f'{name}: {shown}')}{mark}")
         for name, size in sizes.items():
             click.echo(f"  {name}: {count(size, 'record')}")
         for one in found.unstructured[:limit]:
@@ -321,6 +326,7 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
             "subject": subject,
             "version": found.version,
             "profile": profile,
+            "inferred": inferred,
             "collections": sizes,
             "coverage": found.coverage,
             "unstructured": [msgspec.to_builtins(one) for one in found.unstructured],
@@ -329,15 +335,26 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
     )
 
 
+def _is_inferred(found: State, field: str) -> bool:
+    why = found.why(f"profile.{field}")
+    return why is not None and why.confidence == "inferred"
+
+
 def _print_records(found: State, collection: str, limit: int) -> None:
     if collection not in found.collections:
         known = ", ".join(found.collections) or "none"
         raise UsageError(f"there is no collection {collection!r}", fix=f"collections: {known}")
-    records = [found.as_record(record) for record in getattr(found, collection)]
+    typed = getattr(found, collection)
+    records = [found.as_record(record) for record in typed]
+    inferred = [number for number, one in enumerate(typed[:limit]) if found.inferred(one)]
 
     def text() -> None:
         columns = list(dict.fromkeys(name for record in records for name in record))
         rows = [[str(record.get(name, "")) for name in columns] for record in records[:limit]]
+        if inferred:
+            columns.append("inferred")
+            for number, row in enumerate(rows):
+                row.append("yes" if number in inferred else "")
         if rows:
             print_table(columns, rows, may_go=columns[1:-1][::-1])
         else:
@@ -345,7 +362,8 @@ def _print_records(found: State, collection: str, limit: int) -> None:
         if len(records) > limit:
             note(f"… {limit:,} of {len(records):,}; show more with --limit")
 
-    emit({collection: records[:limit], "more": len(records) > limit}, text)
+    more = len(records) > limit
+    emit({collection: records[:limit], "inferred": inferred, "more": more}, text)
 
 
 @state.command()
@@ -392,6 +410,83 @@ def history(subject: str, field: str | None) -> None:
 def _entry_cells(entry: Any) -> tuple[str, ...]:
     times = [moment.strftime("%Y-%m-%d %H:%M") for moment in (entry.at, entry.recorded_at)]
     return (*times, entry.status, entry.source, entry.event_ids[0], str(entry.value))
+
+
+@state.command()
+@click.argument("subject")
+@click.argument("what", metavar="FIELD|EVENT")
+@everywhere
+def why(subject: str, what: str) -> int:
+    """Show where a FIELD's value comes from, or the records of an EVENT: who said it, and how.
+
+    \b
+    em state why ana profile.city
+    """
+    memory = open_memory()
+    found = memory.state(subject)
+    try:
+        origins = [found.why(what)]
+    except NotFound:
+        event = find_event(memory.log, what).id
+        keyless = [name for name, type_ in found.collections.items() if type_.key is None]
+        records = [one for name in keyless for one in getattr(found, name)]
+        origins = [found.why(one) for one in records if event in one.event_ids]
+    known = [one for one in origins if one is not None]
+
+    def text() -> None:
+        for one in known:
+            click.echo(printable(f"{one.value}: {one.confidence}, by {one.how or 'an older em'}"))
+            who = f"{one.speaker}: " if one.speaker else ""
+            said = f"{who}{one.words}" if one.words else who.rstrip(": ")
+            moment = one.at.strftime("%Y-%m-%d %H:%M")
+            click.echo(printable(f"  {moment}  {one.event_ids[0]}  {said}".rstrip()))
+        if not known:
+            note(f"nothing is known of {what}")
+
+    emit({"why": known}, text)
+    return 0 if known else 1
+
+
+@state.command()
+@click.argument("subject")
+@click.argument("event", metavar="EVENT")
+@click.argument("changes", metavar="FIELD=VALUE…", nargs=-1, required=True)
+@everywhere
+def correct(subject: str, event: str, changes: tuple[str, ...]) -> None:
+    """Correct fields of the record that came from EVENT. The correction is an event, too.
+
+    \b
+    em state correct ana 42 cost_usd=90
+    """
+    memory = open_memory()
+    given: dict[str, Any] = {}
+    for change in changes:
+        name, sign, value = change.partition("=")
+        if not sign or not name:
+            raise UsageError(f"expected FIELD=VALUE, got {change!r}", fix="write field=value")
+        given[name] = json_or_text(value)
+    decided = memory.subjects.correct(subject, find_event(memory.log, event).id, given)
+    memory.subjects.checkpoint(subject)
+    emit({"event_id": decided}, f"corrected: event {decided}")
+
+
+@state.command()
+@click.argument("subject")
+@click.argument("what", metavar="FIELD|EVENT")
+@everywhere
+def retract(subject: str, what: str) -> None:
+    """Take back the value of a FIELD, or the record that came from EVENT.
+
+    \b
+    em state retract ana profile.city
+    """
+    memory = open_memory()
+    try:
+        decided = memory.retract(subject, what)
+    except NotFound:
+        decided = memory.retract(subject, find_event(memory.log, what).id)
+    memory.subjects.checkpoint(subject)
+    emit({"event_id": decided}, f"taken back: event {decided}")
 
 
 @state.command()

@@ -42,6 +42,9 @@ class Entry:
     event_ids: tuple[str, ...] = ()
     source: str = ""
     status: Literal["decided", "confirmed", "stated", "inferred"] = "stated"
+    how: str = ""
+    words: str = ""
+    speaker: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

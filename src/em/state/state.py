@@ -16,6 +16,8 @@ import msgspec
 from em.errors import NotFound, StateError
 from em.state import rules
 from em.state.code import policy_of, subject_module, write_module
+from em.state.knowledge import Knowledge
+from em.state.origin import Origin, items_of, origin_of_entry, origin_of_record
 from em.state.rows import Block, rows_decoder
 from em.state.rules import Alert, UserRule
 from em.state.schema import PROFILE, Coverage, Entry, StateSchema, TypeSchema
@@ -244,6 +246,9 @@ class State:
             event_ids=tuple(entry.events),
             source=entry.source,
             status=entry.status,
+            how=entry.how,
+            words=entry.words,
+            speaker=entry.speaker,
         )
 
     def _settled(self, type_: TypeSchema, field: str, entries: Sequence[Any]) -> Any:
@@ -260,6 +265,55 @@ class State:
                     by_time.sort(key=lambda entry: (entry.at, entry.recorded_at))
                     found += [(key, one) for one in by_time]
         return found
+
+    def why(self, what: Any, key: Sequence[Any] = ()) -> Origin | None:
+        """Return where a fact or a record comes from; None for a field without a value.
+
+        what: a field (`profile.city`, or `Person.city` with the key of the record), or a record.
+        """
+        if not isinstance(what, str):
+            value = self.as_record(what)
+            return origin_of_record(self._store, self.subject, value, what.event_ids)
+        type_, name = self._field(what)
+        entries = [entry for known, entry in self.history(what) if list(known) == list(key)]
+        chosen = self._settled(type_, name, entries) if entries else None
+        return None if chosen is None else origin_of_entry(chosen)
+
+    def inferred(self, record: Any) -> bool:
+        """Tell whether a record was inferred from a text, not stated."""
+        return record.event_ids[-1] in self._inferred
+
+    @cached_property
+    def _inferred(self) -> frozenset[str]:
+        return frozenset(
+            event
+            for _, item in items_of(self._store, self.subject)
+            for event in item["events"]
+            if item.get("status", "inferred") == "inferred"
+        )
+
+    def place(self, record: Any) -> str:
+        """Return the place of a record without a key, by which a correction finds it.
+
+        record: one of this state, or the id of the event that it came from.
+        """
+        known = Knowledge(self.schema, {})
+        known.stored(self._store)
+        found = []
+        for name, type_ in self._types.items():
+            if type_.key is None:
+                places = [one.place for one in known.records if one.type == type_.given]
+                for place, one in zip(places, getattr(self, name), strict=True):
+                    if one is record or record in one.event_ids:
+                        found.append(place)
+        if len(found) != 1:
+            what = "no record" if not found else f"{len(found)} records"
+            raise NotFound(
+                f"{what} without a key from {record!r:.80}",
+                place="record",
+                fix="give a record of the current state, such as state.trips[0]",
+            )
+        return found[0]
 
     def _field(self, field: str) -> tuple[TypeSchema, str]:
         """Find the type and the field that `profile.city`, `Profile.city` or `city` names."""

@@ -185,6 +185,9 @@ class Subjects:
         elif first in state.collections:
             rows = state.rows(first)
             found = [_plain_row(row) for row in rows]
+        if rest[1:] == ["why"]:
+            why = state.why(".".join((first, rest[0]))) if rest[0] in (found or ()) else None
+            found, rest = msgspec.to_builtins(why), []
         for part in rest:
             found = _part(found, part)
         return found, [one for row in rows for one in row.get("event_ids") or ()]
@@ -353,6 +356,55 @@ class Subjects:
             type=type_.given, field=given, value=value, event=event, record_key=list(key or ())
         )
         return _decided(subject, decision)
+
+    def correct(self, subject: str, record: Any, changes: Mapping[str, Any]) -> str:
+        """Record a person's correction of a record's fields; return the event's id."""
+        if not changes:
+            raise InputError("a correction needs at least one field", place="changes")
+        return self._change(subject, record, dict(changes))
+
+    def retract(self, subject: str, what: Any, key: Sequence[Any] = ()) -> str:
+        """Take back a record, or the value of a field such as `profile.city`."""
+        if not isinstance(what, str):
+            return self._change(subject, what, None)
+
+        def change() -> Commit:
+            state = self.state(subject)
+            try:
+                type_, name = state._field(what)
+            except NotFound:
+                return Commit(events=[_decided(subject, Decision(place=state.place(what)))])
+            given = next(known.given for known in type_.fields.values() if known.name == name)
+            decision = Decision(type=type_.given, field=given, record_key=list(key), retract=True)
+            return Commit(events=[_decided(subject, decision)])
+
+        return self.decide(subject, change)
+
+    def _change(self, subject: str, record: Any, changes: Json | None) -> str:
+        # A record is found by its event, since the state that it is from may be an older one.
+        def change() -> Commit:
+            place = self._place(subject, record)
+            named = None if changes is None else self._given(subject, place, changes)
+            return Commit(events=[_decided(subject, Decision(place=place, changes=named))])
+
+        return self.decide(subject, change)
+
+    def _given(self, subject: str, place: str, changes: Json) -> Json:
+        """Return changes by the names that the fields were given with."""
+        fields = self.state(subject).schema.types[place.rsplit("/", 2)[0]].fields.values()
+        given = {field.name: field.given for field in fields}
+        return {given.get(name, name): value for name, value in changes.items()}
+
+    def _place(self, subject: str, record: Any) -> str:
+        state = self.state(subject)
+        if isinstance(record, str):
+            return state.place(record)
+        for name, type_ in state.collections.items():
+            if type_.key is None:
+                for one in getattr(state, name):
+                    if one.event_ids == record.event_ids and repr(one) == repr(record):
+                        return state.place(one)
+        return state.place(record)
 
     def undo(self, subject: str, decision: str) -> str:
         """Take back a decision, or an earlier undo, by its event; return the new event's id."""

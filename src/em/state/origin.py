@@ -1,0 +1,79 @@
+"""Origins: who said a fact, when, in which words, and how em came to know it."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from em.log.event import EventQuery, subject_stream
+from em.state.schema import Extraction, How, Status
+from em.store.protocol import Store
+from em.values.canonical import Json
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a fact or a record comes from.
+
+    how: by a record, a pattern, a model or a person's decision. confidence: decided, confirmed,
+    stated or inferred. words: those that say it. at: since when it holds.
+    """
+
+    value: Any
+    speaker: str
+    words: str
+    how: How
+    confidence: Status
+    at: datetime
+    recorded_at: datetime
+    event_ids: tuple[str, ...]
+    source: str = ""
+
+
+def origin_of_entry(entry: Any) -> Origin:
+    """Return the origin of a value of a single-valued field."""
+    return Origin(
+        value=entry.value,
+        speaker=entry.speaker,
+        words=entry.words,
+        how=entry.how,
+        confidence=entry.status,
+        at=entry.at,
+        recorded_at=entry.recorded_at,
+        event_ids=tuple(entry.event_ids),
+        source=entry.source,
+    )
+
+
+def origin_of_record(store: Store, subject: str, value: Json, events: Sequence[str]) -> Origin:
+    """Return the origin of a record, read from its events; a correction is the last of them."""
+    found = {event.id: event for event in store.read(EventQuery(ids=list(events)))}
+    first, last = found[events[0]], found[events[-1]]
+    body = first.body or {}
+    how: How = "decision" if last.kind == "decided" else "record"
+    confidence: Status = "decided" if last.kind == "decided" else "stated"
+    words = ""
+    if "text" in body:
+        for reading, item in items_of(store, subject):
+            if item["events"][0] == last.id and item.get("op") != "same":
+                how, confidence = reading.method, item.get("status") or "inferred"
+                words = " … ".join(item.get("evidence") or ())
+    return Origin(
+        value=value,
+        speaker=body.get("speaker") or body.get("role") or "",
+        words=words,
+        how=how,
+        confidence=confidence,
+        at=first.at,
+        recorded_at=last.recorded_at,
+        event_ids=tuple(events),
+        source=body.get("source") or "",
+    )
+
+
+def items_of(store: Store, subject: str) -> Iterator[tuple[Extraction, Json]]:
+    """Yield the records that were read in texts, oldest first, each with its reading."""
+    for event in store.read(EventQuery(stream=subject_stream(subject), kinds=("extracted",))):
+        if event.body is not None:
+            reading = msgspec.convert(event.body, Extraction)
+            yield from ((reading, item) for item in reading.records)

@@ -1,0 +1,95 @@
+"""Every fact tells where it comes from; records can be corrected, not only forgotten."""
+
+import pytest
+
+from em import Memory
+from em.errors import InputError, NotFound
+from em.llm import ScriptedClient
+
+
+def test_a_fact_tells_who_said_it_when_and_in_which_words(memory: Memory) -> None:
+    event = memory.observe("ana", "I live in Porto.", speaker="Ana", at="2025-04-07T12:00:00Z")
+    why = memory.checkpoint("ana").why("profile.city")
+    assert (why.value, why.speaker, why.words) == ("Porto", "Ana", "I live in Porto.")
+    assert (why.how, why.confidence, why.event_ids) == ("pattern", "stated", (event,))
+    assert (why.at.isoformat(), why.recorded_at > why.at) == ("2025-04-07T12:00:00+00:00", True)
+    assert memory.subjects.look_up("ana", "profile.city.why")[0]["words"] == "I live in Porto."
+
+
+def test_what_a_model_and_a_record_and_a_person_say_is_told_apart(memory: Memory) -> None:
+    memory.observe("ana", {"age": 33, "city": "Faro"}, type="Profile", speaker="form")
+    memory.observe("ana", "I love green tea, and I had a cup today.", role="user")
+    words = {"evidence": ["love green tea"], "events": ["e1"]}
+    tea = {"field": "drink", "value": "green tea", **words}
+    cup = {"type": "Cup", "record": {"of": "green tea"}, **words}
+    state = memory.checkpoint("ana", llm=ScriptedClient([{"records": [cup], "facts": [tea]}]))
+    whys = [state.why(name) for name in ("age", "drink")]
+    assert [(one.how, one.confidence) for one in whys] == [
+        ("record", "stated"),
+        ("model", "inferred"),
+    ]
+    assert whys[1].words == "love green tea"
+    memory.resolve("ana", "city", value="Porto")
+    state = memory.checkpoint("ana")
+    assert (state.why("city").how, state.why("city").confidence) == ("decision", "decided")
+    (cup_,) = state.cups
+    why = state.why(cup_)
+    assert (why.how, why.words, why.speaker, why.confidence) == (
+        "model",
+        "love green tea",
+        "user",
+        "inferred",
+    )
+    assert state.inferred(cup_)
+    with pytest.raises(NotFound, match="no single-valued field"):
+        state.why("profile.shoe_size")
+
+
+def test_a_record_can_be_corrected_and_taken_back_and_both_undone(memory: Memory) -> None:
+    for cost in (10, 20, 30):
+        memory.observe("ana", {"to": "Rome", "cost": cost}, type="Trip")
+    state = memory.checkpoint("ana")
+    before = list(memory.log.read(kinds="observation"))[-1].recorded_at
+    corrected = memory.correct("ana", state.trips[1], cost=25, by="car")
+    state = memory.checkpoint("ana")
+    assert [(one.cost, one.by) for one in state.trips] == [(10, None), (25, "car"), (30, None)]
+    assert state.why(state.trips[1]).how == "decision"
+    retracted = memory.retract("ana", state.trips[1])
+    memory.correct("ana", state.trips[2], cost=35)
+    assert [one.cost for one in memory.checkpoint("ana").trips] == [10, 35]
+    assert [one.cost for one in memory.state("ana", known_at=before).trips] == [10, 20, 30]
+    assert memory.ask("ana", code="sum(t.cost for t in trips)").value == 45
+    memory.undo("ana", retracted)
+    assert [one.cost for one in memory.checkpoint("ana").trips] == [10, 25, 35]
+    memory.undo("ana", corrected)
+    assert [one.cost for one in memory.checkpoint("ana").trips] == [10, 20, 35]
+    assert [one.cost for one in memory.checkpoint("ana", rebuild=True).trips] == [10, 20, 35]
+
+
+def test_a_field_can_be_taken_back(memory: Memory) -> None:
+    memory.observe("ana", {"city": "Porto", "name": "Ana"}, type="Profile", at="2024-01-01")
+    memory.checkpoint("ana")
+    memory.retract("ana", "profile.city")
+    state = memory.checkpoint("ana")
+    assert (state.profile.city, state.profile.name) == (None, "Ana")
+    assert [one.value for one in state.profile.history["city"]] == ["Porto", None]
+
+
+def test_a_correction_goes_with_the_record_that_it_corrects(memory: Memory) -> None:
+    event = memory.observe("ana", {"to": "Rome", "cost": 10}, type="Trip")
+    memory.checkpoint("ana")
+    memory.correct("ana", event, cost=11)
+    assert [one.cost for one in memory.checkpoint("ana").trips] == [11]
+    memory.forget(event)
+    assert not hasattr(memory.state("ana"), "trips")
+    with pytest.raises(NotFound, match="no record"):
+        memory.correct("ana", event, cost=12)
+
+
+def test_a_correction_needs_one_record_and_changes(memory: Memory) -> None:
+    memory.observe("ana", {"to": "Rome"}, type="Trip")
+    state = memory.checkpoint("ana")
+    with pytest.raises(InputError, match="at least one field"):
+        memory.correct("ana", state.trips[0])
+    with pytest.raises(NotFound, match="no record"):
+        memory.correct("ana", "nothing", to="Oslo")
