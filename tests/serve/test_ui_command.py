@@ -3,21 +3,21 @@
 import json
 import os
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 from served import Serve
+from tests.children import LIMIT, wait_until
+from tests.forks import SERVICE, command_line
 
 
 @contextmanager
 def started(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
     without = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
     process = subprocess.Popen(
-        [sys.executable, "-m", "em", "ui", *args],
+        command_line("-m", "em", "ui", *args, loaded=SERVICE),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**without, **env},
@@ -41,7 +41,7 @@ def test_it_starts_the_service_and_prints_where(tmp_path: Path) -> None:
         assert url.endswith("/ui")
         assert httpx.get(url).status_code == 200
         process.terminate()
-        assert process.wait(30) in (0, -15)
+        assert process.wait(LIMIT) in (0, -15)
 
 
 def test_it_opens_the_browser_of_the_user(tmp_path: Path) -> None:
@@ -53,8 +53,7 @@ def test_it_opens_the_browser_of_the_user(tmp_path: Path) -> None:
         shown = json.loads(first_line(process))
         assert shown["started"] is True
         assert httpx.get(shown["url"]).status_code == 200
-        while not told.exists():
-            time.sleep(0.05)
+        wait_until(told.exists)
     assert told.read_text().strip() == shown["url"]
 
 
@@ -62,4 +61,4 @@ def test_a_service_that_runs_already_is_used(serve: Serve) -> None:
     service = serve()
     with started("--port", service.url.rpartition(":")[2], "--json") as process:
         assert json.loads(first_line(process)) == {"url": f"{service.url}/ui", "started": False}
-        assert process.wait(30) == 0
+        assert process.wait(LIMIT) == 0
