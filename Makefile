@@ -11,7 +11,7 @@ OTHER_CLIENTS := opencode-ai@1.18.33
 OPENCODE_PLUGIN := @opencode-ai/plugin@1.18.33  # opencode installs it into every home that has plugins
 MINI := mini-swe-agent==2.4.6 mcp  # mcp: its library for models imports it
 
-.PHONY: help demo test test-clients setup-clients lint bench bench-peers golden constraints clean setup-sandbox setup-browser
+.PHONY: help demo test test-properties test-clients setup-clients lint bench bench-peers golden constraints clean setup-sandbox setup-browser
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,6 +25,9 @@ test: .venv/dev setup-sandbox ## set up, and run every check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest
+
+test-properties: .venv/dev setup-sandbox ## every night: fifty times as many examples for each property
+	$(BIN)/pytest -m hypothesis --hypothesis-profile=nightly --timeout=7200
 
 test-clients: .venv/dev setup-clients ## drive real coding agents against a scripted model
 	$(BIN)/pytest -m clients -n 0 tests/clients

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -18,7 +19,9 @@ from em.store.sqlite import SqliteStore
 from raw import with_option
 
 # How long an example takes says more about the machine than about the test.
-settings.register_profile("em", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_ANY_TIME: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("em", max_examples=40, **_ANY_TIME)
+settings.register_profile("nightly", max_examples=2_000, **_ANY_TIME)  # make test-properties
 settings.load_profile("em")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

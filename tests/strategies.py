@@ -3,9 +3,16 @@
 from typing import Any
 
 import msgspec
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from em.traces.trace import Message, Mission, ToolCall, Trace
+
+
+def examples(of_hundred: int) -> int:
+    """Return how many examples a property gets that needs so many where others get a hundred."""
+    return max(of_hundred * settings.default.max_examples // 100, 2)
+
 
 scalars = st.one_of(
     st.text(max_size=12),

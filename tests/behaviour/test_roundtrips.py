@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from em import Engine
 from em.behaviour.codec import NotEncodable, decode, encode, is_plain
 from em.values.canonical import identical
+from strategies import examples
 
 scalars = (
     st.none()
@@ -106,7 +107,7 @@ def build(shape: Any, params: dict[str, Any]) -> Any:
     return params[shape[1]] if shape in ("$a", "$b") else shape
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(["$a"], [("$a", "$b")], ("A", "AAAA"), ("AA", "A"))
 @example([("", "$a")], [("$a", "")], ("B", "A"), ("AA", "A"))
 @given(
@@ -143,7 +144,7 @@ ids = [st.integers(1, 10**6), st.text(string.digits + "abcdef", min_size=3, max_
 two_ids = st.one_of([st.lists(one, min_size=2, max_size=2, unique=True) for one in ids])
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(two_ids, st.sampled_from(["whole", "id", "deep"]))
 def test_an_id_that_a_result_gave_is_always_this_runs(two: list[Any], where: str) -> None:
     engine = Engine()
@@ -177,7 +178,7 @@ def test_an_id_that_a_result_gave_is_always_this_runs(two: list[Any], where: str
     engine.close()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), min_size=1, max_size=12))
 def test_plain_and_async_engines_do_the_same(calls: list[tuple[str, int]]) -> None:
     """The same calls in the same worlds give the same outcomes, plainly and under asyncio."""

@@ -20,7 +20,7 @@ from em.runner.package import parse_yaml, read_routine
 from em.traces.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall, read_trace
 from em.values.call import Usage
 from em.values.canonical import identical
-from strategies import traces
+from strategies import examples, traces
 
 
 def tool(name: str, result: Any = None, /, *, error: str | None = None, **args: Any) -> ToolCall:
@@ -622,7 +622,7 @@ def test_equal_values_must_agree_when_the_routine_runs() -> None:
 
 
 @given(traces())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_trace_compiles_into_a_routine_that_reproduces_it(trace: Trace) -> None:
     draft = compile_trace(trace)
     assert len(draft.recording) <= len(trace.calls)

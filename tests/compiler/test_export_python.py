@@ -20,7 +20,7 @@ from em.runner.expressions.language import compile_value
 from em.runner.package import Package
 from em.traces.trace import Trace
 from em.values.canonical import identical
-from strategies import traces, values
+from strategies import examples, traces, values
 
 Outcome = dict[str, Any]
 
@@ -99,7 +99,7 @@ def routine(tmp_path: Path) -> Any:
 
 
 @given(traces())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_what_any_trace_compiles_to_does_the_same_as_a_script(
     tmp_path_factory: pytest.TempPathFactory, trace: Trace
 ) -> None:

@@ -14,6 +14,7 @@ from em.compiler.package_files import write_package
 from em.runner.engine import run_routine
 from em.settings import AllowSettings
 from em.traces.trace import Message, Mission, ToolCall, Trace, as_kept
+from strategies import examples
 
 ALLOWED = AllowSettings(commands=["grep", "sed", "sort", "touch", "cat"], folders=["."])
 KEPT = {"notes.txt": "alpha beta\n", "other.txt": "other\n"}
@@ -69,7 +70,7 @@ hostile = st.text(SIGNS, min_size=1, max_size=24) | st.sampled_from([
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

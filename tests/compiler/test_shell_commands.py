@@ -19,6 +19,7 @@ from em.runner.engine import run_routine
 from em.runner.routine import ToolStep
 from em.settings import AllowSettings
 from em.traces.trace import Message, Mission, ToolCall, Trace, as_kept
+from strategies import examples
 
 Call = tuple[str, dict[str, Any], Any]
 
@@ -258,7 +259,9 @@ attacks = st.one_of(
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_no_input_of_a_compiled_routine_becomes_syntax(

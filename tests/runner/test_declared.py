@@ -22,6 +22,7 @@ from em.runner.run import RunResult
 from em.runner.tools import command, http
 from em.runner.validation import validate
 from em.settings import AllowSettings, Settings
+from strategies import examples
 
 Run = Callable[..., RunResult]
 COMMANDS = AllowSettings(commands=["printf", "sh", "sleep", "false", "env", "cat"])
@@ -65,7 +66,7 @@ def test_a_command_gets_each_value_as_one_argument(run: Run) -> None:
 
 
 @given(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0")))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_any_value_reaches_a_program_as_it_is(text: str) -> None:
     import tempfile
 

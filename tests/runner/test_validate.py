@@ -17,6 +17,7 @@ from em.runner.public_form import public_form
 from em.runner.tools import ToolRegistry
 from em.runner.validation import Problem, validate
 from em.serve.pages.drawing import graph_of
+from strategies import examples
 
 GOOD = """\
 version: "1"
@@ -156,7 +157,7 @@ def matches(fault: Fault, files: dict[str, str], problem: Problem) -> bool:
 
 @given(st.sets(st.sampled_from(range(len(FAULTS)))))
 @example(set(range(len(FAULTS))))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_fault_of_many_is_found_with_its_line(chosen: set[int]) -> None:
     faults = [FAULTS[number] for number in chosen]
     files, found = broken(faults)

@@ -10,6 +10,7 @@ import pytest
 from served import Serve, Served
 
 from em import Memory
+from strategies import examples
 
 LESSON = {"trigger": "an insert fails on a foreign key", "action": "insert the parent row first"}
 TRAJECTORY = {
@@ -214,6 +215,7 @@ def test_a_routine_runs_asks_and_goes_on(serve: Serve, tmp_path: Path) -> None:
     assert over.status_code == 400
 
 
+@pytest.mark.hypothesis
 def test_no_generated_request_gets_a_5xx_or_an_undocumented_answer(service: Served) -> None:
     service.post("/reflect", {"trajectory": TRAJECTORY})
     checks = (
@@ -224,7 +226,14 @@ def test_no_generated_request_gets_a_5xx_or_an_undocumented_answer(service: Serv
         [
             *(str(Path(sys.executable).parent / "schemathesis"), "run"),
             *(f"{service.url}/docs/openapi.json", "--checks", checks, "--phases"),
-            *("coverage,fuzzing,stateful", "--max-examples", "10", "--seed", "1", "--no-color"),
+            *(
+                "coverage,fuzzing,stateful",
+                "--max-examples",
+                str(examples(10)),
+                "--seed",
+                "1",
+                "--no-color",
+            ),
             *("--exclude-path", "/evaluate"),
         ],
         capture_output=True,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from em.errors import RoutineError
 from em.shell.form import SCRIPT, Template, UnsafeValue, form_of
+from strategies import examples
 
 
 def test_paths_names_and_numbers_are_values_and_the_rest_is_the_form():
@@ -209,7 +210,9 @@ def ran(world: Path, text: str) -> list[list[str]]:
 
 
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
 def test_no_value_runs_another_program_or_changes_other_words(world: Path, data: st.DataObject):
@@ -248,7 +251,9 @@ plain = st.text(
 
 
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(80),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(old=plain, new=plain, flag=st.sampled_from(["", "-E"]))
 def test_sed_replaces_exactly_the_texts_and_does_nothing_else(

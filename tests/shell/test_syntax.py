@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from em.shell.syntax import Opaque, parse
+from strategies import examples
 
 
 def words(text: str) -> list[list[str]]:
@@ -125,7 +126,9 @@ joined = st.lists(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(joined)
 def test_bash_sees_the_same_programs_and_words(tmp_path: Path, text: str):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from em import Memory
 from em.llm import ScriptedClient
 from em.values.canonical import identical
+from strategies import examples
 
 CONSTRAINT = {
     "id": "too-much",
@@ -137,7 +138,7 @@ NAMES = st.one_of(
 )
 
 
-@settings(max_examples=120, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(120), suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     st.lists(st.dictionaries(NAMES, VALUES, max_size=5), min_size=1, max_size=6), st.integers(0, 6)
 )

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from tests.state.test_generated_module import NAMES, VALUES
 
 from em import Memory
+from strategies import examples
 
 TYPES = st.one_of(st.sampled_from(["Trip", "class", "Any", "State", "Money", "1", "é"]), NAMES)
 
 
 @settings(
-    max_examples=3,
+    max_examples=examples(3),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.generate],  # each example takes seconds

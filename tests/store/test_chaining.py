@@ -16,6 +16,7 @@ from em.log.verify import verify
 from em.store import Commit
 from em.store.sqlite import SqliteStore
 from em.testing import append, note
+from strategies import examples
 
 STREAMS = st.sampled_from(["a", "b", "c"])
 WHO = st.integers(0, 1)
@@ -84,7 +85,7 @@ class TwoWriters(RuleBasedStateMachine):
 
 
 TestTwoWriters = TwoWriters.TestCase
-TestTwoWriters.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+TestTwoWriters.settings = settings(max_examples=examples(20), stateful_step_count=20, deadline=None)
 
 
 def test_a_commit_that_failed_is_not_remembered(

@@ -14,6 +14,7 @@ from em import Memory
 from em.cli.root import run
 from em.errors import NoTranscript
 from em.traces.transcripts import read_traces
+from strategies import examples
 
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -61,7 +62,7 @@ FILES = st.one_of(
 
 
 @given(FILES)
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_a_file_holds_a_folder_is_imported_to_its_end(data: bytes) -> None:
     import tempfile
 

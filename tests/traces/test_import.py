@@ -20,6 +20,7 @@ from em.errors import InputError, NotFound, NoTranscript, UsageError
 from em.store.protocol import Store
 from em.traces.trace import Message, ToolCall
 from em.traces.transcripts import FileRead
+from strategies import examples
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_importing_the_same_twice_changes_nothing(memory: Memory, tmp_path: Path
 
 
 @given(cuts=st.lists(st.integers(0, 8), min_size=1, max_size=4).map(sorted))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_file_that_grows_brings_what_it_would_have_brought_at_once(cuts: list[int]) -> None:
     import tempfile
 
@@ -192,7 +193,7 @@ def test_what_nobody_understands_is_kept_as_it_is_and_counted(
         ]
     ),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_line_stops_an_import_and_none_is_lost(parts: list[bytes], format_: str) -> None:
     """Hostile lines between good ones: every one is told, kept, or named as broken."""
     import tempfile

@@ -10,7 +10,7 @@ from em.errors import InputError, NotFound
 from em.traces.catalogue import get_traces
 from em.traces.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall
 from em.values.call import Usage
-from strategies import traces
+from strategies import examples, traces
 
 WHOLE = Trace(
     app={"name": "agent"},
@@ -39,7 +39,7 @@ def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 @given(traces())
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_any_trace_comes_back_as_it_was(trace: Trace) -> None:
     with Memory(":memory:") as memory:
         memory.add_trace(trace)

@@ -13,6 +13,7 @@ from em.errors import EmError, InputError, InvalidWorkflow, NotFound
 from em.llm import ScriptedClient
 from em.workflows.definition import WorkflowFile
 from em.workflows.plan import validate_file
+from strategies import examples
 
 
 def flow(*steps: str, head: str = "") -> str:
@@ -199,7 +200,9 @@ def test_there_is_no_such_workflow_or_file(write: Write, memory: Memory) -> None
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(value=st.recursive(
     st.none() | st.booleans() | st.integers() | st.text("ab{}%.() memorytool_put", max_size=20),

@@ -26,6 +26,7 @@ from em.runner.sandbox import Limits, Sandbox, choose
 from em.runner.sandbox.inside import plain
 from em.runner.sandbox.sandbox import MEGABYTE, backends
 from em.values.canonical import MAX_DEPTH, identical
+from strategies import examples
 
 ECHO = "def echo(value): return value"
 JSON = st.recursive(
@@ -45,10 +46,11 @@ def test_a_back_end_for_the_whole_of_python_is_there() -> None:
     assert not all(kind.missing() for kind in backends() if kind.name != "monty")
 
 
+@pytest.mark.hypothesis
 def test_values_go_in_and_come_out_exactly(sandbox: Sandbox) -> None:
     with sandbox.open(ECHO) as session:
 
-        @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
         @given(JSON)
         def same(value: Any) -> None:
             found = session.call("echo", {"value": value})
