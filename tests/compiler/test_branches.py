@@ -1,8 +1,8 @@
 """Where the ways of traces part, what separates all of them decides; otherwise nothing is done."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -67,16 +67,23 @@ def parcel(kind: str, weight: int, **more: Any) -> Parcel:
     return {"kind": kind, "weight": weight, **more}
 
 
-@pytest.fixture
-def routine(memory: Memory) -> str:
+class Post(NamedTuple):
+    memory: Memory
+    routine: Any
+
+
+@pytest.fixture(scope="module")
+def post(new_memory: Callable[[], Memory]) -> Post:
     """What is fragile was wrapped; the weights say nothing."""
-    return learnt(
+    memory = new_memory()
+    routine = learnt(
         memory,
         *(
             sent(n, parcel("fragile" if n < 8 else "plain", 7 * n % 16 + 3), wrapped=n < 8)
             for n in range(16)
         ),
     )
+    return Post(memory, routine)
 
 
 SAID = {"request": "Please send P8811 to Tunis today."}
@@ -89,17 +96,15 @@ SAID = {"request": "Please send P8811 to Tunis today."}
         ("plain", [("send", "P8811", "Tunis")]),
     ],
 )
-def test_what_separates_all_traces_decides(
-    memory: Memory, routine: str, kind: str, done: list[Any]
-) -> None:
+def test_what_separates_all_traces_decides(post: Post, kind: str, done: list[Any]) -> None:
     office = Office(P8811=parcel(kind, 20))
-    result = memory.run(routine, SAID, office.tools())
+    result = post.memory.run(post.routine, SAID, office.tools())
     assert (result.status, office.done) == ("ok", done)
 
 
-def test_a_state_that_no_trace_had_is_handed_over(memory: Memory, routine: str) -> None:
+def test_a_state_that_no_trace_had_is_handed_over(post: Post) -> None:
     office = Office(P8811=parcel("liquid", 20))
-    result = memory.run(routine, SAID, office.tools())
+    result = post.memory.run(post.routine, SAID, office.tools())
     assert (result.status, office.done) == ("failed", [])
 
 

@@ -40,8 +40,8 @@ REFUND = {
 REST = {"items": ["it_99812"], "note": "as agreed", "request": True}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trace = Trace(
         mission=Mission("refund", {"request": REQUEST, "limit": 100}),
         events=[
@@ -52,8 +52,9 @@ def folder(tmp_path: Path) -> Path:
         final_output={"refund_id": "R-771231"},
         outcome="success",
     )
-    write_package(compile_trace(trace), tmp_path / "routine")
-    return tmp_path / "routine"
+    folder = tmp_path_factory.mktemp("export") / "routine"
+    write_package(compile_trace(trace), folder)
+    return folder
 
 
 class Shop:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,13 @@ def load(folder: Path) -> dict[str, Any]:
     assert "import em" not in source
     assert "from em" not in source
     module: dict[str, Any] = {"__name__": "script"}
-    exec(compile(source, "script.py", "exec"), module)
+    exec(code_of(source), module)
     return module
+
+
+@lru_cache(maxsize=8)  # many tests run one routine
+def code_of(source: str) -> Any:
+    return compile(source, "script.py", "exec")
 
 
 def by_the_script(folder: Path, data: Any, tools: dict[str, Any], answers: Any = None) -> Outcome:
