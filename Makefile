@@ -5,6 +5,9 @@ BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# Containers often turn Python's cache of compiled modules off: each process would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The coding agents that em is tried with, pinned; they are installed into .clients.
 CLIENTS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.166.0
 OTHER_CLIENTS := opencode-ai@1.18.33

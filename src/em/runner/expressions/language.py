@@ -95,6 +95,7 @@ def compile_value(value: Any, place: str) -> Evaluate:
     return lambda _scope: value
 
 
+@lru_cache(maxsize=1_024)  # trials run hundreds of drafts that differ in a few expressions
 def compile_expression(source: str, place: str) -> Evaluate:
     """Compile a bare expression, as in `when` and `check`."""
     reference = parse_reference(source)
