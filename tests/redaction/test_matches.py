@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from em.redaction.patterns import SHAPES, Shape, matches
-from em.redaction.redactor import Redactor
+from em.redaction.patterns import FIELD_ANCHORS, SHAPES, Shape, matches
+from em.redaction.redactor import MANY, Redactor
 
 NAMED = [shape for shape in SHAPES if shape.begins_with_name]
 PIECES = st.sampled_from(
@@ -45,6 +45,15 @@ def test_what_is_redacted_in_a_text_is_suspected_in_its_json(text: str) -> None:
 def test_every_anchor_is_found_in_any_case() -> None:
     for anchor in {anchor for shape in SHAPES for anchor in shape.anchors}:
         assert Redactor().suspects([b'"x"', f'"{anchor.upper()}0"'.encode()]) == [1]
+
+
+def test_many_texts_are_searched_for_the_same_anchors_as_one() -> None:
+    anchors = sorted({anchor for shape in SHAPES for anchor in shape.anchors} | {*FIELD_ANCHORS})
+    texts = [f'"é {anchor.upper()}0"'.encode() for anchor in anchors]
+    texts += [b'"asian"', b'"asia "', b'"passed"', b'"' + b"plain text " * MANY + b'"']
+    one_by_one = [n for n, text in enumerate(texts) if Redactor().suspects([text])]
+    assert Redactor().suspects(texts) == one_by_one
+    assert one_by_one[: len(anchors)] == [*range(len(anchors))]
 
 
 def test_a_sentence_that_lost_its_secret_is_a_sentence_still() -> None:

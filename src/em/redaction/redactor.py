@@ -8,7 +8,7 @@ decoded and searched.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from string import ascii_lowercase, digits
 from typing import Any
@@ -35,12 +35,35 @@ WORDS = frozenset({"asia"})
 """Anchors that are ordinary words too; in a key, a letter or digit follows them."""
 
 
+MANY = 256 * 1024
+"""Bytes of texts from which on loading the faster search pays for itself."""
+
+
 def with_anchor(texts: Sequence[bytes]) -> list[int]:
     """Return the numbers of the texts that have an anchor."""
-    search = _automaton().iter
+    is_fast = _fast_search.cache_info().currsize or sum(map(len, texts)) >= MANY
+    has_anchor = _fast_search() if is_fast else _has_anchor
     # Anchors are ASCII, so that the bytes of a text can stand for its characters.
-    found = (next(search(text.lower().decode("latin-1")), None) for text in texts)
-    return [number for number, hit in enumerate(found) if hit is not None]
+    return [
+        number for number, text in enumerate(texts) if has_anchor(text.lower().decode("latin-1"))
+    ]
+
+
+def _has_anchor(lowered: str) -> bool:
+    return next(_automaton().iter(lowered), None) is not None
+
+
+@lru_cache(maxsize=1)
+def _fast_search() -> Callable[[str], bool]:
+    """Return a search for the same words that is five times as fast as the automaton.
+
+    A JSON Schema's pattern is searched by Rust's `regex`, which is linear in the text. Loading it
+    takes as long as the automaton takes for a megabyte.
+    """
+    import jsonschema_rs
+
+    words = "|".join(map(re.escape, _automaton()))
+    return jsonschema_rs.validator_for({"type": "string", "pattern": words}).is_valid
 
 
 def shapes_in(lowered: str) -> Iterator[Shape]:
