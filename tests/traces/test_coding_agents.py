@@ -744,6 +744,29 @@ def test_what_claude_code_says_itself_is_no_goal_and_no_answer() -> None:
     assert (trace.mission.goal, trace.final_output) == ("fix it", msgspec.UNSET)
 
 
+def test_a_resumed_session_that_repeats_its_lines_has_each_call_once() -> None:
+    says = ClaudeCode()
+    first = [
+        says.user("go"),
+        says.calls("t1", "Bash", command="ls"),
+        says.result("t1", "a.txt"),
+        says.calls("t2", "Bash", command=FAILS),
+        says.result("t2", "Exit code 1\n0", is_error=True),
+    ]
+    rest = [says.calls("t3", "Bash", command="ls"), says.result("t3", "a.txt")]
+    (kept,) = read_traces(lines(*first, *first, *rest))
+    assert ends(kept.trace) == [("ls", False), (FAILS, True), ("ls", False)]
+
+
+def test_calls_of_claude_code_that_share_an_id_are_all_there() -> None:
+    says = ClaudeCode()
+    made = [says.user("go")]
+    for command in ("ls", "pwd", "ls"):
+        made += [says.calls("t", "Bash", command=command), says.result("t", command.upper())]
+    (kept,) = read_traces(lines(*made))
+    assert [call.result for call in kept.trace.calls] == ["LS", "PWD", "LS"]
+
+
 def test_lines_of_claude_code_without_ids_are_one_session() -> None:
     says = ClaudeCode()
     rows = [says.user("look"), says.calls("t1", "Bash", command="ls"), says.result("t1", "a")]

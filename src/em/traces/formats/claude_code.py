@@ -16,6 +16,8 @@ from em.values.canonical import Json
 NAME = "claude-code"
 REMEMBERED = 1024
 """How many lines and prompts of sub-agents are remembered, to find the sub-agent of a line."""
+MOST_CALLS = 16_384
+"""How many calls are remembered, to find one that is told again."""
 _SESSION = ("sessionId", "isSidechain", "parentUuid")
 _SPAWNS = frozenset({"Task", "Agent"})
 _STREAM = frozenset({"system", "assistant", "user", "result"})
@@ -91,6 +93,7 @@ class _Reader:
         self._nameless = ""
         self._chains: OrderedDict[str, str] = OrderedDict()
         self._prompts: OrderedDict[str, str] = OrderedDict()
+        self._calls: OrderedDict[str, str] = OrderedDict()
         self._before: list[tuple[int, bytes, str]] = []
 
     def read(self, value: Any) -> None:
@@ -149,7 +152,8 @@ class _Reader:
             call_id = block.get("id")
             if name in _SPAWNS and isinstance(args.get("prompt"), str):
                 _remember(self._prompts, digest(args["prompt"]), str(call_id))
-            trace.call(name, args, call_id, at, tokens=tokens)
+            if not self._is_told_again(trace, call_id, digest(name, args)):
+                trace.call(name, args, call_id, at, tokens=tokens)
         elif kind == "tool_result":
             self._result(trace, block, line, at)
         elif isinstance(block, str):
@@ -170,8 +174,15 @@ class _Reader:
             at,
             duration_ms=took if isinstance(took, int | float) else None,
         )
-        if not known:
+        if not known and f"{trace.id} {block.get('tool_use_id')}" not in self._calls:
             trace.unknown("a result of no call")
+
+    def _is_told_again(self, trace: Incoming, call_id: Any, content: str) -> bool:
+        """Return whether a call stood in the file before: a resumed session may repeat lines."""
+        key = f"{trace.id} {call_id}"
+        is_known = isinstance(call_id, str) and self._calls.get(key) == content
+        _remember(self._calls, key, content, MOST_CALLS)
+        return is_known
 
     def _trace(self, line: Json, content: Any) -> Incoming:
         """Return the trace of a line: the session's, or that of one of its sub-agents."""
@@ -235,9 +246,9 @@ def _is_told_by_program(line: Json, content: Any) -> bool:
     )
 
 
-def _remember(seen: "OrderedDict[str, str]", key: str, value: str) -> None:
+def _remember(seen: "OrderedDict[str, str]", key: str, value: str, most: int = REMEMBERED) -> None:
     seen[key] = value
-    if len(seen) > REMEMBERED:
+    if len(seen) > most:
         seen.popitem(last=False)
 
 
