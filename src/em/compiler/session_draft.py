@@ -31,7 +31,7 @@ from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
 from em.errors import EmError, RoutineError
 from em.runner.agreement import Wording
-from em.runner.expressions.functions import FUNCTIONS, sign_of
+from em.runner.expressions.functions import FUNCTIONS, lists_only, sign_of, stands_once
 from em.runner.expressions.language import compile_expression
 from em.runner.routine import ReturnStep, Routine, Step, ToolStep
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
@@ -50,6 +50,8 @@ MOST_SWAPPED = 6
 MOST_ANCHORS = 4
 """Lines above an insertion that may say where it is."""
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%d %b %Y")
+_NEW = "inserted_lines"
+"""Stands in an expression for what is inserted."""
 _TELLING = re.compile(r"\S\S")
 """What a line has that says where it is."""
 _FILE = re.compile(r"[\w.-]*(?:/[\w.-]+)+|[\w-]+\.[A-Za-z]\w{0,5}")
@@ -483,8 +485,13 @@ class _Drafted:
             if args is None:
                 return None
             wired.append(args)
+        wired = [
+            self._alone(args, [own[number] for own in self._effects])
+            for number, args in enumerate(wired)
+        ]
         needed = self._needed(wired)
         needed += [read for read in self._same_in_all() if read not in needed]
+        needed += [read for read in self._searches(wired) if read not in needed]
         used = {one for args in wired for given in args.values() for one in given.inputs}
         used |= {one for read in needed for given in read.args.values() for one in given.inputs}
         if used != set(self._inputs) or not self._says_all():
@@ -512,14 +519,17 @@ class _Drafted:
         # The file that is changed is looked at first for what is replaced there.
         text = self._text_of(calls) if calls[0].name in (EDIT, INSERT) else None
         for key in keys:
-            values = [call.args[key] for call in calls]
             if key == "insert_line" and calls[0].name == INSERT:
-                found = self._line(values, calls)
-            else:
-                found = self._texts.explained(values, before)
+                continue
+            found = self._texts.explained([call.args[key] for call in calls], before)
             if found is None:
                 return None
             args[key] = found
+        if calls[0].name == INSERT:
+            line = self._line(args["new_string"], calls)
+            if line is None:
+                return None
+            args["insert_line"] = line
         if calls[0].name == EDIT:
             if text is None:
                 return None
@@ -553,6 +563,28 @@ class _Drafted:
             checks.append(like)
         return old._replace(agree=(*old.agree, *checks), reads=old.reads | {text.saved})
 
+    def _alone(self, args: dict[str, Given], calls: Sequence[TracedCall]) -> dict[str, Given]:
+        """Require that what is replaced stands once in its file, if it did in all sessions.
+
+        Nothing shows whether a second one would have been replaced too. What went from another
+        file, and from this one in all sessions, must be here as well.
+        """
+        text = self._text_of(calls) if calls[0].name == EDIT else None
+        if text is None:
+            return args
+        gone = [_gone(call.args["old_string"], call.args["new_string"]) for call in calls]
+        shown = zip(text.texts, gone, strict=True)
+        if len(set(gone)) < FEWEST or not all(stands_once(one, part) for one, part in shown):
+            return args
+        ways = [*self._texts.ways_to(gone, [call.index for call in calls])]
+        facts = [f"stands_once({text.saved}, {way.expression})" for way in ways]
+        for call in calls:
+            self._conditions[id(call)] = (*self._conditions.get(id(call), ()), *facts)
+        old = args["old_string"]
+        reads = old.reads.union({text.saved}, *(way.reads for way in ways))
+        inputs = old.inputs | (self._inputs.keys() & {way.expression for way in ways})
+        return {**args, "old_string": old._replace(reads=reads, inputs=inputs)}
+
     def _text_of(self, calls: Sequence[TracedCall]) -> Read | None:
         """Return the read of the file that is changed, just before."""
         found = [
@@ -569,11 +601,15 @@ class _Drafted:
         reads = [one for one in found if one is not None]
         return self._texts.needed(FILE_TEXT, reads) if len(reads) == len(calls) else None
 
-    def _line(self, lines: Sequence[int], calls: Sequence[TracedCall]) -> Given | None:
-        """Return where lines are inserted: by the lines above, or by how the next one begins."""
+    def _line(self, new: Given, calls: Sequence[TracedCall]) -> Given | None:
+        """Return where lines are inserted: by the lines around, or by how the next one begins.
+
+        new: what is inserted.
+        """
         read = self._text_of(calls)
         if read is None:
             return None
+        lines = [call.args["insert_line"] for call in calls]
         texts = [str(text) for text in read.texts]
         rows = [text.split("\n") for text in texts]
         following = [own[line] for own, line in zip(rows, lines, strict=True)]
@@ -585,18 +621,27 @@ class _Drafted:
             kind = quoted(kinds.pop())
             forms.append(f"lines_before({read.saved}, {quoted(start)}, {kind})")
         forms += [f"lines_after({read.saved}, {quoted(one)})" for one in _anchors(rows, lines)]
+        forms += [f"lines_above({read.saved}, {quoted(one)})" for one in _below(rows, lines)]
+        for start in _list_starts(calls, rows, lines):
+            forms.append(f"lines_through({read.saved}, {quoted(start)})")
+            forms.append(f"sorted_place({read.saved}, {quoted(start)}, {_NEW})")
         forms.append(f"line_count({read.saved})")
         holding = [
-            form
+            form.replace(_NEW, new.expression)
             for form in forms
             if all(
-                _gives(form, {read.saved: text}, line)
-                for text, line in zip(texts, lines, strict=True)
+                _gives(form, {read.saved: text, _NEW: call.args["new_string"]}, line)
+                for text, call, line in zip(texts, calls, lines, strict=True)
             )
         ]
         if not holding:
             return None
-        return Given(f"{{{{ {holding[0]} }}}}", tuple(holding[1:]), frozenset({read.saved}))
+        return Given(
+            f"{{{{ {holding[0]} }}}}",
+            tuple(holding[1:]),
+            frozenset({read.saved}) | new.reads,
+            new.inputs,
+        )
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -624,11 +669,35 @@ class _Drafted:
             if len(calls) == len(made) > 1 and len({one.result for one in calls}) == 1:
                 read = self._texts.needed(calls[0].name, calls)
                 if read is not None:
-                    fact = f"{read.saved} == {quoted(calls[0].result)}"
-                    for effects in self._effects:
-                        known = self._conditions.get(id(effects[0]), ())
-                        self._conditions[id(effects[0])] = (*known, fact)
+                    self._require(f"{read.saved} == {quoted(calls[0].result)}")
                     yield read
+
+    def _require(self, fact: str) -> None:
+        """Require a fact before the first effect."""
+        for effects in self._effects:
+            known = self._conditions.get(id(effects[0]), ())
+            self._conditions[id(effects[0])] = (*known, fact)
+
+    def _searches(self, wired: Sequence[Mapping[str, Given]]) -> Iterator[Read]:
+        """Yield the searches of all sessions that listed only files which were changed.
+
+        They may have said which files to change, so they must list no others again.
+        """
+        changed = [args["file_path"] for args in wired if "file_path" in args]
+        paths = ", ".join(dict.fromkeys(given.expression for given in changed))
+        if not paths or not all(given.expression for given in changed):
+            return
+        made: list[dict[str, TracedCall]] = []
+        for session, effects in zip(self._sessions, self._effects, strict=True):
+            own = [str(one.args["file_path"]) for one in effects if "file_path" in one.args]
+            before = session.calls[: min(one.index for one in effects)]
+            made.append({one.name: one for one in before if _is_search(one, own)})
+        for name in made[0]:
+            calls = [own[name] for own in made if name in own]
+            read = self._texts.needed(name, calls) if len(calls) == len(made) else None
+            if read is not None:
+                self._require(f"lists_only({read.saved}, {paths})")
+                yield read
 
     def _base(self, needed: Sequence[Read]) -> int | None:
         """Return a session that made all reads; the one that made most of them before it acted."""
@@ -815,6 +884,45 @@ def _anchors(rows: Sequence[Sequence[str]], lines: Sequence[int]) -> Iterator[st
             return
 
 
+def _below(rows: Sequence[Sequence[str]], lines: Sequence[int]) -> Iterator[str]:
+    """Yield the fewest lines below a place that are the same in all texts, and not empty."""
+    for count in range(1, MOST_ANCHORS):
+        below = {
+            "".join(f"{row}\n" for row in own[line : line + count])
+            for own, line in zip(rows, lines, strict=True)
+        }
+        anchor = below.pop()
+        if below:
+            return
+        if anchor.strip():
+            yield anchor
+            return
+
+
+def _list_starts(
+    calls: Sequence[TracedCall], rows: Sequence[Sequence[str]], lines: Sequence[int]
+) -> list[str]:
+    """Return what new lines begin with, and in all sessions also those above, or those below."""
+    new = [str(call.args["new_string"]).partition("\n")[0] for call in calls]
+    above = [own[line - 1] if line else "" for own, line in zip(rows, lines, strict=True)]
+    below = [own[line] for own, line in zip(rows, lines, strict=True)]
+    starts = [shared_start([*new, *others]) for others in (above, below)]
+    return [start for start in dict.fromkeys(starts) if start.strip()]
+
+
+_TOKEN = re.compile(r"\w[\w.+-]*|\s+|.", re.DOTALL)
+
+
+def _gone(old: str, new: str) -> str:
+    """Return the part of a text that is not in what replaces it: whole words."""
+    before, after = _TOKEN.findall(old), _TOKEN.findall(new)
+    while before and after and before[0] == after[0]:
+        before, after = before[1:], after[1:]
+    while before and after and before[-1] == after[-1]:
+        before, after = before[:-1], after[:-1]
+    return "".join(before)
+
+
 def _gives(form: str, scope: Mapping[str, Any], value: Any) -> bool:
     """Return whether an expression has a value."""
     try:
@@ -822,6 +930,12 @@ def _gives(form: str, scope: Mapping[str, Any], value: Any) -> bool:
     except EmError:
         return False
     return bool(found == value)
+
+
+def _is_search(call: TracedCall, changed: Sequence[str]) -> bool:
+    """Return whether a call is a read that listed some of the changed files, and no others."""
+    is_listing = call.effect == "read" and call.name not in (FILE_TEXT, TODAY)
+    return is_listing and isinstance(call.result, str) and lists_only(call.result, *changed)
 
 
 LONGEST_FACT = 80

@@ -338,6 +338,12 @@ class SharedTexts:
             if ways:
                 yield atom._replace(ways=ways)
 
+    def ways_to(self, values: Sequence[str], before: Sequence[int]) -> Iterator[Way]:
+        """Yield the known expressions that give these values before a call."""
+        for atom in self._known(before):
+            if list(atom.values) == list(values):
+                yield from atom.ways
+
     def _is_made(self, way: Way, before: Sequence[int]) -> bool:
         return all(
             call is None or call.index < limit

@@ -354,6 +354,61 @@ def lines_before(text: Any, start: str, sign: str = "") -> int:
     raise ValueError(f"no line begins with {start!r}{f' and a {sign}' * bool(sign)}")
 
 
+def lines_above(text: Any, lines: str) -> int:
+    """Return how many lines stand before some whole lines, which a text has once."""
+    whole = f"\n{text}"
+    if not lines.endswith("\n") or whole.count(f"\n{lines}") != 1:
+        raise ValueError(f"the lines {lines!r} must stand there once")
+    return whole.partition(f"\n{lines}")[0].count("\n")
+
+
+def lines_through(text: Any, start: str) -> int:
+    """Return how many lines a text has up to the last one that begins with a text.
+
+    The lines that begin so must follow each other: they are one list.
+    """
+    first, rows = _block(text, start)
+    return first + len(rows)
+
+
+def sorted_place(text: Any, start: str, line: str) -> int:
+    """Return how many lines stand before the place of a line in a list that is in order.
+
+    start: what the lines of the list begin with.
+    """
+    first, rows = _block(text, start)
+    if any(one >= two for one, two in itertools.pairwise(rows)):
+        raise ValueError(f"the lines that begin with {start!r} are not in order")
+    new = str(line).partition("\n")[0]
+    return first + sum(row < new for row in rows)
+
+
+def _block(text: Any, start: str) -> tuple[int, list[str]]:
+    """Return the lines that begin with a text, and how many stand before them."""
+    lines = str(text).split("\n")
+    found = [number for number, line in enumerate(lines) if start and line.startswith(start)]
+    if not found or found[-1] - found[0] != len(found) - 1:
+        raise ValueError(
+            f"the lines that begin with {start!r} must be there, without others between"
+        )
+    return found[0], lines[found[0] : found[-1] + 1]
+
+
+def stands_once(text: Any, part: Any) -> bool:
+    """Return whether a text stands exactly once in another one."""
+    return bool(part) and str(text).count(str(part)) == 1
+
+
+def lists_only(output: Any, *paths: str) -> bool:
+    """Return whether a search found something in these files, and in no others.
+
+    Each line of its output is a path, or begins with one and a colon.
+    """
+    found = {line.partition(":")[0] for line in str(output).split("\n") if line}
+    own = {path.removeprefix("./") for path in paths}
+    return bool(found) and {path.removeprefix("./") for path in found} <= own
+
+
 def absent(text: Any, part: Any) -> bool:
     """Return whether a text does not stand in another one."""
     return str(part) not in str(text)
@@ -741,8 +796,9 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         only, pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most,
         value_at, keyed, between, line_part, line_like, once, lines_after, lines_before, line_count,
-        module_name, looks_like, absent, kind_of, shape_of, error_of, missing_keys, strange_keys,
-        empty_keys, size_of, strange_text, strange_items, strange_members, parsed,
+        lines_above, lines_through, sorted_place, module_name, looks_like, absent, stands_once,
+        lists_only, kind_of, shape_of, error_of, missing_keys, strange_keys, empty_keys, size_of,
+        strange_text, strange_items, strange_members, parsed,
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""

@@ -394,6 +394,17 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     ),
     "absent": lambda node: f"{_said(node.args[1])} does not stand in {_said(node.args[0])}",
     "lines_after": lambda node: f"behind {_said(node.args[1])} in {_said(node.args[0])}",
+    "lines_above": lambda node: f"before {_said(node.args[1])} in {_said(node.args[0])}",
+    "lines_through": lambda node: (
+        f"the end of the lines of {_said(node.args[0])} that begin with {_said(node.args[1])}"
+    ),
+    "sorted_place": lambda node: (
+        f"in order among the lines of {_said(node.args[0])} that begin with {_said(node.args[1])}"
+    ),
+    "stands_once": lambda node: f"{_said(node.args[1])} stands once in {_said(node.args[0])}",
+    "lists_only": lambda node: (
+        f"{_said(node.args[0])} lists only {', '.join(map(_said, node.args[1:]))}"
+    ),
     "line_count": lambda node: f"the end of {_said(node.args[0])}",
     "module_name": lambda node: f"the module of {_said(node.args[0])}",
     "looks_like": lambda node: (
