@@ -33,7 +33,7 @@ test-properties: .venv/dev setup-sandbox ## every night: fifty times as many exa
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=nightly --timeout=7200
 
 test-clients: .venv/dev setup-clients ## drive real coding agents against a scripted model
-	$(BIN)/pytest -m clients -n 0 tests/clients
+	$(BIN)/pytest -m clients -n 0 --timeout=900 tests/clients
 
 setup-clients: ## install the coding agents that test-clients drives, pinned, into .clients
 	@command -v npm >/dev/null && npm install --prefix .clients --no-audit --no-fund --prefer-offline \

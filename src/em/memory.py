@@ -378,8 +378,7 @@ class Memory:
 
         Several traces must have had the same effects. Of their ways take the most common, and of
         those the shortest; prove the routine by replaying the trace it was compiled from. With a
-        `client` its model may improve the routine; an improvement that fails the same proof is
-        dropped.
+        `client` its model may improve it; an improvement that fails the same proof is dropped.
 
         Traces that say that they failed are refused unless `allow_failed`, those that don't say
         how they ended if `allow_unlabelled` is False.
@@ -392,11 +391,13 @@ class Memory:
 
         Traces of different tasks of one kind are learnt from together. What is learnt is tried on
         each of them: see the `trials` of the routine. One with a wrong trial is refused unless
-        `force`. beside: traces of other tasks, from which it is learnt how people speak of values,
-        and which other reads give what is needed. Unless they are named, the reads of the 100
-        newest traces count. No value of theirs gets into the routine.
+        `force`, and unless `shadow` one that was right in none of four or more. beside: traces of
+        other tasks, from which it is learnt how people speak of values, and which other reads give
+        what is needed; unless they are named, the reads of the 100 newest. No value of theirs gets
+        into the routine.
         """
         from em.compiler.compile_trace import compile_several
+        from em.compiler.trials import refuse_unproved
         from em.runner.package import keep_routine
         from em.traces.catalogue import get_traces, pooled_traces
 
@@ -416,6 +417,7 @@ class Memory:
             beside=get_traces(self.store, beside) if beside else (),
             pool=pooled_traces(self.store, [one.id for one in traces]) if pools else (),
         )
+        refuse_unproved(made.draft.trials, force=force or shadow)
         return keep_routine(self.store, made.files, made.from_events, retired=shadow)
 
     def compile_again(self, name: str, *, allow_unlabelled: bool = False) -> "Growth":

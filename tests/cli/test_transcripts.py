@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -231,7 +232,7 @@ def test_nothing_to_suggest_and_nothing_to_list_say_what_to_do() -> None:
     assert "--at-least 1" in em("suggest").err
 
 
-def test_what_was_right_in_no_trial_is_not_proposed_and_warned_of() -> None:
+def test_what_was_right_in_no_trial_is_neither_proposed_nor_kept() -> None:
     sessions("W1001", "W2002", "W3003", "W4004")
     for number, file in enumerate(sorted(Path("in").iterdir())):
         why = f"as agreed in call {number * 7919}"  # nothing says it
@@ -242,8 +243,26 @@ def test_what_was_right_in_no_trial_is_not_proposed_and_warned_of() -> None:
     assert "not worth keeping: it would ask or hand over in every run" in text.out
     assert "em compile" not in text.out
     (best,) = em("suggest", "--allow-unlabelled", "--json").json["suggestions"]
-    kept = em("compile", *best["traces"], "--keep", "--name", "cancel_order")
-    assert "expect it to ask or to hand over in every run" in kept.err
+    compiling = ("compile", *best["traces"], "--name", "cancel_order")
+    refused = em(*compiling, "--keep")
+    assert refused.code == 1
+    assert "nothing shows that the routine does what the traces did" in refused.err
+    assert "--force" in refused.err
+    assert em("routine", "list", "--json").out.strip() in ("", "[]")
+    assert "expect it to ask or to hand over in every run" in em(*compiling, "-o", "out").err
+    assert em(*compiling, "--keep", "--force").code == 0
+
+
+def test_a_suggestion_has_the_sessions_in_the_order_in_which_they_were_made() -> None:
+    Path("in").mkdir()
+    for number, month in enumerate((9, 3, 10, 4, 11)):
+        text = lines(*order_session(f"s{month}", f"W100{month}"))
+        file = Path("in", f"{number}.jsonl")
+        file.write_bytes(re.sub(rb"2025-\d\d-", f"2025-{month:02}-".encode(), text))
+        em("import", str(file))
+    (best,) = em("suggest", "--allow-unlabelled", "--json").json["suggestions"]
+    for shown, month in zip(best["sample"], (3, 4, 9, 10, 11), strict=True):
+        assert f"please cancel order #W100{month}" in em("traces", "show", shown).out
 
 
 def test_an_empty_folder_says_what_was_looked_for() -> None:

@@ -314,7 +314,7 @@ def print_healing(healing: "Healing", run_id: str) -> None:
     is_flag=True,
     help="With --all: also take traces that don't say whether they succeeded.",
 )
-@click.option("--force", is_flag=True, help="Store it though a trial did the wrong thing.")
+@click.option("--force", is_flag=True, help="Store it though a trial was wrong, or none was right.")
 @click.option("--explain", is_flag=True, help="Explain each call and each argument.")
 @everywhere
 def compile_(
@@ -333,11 +333,11 @@ def compile_(
 
     TRACE is a file, or the id of a trace in the log. Several traces of different tasks are learnt
     from together: each is left out once, and what the others teach is tried on it. If that does
-    the wrong thing once, nothing is stored without --force. Several traces of one task must have
-    had the same effects; of their ways the most common is compiled. Left out: failed calls that
-    were retried successfully, repeats, and reads whose results are not used. Every argument is
-    traced to its source. The routine is replayed against the recording, and written only if it
-    reproduces the trace.
+    the wrong thing once, or the right thing in none of four or more, nothing is stored without
+    --force. Several traces of one task must have had the same effects; of their ways the most
+    common is compiled. Left out: failed calls that were retried successfully, repeats, and reads
+    whose results are not used. Every argument is traced to its source. The routine is replayed
+    against the recording, and written only if it reproduces the trace.
 
     A value of a call with an effect that nothing recorded explains is asked for when the routine
     runs with other inputs. On a terminal you are asked which of these values are always the
@@ -381,6 +381,7 @@ def _compile_one(
     explain: bool,
 ) -> None:
     from em.compiler.package_files import write_package
+    from em.compiler.trials import refuse_unproved
 
     with only_results_on_stdout():
         made = _compiled(traces, options)
@@ -389,6 +390,8 @@ def _compile_one(
             write_package(draft, Path(output), made.udfs)
         ref = ""
         if keep or draft.written_by:
+            if keep and not options["shadow"]:
+                refuse_unproved(draft.trials, force=options["force"])
             ref = _store_compiled(made, keep=keep, shadow=options["shadow"])
     place = str(Path(output)) if output else ref
 

@@ -23,6 +23,7 @@ from em.cli.output import (
     wants_json,
 )
 from em.memory import Memory
+from em.runner.trial import ENOUGH_TRIALS
 from em.traces.catalogue import (
     DiffStep,
     TraceSummary,
@@ -427,8 +428,6 @@ LOOKED_FOR = (
     " databases of opencode. Agents have them in ~/.claude/projects, ~/.codex/sessions and"
     " ~/.local/share/opencode"
 )
-ENOUGH_TRIALS = 4
-"""A routine that was right in none of so many trials is not proposed; fewer prove nothing."""
 LONGEST_GOAL, LONGEST_REASON = 80, 300
 """Characters of a goal and of a reason that are shown."""
 EXPLAINED = """\

@@ -171,9 +171,11 @@ def suggest(
     """
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
     newest = MOST_READ if about else None
+    # By their own time: sessions are often imported in another order.
+    listed = list_traces(store, task=task, limit=newest).traces
     ids = [
         one.id
-        for one in reversed(list_traces(store, task=task, limit=newest).traces)
+        for one in sorted(listed, key=lambda one: (one.at, one.seq))
         if one.outcome in (*usable, "unknown") and not one.incomplete
     ]
     tell = progress or (lambda _done, _total: None)

@@ -26,7 +26,7 @@ from em.runner.planner import planner_of
 from em.runner.routine import check_step, effect_step
 from em.runner.signs import signs_of
 from em.runner.task_plan import EARLIER, Effect, EffectCall, NeedsRead, Plan, Results
-from em.runner.trial import Trial, Trials, Verdict
+from em.runner.trial import ENOUGH_TRIALS, Trial, Trials, Verdict
 from em.values.canonical import Json, digest_unordered, short
 
 REQUEST = "request"
@@ -100,6 +100,18 @@ def refuse_wrong(made: Trials, *, force: bool) -> None:
             fix="compile without these, or store it all the same with --force (in Python"
             " force=True): " + "; ".join(made.reasons("wrong")),
         )
+
+
+def refuse_unproved(made: Trials, *, force: bool) -> None:
+    """Refuse to store what did in none of enough trials what was done, unless `force`."""
+    if force or len(made) < ENOUGH_TRIALS or made.count("right") or made.are_too_few:
+        return
+    raise RoutineError(
+        f"nothing shows that the routine does what the traces did: {made}",
+        place="traces",
+        fix="compile it with more traces that did the same, or store it all the same with --force"
+        " (in Python force=True): " + "; ".join(made.reasons()),
+    )
 
 
 def tried(

@@ -12,6 +12,8 @@ Verdict = Literal["right", "handed over", "wrong"]
 
 TOO_FEW = "leaving one out leaves too few to learn from; one more trace would be enough"
 """The reason of a trial that could not be made."""
+ENOUGH_TRIALS = 4
+"""A routine that was right in none of so many trials is not kept; fewer prove nothing."""
 OWN_TRACES = "on the traces that its model was shown"
 
 
