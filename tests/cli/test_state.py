@@ -369,3 +369,22 @@ def test_what_is_inferred_is_marked_and_told_why_and_can_be_corrected(
     em(capsys, "state", "retract", "ana", "city")
     assert em_json(capsys, "state", "show", "ana", "trips")["trips"] == []
     assert "city: taken back" in em(capsys, "state", "show", "ana")
+
+
+def test_a_chat_is_observed_with_who_says_what_to_whom(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = [
+        {"role": "user", "content": "I live in Porto.", "timestamp": "2025-04-07T10:00:00Z"},
+        {"role": "assistant", "content": "I live in Paris.", "to": "Ana"},
+        {"role": "user", "name": "Bo", "content": "I live in Rome."},
+    ]
+    for name, text in (("a.json", json.dumps(said)), ("b.jsonl", "\n".join(map(json.dumps, said)))):
+        Path(name).write_text(text)
+        em(capsys, "observe", name[0], "--file", name, "--format", "chat")
+        em(capsys, "checkpoint", name[0])
+        assert em_json(capsys, "state", "show", name[0])["profile"] == {"city": "Porto"}
+    shown = em(capsys, "log", "show", "--json")
+    assert '"addressee": "Ana"' in shown or '"addressee":"Ana"' in shown
+    Path("c.json").write_text('[{"role": "user", "content": [1]}]')
+    em(capsys, "observe", "c", "--file", "c.json", "--format", "chat", code=1)

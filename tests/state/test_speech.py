@@ -209,3 +209,11 @@ def test_an_amount_that_was_read_is_gone_once_the_subject_takes_it_back(
     assert len(memory.state("ana").expenses) == 2
     assert len(said(memory, then).expenses) == 1 + left  # what was observed as a record stays
     assert len(memory.checkpoint("ana", rebuild=True).expenses) == 1 + left
+
+
+def test_traces_keep_who_speaks(memory: Memory) -> None:
+    with memory.record("order") as recorder:
+        recorder.said("user", "Cancel it.", speaker="Ana", addressee="shop")
+    (message,) = memory.log.read(kinds="message")
+    assert message.body is not None
+    assert (message.body["speaker"], message.body["addressee"]) == ("Ana", "shop")

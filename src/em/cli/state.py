@@ -34,7 +34,7 @@ from em.state.rules import Alert, load_rules
 from em.state.schema import PolicyName
 from em.state.state import Conflict, State
 
-FORMATS = ("text", "json", "jsonl", "csv")
+FORMATS = ("text", "json", "jsonl", "csv", "chat")
 _ENDINGS = {".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _VERSION = ("version", "created_at", "observations")
 _COLOURS = {"critical": "red", "high": "red", "warning": "yellow", "info": "cyan"}
@@ -76,6 +76,7 @@ def observe(
     em observe ana "I moved to Porto in March."
     em observe ana '{"destination": "Lisbon", "cost_usd": 840.5}' --type Trip
     em observe ana --file trips.csv --type Trip
+    em observe ana --file chat.json --format chat     # messages with role, content and name
     """
     if text == "-":
         text, file = None, file or "-"
@@ -115,6 +116,9 @@ def _given(text: str) -> list[dict[str, Any]]:
 def _read(file: str, format_: str | None) -> Iterator[dict[str, Any]]:
     chosen = format_ or _ENDINGS.get(Path(file).suffix.lower(), "text")
     with reading(file) as (source, name):
+        if chosen == "chat":
+            yield from _messages(source.read(), name)
+            return
         if chosen == "jsonl":
             for number, line in enumerate(source, 1):
                 if line.strip():
@@ -127,6 +131,40 @@ def _read(file: str, format_: str | None) -> Iterator[dict[str, Any]]:
         yield from ({"record": record} for record in _records(content, name))
     elif content.strip():
         yield {"text": _decoded(content, name)}
+
+
+_CHAT = {
+    "text": ("text", "content"),
+    "role": ("role",),
+    "speaker": ("speaker", "name"),
+    "addressee": ("addressee", "to"),
+    "at": ("at", "timestamp", "created_at"),
+    "session": ("session",),
+}
+"""The details of an observation, and what chats call them."""
+
+
+def _messages(content: bytes, name: str) -> Iterator[dict[str, Any]]:
+    """Read a chat, as a JSON list or JSON lines: what was said, by whom and to whom."""
+    listed = content.lstrip()[:1] == b"["
+    lines = [line for line in content.splitlines() if line.strip()]
+    found = (
+        _records(content, name)
+        if listed
+        else [parse_object(line, f"{name}:{n}", BadLine) for n, line in enumerate(lines, 1)]
+    )
+    for number, message in enumerate(found, 1):
+        item = {
+            detail: next((message[one] for one in names if message.get(one)), None)
+            for detail, names in _CHAT.items()
+        }
+        if not all(isinstance(value, str | None) for value in item.values()) or not item["text"]:
+            raise BadLine(
+                "expected a message with a text in `content`",
+                place=f"{name}, message {number}",
+                fix="give role, content, and optionally name, to, timestamp and session as texts",
+            )
+        yield {detail: value for detail, value in item.items() if value is not None}
 
 
 def _records(content: bytes, name: str) -> list[dict[str, Any]]:

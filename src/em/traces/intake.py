@@ -106,7 +106,13 @@ class Incoming:
             self._look_up()
 
     def say(
-        self, role: str, text: str, at: datetime | None = None, *, key: str | None = None
+        self,
+        role: str,
+        text: str,
+        at: datetime | None = None,
+        *,
+        key: str | None = None,
+        speaker: str = "",
     ) -> None:
         """Add a message; an empty text is ignored."""
         if not text:
@@ -118,7 +124,10 @@ class Incoming:
             self.goal = "" if text.lstrip().startswith("<") else text
         if role == "assistant":
             self._answer = text
-        self._add("message", {"role": role, "text": text}, at, key)
+        body: Json = {"role": role, "text": text}
+        if speaker:
+            body["speaker"] = speaker
+        self._add("message", body, at, key)
 
     def add(self, kind: str, body: Json) -> None:
         """Add an event whose body is already as in the log."""

@@ -181,9 +181,9 @@ class Recorder:
         # What the agent got from a memory.
         self.uses = Uses()
 
-    def said(self, role: str, text: str) -> None:
+    def said(self, role: str, text: str, *, speaker: str = "", addressee: str = "") -> None:
         """Record a message; a routine's inputs come from what users say."""
-        self.add(Message(role=role, text=text))
+        self.add(Message(role=role, text=text, speaker=speaker, addressee=addressee))
 
     def answered(self, tokens: int | None = None) -> None:
         """Record that the agent's model answered, and the tokens that it took."""

@@ -72,11 +72,13 @@ class Approval(
 class Message(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="message", tag_field="type"
 ):
-    """A message of a user, the agent or its environment."""
+    """A message of a user, the agent or its environment; by whom and to whom, if that is known."""
 
     role: str
     text: str
     seq: int | None = None
+    speaker: str = ""
+    addressee: str = ""
 
 
 TraceEvent = ToolCall | UdfCall | Approval | Message

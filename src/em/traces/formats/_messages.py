@@ -175,7 +175,8 @@ def add_message(trace: Incoming, message: Json) -> None:
     if tokens is not None:
         trace.spent(tokens)
     blocks = content if isinstance(content, list) else [content]
-    told = Counter(_add_block(trace, block, role, at) for block in blocks)
+    speaker = _as_name(message.get("name")) if role in ("user", "assistant") else ""
+    told = Counter(_add_block(trace, block, role, at, speaker) for block in blocks)
     for call in message.get("tool_calls") or ():
         if isinstance(call, dict):
             name, args, call_id = call_parts(call)
@@ -200,7 +201,11 @@ def call_parts(call: Json) -> tuple[str, Json, str]:
     return str(inner.get("name", "")), as_args(given), str(call.get("id") or "")
 
 
-def _add_block(trace: Incoming, block: Any, role: str, at: Any) -> str | None:
+def _as_name(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _add_block(trace: Incoming, block: Any, role: str, at: Any, speaker: str = "") -> str | None:
     """Add a block of a message; return the id of the call that it is, if any."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind in _CALLS:
@@ -212,7 +217,8 @@ def _add_block(trace: Incoming, block: Any, role: str, at: Any) -> str | None:
     elif kind == "thinking":
         trace.say("thinking", str(block.get("thinking", "")), at)
     elif kind is None or text_of([block]):
-        trace.say(role, text_of(block) if kind is None else text_of([block]), at)
+        text = text_of(block) if kind is None else text_of([block])
+        trace.say(role, text, at, speaker=speaker)
     else:
         trace.say(role, text_or_json(block), at)
     return None
