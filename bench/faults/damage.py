@@ -24,7 +24,8 @@ def _ended(act: Act, turn: int, fault: str) -> tuple[list[str], str]:
     return lines, wrong
 
 
-def _sum(verdicts: Sequence[Verdict], wrong: Sequence[str]) -> Verdict:
+def sum_of(verdicts: Sequence[Verdict], wrong: Sequence[str]) -> Verdict:
+    """Return one verdict for several; each text in `wrong` counts as something lost."""
     said = "; ".join(filter(None, [*(one.said for one in verdicts), *wrong]))
     lost = sum(one.lost for one in verdicts) + sum(map(bool, wrong))
     return Verdict(lost, sum(one.doubled for one in verdicts), said)
@@ -42,7 +43,7 @@ def full(store: str, make: Any, _draw: random.Random) -> Found:
         found += lines
         wrong.append(problem)
         verdicts.append(act.judge(lines))
-    return found, _sum(verdicts, wrong)
+    return found, sum_of(verdicts, wrong)
 
 
 def read_only(store: str, make: Any, _draw: random.Random) -> Found:
@@ -62,7 +63,7 @@ def read_only(store: str, make: Any, _draw: random.Random) -> Found:
         path.chmod(0o644)
     written = [f"{line} was written" for line in lines]
     _forbid_writing(act.db, "off") if store != "SQLite" else None
-    return ["0-0"], _sum([act.judge(["0-0"])], [problem, *written])
+    return ["0-0"], sum_of([act.judge(["0-0"])], [problem, *written])
 
 
 def _forbid_writing(db: str, how: str = "on") -> None:
@@ -76,7 +77,7 @@ def _forbid_writing(db: str, how: str = "on") -> None:
 
 def clock(store: str, make: Any, draw: random.Random) -> Found:
     """The clock steps back and forth by days: the order of the log and of runs does not change."""
-    from bench.faults.table import Child, _verified
+    from bench.faults.table import Child, verified
 
     found, verdicts, wrong = [], [], []
     for name in ("append", "run", "checkpoint"):
@@ -88,13 +89,13 @@ def clock(store: str, make: Any, draw: random.Random) -> Found:
             act.settle()
         found += lines
         verdicts.append(act.judge(lines))
-        wrong.append(_verified(act.db))
-    return found, _sum(verdicts, wrong)
+        wrong.append(verified(act.db))
+    return found, sum_of(verdicts, wrong)
 
 
 def threads(store: str, make: Any, _draw: random.Random) -> Found:
     """Two processes with 32 threads each write at once."""
-    from bench.faults.table import Child, _verified
+    from bench.faults.table import Child, verified
 
     act = Append(*make(store))
     children = [Child(act, turn, "threads") for turn in (1, 2)]
@@ -104,7 +105,7 @@ def threads(store: str, make: Any, _draw: random.Random) -> Found:
     expected = 2 * 32 * 4
     if len(lines) != expected:
         wrong.append(f"{len(lines)} of {expected} batches were acknowledged")
-    return lines, _sum([act.judge(lines)], [*wrong, _verified(act.db)])
+    return lines, sum_of([act.judge(lines)], [*wrong, verified(act.db)])
 
 
 def damaged(store: str, make: Any, draw: random.Random) -> Found:
@@ -119,7 +120,7 @@ def damaged(store: str, make: Any, draw: random.Random) -> Found:
     for beside in ("-wal", "-shm"):
         Path(db + beside).unlink(missing_ok=True)
     wrong = [_judged_copy(Path(db), folder / f"{n}.db", good, draw) for n in range(COPIES)]
-    return [str(seq) for seq, _ in good], _sum([], wrong)
+    return [str(seq) for seq, _ in good], sum_of([], wrong)
 
 
 def _judged_copy(path: Path, copy: Path, good: Sequence[Any], draw: random.Random) -> str:

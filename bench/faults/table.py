@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.faults import damage, queue, service
+from bench.faults import cluster, damage, queue, service
 from bench.faults.act import ACTS, EARLY, ROOT, Act, Verdict
 from bench.figure import Figure
 from bench.server import postgres_address
@@ -81,11 +81,15 @@ class Child:
 
     def kill_after(self, seconds: float, *, early: bool = False) -> list[str]:
         """Kill it a while after its first acknowledgement, or early; return what it said."""
-        first = "" if early else self._said.readline()
+        first = [] if early else self.first_line()
         time.sleep(seconds)
         self.process.send_signal(signal.SIGKILL)
-        lines = self.end()[0]
-        return [first[:-1], *lines] if first.endswith("\n") else lines
+        return [*first, *self.end()[0]]
+
+    def first_line(self) -> list[str]:
+        """Wait for the first acknowledgement; none if the process ends before it."""
+        line = self._said.readline()
+        return [line[:-1]] if line.endswith("\n") else []
 
     def end(self) -> tuple[list[str], int, str]:
         """Wait for its end; return what it acknowledged, its exit code, and its complaints."""
@@ -107,7 +111,7 @@ def killed(act: Act, store: str, kills: int, draw: random.Random) -> Row:
         acknowledged += child.kill_after(seconds, early=early)
         act.settle()
     verdict = act.judge(acknowledged)
-    return _row(act.name, store, kills, acknowledged, verdict, _verified(act.db))
+    return _row(act.name, store, kills, acknowledged, verdict, verified(act.db))
 
 
 def _row(
@@ -118,7 +122,8 @@ def _row(
     return Row(part, store, kills, len(acknowledged), lost, verdict.doubled, said)
 
 
-def _verified(db: str) -> str:
+def verified(db: str) -> str:
+    """Return what is wrong with a database after all that; nothing if it verifies."""
     from em import Memory
 
     with Memory(db) as memory:
@@ -173,8 +178,8 @@ def read_options(words: Sequence[str]) -> Options:
     return Options(found.part or (), kills, found.seed, found.store or Options().stores)
 
 
-OTHERS = {"worker": queue.killed, "service": service.killed}
-"""Parts whose processes are commands of em."""
+OTHERS = {"worker": queue.killed, "service": service.killed, "server": cluster.killed}
+"""Parts whose processes are commands of em, or PostgreSQL's."""
 
 
 def figures(options: Options | None = None) -> Iterator[Figure]:
@@ -195,7 +200,12 @@ def figures(options: Options | None = None) -> Iterator[Figure]:
 
 def _rows(chosen: Options, make: Make) -> Iterator[Row]:
     names = chosen.parts or [*ACTS, *OTHERS, *damage.FAULTS]
-    killing = [(n, s) for n in names if n in ACTS or n in OTHERS for s in chosen.stores]
+    killing = [
+        (name, store)
+        for name in names
+        for store in chosen.stores
+        if name in ACTS or (name in OTHERS and (name, store) != ("server", "SQLite"))
+    ]
     draw = random.Random(chosen.seed)
     for number, (name, store) in enumerate(killing):
         kills = chosen.kills // len(killing) + (number < chosen.kills % len(killing))
@@ -206,7 +216,7 @@ def _rows(chosen: Options, make: Make) -> Iterator[Row]:
             yield killed(ACTS[name](folder, db), store, kills, draw)
         else:
             found, verdict = OTHERS[name](folder, db, kills, draw)
-            yield _row(name, store, kills, found, verdict, _verified(db))
+            yield _row(name, store, kills, found, verdict, verified(db))
     for name in names:
         for store in chosen.stores:
             if name in damage.FAULTS:
