@@ -149,3 +149,13 @@ def test_the_list_does_not_grow_with_databases_that_are_gone(
             pass
         (tmp_path / f"{n}.db").unlink()
     assert len(list((Path(os.environ["XDG_DATA_HOME"]) / "em" / "trusted").iterdir())) <= 4
+
+
+def test_doctor_tells_that_code_of_a_foreign_memory_does_not_run(foreign: str) -> None:
+    told = em("doctor", "--db", foreign, "--json").json["trust"]["memory"]
+    assert (told["state"], len(told["ignored"])) == ("not trusted", 2)
+    assert f"em trust --memory --db {foreign}" in em("doctor", "--db", foreign).out
+    em("trust", "--memory", "--db", foreign, "--yes")
+    told = em("doctor", "--db", foreign, "--json").json["trust"]["memory"]
+    assert told == {"state": "trusted", "ignored": []}
+    assert em("doctor", "--json").json["trust"]["memory"]["state"] == "not made yet"

@@ -151,3 +151,19 @@ def test_every_named_setting_exists() -> None:
         held: object = settings
         for part in name.split("."):
             held = getattr(held, part)
+
+
+def test_doctor_tells_what_is_ignored_and_how_to_trust_it() -> None:
+    assert em("doctor", "--json").json["trust"]["folder"]["state"] == "there is no em.yaml"
+    write("synchronous: full")
+    folder = em("doctor", "--json").json["trust"]["folder"]
+    assert folder["state"] == "names nothing that needs trust"
+    write("state: {rules: rules.py}\nallow: {commands: [sh]}")
+    folder = em("doctor", "--json").json["trust"]["folder"]
+    assert (folder["state"], sorted(folder["ignored"])) == ("not trusted", ["allow", "state.rules"])
+    shown = em("doctor")
+    assert "em trust --folder ." in shown.out
+    assert shown.code == 0
+    em("trust", "--folder", ".", "--yes")
+    folder = em("doctor", "--json").json["trust"]["folder"]
+    assert folder == {"state": "trusted", "ignored": []}

@@ -1,4 +1,4 @@
-"""`em doctor` checks the installation, database, extras and keys; `em smoke-llm` a model."""
+"""`em doctor` checks the installation, database, trust, extras and keys; `em smoke-llm` a model."""
 
 import os
 import platform
@@ -15,7 +15,14 @@ from em.cli.options import database, everywhere, open_memory
 from em.cli.output import emit, printable
 from em.errors import EmError, NotFound
 from em.llm import get_llm_client
-from em.settings import FILE, MEMORY, Settings, memory_folder
+from em.settings import (
+    FILE,
+    MEMORY,
+    Settings,
+    is_folder_trusted,
+    memory_folder,
+    named_settings,
+)
 
 EXTRAS = {
     "anthropic": "anthropic",
@@ -32,6 +39,8 @@ EXTRAS = {
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "EM_LLM_API_KEY", "EM_API_TOKEN")
 CORE = ("msgspec", "click", "rich", "PyYAML", "httpx", "pyahocorasick", "snowballstemmer")
+CODE_OF_A_MEMORY = ("classes and rules of states", "functions of routines")
+"""What does not run of a memory that is not trusted."""
 LOW_SPACE = 256 * 1024 * 1024
 
 
@@ -39,12 +48,16 @@ LOW_SPACE = 256 * 1024 * 1024
 @click.option("--deep", is_flag=True, help="Read every page of the database.")
 @everywhere
 def doctor(deep: bool) -> int:
-    """Check the installation, the database, extras and keys. Exit code 1 if something is wrong."""
+    """Check the installation, the database, what you trust, extras and keys.
+
+    Exit code 1 if something is wrong.
+    """
     database, problems = _database(deep=deep)
     report = {
         "ok": not problems,
         "versions": _versions(),
         "database": database,
+        "trust": {"folder": _folder_trust(), "memory": _memory_trust()},
         "extras": {extra: find_spec(module) is not None for extra, module in EXTRAS.items()},
         "sandboxes": _sandboxes(),
         "keys": {key: bool(os.environ.get(key)) for key in KEYS},
@@ -100,6 +113,34 @@ def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
     return facts, problems
 
 
+def _folder_trust() -> dict[str, Any]:
+    """Say whether the em.yaml that counts here is trusted, and what is ignored if it is not."""
+    folder = memory_folder()
+    if not (folder / FILE).is_file():
+        return {"state": f"there is no {FILE}", "ignored": []}
+    named = list(named_settings(folder))
+    if not named:
+        return {"state": "names nothing that needs trust", "ignored": []}
+    if is_folder_trusted(folder):
+        return {"state": "trusted", "ignored": []}
+    fix = f"read {folder / FILE}, then: em trust --folder {folder}"
+    return {"state": "not trusted", "ignored": named, "fix": fix}
+
+
+def _memory_trust() -> dict[str, Any]:
+    """Say whether code that the memory holds may run, and what does not run if it may not."""
+    try:
+        found = open_memory().store.database
+    except NotFound:
+        return {"state": "not made yet", "ignored": []}
+    except EmError as error:
+        return {"state": error.code, "ignored": []}
+    if found.is_trusted:
+        return {"state": "trusted", "ignored": []}
+    fix = f"if it is yours: em trust --memory --db {found.place}"
+    return {"state": "not trusted", "ignored": [*CODE_OF_A_MEMORY], "fix": fix}
+
+
 def _chosen_by() -> str:
     """Say why this memory is used: an option, a variable, or a folder from here upwards."""
     settings, folder = Settings.load(), memory_folder()
@@ -122,6 +163,11 @@ def _print(report: dict[str, Any]) -> None:
         for name, value in report[title].items():
             shown = f"{value:,}" if isinstance(value, int) and name != "schema" else value
             click.echo(f"  {name:<14}{shown}")
+    click.secho("trust", bold=True)
+    for name, found in report["trust"].items():
+        click.echo(f"  {name:<14}{found['state']}")
+        if found["ignored"]:
+            click.echo(f"  {'':<14}ignored: {', '.join(found['ignored'])} ({found['fix']})")
     for title, yes, no in (("extras", "installed", "-"), ("keys", "set", "-")):
         click.secho(title, bold=True)
         for name, there in report[title].items():
