@@ -173,6 +173,12 @@ class Memory:
         since: Moment | None = None,
         until: Moment | None = None,
         *,
+        role: str | None = None,
+        speaker: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        run: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         neighbours: int = 0,
         in_order: bool = False,
         now: Moment | None = None,
@@ -180,6 +186,8 @@ class Memory:
         """Return the passages that fit a question best, one per event, the best first.
 
         subject: search only this subject's texts; without it, everybody's.
+        role, speaker, session, agent, run, metadata: only what was observed with these. A trace's
+            messages have the trace as their run.
         neighbours: how many passages before and after each to return with it.
         in_order: sort by the order in which they were said.
         now: the moment that "last week" in a question counts from.
@@ -190,6 +198,12 @@ class Memory:
             subject=subject,
             since=None if since is None else moment(since, "since"),
             until=None if until is None else moment(until, "until"),
+            role=role,
+            speaker=speaker,
+            session=session,
+            agent=agent,
+            run=run,
+            metadata=metadata or {},
         )
         found = self._recall.recall(
             query,
@@ -736,8 +750,8 @@ class Memory:
         """Where workflow steps get what is not of their run: recall, lessons, state."""
         from em.workflows.builtins import Sourced, Sources
 
-        def recall(query: str, k: int, subject: str | None = None) -> Sourced:
-            found = self.recall(query, subject, k)
+        def recall(query: str, k: int, subject: str | None = None, **only: Any) -> Sourced:
+            found = self.recall(query, subject, k, **only)
             return Sourced([one.text for one in found], [one.event_id for one in found])
 
         def heuristics(task: str, k: int) -> Sourced:

@@ -21,3 +21,32 @@ def test_an_observation_keeps_its_agent_run_and_own_fields() -> None:
 def test_own_fields_are_named_texts_numbers_truth_values_or_lists(wrong: dict[str, object]) -> None:
     with Memory(":memory:") as memory, pytest.raises(InputError):
         memory.observe("ana", "It works.", metadata=wrong)
+
+
+def test_what_stands_beside_a_hit_is_of_the_same_place_too() -> None:
+    with Memory(":memory:") as memory:
+        memory.observe("ana", "a secret of the other tenant", metadata={"tenant": "b"})
+        memory.observe("ana", "where is the key", role="user", metadata={"tenant": "a"})
+        memory.observe("ana", "below the mat", role="assistant", metadata={"tenant": "a"})
+        (hit,) = memory.recall("key", role="user", metadata={"tenant": "a"}, neighbours=2)
+        assert [one.text for one in hit.neighbours] == ["below the mat"]
+        assert hit.metadata == {"tenant": "a"}
+
+
+def test_a_rare_voice_is_found_among_many_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("em.recall.rank.SPREAD", 10)
+    monkeypatch.setattr("em.recall.rank.BEST", 5)
+    with Memory(":memory:") as memory:
+        memory.observe("ana", "the blue key and the red door", speaker="Zoe")
+        for n in range(60):
+            memory.observe("ana", f"the blue key and the red door {n}", speaker="Ana")
+        found = memory.recall("blue key red door", "ana", speaker="Zoe")
+        assert [passage.speaker for passage in found] == ["Zoe"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"role": 5}, {"metadata": {"a": None}}, {"metadata": {"a": ["x"]}}, {"run": b"x"}]
+)
+def test_a_filter_that_is_none_is_refused(wrong: dict[str, object]) -> None:
+    with Memory(":memory:") as memory, pytest.raises(InputError):
+        memory.recall("x", **wrong)  # type: ignore[arg-type]  # that is the test

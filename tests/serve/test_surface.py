@@ -279,3 +279,13 @@ def test_forgetting_lists_what_goes_and_then_erases_it_with_its_stored_responses
     assert service.get("/recall", query="Faro")["passages"]
     assert service.post("/forget", {"subject": "nobody"}).status_code == 404
     assert service.post("/forget", {}).status_code == 400
+
+
+def test_recall_is_narrowed_over_http(service: Served) -> None:
+    own = {"project": "atlas"}
+    for body in ({"session": "s1", "metadata": own}, {"run": "r1", "role": "user"}):
+        service.post("/observations", {"subject": "ana", "text": f"a key {body}", **body})
+    found = service.get("/recall", query="key", metadata=json.dumps(own))["passages"]
+    assert [(one["session"], one["metadata"]) for one in found] == [("s1", own)]
+    found = service.get("/recall", query="key", run="r1", role="user")["passages"]
+    assert [one["run"] for one in found] == ["r1"]

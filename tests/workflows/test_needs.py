@@ -220,3 +220,24 @@ def test_recall_of_one_subject_brings_nobody_elses_texts(memory: Memory, write: 
     assert "Oslo" in said
     assert "Rome" not in said
     assert write(text).start("w", {"who": "nobody"}).output == "[]"
+
+
+def test_a_run_about_one_subject_recalls_that_subject(memory: Memory, write: Write) -> None:
+    memory.observe("ana", "The plan is Oslo.", session="s1")
+    memory.observe("ana", "The plan is Bern.", session="s2")
+    memory.observe("bob", "The secret plan is Rome.")
+    text = (
+        "workflows:\n  w:\n    steps:\n"
+        "      - {name: a, memory: {needs: ['recall(the plan, 5)']}, "
+        "inputs: {prompt: '{{memory.recall}}'}}\n"
+        "      - {name: b, tool: recall, inputs: {query: the plan}}\n"
+        "      - {name: c, tool: recall, inputs: {query: the plan, session: s2}}\n"
+        "      - {name: d, tool: recall, inputs: {query: the plan, subject: bob}}\n"
+    )
+    outputs = write(text).start("w", subject="ana").outputs
+    assert "Oslo" in outputs["a"]
+    assert "Rome" not in outputs["a"]
+    assert set(outputs["b"]) == {"The plan is Oslo.", "The plan is Bern."}
+    assert outputs["c"] == ["The plan is Bern."]
+    assert outputs["d"] == ["The secret plan is Rome."]
+    assert len(write(text).start("w").outputs["b"]) == 3

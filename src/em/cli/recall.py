@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from em.cli.options import everywhere, open_memory
+from em.cli.options import everywhere, open_memory, pairs
 from em.cli.output import Advance, count, emit, note, print_table, printable, progress
 from em.errors import UsageError
 from em.memory import Memory
@@ -16,6 +16,14 @@ from em.store.protocol import Passage
 @click.command()
 @click.argument("words", nargs=-1)
 @click.option("--subject", help="Only passages about this subject.")
+@click.option("--role", help="Only what was said in this role, such as user.")
+@click.option("--speaker", help="Only what this speaker said.")
+@click.option("--session", help="Only this conversation.")
+@click.option("--agent", help="Only what was said to or by this agent.")
+@click.option("--run", help="Only this run of an agent, or this trace.")
+@click.option(
+    "--metadata", multiple=True, metavar="KEY=VALUE", help="Only with this field. Repeatable."
+)
 @click.option("--since", metavar="TIME", help="Only passages at or after this time.")
 @click.option("--until", metavar="TIME", help="Only passages before this time.")
 @click.option("--k", "-k", default=10, show_default=True, help="How many passages.")
@@ -23,7 +31,7 @@ from em.store.protocol import Passage
 @click.option("--neighbours", default=0, metavar="N", help="Show N passages before and after each.")
 @click.option("--embed", is_flag=True, help="First compute the vectors of new passages.")
 @everywhere
-def recall(words: tuple[str, ...], embed: bool, **chosen: Any) -> None:
+def recall(words: tuple[str, ...], embed: bool, metadata: tuple[str, ...], **chosen: Any) -> None:
     """Search for the passages that fit WORDS, a question or keywords, best first.
 
     Names of speakers and times are understood: em recall what did Ana do last week
@@ -37,7 +45,7 @@ def recall(words: tuple[str, ...], embed: bool, **chosen: Any) -> None:
         _embed(memory)
     if not words:
         return
-    found = memory.recall(" ".join(words), **chosen)
+    found = memory.recall(" ".join(words), metadata=pairs(metadata, "--metadata"), **chosen)
 
     def text() -> None:
         for line in found.notes:

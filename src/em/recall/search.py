@@ -11,6 +11,7 @@ from em.recall.embed import Embed, Meaning, Progress, silent
 from em.recall.question import MAX_CHARS, MAX_WORDS, Question, read_question
 from em.recall.rank import ALONE, Weights, Word, apart, best_of, rarity, score_words, substance
 from em.store.protocol import SHAPE_BITS, Mark, Passage, SearchIndex, Store, Within
+from em.text.tags import FIELDS
 from em.text.terms import STOP_WORDS, speaker_terms, stems_of, words_of
 from em.values.times import from_micros
 from em.values.times import now as this_moment
@@ -119,7 +120,21 @@ class Recall:
         return read_question(query, now, are_speakers)
 
     def _by_words(self, question: Question, within: Within) -> tuple[dict[int, float], Set[int]]:
-        """Return the scores by words, and the passages of the times that the question names."""
+        """Return the scores by words, and the passages of the times that the question names.
+
+        Where only some voices count, what others said around them still counts as context.
+        """
+        scores, timed = self._of_scope(question, within)
+        if not within.is_voiced:
+            return scores, timed
+        around, timed_around = self._of_scope(question, within.of_all_voices())
+        best = {number: score for score, number in best_of(around, POSTINGS)}
+        for mark in self._index.marks(list(best)):
+            if _has_voice(mark, within):
+                scores[mark.number] = max(scores.get(mark.number, 0.0), best[mark.number])
+        return scores, timed | timed_around
+
+    def _of_scope(self, question: Question, within: Within) -> tuple[dict[int, float], Set[int]]:
         groups = [*([word] for word in question.words), *question.times]
         found = self._index.find(groups, within, POSTINGS + 1) if groups else []
         if question.speakers and not any(found):
@@ -152,7 +167,7 @@ class Recall:
             weighed = [
                 (mark, raw[mark.number] * self._factor(mark, question, timed))
                 for mark in self._index.marks(list(raw))
-                if within.holds(from_micros(mark.at))
+                if within.holds(from_micros(mark.at)) and _has_voice(mark, within)
             ]
             if question.of_many:
                 lower = apart({mark.number: score for mark, score in weighed}, self._weights.beside)
@@ -187,7 +202,7 @@ class Recall:
         found = []
         for mark, score in best:
             # It was forgotten since it was ranked.
-            if (passage := texts.get(mark.number)) is None:
+            if (passage := texts.get(mark.number)) is None or not within.admits(passage):
                 continue
             beside = [
                 texts[mark.number + offset]
@@ -245,12 +260,20 @@ def _belongs(other: Passage | None, passage: Passage, within: Within) -> bool:
     """Return whether two passages are of one conversation, and the other is in the scope."""
     if other is None or other.stream != passage.stream or other.session != passage.session:
         return False
-    return within.holds(other.at)
+    return within.of_all_voices().admits(other)
 
 
 def _wanted(k: int) -> int:
     """Return how many candidates to rank for k results: some of them drop out."""
     return 4 * k + CANDIDATES
+
+
+def _has_voice(mark: Mark, within: Within) -> bool:
+    given = ((within.role, mark.role), (within.speaker, mark.speaker))
+    return all(
+        wanted is None or (has is not None and has.casefold() == wanted.casefold())
+        for wanted, has in given
+    )
 
 
 def _was_said_in(question: Question, mark: Mark) -> bool:
@@ -268,6 +291,16 @@ def _check(query: str, within: Within, k: int, neighbours: int) -> None:
         raise InputError(f"query must be a string, got {type(query).__name__}", place="query")
     if within.subject is not None:
         check_name(within.subject, "subject")
+    for field in FIELDS:
+        if not isinstance(value := getattr(within, field), str | None):
+            raise InputError(f"expected a text, got {type(value).__name__}", place=field)
+    for name, value in within.metadata.items():
+        if not isinstance(value, str | int | float):
+            raise InputError(
+                f"expected a text, a number or a truth value, got {type(value).__name__}",
+                place=f"metadata.{name}",
+                fix="give one value of a field; a passage with a list has each of its values",
+            )
     for name, value, least, most in (("k", k, 1, MOST), ("neighbours", neighbours, 0, 100)):
         if type(value) is not int or not least <= value <= most:
             raise UsageError(

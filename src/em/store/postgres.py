@@ -68,7 +68,7 @@ class PostgresIndex(SqlIndex):
         beside: Sequence[str] = (),
     ) -> list[list[int]]:
         """Return for each group of words the postings of the passages that have one of them."""
-        also = f" & ({_any(beside)})" if beside else ""
+        also = (f" & ({_any(beside)})" if beside else "") + _all(within.tags)
         with self._reading() as session:
             sql, params = _words_sql(session, within)
             # Sort here: with ORDER BY, the server would walk the numbers instead of the words.
@@ -88,7 +88,8 @@ class PostgresIndex(SqlIndex):
         with self._reading() as session:
             sql, params = _words_sql(session, within)
             counted = f"SELECT count(*) FROM ({sql}) AS found"  # noqa: S608 - fixed words; values are bound
-            return int(session.execute(counted, (_any(words), *params, None)).fetchone()[0])
+            match = f"({_any(words)}){_all(within.tags)}"
+            return int(session.execute(counted, (match, *params, None)).fetchone()[0])
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Store vectors of length 1 by the numbers of their passages."""
@@ -101,6 +102,10 @@ class PostgresIndex(SqlIndex):
     ) -> list[tuple[int, float]]:
         """Return numbers and similarities of the passages nearest to this embedder's vector."""
         when, moments = time_conditions(within)
+        bound: list[int | str] = [*moments]
+        if tags := within.tags:
+            when += " AND p.words @@ ?::tsquery"
+            bound.append(_all(tags).removeprefix(" & "))
         join = " JOIN passages AS p ON p.number = v.number" if when else ""
         sql = (
             "SELECT v.number, -(v.vector <#> ?::vector) AS score FROM vectors AS v"  # noqa: S608 - fixed words; values are bound
@@ -111,7 +116,7 @@ class PostgresIndex(SqlIndex):
             if embedder_of(session) != identity:
                 return []
             bounds = numbers_of(session, within)
-            params = (_vector(vector), *bounds, *moments, limit)
+            params = (_vector(vector), *bounds, *bound, limit)
             return [(row[0], row[1]) for row in session.execute(sql, params)]
 
     def similarities(
@@ -141,6 +146,11 @@ def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
 def _any(words: Sequence[str]) -> str:
     """Match any of the words. Each is quoted, so that none is an operator."""
     return " | ".join(f"'{word}'" for word in words)
+
+
+def _all(tags: Sequence[str]) -> str:
+    """Match all of the tags too."""
+    return "".join(f" & '{tag}'" for tag in tags)
 
 
 MAX_CONNECTIONS = 16

@@ -12,11 +12,12 @@ import msgspec
 
 from em.errors import BadBody, InputError
 from em.log.chain import HASH_BYTES, SALT_BYTES, hash_body
-from em.log.event import Draft, Event, check_name
+from em.log.event import TRACE_PREFIX, Draft, Event, check_name
 from em.log.kinds import SEARCHED, check_body, check_kind, details, searched_text
 from em.redaction.masker import Echoes
 from em.redaction.redactor import Redactor
 from em.store.protocol import ArtefactDraft, Commit, Record, RequestOutcome
+from em.text.tags import field_tags
 from em.text.terms import Piece, pieces
 from em.values.canonical import Json, canonical
 from em.values.ids import new_id, new_ids
@@ -145,7 +146,11 @@ def with_pieces(event: PreparedEvent, now_: datetime) -> PreparedEvent:
         return event
     at = now_ if event.at is None else from_micros(event.at)
     speaker, role, _ = details(event.body)
-    parts = pieces(text, at, speaker, by_assistant=role == "assistant")
+    body = event.body or {}
+    if event.stream.startswith(TRACE_PREFIX):
+        body = {"run": event.stream.removeprefix(TRACE_PREFIX), **body}
+    is_assistant = role == "assistant"
+    parts = pieces(text, at, speaker, by_assistant=is_assistant, tags=field_tags(body))
     return PreparedEvent(*event[:-1], parts)
 
 

@@ -5,13 +5,14 @@ A new back end implements `Store` and `SearchIndex`, and passes `em.testing.Stor
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from em.log.chain import Entry, Holding
 from em.log.event import Draft, Event, EventQuery, Row
 from em.redaction.redactor import Redactor
+from em.text.tags import FIELDS, field_tags
 from em.trust import Database
 from em.values.canonical import Json
 
@@ -96,6 +97,9 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     speaker: str | None
     role: str | None
     session: str | None
+    agent: str | None = None
+    run: str | None = None
+    metadata: Mapping[str, Any] = {}
     start: int
     number: int
     neighbours: Sequence["Passage"] = ()
@@ -107,16 +111,46 @@ class Within(msgspec.Struct, frozen=True):
     subject: one subject; "" for passages without a subject, None for all.
     since, until: when the event happened.
     lessons: search lessons instead of what was said. The two are never mixed.
+    role, speaker: who said it, in any case of letters.
+    session, agent, run: where it was said. The run of a trace's messages is the trace.
+    metadata: fields of the caller's own; all must match, compared as text.
     """
 
     subject: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     lessons: bool = False
+    role: str | None = None
+    speaker: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    run: str | None = None
+    metadata: Mapping[str, Any] = {}
 
     def holds(self, at: datetime) -> bool:
         """Return whether a time is in the scope."""
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+    @property
+    def tags(self) -> list[str]:
+        """The terms that a passage must all have."""
+        given = {name: getattr(self, name) for name in FIELDS}
+        return list(field_tags({**given, "metadata": self.metadata}))
+
+    @property
+    def is_voiced(self) -> bool:
+        """Whether only some of those who speak in a conversation count."""
+        return self.role is not None or self.speaker is not None
+
+    def of_all_voices(self) -> "Within":
+        """Return the scope with what everybody said."""
+        return msgspec.structs.replace(self, role=None, speaker=None)
+
+    def admits(self, passage: Passage) -> bool:
+        """Return whether a passage of the subject is in the scope."""
+        given = {name: getattr(passage, name) for name in FIELDS}
+        has = set(field_tags({**given, "metadata": passage.metadata}))
+        return self.holds(passage.at) and has.issuperset(self.tags)
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from em.errors import NotFound
+from em.log.event import TRACE_PREFIX
 from em.log.kinds import SEARCHED, detail, details, searched_text
 from em.store.preparation import PreparedEvent, with_pieces
 from em.store.protocol import (
@@ -24,6 +25,7 @@ from em.store.protocol import (
 )
 from em.store.session import Session, select, select_numbers
 from em.text.terms import ANALYSIS, pieces
+from em.values.canonical import Json
 from em.values.times import from_micros, moment, to_micros
 
 GAP = REACH + 1
@@ -403,17 +405,19 @@ def read_marks(session: Session, numbers: Sequence[int]) -> list[Mark]:
 
 def read_passages(session: Session, numbers: Sequence[int]) -> list[Passage]:
     """Read passages with their texts, in no order."""
-    decoded: dict[str, tuple[str, str | None]] = {}
+    decoded: dict[str, tuple[str, Json]] = {}
     return [_passage(row, decoded) for row in select_numbers(session, _PASSAGES, numbers)]
 
 
-def _passage(row: Sequence[Any], decoded: dict[str, tuple[str, str | None]]) -> Passage:
+def _passage(row: Sequence[Any], decoded: dict[str, tuple[str, Json]]) -> Passage:
     number, start, end, at, speaker, role, event_id, recorded_at, subject, stream, kind, body = row
     # Many passages may come from one large body: decode it once.
     if event_id not in decoded:
         content = msgspec.json.decode(body)
-        decoded[event_id] = (searched_text(kind, content) or "", detail(content, "session"))
-    text, session = decoded[event_id]
+        decoded[event_id] = (searched_text(kind, content) or "", content)
+    text, content = decoded[event_id]
+    of_trace = stream.removeprefix(TRACE_PREFIX) if stream.startswith(TRACE_PREFIX) else None
+    own = content.get("metadata")
     return Passage(
         event_id=event_id,
         text=text[start:end],
@@ -425,7 +429,10 @@ def _passage(row: Sequence[Any], decoded: dict[str, tuple[str, str | None]]) -> 
         kind=kind,
         speaker=speaker,
         role=role,
-        session=session,
+        session=detail(content, "session"),
+        agent=detail(content, "agent"),
+        run=detail(content, "run") or of_trace,
+        metadata=own if isinstance(own, dict) else {},
         start=start,
         number=number,
     )

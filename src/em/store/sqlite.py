@@ -216,7 +216,7 @@ class SqliteIndex(SqlIndex):
         beside: Sequence[str] = (),
     ) -> list[list[int]]:
         """Return for each group of words the postings of the passages that have one of them."""
-        also = f" AND ({_any(beside)})" if beside else ""
+        also = (f" AND ({_any(beside)})" if beside else "") + _all(within.tags)
         with self._reading() as session:
             sql, params = _words_sql(session, within)
             sql += " ORDER BY w.rowid DESC LIMIT ?"
@@ -230,7 +230,8 @@ class SqliteIndex(SqlIndex):
         with self._reading() as session:
             sql, params = _words_sql(session, within)
             counted = f"SELECT count(*) FROM ({sql})"  # noqa: S608 - fixed words; values are bound
-            return int(session.execute(counted, (_any(words), *params)).fetchone()[0])
+            match = f"({_any(words)}){_all(within.tags)}"
+            return int(session.execute(counted, (match, *params)).fetchone()[0])
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Store vectors of length 1 by the numbers of their passages."""
@@ -245,7 +246,14 @@ class SqliteIndex(SqlIndex):
         with self._reading() as session:
             if embedder_of(session) != identity:
                 return []
-            return self.matrices.nearest(session, vector, within, limit)
+            allowed = self._allowed(session, within) if within.tags else None
+            return self.matrices.nearest(session, vector, within, limit, allowed)
+
+    def _allowed(self, session: Session, within: Within) -> set[int]:
+        """Return the numbers of the passages that have all tags of a scope."""
+        sql, params = _words_sql(session, within)
+        match = _all(within.tags).removeprefix(" AND ")
+        return {row[0] >> SHAPE_BITS for row in session.execute(sql, (match, *params))}
 
     def similarities(
         self, identity: str, vector: Sequence[float], numbers: Sequence[int]
@@ -272,6 +280,11 @@ def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
 def _any(words: Sequence[str]) -> str:
     """Match any of the words. Each is quoted, so that none is an operator."""
     return " OR ".join(f'"{word}"' for word in words)
+
+
+def _all(tags: Sequence[str]) -> str:
+    """Match all of the tags too."""
+    return "".join(f' AND "{tag}"' for tag in tags)
 
 
 FOLDER = ".em"

@@ -176,21 +176,32 @@ class Matrices:
         self._approximate_from = approximate_from
 
     def nearest(
-        self, session: Session, vector: Sequence[float], within: Within, limit: int
+        self,
+        session: Session,
+        vector: Sequence[float],
+        within: Within,
+        limit: int,
+        allowed: set[int] | None = None,
     ) -> list[tuple[int, float]]:
-        """Return numbers and similarities of the passages nearest to a vector."""
+        """Return numbers and similarities of the passages nearest to a vector.
+
+        allowed: the numbers of the passages in the scope, if it has more bounds than time.
+        """
         np = import_numpy()
         wanted = np.asarray(vector, dtype=np.float32)
-        bounded = within.since is not None or within.until is not None
-        allowed = _numbers_at(session, within) if bounded else None
+        if allowed is None and (within.since is not None or within.until is not None):
+            allowed = _numbers_at(session, within)
         with self._lock:
             matrix = self._matrix(session, Within(within.subject, lessons=within.lessons))
             if not len(matrix.numbers):
                 return []
             if matrix.graph is None:
                 return _exact(matrix, wanted, allowed, limit)
-            found = matrix.graph.search(wanted, max(limit, 10) * 2).keys.view(np.int64)
-        near = [int(number) for number in found if allowed is None or int(number) in allowed]
+            if allowed is None or len(allowed) >= self._approximate_from:
+                found = matrix.graph.search(wanted, max(limit, 10) * 2).keys.view(np.int64)
+                near = [int(n) for n in found if allowed is None or int(n) in allowed]
+            else:
+                near = list(allowed)  # the graph would return mostly others
         # The graph rounds its vectors: compare the best again with the stored ones.
         exact = similarities(session, vector, near)
         return sorted(exact.items(), key=lambda item: -item[1])[:limit]

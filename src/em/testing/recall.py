@@ -11,6 +11,7 @@ from em.recall.embed import Meaning
 from em.recall.search import Recall
 from em.store.protocol import Store, Within
 from em.testing.store import MINUTE, SECRET, T0, append
+from em.text.tags import FIELDS
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -29,9 +30,10 @@ def said(text: str, subject: str | None = "ana", stream: str = "talk", **body: A
 
 def found(store: Store, query: str, subject: str | None = "ana", **options: Any) -> list[str]:
     """Return the texts that recall finds, best first."""
-    times = {name: options.pop(name, None) for name in ("since", "until")}
+    names = ("since", "until", *FIELDS, "metadata")
+    only = {name: options.pop(name) for name in names if name in options}
     recall = Recall(store, options.pop("embed", None))
-    passages = recall.recall(query, Within(subject, **times), options.pop("k", 10), **options)
+    passages = recall.recall(query, Within(subject, **only), options.pop("k", 10), **options)
     return [passage.text for passage in passages]
 
 
@@ -54,6 +56,37 @@ class RecallConformance:
         assert found(store, "flights", None) == ["book a flight"]
         assert len(found(store, "porto", None)) == 1
         assert found(store, "nowhere") == []
+
+    def test_a_search_is_narrowed_by_who_where_and_own_fields(self, store: Store) -> None:
+        """By words and by meaning, nothing comes that the filters don't admit."""
+        append(
+            store,
+            said("where is the key", role="user", speaker="Ana", session="one", agent="a"),
+            said("it lies below the mat", role="assistant", session="one", agent="a", run="r1"),
+            said("the key is lost", role="user", speaker="Bo", session="two", run="r2"),
+            said("a key of gold", "bo", "b", session="one", metadata={"project": "atlas", "n": 42}),
+            said("a key of iron", "bo", "b", metadata={"project": "borea", "tags": ["x", "y"]}),
+            Draft(stream="trace/t7", kind="message", body={"role": "user", "text": "key seven"}),
+        )
+        for model in (None, embed):
+
+            def only(subject: str | None = None, _model: Any = model, **given: Any) -> set[str]:
+                return set(found(store, "key", subject, embed=_model, **given))
+
+            assert only(role="USER", session="one") == {"where is the key"}
+            assert only(speaker="ana") == {"where is the key"}
+            assert only(session="two") == {"the key is lost"}
+            assert only(run="r2") == {"the key is lost"}
+            assert only(run="t7") == {"key seven"}
+            assert only("ana", metadata={"project": "atlas"}) == set()
+            assert only(metadata={"project": "atlas"}) == {"a key of gold"}
+            assert only(metadata={"project": "atlas", "n": "42"}) == {"a key of gold"}
+            assert only(metadata={"tags": "y"}) == {"a key of iron"}
+            assert only(metadata={"project": "x"}) == set()
+            # The words of the question before it count for what the assistant answered.
+            assert only("ana", role="assistant") == {"it lies below the mat"}
+            assert only("ana", agent="a", role="assistant") == {"it lies below the mat"}
+            assert only("ana", until=T0, session="one") == set()
 
     def test_the_answer_is_found_by_the_words_of_its_question(self, store: Store) -> None:
         """Neighbours count within a conversation only."""

@@ -7,7 +7,7 @@ the text and the days that it names, so that "last Friday" is found by its date.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from functools import lru_cache
 from math import log2
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from em.text.dates import TRIGGERS, span_terms, spans
 from em.text.stems import stem
 
-ANALYSIS = 2
+ANALYSIS = 3
 """The version of the analysis. A store with another version rebuilds its index."""
 PIECE = 2_000
 """Characters of one passage; a longer text becomes several passages."""
@@ -117,11 +117,16 @@ class Piece(NamedTuple):
 
 
 def pieces(
-    text: str, at: datetime, speaker: str | None, *, by_assistant: bool = False
+    text: str,
+    at: datetime,
+    speaker: str | None,
+    *,
+    by_assistant: bool = False,
+    tags: Iterable[str] = (),
 ) -> list[Piece]:
-    """Cut a text into passages for the index."""
+    """Cut a text into passages for the index. Each has the tags."""
     by = "" if speaker is None else " ".join(["", *speaker_terms(speaker)])
-    own = _own_days(at.date()) + by
+    own = " ".join([_own_days(at.date()) + by, *tags])
     bit = ASSISTANT * by_assistant
     if len(text) <= PIECE:
         return [_piece(text, 0, len(text), at, own, bit)]

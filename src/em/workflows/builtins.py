@@ -45,8 +45,8 @@ class Sourced(msgspec.Struct, frozen=True):
 class Recall(Protocol):
     """A function that searches a memory."""
 
-    def __call__(self, query: str, k: int, subject: str | None = None) -> Sourced:
-        """Return the `k` best texts, best first."""
+    def __call__(self, query: str, k: int, subject: str | None = None, **only: Any) -> Sourced:
+        """Return the `k` best texts, best first; `only` are the filters of `Memory.recall`."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -342,8 +342,9 @@ class Binding:
         return self.conductor
 
     def _recalling(self, step: str) -> Any:
-        def recall(query: Any, k: int = 5, subject: str | None = None) -> Any:
-            found = self._workflows.recall(query, k, subject)
+        def recall(query: Any, k: int = 5, subject: str | None = None, **only: Any) -> Any:
+            about = self._subject if subject is None else subject
+            found = self._workflows.recall(query, k, about, **only)
             self._run.note_sources(step, found.from_events)
             return found.value
 

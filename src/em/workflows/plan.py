@@ -30,6 +30,7 @@ from em.runner.routine import (
 )
 from em.runner.tools import Tool, argument_problem
 from em.runner.validation import Problem, Severity
+from em.text.tags import FIELDS
 from em.values import json_schema
 from em.values.canonical import Json
 from em.values.mismatch import Where, closest, shape_problems
@@ -58,7 +59,10 @@ BUILT_IN: dict[str, tuple[frozenset[str], frozenset[str]]] = {
         frozenset({"prompt", "models", "system", "max_tokens", "temperature", "least"}),
     ),
     ROUTINE: (frozenset({"routine"}), frozenset({"routine", "input"})),
-    "recall": (frozenset({"query"}), frozenset({"query", "k", "subject"})),
+    "recall": (
+        frozenset({"query"}),
+        frozenset({"query", "k", "subject", "since", "until", *FIELDS, "metadata"}),
+    ),
     ASK: (frozenset({"message"}), frozenset({"message", "fields"})),
     COMMAND: (frozenset({"command"}), frozenset({"command", "env", "output"})),
     HTTP: (

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
@@ -449,7 +450,7 @@ class Workflows:
         conductor = binding.conductor = Conductor(
             plan,
             Context(prompt, params, [step.name for step in plan.steps]),
-            self._fetched,
+            partial(self._fetched, subject),
             run_id,
             restored=restored,
             done=past.done() if past else None,
@@ -477,13 +478,13 @@ class Workflows:
         self._clean()
         return _told(plan, conductor, result)
 
-    def _fetched(self, need: Need, asked: Sequence[Any]) -> Sourced:
-        """Fetch a need from outside the run."""
+    def _fetched(self, subject: str | None, need: Need, asked: Sequence[Any]) -> Sourced:
+        """Fetch a need from outside the run; recall is about the run's subject, unless it says."""
         words = [as_text(one) for one in asked]
         if need.kind == "run":
             return Sourced(*latest_output(self.store, words[0], words[1]))
         if need.kind == "recall" and self._sources.recall is not None:
-            found = self._sources.recall(words[0], need.k, words[1] if words[1:] else None)
+            found = self._sources.recall(words[0], need.k, words[1] if words[1:] else subject)
             return Sourced("\n".join(map(as_text, found.value)), found.from_events)
         if need.kind == "heuristics" and self._sources.heuristics is not None:
             return self._sources.heuristics(words[0], need.k)
@@ -491,11 +492,11 @@ class Workflows:
             return self._sources.state(words[0], words[1])
         raise no_source(need.kind)
 
-    def recall(self, query: Any, k: int = 5, subject: str | None = None) -> Sourced:
+    def recall(self, query: Any, k: int = 5, subject: str | None = None, **only: Any) -> Sourced:
         """Search for the tool `recall`."""
         if self._sources.recall is None:
             raise no_source("recall")
-        return self._sources.recall(as_text(query), int(k), subject)
+        return self._sources.recall(as_text(query), int(k), subject, **only)
 
     def _clean(self) -> None:
         """Clean up if em.yaml sets a limit."""

@@ -1,6 +1,6 @@
 """HTTP API of the log: store observations, recall, read events, verify the chain."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, get, post
@@ -99,12 +99,37 @@ def get_recall(
     since: Moment = None,
     until: Moment = None,
     neighbours: Annotated[int, QueryParameter(ge=0, le=10)] = 0,
+    role: Name = None,
+    speaker: Name = None,
+    session: Name = None,
+    agent: Name = None,
+    run: Name = None,
+    metadata: Annotated[
+        str | None,
+        QueryParameter(max_length=4_096, description="A JSON object of fields that must match."),
+    ] = None,
 ) -> RecalledOut:
     """Return the passages that fit a question best. A token limited to subjects gives `subject`."""
     service = service_of(request)
     service.caller(request).must_see(subject)
-    found = service.memory.recall(question, subject, k, since, until, neighbours=neighbours)
+    found = service.memory.recall(
+        question, subject, k, since, until, neighbours=neighbours, role=role, speaker=speaker,
+        session=session, agent=agent, run=run, metadata=_object(metadata),
+    )  # fmt: skip
     return RecalledOut([PassageOut.of(passage) for passage in found], found.notes)
+
+
+def _object(given: str | None) -> dict[str, Any]:
+    if given is None:
+        return {}
+    try:
+        return msgspec.json.decode(given, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError) as problem:
+        raise InputError(
+            f"expected a JSON object: {problem}",
+            place="metadata",
+            fix='give metadata={"project":"atlas"}, encoded for a URL',
+        ) from None
 
 
 @post("/forget", responses=errors(404), status_code=200, sync_to_thread=True, tags=["log"])

@@ -522,6 +522,9 @@ class PassageOut(msgspec.Struct, frozen=True, kw_only=True):
     speaker: str | None
     role: str | None
     session: str | None
+    agent: str | None = None
+    run: str | None = None
+    metadata: Json = {}
     start: int
     neighbours: Sequence["PassageOut"] = ()
 

@@ -74,6 +74,15 @@ class Recall(Arguments, frozen=True):
     k: Limit = 10
     since: Moment | None = None
     until: Moment | None = None
+    role: Annotated[str, _about("Only what was said in this role, such as user.")] | None = None
+    speaker: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    run: str | None = None
+    metadata: Annotated[Json, _about("Only with these fields of your own.")] | None = None
+
+
+_NARROWED = ("since", "until", "role", "speaker", "session", "agent", "run", "metadata")
 
 
 class Ask(Arguments, frozen=True):
@@ -293,9 +302,8 @@ def _recall(desk: "Desk", caller: Caller, given: Recall) -> Json:
     Without a subject, search all subjects.
     """
     caller.must_see(given.subject)
-    found = desk.memory.recall(
-        given.query, given.subject, given.k, since=given.since, until=given.until
-    )
+    narrowed = {name: getattr(given, name) for name in _NARROWED}
+    found = desk.memory.recall(given.query, given.subject, given.k, **narrowed)
     return {"passages": [_passage(one) for one in found], "notes": list(found.notes)}
 
 
@@ -303,7 +311,7 @@ def _passage(passage: Passage) -> Json:
     shown: Json = msgspec.to_builtins(passage)
     for name in ("number", "neighbours", "start", "recorded_at", "stream", "kind"):
         del shown[name]
-    return {name: value for name, value in shown.items() if value is not None}
+    return {name: value for name, value in shown.items() if value not in (None, {})}
 
 
 def _checkpoint(desk: "Desk", caller: Caller, given: Checkpoint) -> Json:
