@@ -101,6 +101,18 @@ def test_a_very_long_or_deep_command_is_opaque():
         parse("$(" * 200 + "ls" + ")" * 200)
 
 
+@pytest.mark.parametrize("start", ["{", "{1", "{12..", "{1..2", "echo a{3.."])
+@pytest.mark.parametrize("character", ["\u0100", "\uffff", "\U000f0000", "\U0010ffff"])
+def test_a_character_at_which_the_parser_may_crash_is_not_given_to_it(start: str, character: str):
+    """It looked such a character up in a table of 256: whether it crashed was chance."""
+    with pytest.raises(Opaque, match="behind a brace"):
+        parse(f"{start}{character}")
+
+
+def test_other_characters_behind_a_brace_and_elsewhere_are_read():
+    assert words("echo {ü,b} 日本 a-日 '{\"日\": 1}'")[0][0] == "echo"
+
+
 pieces = st.sampled_from(
     [
         "a",

@@ -36,6 +36,8 @@ _EXPANSIONS = frozenset(
 _WORDS = frozenset({"word", "number", "string", "raw_string", "concatenation", *_EXPANSIONS})
 _IN_DOUBLE_QUOTES = re.compile(r"\\([\\\"$`\n])")
 _CAT = re.compile(r""""\$\(cat <<(['"]?)(\w+)\1\n(.*\n)\2\n?\s*\)\"""", re.DOTALL)
+_CRASH = re.compile(r"\{[0-9]*(?:\.\.[0-9]*)?[^\x00-\xff]")
+"""Where tree-sitter-bash looks a character up in C's table of 256, and may crash."""
 _BARE_ESCAPE = re.compile(r"\\(.|\n)", re.DOTALL)
 
 
@@ -132,6 +134,8 @@ def parse(text: str) -> Script:
         raise Opaque(f"the command has more than {LONGEST:,} characters")
     if "\0" in text or "\r" in text or not text.strip():
         raise Opaque("the command is empty or has characters that no shell takes")
+    if _CRASH.search(text):
+        raise Opaque("the command has a character behind a brace that its parser can't read")
     return _parsed(text)
 
 
