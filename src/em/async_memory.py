@@ -139,6 +139,8 @@ class AsyncMemory:
     alerts = _threaded(Memory.alerts)
     conflicts = _threaded(Memory.conflicts)
     resolve = _threaded(Memory.resolve)
+    accept_rule = _threaded(Memory.accept_rule)
+    reject_rule = _threaded(Memory.reject_rule)
     declare = _threaded(Memory.declare)
     correct = _threaded(Memory.correct)
     retract = _threaded(Memory.retract)

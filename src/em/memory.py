@@ -693,6 +693,14 @@ class Memory:
         """Take back a record, or a field's value (`profile.city`). Return the event's id."""
         return self.subjects.retract(subject, what, key)
 
+    def accept_rule(self, subject: str, rule: str) -> str:
+        """Accept a rule that a model derived. Return the decision's event id."""
+        return self.subjects.judge(subject, rule, "accepted")
+
+    def reject_rule(self, subject: str, rule: str) -> str:
+        """Reject a rule that a model derived: it never fires. Return the decision's event id."""
+        return self.subjects.judge(subject, rule, "rejected")
+
     def undo(self, subject: str, decision: str) -> str:
         """Take back a decision or a correction by its event. Return the event's id."""
         return self.subjects.undo(subject, decision)

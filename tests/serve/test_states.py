@@ -8,6 +8,7 @@ import pytest
 from served import Serve, Served
 
 from em import Memory
+from em.llm import ScriptedClient
 
 TRIP = {"destination": "Lisbon", "date": "2024-05-02", "cost_usd": 840.5}
 RULES = """
@@ -77,7 +78,7 @@ def test_a_question_needs_a_model_only_where_code_must_be_written(
     observe(service, record=TRIP, type="Trip")
     observe(service, text="Lisbon was lovely.")
     service.post("/checkpoint", {"subject": "ana"})
-    asked = {"subject": "ana", "question": "How many trips?"}
+    asked = {"subject": "ana", "question": "How many journeys?"}
     without = service.post("/ask", asked).json()
     assert (without["route"], without["asked_model"], without["value"]) == ("recall", False, None)
     first = service.post("/ask", {**asked, "llm": True}, key="q")
@@ -198,3 +199,40 @@ def test_forgetting_takes_a_stored_answer_about_a_subject(ana: Served) -> None:
     with Memory("em.db") as memory:
         memory.forget(subject="ana")
     assert ana.post("/ask", asked, key="k").status_code == 410
+
+
+def test_a_proposed_rule_is_listed_and_a_person_rejects_it_once(ana: Served) -> None:
+    rule = {
+        "id": "limit",
+        "severity": "warning",
+        "action": "spend",
+        "message": "{amount} is too much",
+        "when": {"op": ">", "left": {"detail": "amount"}, "right": {"value": 100}},
+        "events": ["e1"],
+    }
+    reply = {"records": [], "facts": [], "constraints": [rule]}
+    with Memory("em.db") as memory:
+        memory.checkpoint("ana", llm=ScriptedClient([reply]))
+    (found,) = ana.get("/rules", subject="ana")["rules"]
+    assert (found["id"], found["verdict"]) == ("limit", "proposed")
+    assert found["code"] == 'holds(details.get("amount"), ">", 100)'
+    check = {"subject": "ana", "action": "spend", "details": {"amount": 200}}
+    assert [one["proposed"] for one in ana.post("/check", check).json()["alerts"]] == [True]
+    verdict = {"subject": "ana", "rule": "limit", "verdict": "rejected"}
+    first = ana.post("/rules", verdict, key="r")
+    assert first.status_code == 201
+    assert ana.post("/rules", verdict, key="r").content == first.content
+    assert ana.post("/rules", {**verdict, "verdict": "perhaps"}).status_code == 400
+    assert ana.post("/rules", {**verdict, "rule": "other"}).status_code == 404
+    ana.post("/checkpoint", {"subject": "ana"})
+    assert ana.post("/check", check).json()["alerts"] == []
+
+
+def test_a_common_question_is_answered_with_its_code_over_http(ana: Served) -> None:
+    ana.post("/checkpoint", {"subject": "ana"})
+    asked = {"subject": "ana", "question": "When was my last trip to Lisbon?"}
+    answer = ana.post("/ask", asked).json()
+    assert (answer["value"], answer["plain"]) == ("2024-05-02", True)
+    assert "def answer(state):" in answer["code"]
+    other = ana.post("/ask", {**asked, "question": "How many flights?"}).json()
+    assert (other["route"], "'flights'" in other["note"]) == ("recall", True)

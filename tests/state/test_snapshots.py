@@ -64,7 +64,8 @@ def test_a_version_before_a_key_was_declared_and_before_a_decision(memory: Memor
 def test_a_version_before_a_model_read_the_texts(memory: Memory) -> None:
     event = memory.observe("ana", "The trip to Rome was nice.")
     memory.checkpoint("ana")
-    reply = {"type": "Trip", "record": {"to": "Rome"}, "events": ["e1"], "status": "stated"}
+    found = {"type": "Trip", "record": {"to": "Rome"}, "evidence": ["trip to Rome"]}
+    reply = {**found, "events": ["e1"], "status": "stated"}
     model = ScriptedClient([{"records": [reply], "facts": []}])
     assert len(memory.checkpoint("ana", llm=model, again=True).trips) == 1
     old = memory.subjects.state("ana", version=1)

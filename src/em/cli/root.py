@@ -57,6 +57,7 @@ COMMANDS = {
     "resume": ("em.cli.run:resume", "Resume a run that was interrupted or waits for an answer."),
     "retrieve": ("em.cli.heuristics:retrieve", "List the lessons that fit a task, with scores."),
     "routine": ("em.cli.routine:routine", "List, show, keep, retire, promote and heal routines."),
+    "rules": ("em.cli.state:rules", "List, accept and reject the rules about a subject."),
     "run": ("em.cli.run:run", "Run a routine."),
     "runs": ("em.cli.run:runs", "List and show past runs of routines."),
     "serve": ("em.cli.serve:serve", "Serve the memory over HTTP: web pages and a JSON API."),

@@ -30,7 +30,7 @@ from em.runner.answers import json_or_text
 from em.runner.sandbox.inside.plain import NotPlain, plain
 from em.state.checkpoint import Checkpoint
 from em.state.code import load_module
-from em.state.rules import Alert, load_rules
+from em.state.rules import Alert, load_rules, written_condition
 from em.state.schema import PolicyName
 from em.state.state import Conflict, State
 
@@ -322,6 +322,8 @@ def print_checkpoint(report: Checkpoint) -> None:
         click.echo(f"  {printable(str(change))}")
     for broken in report.accepted:
         click.echo(f"  accepted: breaks {printable(broken.what)}")
+    if report.proposed:
+        note(f"  proposed rules: {', '.join(report.proposed)} (em rules {report.subject})")
     for problem in report.problems:
         note(f"  {problem}")
 
@@ -676,12 +678,47 @@ def _print_alerts(found: list[Alert]) -> int:
             due = f", due {one.due.date().isoformat()}" if one.due else ""
             events = f" ({', '.join(one.event_ids)})" if one.event_ids else ""
             click.secho(one.severity, fg=_COLOURS[one.severity], nl=False)
-            click.echo(f"  {printable(one.rule)}: {printable(message)}{due}{events}")
+            proposed = " (proposed)" if one.proposed else ""
+            click.echo(f"  {printable(one.rule)}{proposed}: {printable(message)}{due}{events}")
         if not found:
             note("no alerts")
 
     emit({"alerts": found}, text)
     return 1 if found else 0
+
+
+@click.command("rules")
+@click.argument("subject")
+@click.option("--accept", metavar="ID", multiple=True, help="Accept a rule that a model derived.")
+@click.option("--reject", metavar="ID", multiple=True, help="Reject one: it never fires.")
+@everywhere
+def rules(subject: str, accept: tuple[str, ...], reject: tuple[str, ...]) -> None:
+    """List the rules about SUBJECT that a model derived, with the code of their conditions.
+
+    A proposed rule warns as such until it is accepted or rejected.
+    """
+    memory = open_memory()
+    for rule in accept:
+        memory.accept_rule(subject, rule)
+    for rule in reject:
+        memory.reject_rule(subject, rule)
+    found = memory.state(subject)
+    codes = {one.id: written_condition(one, found.schema) for one in found.rules}
+
+    def text() -> None:
+        for one in found.rules:
+            click.secho(one.severity, fg=_COLOURS[one.severity], nl=False)
+            before = f" before {one.action}" if one.action else ""
+            click.echo(f"  {one.id}{printable(before)}: {printable(one.message)} ({one.verdict})")
+            if codes[one.id]:
+                click.secho(f"    {printable(codes[one.id])}", dim=True)
+        if not found.rules:
+            note("no rules")
+
+    emit(
+        {"rules": [{**msgspec.to_builtins(one), "code": codes[one.id]} for one in found.rules]},
+        text,
+    )
 
 
 @click.command("conflicts")

@@ -46,7 +46,10 @@ ATTEMPTS = 20
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Report of a checkpoint. `version` is the state's, the same as before if nothing was new."""
+    """Report of a checkpoint. `version` is the state's, the same as before if nothing was new.
+
+    proposed: ids of the rules that a model derived and nobody has accepted or rejected.
+    """
 
     subject: str
     version: int
@@ -56,6 +59,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str] = []
     rebuilt: bool = False
     accepted: list[Break] = []
+    proposed: list[str] = []
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +152,11 @@ class Run:
             fresh, material = True, self._material(old, fresh=True)
         if not fresh and material.last_pos <= old.watermark:
             report = Checkpoint(
-                subject=self._subject, version=version, new_events=0, coverage=old.coverage
+                subject=self._subject,
+                version=version,
+                new_events=0,
+                coverage=old.coverage,
+                proposed=_proposed(old),
             )
             return Compiled(old, report)
         if material.last_pos == 0:
@@ -270,6 +278,7 @@ class Run:
             problems=[*self._problems, *folded.problems],
             rebuilt=fresh and old.watermark > 0,
             accepted=accepted,
+            proposed=_proposed(new),
         )
         return Compiled(new, report, commit)
 
@@ -337,6 +346,10 @@ class Run:
             for record in self._store.records(self._subject)
             if (record.type, record.id) not in new
         ]
+
+
+def _proposed(schema: StateSchema) -> list[str]:
+    return sorted(one.id for one in schema.constraints if one.verdict == "proposed")
 
 
 def _grows(old: StateSchema, new: StateSchema) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from em.errors import InputError
 from em.log.event import Row
 from em.state.rows import Seen, placed
-from em.state.rules import check_constraint, read_constraint
+from em.state.rules import check_constraint, read_constraint, rule_key
 from em.state.schema import (
     PROFILE,
     Constraint,
@@ -480,7 +480,13 @@ def _fold_constraints(schema: StateSchema, material: Material, folded: Folded) -
                 folded.refused[str(item.get("id"))] = str(error)
             else:
                 found[new.id] = new
-    schema.constraints = list(found.values())
+    for _, _, _, decision in material.decisions:
+        if decision.rule is not None and decision.verdict is not None:
+            schema.verdicts = {**schema.verdicts, decision.rule: decision.verdict}
+    schema.constraints = [
+        msgspec.structs.replace(one, verdict=schema.verdicts.get(rule_key(one), "proposed"))
+        for one in found.values()
+    ]
 
 
 def broken_constraints(schema: StateSchema) -> list[tuple[Constraint, str]]:

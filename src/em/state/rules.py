@@ -28,6 +28,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import date, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +50,25 @@ from em.values.canonical import Json
 from em.values.mismatch import mismatch
 from em.values.times import moment, parse_duration
 
+PROMPT = """\
+  Conditions: {op, left, right}, {"all": […]}, {"any": […]}, {"not": …}, {"some": {"in":
+  "allergies", "where": …}}. Operators: == != < <= > >= in, not in, contains, mentions (a text, or
+  one of a list, has these words). Operands: {"detail": name} of the action, {"value": …},
+  {"profile": field}, {"item": field} of the record that "some" looks at, {"outer": field} of the
+  record around it, {"count": {"in": …, "where": …}}, {"sum": {"in": …, "field": …}}, {"now": true};
+  dates can be moved: {"item": "returns", "plus": "180d"}, or "minus". Dates as 2025-06-01, moments
+  with their zone as 2025-06-01T10:00:00Z, amounts with their currency as "12.50 EUR".
+  A rule before an action has "action"; details are what its caller gives. A rule about records has
+  "each": {"in": "dinners", "where": {"some": {"in": "dinners", "where": {"op": "==", "left":
+  {"item": "time"}, "right": {"outer": "time"}}}}}: one warning for each such record (a record is
+  never compared with itself); without an action it holds at all times. A deadline is a date, or
+  names the field that has it: {"in": "visits", "field": "date", "plus": "180d"}, {"profile":
+  "passport_expires"}; "offset" is how long before it to warn (14d, 36h, 2w). "active": {"from":
+  null, "until": null} limits a rule in time. Never write a rule that can't fire.
+  A message may have in braces: details that the condition names, fields of the record of "each" or
+  of the deadline, {deadline} and {days_remaining}; nothing else.
+"""
+"""The format of rules, for a model."""
 RANKS: Mapping[str, int] = {"critical": 0, "high": 1, "warning": 2, "info": 3}
 """Severities, the worst first."""
 
@@ -209,6 +229,24 @@ def offered(constraint: Constraint, schema: StateSchema) -> set[str]:
     else:
         return names
     return names | {name for one in type_.fields.values() for name in (one.name, one.given)}
+
+
+def rule_key(constraint: Constraint) -> str:
+    """Return what a verdict is about: a rule with this content, whoever said it."""
+    content = msgspec.structs.replace(constraint, events=[], verdict="proposed")
+    written = msgspec.json.encode(content, order="deterministic")
+    return f"{constraint.id} {sha256(written).hexdigest()[:32]}"
+
+
+def written_condition(constraint: Constraint, schema: StateSchema) -> str:
+    """Write when a rule fires as Python, for people who accept it."""
+    code = Conditions(schema, f"constraint {constraint.id!r}")
+    parts = [] if constraint.when is None else [code.condition(constraint.when)]
+    if constraint.each is not None:
+        parts.append(code.each(constraint.each))
+    if isinstance(constraint.deadline, dict):
+        parts.append(code.deadlines(constraint.deadline))
+    return "; ".join(parts)
 
 
 def slots(message: str) -> list[str]:

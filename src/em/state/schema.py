@@ -153,6 +153,7 @@ class StateSchema(msgspec.Struct):
     types: dict[str, TypeSchema] = {}
     policies: dict[str, Policy] = {}
     constraints: list[Constraint] = []
+    verdicts: dict[str, Verdict] = {}
     renames: dict[str, str] = {}
     coverage: Coverage = msgspec.field(default_factory=Coverage)
     unstructured: TypeSchema = msgspec.field(
@@ -205,6 +206,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     Without a field it declares the key of a type. undo: the id of an earlier decision to take back.
     place: the record without a key that it corrects, by `changes`, or takes back if there are none.
     retract: take a field's value back.
+    rule: the rule that `verdict` is about, with a digest of its content: `ID DIGEST`.
     """
 
     type: str = ""
@@ -218,6 +220,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     place: str | None = None
     changes: Json | None = None
     retract: bool = False
+    rule: str | None = None
+    verdict: Verdict | None = None
 
 
 @event_body("question")

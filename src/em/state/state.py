@@ -20,7 +20,7 @@ from em.state.knowledge import Knowledge
 from em.state.origin import Origin, items_of, origin_of_entry, origin_of_record
 from em.state.rows import Block, rows_decoder
 from em.state.rules import Alert, UserRule
-from em.state.schema import PROFILE, Coverage, Entry, StateSchema, TypeSchema
+from em.state.schema import PROFILE, Constraint, Coverage, Entry, StateSchema, TypeSchema
 from em.state.snapshot import Snapshot
 from em.state.types import converter
 from em.store.protocol import Record, Store
@@ -379,6 +379,11 @@ class State:
     def as_record(self, record: Any) -> Any:
         """Return a record as it was given."""
         return self.module.as_record(record)
+
+    @property
+    def rules(self) -> list[Constraint]:
+        """The rules that a model derived, with a person's verdict, the worst first."""
+        return sorted(self.schema.constraints, key=lambda one: (rules.RANKS[one.severity], one.id))
 
     @property
     def actions(self) -> list[str]:

@@ -31,8 +31,8 @@ from em.state.checkpoint import (
 )
 from em.state.evolution import Change, Dependent, compare
 from em.state.questions import Answer, Asker, run_own_code
-from em.state.rules import UserRule, dependents, load_rules
-from em.state.schema import KIND, PROFILE, Decision, Policy, PolicyName, Question
+from em.state.rules import UserRule, dependents, load_rules, rule_key
+from em.state.schema import KIND, PROFILE, Decision, Policy, PolicyName, Question, Verdict
 from em.state.state import State
 from em.state.types import reserved_collections
 from em.store import open_store
@@ -405,6 +405,31 @@ class Subjects:
                     if one.event_ids == record.event_ids and repr(one) == repr(record):
                         return state.place(one)
         return state.place(record)
+
+    def judge(self, subject: str, rule: str, verdict: Verdict) -> str:
+        """Record a person's verdict on a rule that a model derived, and apply it.
+
+        The verdict is about the rule's content: a rule that changes later is proposed anew. Return
+        the event's id.
+        """
+
+        def change() -> Commit:
+            return Commit(events=[self.verdict(subject, rule, verdict)])
+
+        event = self.decide(subject, change)
+        self.checkpoint(subject, accept=True)
+        return event
+
+    def verdict(self, subject: str, rule: str, verdict: Verdict) -> Draft:
+        """Make the event of a verdict on a rule."""
+        found = [one for one in self.state(subject).rules if one.id == rule]
+        if not found:
+            raise NotFound(
+                f"no rule {rule!r} about {subject!r}",
+                place="rule",
+                fix="`em rules SUBJECT` lists the rules",
+            )
+        return _decided(subject, Decision(rule=rule_key(found[0]), verdict=verdict))
 
     def undo(self, subject: str, decision: str) -> str:
         """Take back a decision, or an earlier undo, by its event; return the new event's id."""

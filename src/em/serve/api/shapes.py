@@ -18,8 +18,8 @@ from em.runner.run import Failure, PendingPrompt, Remembered
 from em.serve.api.step import StepIn
 from em.state.checkpoint import Checkpoint
 from em.state.questions import Answer
-from em.state.rules import Alert
-from em.state.schema import Coverage, PolicyName
+from em.state.rules import Alert, written_condition
+from em.state.schema import Constraint, Coverage, PolicyName, Severity, StateSchema, Verdict
 from em.state.state import Conflict, Unstructured
 from em.store.protocol import Passage
 from em.traces.catalogue import TraceSummary
@@ -561,6 +561,7 @@ class CheckpointOut(msgspec.Struct, frozen=True):
     changes: Sequence[str]
     problems: Sequence[str]
     rebuilt: bool
+    proposed: Sequence[str]
 
     @classmethod
     def of(cls, done: Checkpoint) -> "CheckpointOut":
@@ -688,6 +689,40 @@ class Conflicts(msgspec.Struct, frozen=True):
     """A subject's conflicts, open ones first."""
 
     conflicts: Sequence[ConflictOut]
+
+
+class RuleOut(msgspec.Struct, frozen=True):
+    """A rule that a model derived, with a person's verdict and its condition as Python."""
+
+    id: str
+    severity: Severity
+    message: str
+    verdict: Verdict
+    action: str | None
+    code: str
+    event_ids: Sequence[str]
+
+    @classmethod
+    def of(cls, rule: Constraint, schema: StateSchema) -> "RuleOut":
+        """Show a rule."""
+        code = written_condition(rule, schema)
+        return cls(
+            rule.id, rule.severity, rule.message, rule.verdict, rule.action, code, rule.events
+        )
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """A subject's derived rules, the worst first."""
+
+    rules: Sequence[RuleOut]
+
+
+class RuleIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A person's verdict on a rule that a model derived."""
+
+    subject: Name
+    rule: Name
+    verdict: Verdict
 
 
 class ResolveIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

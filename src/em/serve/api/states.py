@@ -25,6 +25,9 @@ from em.serve.api.shapes import (
     RecordOut,
     Records,
     ResolveIn,
+    RuleIn,
+    RuleOut,
+    Rules,
     StateOut,
 )
 from em.serve.auth import Access
@@ -185,6 +188,32 @@ async def post_resolve(
     return await service.carry_out(request, key, data, work)
 
 
+@get("/rules", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
+def get_rules(request: AnyRequest, subject: Subject) -> Rules:
+    """List the rules that a model derived about a subject, with a person's verdict on each."""
+    state = _state(request, subject)
+    return Rules([RuleOut.of(one, state.schema) for one in state.rules])
+
+
+@post("/rules", responses=errors(404, 409, 410), tags=["state"])
+async def post_rule(request: AnyRequest, data: JSONBody[RuleIn], key: Key = None) -> Response[Kept]:
+    """Record a person's verdict on a derived rule; the next checkpoint applies it."""
+    service = service_of(request)
+    service.caller(request, "write").must_see(data.subject)
+
+    def work(data: RuleIn, pending: Pending) -> None:
+        event = new_id()
+
+        def change() -> Commit:
+            draft = service.memory.subjects.verdict(data.subject, data.rule, data.verdict)
+            draft = msgspec.structs.replace(draft, id=event)
+            return Commit(events=[draft], request=pending.answer(Kept(event), 201, (event,)))
+
+        service.memory.subjects.decide(data.subject, change)
+
+    return await service.carry_out(request, key, data, work)
+
+
 HANDLERS = [
     post_checkpoint,
     get_state,
@@ -195,4 +224,6 @@ HANDLERS = [
     get_alerts,
     get_conflicts,
     post_resolve,
+    get_rules,
+    post_rule,
 ]

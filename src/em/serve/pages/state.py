@@ -14,6 +14,7 @@ from em.serve.auth import PAGES, Caller
 from em.serve.pages.forms import form_of
 from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
+from em.state.rules import written_condition
 from em.state.schema import PROFILE
 from em.state.state import State
 from em.state.subjects import NEWS
@@ -65,6 +66,7 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
         tables=[_table(state, name) for name in state.collections],
         conflicts=state.conflicts(),
         alerts=state.alerts(),
+        conditions={one.id: written_condition(one, state.schema) for one in state.rules},
         action=action,
         fired=state.check(action) if action else None,
         question=question,
@@ -184,4 +186,17 @@ async def post_checkpoint(request: AnyRequest) -> Response[str]:
     return go_to(address("/state", subject=subject))
 
 
-HANDLERS = [get_state, post_checkpoint]
+@post(f"{PAGES}/rule", include_in_schema=False)
+async def post_rule(request: AnyRequest) -> Response[str]:
+    """Accept or reject a rule that a model derived."""
+    form = await form_of(request)
+    service = service_of(request)
+    subject, rule = str(form.get("subject", "")), str(form.get("rule", ""))
+    service.caller(request, "write").must_see(subject)
+    accept = form.get("verdict") == "accepted"
+    judge = service.memory.accept_rule if accept else service.memory.reject_rule
+    await asyncio.to_thread(judge, subject, rule)
+    return go_to(address("/state", subject=subject))
+
+
+HANDLERS = [get_state, post_checkpoint, post_rule]
