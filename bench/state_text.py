@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from bench import locomo
+from bench import locomo, plain_questions, rule_cases
 from bench.figure import Figure
 from em import Memory
 from em.llm import ScriptedClient
@@ -223,6 +223,8 @@ def adversarial() -> Iterator[Figure]:
 
 
 def figures() -> Iterator[Figure]:
-    """Sentences, then conversations."""
+    """Sentences, conversations, rules, then questions in words."""
     yield from sentences()
     yield from adversarial()
+    yield from rule_cases.figures()
+    yield from plain_questions.figures()

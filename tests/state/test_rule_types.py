@@ -98,6 +98,23 @@ def test_a_rule_that_compares_a_field_with_something_else_is_refused(
     assert said in state.report.problems[0]
 
 
+@pytest.mark.parametrize(
+    ("given", "limit", "fires"),
+    [
+        ("1,200 EUR", "200 EUR", True),
+        ("99 EUR", "200 EUR", False),
+        ("10:15", "9:00", True),
+        ("8:30", "09:00", False),
+        ("10", "9", True),
+    ],
+)
+def test_details_in_words_are_compared_as_what_they_are(
+    memory: Memory, given: str, limit: str, fires: bool
+) -> None:
+    with_rules(memory, {"id": "r", "action": "go", "when": compared({"detail": "n"}, ">", limit)})
+    assert bool(memory.check("ana", "go", n=given)) is fires
+
+
 def test_amounts_of_two_currencies_are_a_failure_that_is_shown(memory: Memory) -> None:
     memory.observe("ana", {"price": "5 EUR"}, type="Thing")
     some = {"some": {"in": "things", "where": compared({"item": "price"}, "<", "9 USD")}}
@@ -244,6 +261,7 @@ SOMETIMES = [
         ]
     },
     {"all": [compared({"detail": "n"}, ">", "07:00"), compared({"detail": "n"}, "<", "08:00")]},
+    {"all": [compared({"detail": "n"}, ">", "8:00"), compared({"detail": "n"}, "<", "09:00")]},
     {
         "all": [
             compared({"detail": "n"}, "mentions", "a"),

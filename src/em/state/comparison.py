@@ -47,6 +47,12 @@ def as_number(text: str) -> Decimal | None:
     return Decimal(text) if re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?", text.strip()) else None
 
 
+def as_time(text: str) -> datetime.time | None:
+    """Read a time of day, such as 7:30; None for any other text."""
+    found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text.strip())
+    return found and datetime.time(int(found[1]), int(found[2]), int(found[3] or 0))
+
+
 def read_as(text: str, like: Any) -> Any:
     """Read a text as the type of another value; None if it is not of that type."""
     if isinstance(like, bool):
@@ -56,8 +62,7 @@ def read_as(text: str, like: Any) -> Any:
     if isinstance(like, datetime.date):
         return as_day(text.strip())
     if isinstance(like, datetime.time):
-        found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text.strip())
-        return found and datetime.time(int(found[1]), int(found[2]), int(found[3] or 0))
+        return as_time(text)
     return as_amount(text) if hasattr(like, "currency") else None
 
 
@@ -83,15 +88,17 @@ def plain_value(value: Any) -> Any:
 def aligned(one: Any, other: Any) -> tuple[Any, Any]:
     """Return two values in forms that can be compared, as far as their types allow it."""
     if isinstance(one, str) and isinstance(other, str):
-        days = (as_day(one.strip()), as_day(other.strip()))
-        if None not in days:
-            one, other = days
+        for read in (as_day, as_time, as_amount):
+            both = (read(one.strip()), read(other.strip()))
+            if None not in both:
+                one, other = both
+                break
     elif isinstance(one, str):
-        read = read_as(one, other)
-        one = one if read is None else read
+        found = read_as(one, other)
+        one = one if found is None else found
     elif isinstance(other, str):
-        read = read_as(other, one)
-        other = other if read is None else read
+        found = read_as(other, one)
+        other = other if found is None else found
     one, other = plain_value(one), plain_value(other)
     if isinstance(one, datetime.datetime) != isinstance(other, datetime.datetime):
         one = one.date() if isinstance(one, datetime.datetime) else one
@@ -157,6 +164,7 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
     as_day,
     as_amount,
     as_number,
+    as_time,
     read_as,
     in_utc,
     plain_value,

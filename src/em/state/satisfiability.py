@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import InputError
-from em.state.comparison import as_amount, as_day, as_number, holds, in_utc
+from em.state.comparison import as_amount, as_day, as_number, as_time, holds, in_utc
 from em.state.conditions import Conditions, kind_of_field
 from em.state.schema import PROFILE, Constraint, StateSchema
 from em.values.canonical import Json
@@ -131,6 +131,10 @@ class Trial:
         for currency in {currency for currency, _ in amounts}:
             of_it = [amount for known, amount in amounts if known == currency]
             found += [Amount(one, currency) for one in _points(of_it, Decimal(1))]
+        times = [as_time(one) for one in texts]
+        minutes = [60 * one.hour + one.minute for one in times if one is not None]
+        points = [int(one) for one in _points(minutes, 1) if 0 <= one < 24 * 60]
+        found += [datetime.time(one // 60, one % 60) for one in points]
         found += ["", *(other for one in texts for other in (f"{one}~", one[:-1]))]
         return [*found, True, False]
 
