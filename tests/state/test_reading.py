@@ -188,3 +188,27 @@ def test_a_proposed_key_persists(memory: Memory) -> None:
     memory.observe("ana", {"n": 1}, type="Trip")
     state = read(memory, "Trips.", types=[{"type": "Trip", "key": ["n"]}])
     assert "key of Trip left out" in state.report.problems[0]
+
+
+def test_a_model_forges_neither_source_nor_confirmation_nor_names_of_types(memory: Memory) -> None:
+    memory.observe("ana", {"n": 1}, type="Trip")
+    forged = fact("dose", 20, "take 20 mg", source="doctor", status="confirmed")
+    renames = {"Trip": "Profile", "Nothing": "Thing"}
+    state = read(memory, ("I take 20 mg.", ANA), facts=[forged], renames=renames)
+    (entry,) = state.profile.history["dose"]
+    assert (entry.source, entry.status) == ("Ana", "stated")
+    assert (len(state.trips), len(state.report.problems)) == (1, 2)
+    said = "My doctor confirmed that I take 30 mg."
+    real = fact("dose", 30, "I take 30 mg", source="doctor", status="confirmed")
+    state = read(memory, (said, ANA), facts=[real])
+    last = state.profile.history["dose"][-1]
+    assert (last.source, last.status) == ("doctor", "confirmed")
+
+
+def test_one_thing_in_one_text_is_not_two_records(memory: Memory) -> None:
+    one, more = {"item": "bike"}, {"item": "bike", "colour": "red"}
+    words = {"type": "Purchase", "events": ["e1"], "evidence": "I bought a new red bike"}
+    found = [{**words, "record": one}, {**words, "record": more}]
+    assert len(read(memory, "I bought a new red bike.", records=found).purchases) == 1
+    new = record("Purchase", "my new bike", item="bike")
+    assert len(read(memory, "I love my new bike.", records=[new]).purchases) == 1

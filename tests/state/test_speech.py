@@ -38,6 +38,11 @@ def test_who_the_subject_is_can_be_said_by_its_id_its_name_or_its_role(memory: M
     assert [int(one.amount.amount) for one in state.expenses] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("name", ["Eric", "Theresa May", "Walter White", "Ana-Maria O'Neill"])
+def test_names_are_read(memory: Memory, name: str) -> None:
+    assert said(memory, f"My name is {name}.").profile.name == name
+
+
 def test_an_observation_keeps_its_speaker_role_and_addressee(memory: Memory) -> None:
     event = memory.observe("ana", "Hello.", speaker="Bo", role="user", addressee="Ana")
     (many,) = memory.observe_many([{"subject": "ana", "text": "Hi.", "addressee": "Bo"}])
@@ -82,6 +87,12 @@ def test_an_observation_keeps_its_speaker_role_and_addressee(memory: Memory) -> 
         "I'm Hungry.",
         "I spent $20 or so on lunch.",
         "My name is Mud",
+        "My name is Classified.",
+        "I paid $20 for lunch next friday.",
+        "I paid $20 for lunch on Monday.",
+        "I paid -$20 for lunch.",
+        "I spent $20 on lunch less.",
+        "I paid $20 for the second time.",
     ],
 )
 def test_better_nothing_than_something_wrong(memory: Memory, text: str) -> None:
@@ -99,6 +110,7 @@ def test_better_nothing_than_something_wrong(memory: Memory, text: str) -> None:
         ("I paid $12.50 for lunch on 2 April 2025!", "lunch", "2025-04-02"),
         ("I paid $12.50 for lunch on 2025-04-02.", "lunch", "2025-04-02"),
         ("I've spent $12.50 on tea two days ago", "tea", "2025-04-05"),
+        ("I paid $12.50 for lunch the day before yesterday", "lunch", "2025-04-05"),
         ("Hi! I spent $12.50 on coffee. Thanks!", "coffee", None),
     ],
 )
@@ -143,6 +155,11 @@ def test_my_x_is_y_sets_a_field_that_the_profile_has(
         ({"city": "Faro"}, "My city is Paris?"),
         ({"weight": 70}, "My weight is 150 lb."),
         ({"age": 33}, "My age is Secret."),
+        ({"age": 33}, "My age is -5."),
+        ({"birthday": "1990-05-02"}, "My birthday is tomorrow."),
+        ({"city": "Faro"}, "My city is Amazing."),
+        ({"boss": "Bo Lee"}, "My boss is Leaving."),
+        ({"boss": "Bo Lee"}, "My boss is Happy."),
         ({"diet": "vegan"}, "My diet is terrible."),
         ({"rent": "$900"}, "My rent is $900 a week."),
         ({"city": "Faro"}, "My town is Paris."),

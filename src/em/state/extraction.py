@@ -79,7 +79,7 @@ class FoundRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     known: str = ""
     at: str | None = None
     status: FoundStatus = "inferred"
-    evidence: list[str] = []
+    evidence: list[str] | str = []
     events: Labels
 
 
@@ -95,7 +95,7 @@ class FoundFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: str | None = None
     status: FoundStatus = "inferred"
     source: str = ""
-    evidence: list[str] = []
+    evidence: list[str] | str = []
     events: Labels
 
 

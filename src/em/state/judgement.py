@@ -36,7 +36,8 @@ _FIRST = re.compile(r"(?<![\w'’])(?:i|me|my|mine|myself|we|us|our|ours)(?![\w]
 _OTHER = re.compile(r"\s*(?:well|oh|so|and|but|yes|no)?,?\s*(?:he|she|they|his|her|their)\b", re.I)
 _MY_OTHER = re.compile(r"\s*(?:my|our) (?:\w+ )?(?P<who>[\w]+)(?:['’]s)?\b", re.IGNORECASE)
 _I = re.compile(r"(?<![\w'’])(?:i|we|me)(?![\w])", re.IGNORECASE)
-_AGAIN = re.compile(r"\b(?:another|again|second|third|fourth|one more|more|next|new)\b", re.I)
+_AGAIN = re.compile(r"\b(?:another|one more|a second|a third|a fourth)\b", re.IGNORECASE)
+_CONFIRMED = re.compile(r"\b(?:confirm|verif|diagnos|certif|official|prove)", re.IGNORECASE)
 
 
 Found = FoundRecord | FoundFact | FoundConstraint
@@ -62,7 +63,7 @@ def judged(reading: Reading, chunk: Chunk, model: str) -> tuple[Extraction, list
         from_events=list(dict.fromkeys(text.event for text in chunk.texts.values())),
         method="model",
         model=model,
-        renames=reading.renames,
+        renames=judge.renames(reading.renames),
         keys=judge.keys,
         records=judge.items["record"],
         facts=judge.items["fact"],
@@ -110,6 +111,14 @@ class Judge:
             named = [one.type for one in reading.records] + [one.type for one in reading.facts]
             if PERSON in named:
                 self.keys[PERSON] = PERSON_KEY
+
+    def renames(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the renames of known types, except for the profile's and that of people."""
+        fixed = (PROFILE, PERSON)
+        known = self._known.schema.types
+        left = {old: new for old, new in given.items() if old not in known or {old, new} & {*fixed}}
+        self.problems += [f"rename of {old} to {new} left out" for old, new in left.items()]
+        return {old: new for old, new in given.items() if old not in left}
 
     def _key_of(self, type_: str) -> list[str] | None:
         return self.keys.get(type_) or self._known.key_of(type_)
@@ -215,11 +224,16 @@ class Judge:
             partial_moment(found.at)
         item: Json = msgspec.to_builtins(found)
         item["events"] = list(dict.fromkeys(text.event for text in said.texts))
-        item["evidence"] = list(found.evidence)
+        item["evidence"] = said.evidence
         first = said.texts[0]
-        item["source"] = item.get("source") or first.source or first.speaker
+        named = item.get("source") or ""
+        if not any(find_words(named, f"{one.source} {one.text}") for one in said.texts):
+            named = ""
+        item["source"] = named or first.source or first.speaker
         if not first.speaker and first.role.lower() in ASSISTANTS:
             item["status"] = "inferred"
+        elif found.status == "confirmed" and not _CONFIRMED.search(first.text):
+            item["status"] = "stated"
         return item
 
     def _grounded(self, said: "Said", values: Json, at: str | None) -> None:
@@ -312,7 +326,10 @@ class Judge:
         if _AGAIN.search(said.words):
             return None
         for item in self.items["record"]:
-            if item["type"] == type_ and _is_within(found.record, item["record"]):
+            same = item["type"] == type_ and item["op"] == "add"
+            within = same and _is_within(found.record, item["record"])
+            around_ = same and _is_within(item["record"], found.record)
+            if within or (around_ and item["evidence"] == said.evidence):
                 raise Refused(f"the answer has this {type_} twice")
         for known in reversed(self._known.records):
             if known.type == type_ and _is_within(found.record, known.record):
@@ -324,8 +341,9 @@ class Judge:
 class Said:
     """The words that a model gives as evidence, where they stand, and who says them."""
 
-    def __init__(self, evidence: Sequence[str], texts: Sequence[Text]) -> None:
-        self.words = " … ".join(evidence)
+    def __init__(self, given: Sequence[str] | str, texts: Sequence[Text]) -> None:
+        evidence = [given] if isinstance(given, str) else list(given)
+        self.evidence, self.words = evidence, " … ".join(evidence)
         self.places: list[tuple[Text, tuple[int, int]]] = []
         if not evidence:
             raise Refused("it has no evidence: words of the text that say it")

@@ -40,7 +40,8 @@ _SPENT = re.compile(
 _MY = re.compile(r"[Mm]y (?P<field>[\w -]{1,40}?) is (?P<value>.{1,60}?)(?: now)?")
 _NOT_WHAT = STOP_WORDS - {"a", "an", "the"} | frozenset(
     "nothing everything something anything every per maybe perhaps alone instead once twice often "
-    "always never sometimes together else yet still almost".split()
+    "always never sometimes together else yet still almost less combined tops total altogether "
+    "apiece extra max min net gross owed short plus minus time times approx about".split()
 )
 _DATE_WORDS = TRIGGERS | frozenset(
     "on last this the ago day days before two three four five six seven eight nine ten a".split()
@@ -48,9 +49,17 @@ _DATE_WORDS = TRIGGERS | frozenset(
 _NOT_NAMES = frozenset(
     "german american french greek dutch swiss czech thai turk arab iraqi israeli pakistani mexican "
     "moroccan cuban african catholic muslim hindu buddhist protestant republican democrat vegan "
-    "black white mud nobody none unknown secret private ok okay god tbd n/a not no".split()
+    "black white mud nobody none unknown secret private ok okay god tbd n/a not no classified "
+    "redacted taken irrelevant anonymous unimportant confidential hidden legion".split()
 )
-_ADJECTIVE = re.compile(r"\w+(?:ish|ese|ian|ean|ic|ful|less|ous)")
+_NOT_VALUES = frozenset(
+    "late happy sad angry sick ill female male married single divorced dead alive old young new "
+    "nice great good bad best worst big small rich poor busy free away home open closed gone "
+    "broken empty full fine pretty tall short strict kind mean cool crazy smart funny weird true "
+    "false".split()
+)
+_ADJECTIVE = re.compile(r"\w+(?:ish|ese|ian|ean|ic|ful|less|ous|ing|ed|ly|able|ible|ant|ive)")
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _EMAIL = re.compile(r"[^@\s]+@[\w-]+(?:\.[\w-]+)+")
 
 
@@ -122,11 +131,15 @@ def _is_name(name: str) -> bool:
     if not _NAME.fullmatch(name):
         return False
     parts = [part.lower() for part in name.split()]
-    if any(
-        part in STOP_WORDS | _NOT_NAMES | TRIGGERS for part in parts if part not in ("do", "de")
-    ):
-        return False
-    return len(parts) > 1 or _ADJECTIVE.fullmatch(parts[0]) is None
+    if len(parts) == 1:
+        return parts[0] not in STOP_WORDS | _NOT_NAMES | TRIGGERS
+    return not any(part in STOP_WORDS for part in parts if part not in ("do", "de"))
+
+
+def _is_named_value(value: str) -> bool:
+    """Tell whether a value is a name, and no word that says what something is like."""
+    word = value.lower()
+    return _is_name(value) and word not in _NOT_VALUES and _ADJECTIVE.fullmatch(word) is None
 
 
 def _my(said: str, value: str, text: Text, known: Knowledge) -> Json | None:
@@ -148,7 +161,7 @@ def _like(said: str, values: list[Any], text: Text) -> Any:
     if kinds == {"date"}:
         day = to_date(said) or _day(said, text)
         return None if day is None else day.isoformat()
-    if kinds and kinds <= {"int", "float"}:
+    if kinds and kinds <= {"int", "float"} and not said.startswith("-"):
         read = {"int_text": int, "decimal_text": float}.get(text_kind(said))
         return None if read is None else read(said)
     if kinds == {"money"}:
@@ -159,15 +172,18 @@ def _like(said: str, values: list[Any], text: Text) -> Any:
 def _like_text(said: str, values: list[Any]) -> str | None:
     if not all(isinstance(value, str) for value in values):
         return None
-    for shape in (_EMAIL.fullmatch, _is_name):
-        if all(map(shape, values)):
-            return said if shape(said) else None
+    if all(map(_EMAIL.fullmatch, values)):
+        return said if _EMAIL.fullmatch(said) else None
+    if all(map(_is_name, values)):
+        return said if _is_named_value(said) else None
     return next((value for value in values if value.lower() == said.lower()), None)
 
 
 def _day(said: str, text: Text) -> date | None:
     """Return the day that words name with its year, and nothing else."""
     words = words_of(said)
+    if not any(word.isdecimal() and len(word) == 4 for word in words):
+        return None
     if not all(word in _DATE_WORDS or word.isdecimal() for word in words) or "/" in said:
         return None
     read = spans(words, from_micros(text.at))
@@ -176,7 +192,7 @@ def _day(said: str, text: Text) -> date | None:
 
 def _is_clear(amount: str) -> bool:
     """Tell whether an amount can be read in one way: 1.200 and ¥ can't."""
-    return "¥" not in amount and re.search(r"\.\d{3}\b", amount) is None
+    return "¥" not in amount and "-" not in amount and re.search(r"\.\d{3}\b", amount) is None
 
 
 def _expense(words: str, text: Text) -> Json | None:
@@ -204,7 +220,9 @@ def _expense(words: str, text: Text) -> Json | None:
 
 def _may_be_date(parts: list[str], n: int, part: str) -> bool:
     """Tell whether a date may begin with this word."""
-    if part.lower() in ("on", "last", "this") or part[:1].isdecimal():
+    if part.lower() in ("on", "last", "this", "next", "coming") or part[:1].isdecimal():
+        return True
+    if part in ("a", "an", "the") and n:
         return True
     numbers = _DATE_WORDS - TRIGGERS - {"a", "the"}
     return part.lower() in TRIGGERS or (part in numbers and n + 1 < len(parts))
@@ -219,7 +237,13 @@ def _past_day(said: str, text: Text) -> date | None:
     read = spans(words, then)
     if len(read) != 1 or read[0].days != 1 or read[0].first > then.date():
         return None
-    return read[0].first
+    day = read[0].first
+    if any(word.startswith(_WEEKDAYS[day.weekday()]) for word in words):
+        # On a Monday, "on Monday" may be today or a week ago; on a Friday, "last Monday" too.
+        this_week = day >= then.date() - timedelta(days=then.weekday())
+        if day == then.date() or ("last" in words and this_week):
+            return None
+    return day
 
 
 _TAKEN_BACK = re.compile(
