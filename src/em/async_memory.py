@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from em.heuristics.lessons import Heuristics
     from em.llm.client import LlmClient
     from em.recall.embed import Embed
+    from em.recall.reranker import Rerank
     from em.state.subjects import Subjects
     from em.traces.record import Recording
     from em.workflows.runs import Workflows
@@ -70,6 +71,7 @@ class AsyncMemory:
         settings: Settings | None = None,
         create: bool = True,
         embedder: "Embed | None" = None,
+        reranker: "Rerank | None" = None,
         llm: "LlmClient | None" = None,
         checkpoint_every: int | str | None = None,
     ) -> None:
@@ -78,6 +80,7 @@ class AsyncMemory:
             settings=settings,
             create=create,
             embedder=embedder,
+            reranker=reranker,
             llm=llm,
             checkpoint_every=checkpoint_every,
         )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from em.llm.client import LlmClient
     from em.recall.embed import Embed
     from em.recall.embed import Progress as EmbedProgress
+    from em.recall.reranker import Rerank
     from em.recall.search import Recall, Recalled
     from em.runner.engine import RunOptions, Tools
     from em.runner.machine import AutoFix
@@ -58,6 +59,7 @@ class Memory:
 
     db: a path or a `postgresql://` address; by default `EM_DB`, else `.em/em.db`.
     embedder: a function from texts to vectors for recall; the settings may name one too.
+    reranker: a function that scores passages for a question, the best hundred once more.
     llm: the model that checkpoints and questions may ask; by default no model is asked.
     checkpoint_every: checkpoint a subject after this many events (500) or this much time (10m);
         by default as `em.yaml` says.
@@ -70,6 +72,7 @@ class Memory:
         settings: Settings | None = None,
         create: bool = True,
         embedder: "Embed | None" = None,
+        reranker: "Rerank | None" = None,
         llm: "LlmClient | None" = None,
         checkpoint_every: int | str | None = None,
     ) -> None:
@@ -86,7 +89,7 @@ class Memory:
             self._state_settings = msgspec.structs.replace(
                 settings.state, checkpoint_every=checkpoint_every
             )
-        self._embedder = embedder
+        self._embedder, self._reranker = embedder, reranker
         self._llm = llm
         self.log = Log(self.store)
 
@@ -230,7 +233,8 @@ class Memory:
     def _recall(self) -> "Recall":
         from em.recall.search import Recall
 
-        return Recall(self.store, self._embed)
+        timeout = self._embed_settings.timeout
+        return Recall(self.store, self._embed, rerank=self._reranker, timeout=timeout)
 
     @cached_property
     def _embed(self) -> "Embed | None":

@@ -8,7 +8,7 @@ import msgspec
 
 from em.cli.options import everywhere, open_memory, pairs
 from em.cli.output import Advance, count, emit, note, print_table, printable, progress
-from em.errors import UsageError
+from em.errors import EmbedderError, UsageError
 from em.memory import Memory
 from em.store.protocol import Passage
 
@@ -76,9 +76,15 @@ def _embed(memory: Memory) -> None:
         advance(done - embedded)
         embedded = done
 
+    left = 0
     with bar:
-        memory.embed(show)
+        try:
+            left = memory.embed(show)
+        except EmbedderError as error:
+            note(f"note: the embedder failed: {error}")
     note(f"embedded {count(embedded, 'passage')}")
+    if left:
+        note(f"note: {count(left, 'passage')} could not be embedded; words find them")
 
 
 def _when(passage: Passage) -> str:

@@ -12,7 +12,8 @@ from hashlib import sha256
 from math import isfinite, sqrt
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -23,6 +24,7 @@ from em.store.protocol import IndexStatus, Store, Within
 if TYPE_CHECKING:
     import httpx
 
+T = TypeVar("T")
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 _HOME = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/"
@@ -267,6 +269,10 @@ LISTED = 4_096
 """Passages that `embed_all` lists at a time."""
 NEAR = 200
 TIMEOUT = 60.0
+SLOW = 2.0
+"""Seconds after which a failure counts as slowness, not as a text that can't be embedded."""
+HOPELESS = 9
+"""Failures in a row after which nothing more is tried; one text of a portion makes up to seven."""
 
 
 def silent(_done: int, _total: int) -> None:
@@ -280,6 +286,7 @@ class Meaning:
         self._index, self._embed, self._timeout = store.index, embed, timeout
         self._name = identity_of(embed)
         self._size = 0
+        self._failed: set[int] = set()
         self._complete: dict[tuple[bool, str | None], IndexStatus] = {}
 
     def vector(self, text: str) -> Sequence[float]:
@@ -289,26 +296,65 @@ class Meaning:
     def catch_up(
         self, within: Within, limit: int | None = AT_ONCE, progress: Progress = silent
     ) -> int:
-        """Embed passages that have no vector yet, newest first. Return how many are left."""
+        """Embed passages that have no vector yet, newest first. Return how many are left.
+
+        A text that the embedder can't take costs no other text its vector: it is left out, until
+        everything is embedded (`limit` is None). Raise EmbedderError if nothing works.
+        """
         done = 0
+        if limit is None:
+            self._failed.clear()
         identity, scope = self.identity, (within.lessons, within.subject)
         while limit is None or done < limit:
             status = self._index.status(within)
             if self._complete.get(scope) == status and status.embedder == identity:
                 return 0  # nothing has changed since all had vectors: skip the slow check
             most = LISTED if limit is None else limit - done
-            left, numbers = self._index.without_vector(identity, within, most)
+            left, listed = self._index.without_vector(identity, within, most + len(self._failed))
+            numbers = [number for number in listed if number not in self._failed]
             if not numbers:
-                self._complete[scope] = status
+                if not listed:
+                    self._complete[scope] = status
                 return left
             for start in range(0, len(numbers), PORTION):
                 portion = numbers[start : start + PORTION]
                 progress(done, done + left - start)
-                self._embed_passages(portion)
+                self._embed_in_parts(portion, is_patient=limit is None)
                 done += len(portion)
             identity = self.identity
             progress(done, done + left - len(numbers))
+        return self.left(within)
+
+    def left(self, within: Within) -> int:
+        """Count the passages without a vector of this embedder."""
+        size = self._size or self._stored_size()
+        identity = f"{self._name}/{size}" if size else self._name
         return self._index.without_vector(identity, within, 0)[0]
+
+    def _embed_in_parts(
+        self, numbers: Sequence[int], *, is_patient: bool, failures: int = 0
+    ) -> int:
+        """Embed passages; if that fails, one half and then the other. Return failures in a row.
+
+        is_patient: do so also if the embedder is slow. A search must not wait for that.
+        """
+        begun = monotonic()
+        try:
+            self._embed_passages(numbers)
+        except EmbedderError:
+            is_slow = monotonic() - begun > SLOW
+            if failures + 1 >= HOPELESS or (is_slow and not is_patient):
+                raise
+            failures += 1
+        else:
+            return 0
+        if len(numbers) == 1:
+            self._failed.update(numbers)
+            return failures
+        half = len(numbers) // 2
+        for part in (numbers[:half], numbers[half:]):
+            failures = self._embed_in_parts(part, is_patient=is_patient, failures=failures)
+        return failures
 
     def _embed_passages(self, numbers: Sequence[int]) -> None:
         passages = self._index.passages(numbers)
@@ -367,25 +413,40 @@ class Meaning:
 
     def _guarded(self, texts: Sequence[str]) -> list[Sequence[float]]:
         """Call the embedder in a thread of its own: it may hang or raise anything."""
-        outcome: list[Any] = []
 
-        def work() -> None:
-            try:
-                outcome.append([[float(x) for x in vector] for vector in self._embed(texts)])
-            except Exception as error:  # noqa: BLE001 - the user's code; raised below
-                outcome.append(error)
+        def work() -> list[Sequence[float]]:
+            return [[float(x) for x in vector] for vector in self._embed(texts)]
 
-        thread = Thread(target=work, daemon=True, name="em-embed")
-        thread.start()
-        thread.join(self._timeout)
-        if not outcome:
-            raise EmbedderError(f"no answer within {self._timeout:g} seconds")
-        if isinstance(outcome[0], EmbedderError):
-            raise outcome[0]
-        if isinstance(outcome[0], Exception):
-            error = outcome[0]
+        try:
+            return guarded(work, self._timeout)
+        except EmbedderError:
+            raise
+        except TimeoutError as error:
+            fix = "try again, or raise embed.timeout in em.yaml"
+            raise EmbedderError(str(error), fix=fix) from error
+        except Exception as error:
             raise EmbedderError(f"{type(error).__name__}: {error}") from error
-        return list(outcome[0])
+
+
+def guarded(work: Callable[[], T], timeout: float) -> T:
+    """Call somebody's function in a thread of its own. Raise TimeoutError if it takes too long."""
+    outcome: list[T] = []
+    problems: list[Exception] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except Exception as error:  # noqa: BLE001 - the user's code; raised below
+            problems.append(error)
+
+    thread = Thread(target=run, daemon=True, name="em-guarded")
+    thread.start()
+    thread.join(timeout)
+    if problems:
+        raise problems[0]
+    if not outcome:
+        raise TimeoutError(f"no answer within {timeout:g} seconds")
+    return outcome[0]
 
 
 def _unit(vector: Sequence[float]) -> Sequence[float]:

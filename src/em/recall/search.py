@@ -7,9 +7,10 @@ import msgspec
 
 from em.errors import EmbedderError, InputError, UsageError
 from em.log.event import check_name
-from em.recall.embed import Embed, Meaning, Progress, silent
+from em.recall.embed import TIMEOUT, Embed, Meaning, Progress, silent
 from em.recall.question import MAX_CHARS, MAX_WORDS, Question, read_question
 from em.recall.rank import ALONE, Weights, Word, apart, best_of, rarity, score_words, substance
+from em.recall.reranker import RERANKED, Rerank, reranked
 from em.store.protocol import SHAPE_BITS, Mark, Passage, SearchIndex, Store, Within
 from em.text.tags import FIELDS
 from em.text.terms import STOP_WORDS, speaker_terms, stems_of, words_of
@@ -36,11 +37,18 @@ class Recall:
     """Search what was said in a store."""
 
     def __init__(
-        self, store: Store, embed: Embed | None = None, weights: Weights | None = None
+        self,
+        store: Store,
+        embed: Embed | None = None,
+        weights: Weights | None = None,
+        *,
+        rerank: Rerank | None = None,
+        timeout: float = TIMEOUT,
     ) -> None:
         self._index = store.index
-        self._meaning = None if embed is None else Meaning(store, embed)
+        self._meaning = None if embed is None else Meaning(store, embed, timeout=timeout)
         self._weights = weights or Weights()
+        self._rerank, self._timeout = rerank, timeout
 
     def recall(
         self,
@@ -68,8 +76,15 @@ class Recall:
                 )
             except EmbedderError as error:
                 notes.append(f"found by words only: the embedder failed: {error}")
-        best = self._best(scores, question, timed, k, within)
+                if left := self._meaning.left(within):
+                    notes.append(f"{left:,} passages have no vector")
+        wide = k if self._rerank is None else max(k, RERANKED)
+        best = self._best(scores, question, timed, wide, within)
         found = self._fetch(best, neighbours, within)
+        if self._rerank is not None and found:
+            found, problem = reranked(self._rerank, query, found, self._timeout)
+            found = found[:k]
+            notes += [problem] if problem else []
         if in_order:
             found.sort(key=lambda passage: (passage.at, passage.number))
         return Recalled(found, notes)
@@ -99,7 +114,11 @@ class Recall:
         Where the question names a time, meaning does not lift what lies outside it.
         """
         vector = meaning.vector(question.text)
-        left = meaning.catch_up(within)
+        try:
+            left = meaning.catch_up(within)
+        except EmbedderError as error:
+            left = meaning.left(within)
+            notes.append(f"the embedder failed: {error}")
         if left:
             notes.append(f"{left:,} passages have no vector yet; run `em recall --embed`")
         candidates = [number for _, number in best_of(scores, _wanted(k))]
