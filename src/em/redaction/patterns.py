@@ -52,7 +52,7 @@ _KEY_OF = "|".join(_DATA["key_of"])
 _WORD = (
     "(?:password|passwd|passphrase|passcode|passwort|kennwort|wachtwoord|senha|pwd|secret"
     "|(?<![a-z])(?:pass|pw)|"
-    rf"(?:{_KEY_OF})[_ .-]?key|token)"
+    rf"(?:{_KEY_OF})[_ .-]?key(?:[_.-]base)?|token)"
 )
 _NAME = rf"(?P<name>[A-Za-z0-9_.-]{{0,40}}?{_WORD})(?![A-Za-z0-9])"
 # Behind these two stands one of the signs that may follow a name: "tokens" and "passed" are none.
