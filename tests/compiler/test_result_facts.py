@@ -108,6 +108,15 @@ def test_a_single_recording_shows_what_repeats_an_id() -> None:
     )
 
 
+def test_a_call_that_never_returned_anything_returns_nothing_where_results_were_recorded() -> None:
+    void, read = [call(None, of=one) for one in KEYS], call({"state": "free"})
+    assert expectations(void[0], void[1:]) == [], "perhaps nobody recorded results"
+    assert expectations(void[0], void[1:], beside=[*void]) == []
+    found = expectations(void[0], void[1:], beside=[*void, read])
+    assert len(holding(found, [call(None)])) == len(found)
+    assert len(holding(found, [call("limit exceeded")])) < len(found)
+
+
 # --- runs -----------------------------------------------------------------------------------------
 
 PHRASES = (

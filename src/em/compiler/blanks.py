@@ -21,6 +21,7 @@ from em.compiler.homes import SURE, Example, acted_with
 from em.compiler.record_facts import Shown, record_facts, value_facts
 from em.compiler.sources import quoted, reference
 from em.compiler.symmetry import in_order, symmetric_reads
+from em.compiler.value_looks import look_facts
 from em.redaction.redactor import MARKER
 from em.runner.free_words import (
     HARD,
@@ -569,6 +570,7 @@ class _Blanks:
                     guards += value_facts(name, values)
                 if name.isidentifier():
                     recorded[name] = values
+                    guards += look_facts(name, values)
         guards += argument_facts(recorded)
         return list(dict.fromkeys(guards))
 

@@ -207,19 +207,27 @@ def relaxed(draft: Draft, others: Sequence[Draft]) -> Draft:
 
     reads = {tool.name for tool in draft.routine.tools if tool.effect == "read"}
     checking = {item.step for item in draft.recording if item.name in reads}
+    # What a program prints may be anything.
+    printed = {call.name for call in draft.calls if call.shell}
+    void = {
+        item.step
+        for item in draft.recording
+        if item.result is None and not item.is_udf and item.name not in reads | printed
+    }
+    beside = [item for one in (draft, *others) for item in one.recording]
 
     def without(step: ToolStep | UdfStep) -> ToolStep | UdfStep:
         guards = tuple(
             text for text in step.guards if not any(_fails(text, scope) for scope in scopes)
         )
         expects = step.expects
-        if expects and step.id in calls:
+        if (expects or step.id in void) and step.id in calls:
             call, *same = calls[step.id]
             if step.id in checking:
                 seen = [{**own, RESULT: one.result} for own, one in zip(scopes, same, strict=True)]
                 expects = tuple(t for t in expects if not any(_fails(t, own) for own in seen))
             else:
-                expects = tuple(expectations(call, same))
+                expects = tuple(expectations(call, same, beside=beside))
         return msgspec.structs.replace(step, guards=guards, expects=expects)
 
     return msgspec.structs.replace(draft, routine=_each_call(draft.routine, without))

@@ -7,11 +7,12 @@ differ from task to task are not looked at, unless they repeat what the call was
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from em.compiler.calls import words_of
 from em.compiler.guards import NAMES, STATUSES
+from em.compiler.record_facts import FEWEST_SAME
 from em.compiler.result_facts import RESULT, Returned, holding, result_facts
 from em.compiler.sources import Parts, is_collection, quoted, reference
 from em.runner.expressions.functions import kind_of, shape_of
@@ -32,16 +33,22 @@ _DONE = frozenset(
 """Words of a text that says how a call ended; another word may be an id such as `facade`."""
 
 
-def expectations(call: Returned, others: Sequence[Returned] = ()) -> list[str]:
+def expectations(
+    call: Returned, others: Sequence[Returned] = (), *, beside: Iterable[Returned] = ()
+) -> list[str]:
     """Return what a call must return again, as expressions over `result` and `given`.
 
     others: the same call in other successes; what one of them did not return is not expected.
+    beside: the other calls of these successes. If they returned something, results were recorded,
+    and a call that never did returns nothing.
     """
     if getattr(call, "shell", ""):
         return []  # a program's exit code says how it ended; what it prints may be anything
     calls = [call, *others]
     if any(one.result is None for one in calls):
-        return []
+        is_void = len(calls) >= FEWEST_SAME and all(one.result is None for one in calls)
+        is_recorded = is_void and any(one.result is not None for one in beside)
+        return [f"size_of({RESULT}) == 0"] if is_recorded else []
     found = dict.fromkeys([*_general(call.result), *_facts(call.result, call.args)])
     known = {f"{text.replace(' == ', ' in [', 1)}]" for text in found}
     found |= dict.fromkeys(text for text in result_facts(calls) if text not in known)

@@ -29,6 +29,7 @@ from em.compiler.record_facts import (
 )
 from em.compiler.refusals import Seen, by_error, separating
 from em.compiler.sources import Place, places, quoted, reference, text_key
+from em.compiler.value_looks import look_facts
 from em.runner.candidates import pairs_of
 from em.runner.expressions.functions import ANY, KEYS, items_of, kind_of
 from em.runner.mentions import FUNCTION_WORDS, analysed
@@ -531,7 +532,11 @@ class _Learner:
             slots=dict(sorted(slots.items(), key=lambda one: self._depth(one[0]))),
             guards=list(dict.fromkeys(guards)),
             reasons=reasons,
-            expects=expectations(self._instances[0].call, [o.call for o in self._instances[1:]]),
+            expects=expectations(
+                self._instances[0].call,
+                [one.call for one in self._instances[1:]],
+                beside=(call for one in self._instances for call in one.example.calls),
+            ),
             each=each if each and slots[each].records and not slots[each].of else "",
             apart=self._apart(),
             checks=checks([look for one in self._instances for look in one.looks()]),
@@ -825,6 +830,7 @@ class _Learner:
             if slot.default and not slot.records and any("(" in text for text in slot.default):
                 yield from value_facts(name, values)
             given[name] = values
+            yield from look_facts(name, values)
         yield from argument_facts(given)
 
     def _refusals(self) -> dict[str, str]:

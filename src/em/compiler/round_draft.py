@@ -29,6 +29,7 @@ from em.compiler.members import (
 )
 from em.compiler.record_facts import Shown, allowed_values, record_facts
 from em.compiler.sources import quoted, reference
+from em.compiler.value_looks import look_facts
 from em.runner.agreement import names_in_expression, part_at, place_parts, single_places
 from em.runner.expressions.functions import ANY, FUNCTIONS, KEYS
 from em.runner.expressions.words import check_in_words
@@ -708,6 +709,8 @@ def _facts(name: str, records: Sequence[Any], every_one: Sequence[Any]) -> Itera
         )
         if seen:
             yield f"{_member(name, path)} in {quoted(seen)}"
+        elif path:
+            yield from look_facts(_member(name, path), [row.get(path) for row in rows])
     if all(isinstance(one, dict) for one in every_one):
         yield from record_facts(name, [Shown({}, one) for one in records])
 

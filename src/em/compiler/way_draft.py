@@ -25,6 +25,7 @@ from em.compiler.return_value import with_return
 from em.compiler.round_draft import draft_rounds
 from em.compiler.sources import places, text_key
 from em.compiler.templates import Filled, filled, merged_of, templates_of, with_template
+from em.compiler.value_looks import look_facts
 from em.errors import EmError
 from em.runner.agreement import names_in_expression, part_at, single_places
 from em.runner.expressions.functions import FUNCTIONS
@@ -321,6 +322,8 @@ def _of_arguments(step: ToolStep, calls: Sequence[Recorded]) -> Iterator[str]:
         if text is not None and names_in_expression(text):
             given[text] = [part_at(call.args, place) for call in calls]
     yield from argument_facts(given)
+    for text, values in given.items():
+        yield from look_facts(text, values)
 
 
 def _same_way(

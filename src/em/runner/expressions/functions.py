@@ -473,10 +473,10 @@ def equal(one: Any, other: Any) -> bool:
 
 _KINDS = {
     "e-mail": re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+"),
-    "date": re.compile(r"\d{4}-\d{2}-\d{2}\S*"),
-    "time": re.compile(r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?"),
-    "number": re.compile(r"[+-]?\d+(?:[.,]\d+)*"),
-    "code": re.compile(r"(?=\S*\d)\S*[^\s,;]"),
+    "date": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\S*"),
+    "time": re.compile(r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?"),
+    "number": re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)*"),
+    "code": re.compile(r"(?=\S*[0-9])\S*[^\s,;]"),
     "word": re.compile(r"\S*[^\s,;]"),
 }
 

@@ -135,6 +135,8 @@ def _change_of_a_result(node: ast.expr | None, now: Any) -> str | None:
     if not isinstance(node, ast.Compare) or not isinstance(node.left, ast.Call):
         return None
     name, args = ast.unparse(node.left.func), node.left.args
+    if name == "size_of" and ast.unparse(node.comparators[0]) != "0":
+        return None
     say = _CHANGES.get((name, now != "nothing" and bool(now)))
     if say is None or not args:
         return None
