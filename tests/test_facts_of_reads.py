@@ -275,7 +275,7 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "a member of a list": (
         lambda room, new: [{"booking_id": "BK-1", "state": "active" if new else "cancelled"}],
-        'has a member unlike all recorded ones: state "active"',
+        'is unlike all recorded ones: state "active"',
     ),
     "a word of a list": (
         lambda room, new: {"room": room, "tags": ["do-not-book"] if new else ["quiet"]},

@@ -555,13 +555,14 @@ class _Blanks:
         guards: list[str] = []
         for text, shown in seen.items():
             name, *inner = _CALLED.findall(text)
-            is_used = any(text in default for slot in slots.values() for default in slot.default)
+            used = str([default for slot in slots.values() for default in slot.default])
+            is_used = text in used
             is_free = name not in slots and name not in others and self._reads.keys() >= {*inner}
             if is_free and (is_used or len(shown) == len(instances)) and _is_no_chance(shown):
                 self._reads.setdefault(name, [made[text]])
                 with_these = {key for one in shown for key in one.given}
                 own = acted_with(acted[text], with_these)
-                guards += record_facts(text, shown, own, is_used=is_used)
+                guards += record_facts(text, shown, own, used=used)
         recorded: dict[str, list[Any]] = {}
         for name, slot in slots.items():
             values = [one.call.args[name] for one in instances if name in one.call.args]

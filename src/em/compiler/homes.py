@@ -522,7 +522,7 @@ class _Learner:
         each = self._each()
         reasons = self._refusals()
         guards = [*reasons, *self._facts(), *self._relations()]
-        guards += self._of_records(f"{slots} {guards}")
+        guards += self._of_records(str(slots), guards)
         guards += self._of_values(slots)
         # What is not there, or is an error, has no fields.
         guards.sort(key=lambda text: not text.startswith(("error_of(", "shape_of(")))
@@ -802,18 +802,20 @@ class _Learner:
         for text, made in self._linked_reads().items():
             yield from states(text, [call.result for _, call in made])
 
-    def _of_records(self, used: str) -> Iterator[str]:
+    def _of_records(self, used: str, guards: Sequence[str]) -> Iterator[str]:
         """Yield what all records had in common that every trace read, or that are read anyway.
 
-        used: the expressions that are evaluated anyway.
+        used: the expressions of values. guards: those that are evaluated anyway.
         """
+        evaluated = f"{used} {guards}"
         for text, made in self._linked_reads(also_global=True).items():
-            if text in used or {id(one) for one, _ in made} == {id(o) for o in self._instances}:
+            if text in evaluated or {id(one) for one, _ in made} == {
+                id(o) for o in self._instances
+            }:
                 seen = [Shown(self._made_with(text, one), call.result) for one, call in made]
                 given = {name for shown in seen for name in shown.given}
                 calls = [one.call for one, _ in made]
-                facts = record_facts(text, seen, acted_with(calls, given), is_used=text in used)
-                yield from facts
+                yield from record_facts(text, seen, acted_with(calls, given), used=used)
 
     def _made_with(self, text: str, one: _Instance) -> Json:
         """Return the values of an effect that a read was made with."""

@@ -6,9 +6,10 @@ is empty where they were not, or does not allow as much as they did, is not acte
 in every form of a routine.
 """
 
+import itertools
 import operator
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from em.compiler.calls import words_of
@@ -17,17 +18,21 @@ from em.compiler.guards import STATUSES, describes, fact
 from em.compiler.sources import is_collection, quoted, reference
 from em.runner.expressions.functions import (
     ANY,
+    ANY_TEXT,
     KEYS,
     NUMBER,
     error_of,
     every,
+    field_kind,
+    items_of,
     kind_of,
+    objection,
     parsed,
     shape_of,
     size_of,
     turns_of,
 )
-from em.values.canonical import identical
+from em.values.canonical import Json, identical
 
 MOST_WORDS = 40
 """Different members of a list that are still a few words, and no data."""
@@ -46,6 +51,19 @@ FEWEST_ORDERED = 3
 MOST_TURNS = 400
 """Words side by side in recorded texts up to which another one is asked about. A longer text is a
 document, and each has its own words."""
+MOST_FIELDS = 60
+"""Fields of one record whose kinds are compared."""
+MOST_MEMBERS = 2_000
+"""Members of lists that are looked at, in all results of one read."""
+MOST_COMPARED = 12
+"""Numbers and dates of one mapping that are compared with each other."""
+FEWEST_NUMBERS = 5
+"""Different pairs of numbers that show that one field is never above another: each is so by chance
+half of the time."""
+BOUNDS = frozenset("limit max maximum most cap capacity quota ceiling".split())
+"""Words in the names of numbers that others stay below."""
+LEVELS = frozenset("type kind tier level class mode category priority stage phase severity".split())
+"""Words in the names of numbers that are one of a few."""
 _PLAIN = frozenset({"e-mail", "date", "time", "number", "code", "word"})
 
 Way = tuple[str, ...]
@@ -63,21 +81,21 @@ def record_facts(
     seen: Sequence[Shown],
     acted: Mapping[str, Sequence[Any]] | None = None,
     *,
-    is_used: bool = True,
+    used: str = "",
     is_passed_on: bool = False,
 ) -> Iterator[str]:
     """Yield what was so of all results of a read. text: the expression of the result.
 
-    acted: by expression, the values that the effect was given each time. is_used: something is
-    chosen from the result, so that other members of its lists don't matter. is_passed_on: another
-    call gets it, so that a text is data, and another one each time.
+    acted: by expression, the values that the effect was given each time. used: the expressions that
+    the effect is made with; of a list that something is chosen from, other members don't matter.
+    is_passed_on: another call gets it, so that a text is data, and another one each time.
     """
     results = [one.result for one in seen]
     if not results:
         return
     if all(isinstance(one, str) and not isinstance(parsed(one), str) for one in results):
         meant = [one._replace(result=parsed(one.result)) for one in seen]
-        yield from record_facts(f"parsed({text})", meant, acted, is_used=is_used)
+        yield from record_facts(f"parsed({text})", meant, acted, used=used)
         return
     if all(error_of(one) is None for one in results):
         yield f"error_of({text}) == none"
@@ -90,15 +108,16 @@ def record_facts(
     yield from _same_as_given(text, seen)
     yield from _keys(text, results)
     yield from states(text, results)
-    orders = _orders(results, acted or {})
-    for way, checks in orders.items():
+    for way, checks in _orders(results, acted or {}).items():
         yield from (f"{reference(text, way)} {check}" for check in checks)
-    yield from _constants(text, results, but=orders)
+    yield from _constants(text, results)
     yield from _lists(text, results)
-    if not is_used:
-        if not is_passed_on:
-            yield from text_facts(text, seen)
-        yield from _members(text, results)
+    known = _Fields(text, used).of(results)
+    if known:
+        yield f"strange_fields({text}, {quoted(known)}) == none"
+    yield from relations(text, results)
+    if not mentions(used, text) and not is_passed_on:
+        yield from text_facts(text, seen)
 
 
 def _lists(text: str, results: Sequence[Any]) -> Iterator[str]:
@@ -113,34 +132,168 @@ def _lists(text: str, results: Sequence[Any]) -> Iterator[str]:
         if len(known) > MOST_WORDS or any(kind_of(value) != "word" for value in known):
             continue  # ids are data, though the same ones may come again
         always = [v for v in known if all(any(identical(v, o) for o in one) for one in lists)]
-        is_same = len(always) == len(known) and len(lists) >= FEWEST_SAME
+        plain = all(fact("x", _last(way), value) or is_code(_last(way), value) for value in known)
+        is_same = len(always) == len(known) and (plain or len(lists) >= FEWEST_SAME)
         if is_same or len(known) <= sum(map(len, lists)) / MANY_TIMES:
             parts = f"{quoted(known)}, {quoted(always)}"
             yield f"strange_items({reference(text, way)}, {parts}) == none"
 
 
 def _ways_to_lists(results: Sequence[Any]) -> list[Way]:
-    found = [
-        {(str(key),) for key, value in one.items() if isinstance(value, list) and "." not in key}
-        for one in results
-        if isinstance(one, dict) and not is_collection(one)
-    ]
-    ways = set.intersection(*found) if found and len(found) == len(results) else set()
-    return [*([()] if all(isinstance(one, list) for one in results) else []), *sorted(ways)]
+    """Return the ways to lists that keys alone lead to, in all results."""
+    found = [dict.fromkeys(_lists_in(one)) for one in results]
+    return [way for way in found[0] if all(way in own for own in found)]
 
 
-def _members(text: str, results: Sequence[Any]) -> Iterator[str]:
-    """Yield that the members of a list are as all recorded ones were, where none is chosen."""
-    members = [one for held in results if isinstance(held, list) for one in held]
-    if not members or not all(isinstance(one, dict) for one in members):
-        return
-    keys = sorted({str(key) for one in members for key, value in one.items() if size_of(value)})
-    states = {}
-    for key in keys:
-        allowed = allowed_values(key, [one.get(key) for one in members])
-        if allowed:
-            states[key] = allowed
-    yield f"strange_members({text}, {quoted(keys)}, {quoted(states)}) == none"
+def _lists_in(result: Any, parts: Way = ()) -> Iterator[Way]:
+    if isinstance(result, list):
+        yield parts
+    elif isinstance(result, dict) and not is_collection(result) and len(parts) < DEEPEST:
+        for key, value in result.items():
+            if is_name(key) and not (isinstance(value, dict) and describes(key)):
+                yield from _lists_in(value, (*parts, key))
+
+
+class _Fields:
+    """The kinds of all fields of a record, and what the members of its lists had in common.
+
+    text, used: see `record_facts`.
+    """
+
+    def __init__(self, text: str, used: str) -> None:
+        self._text, self._used = text, used
+        self._known: dict[str, Any] = {}
+
+    def of(self, results: Sequence[Any]) -> dict[str, Any]:
+        """Return by path what `strange_fields` takes."""
+        self._walk((), results)
+        return dict(itertools.islice(self._known.items(), MOST_FIELDS))
+
+    def _walk(self, way: Way, values: Sequence[Any]) -> None:
+        """Take all values on a way; None for one that is not there."""
+        held = [one for one in values if one is not None]
+        maps = [one for one in held if isinstance(one, dict) and not is_collection(one)]
+        if maps and len(maps) == len(held):
+            self._mapping(way, maps)
+        elif held and all(isinstance(one, list) or is_collection(one) for one in held):
+            self._list(way, held)
+        elif held and way:
+            self._value(way, values)
+
+    def _mapping(self, way: Way, maps: Sequence[Json]) -> None:
+        if len(way) > DEEPEST:
+            return
+        names = list(dict.fromkeys(key for one in maps for key in one))
+        if ANY in way:
+            self._known_names(way, names, maps)
+        for key in filter(is_name, names):
+            values = [one.get(key) for one in maps]
+            if not (describes(key) and any(isinstance(one, dict) for one in values)):
+                self._walk((*way, key), values)
+
+    def _known_names(self, way: Way, names: Sequence[Any], maps: Sequence[Json]) -> None:
+        """Take the names of the fields of members, if they are names and no data."""
+        shared = [key for key in names if all(key in one for one in maps)]
+        if shared and len(shared) >= len(names) * FEWEST_SHARED:
+            filled = [str(key) for key in names if any(size_of(one.get(key)) for one in maps)]
+            self._known[".".join((*way, KEYS))] = filled
+
+    def _list(self, way: Way, held: Sequence[Any]) -> None:
+        if way and all(isinstance(one, list) for one in held):
+            self._known[".".join(way)] = "list"
+        if not self._is_chosen_from(way):
+            members = [one for own in held for one in items_of(own)]
+            self._walk((*way, ANY), members[:MOST_MEMBERS])
+
+    def _is_chosen_from(self, way: Way) -> bool:
+        if not mentions(self._used, self._text):
+            return False
+        names = [part for part in way if part != ANY]
+        return not names or mentions(self._used, names[-1])
+
+    def _value(self, way: Way, values: Sequence[Any]) -> None:
+        """Take the kind of a field; of members also the words and flags that they had."""
+        is_member = ANY in way
+        allowed = allowed_values(_last(way), values) if is_member else []
+        flags = bool(allowed) and all(isinstance(one, bool) for one in allowed)
+        if allowed and (flags or len(values) >= FEWEST_SAME):
+            self._known[".".join(way)] = allowed
+            return
+        kinds = {field_kind(one) for one in values}
+        texts = {one for one in values if isinstance(one, str)}
+        own = {kind for kind in kinds if kind not in _OTHER_KINDS}
+        few = is_member and len(values) < FEWEST_SAME
+        if len(own) > 1 or (own and few and own.isdisjoint(_DATED)):
+            kinds = (kinds & _OTHER_KINDS) | {ANY_TEXT if any(map(objection, texts)) else "text"}
+        if kinds != {"nothing"}:
+            self._known[".".join(way)] = " or ".join(sorted(kinds))
+
+
+_OTHER_KINDS = frozenset({"nothing", "boolean", "number", "list", "mapping"})
+_DATED = frozenset({"date", "time", "e-mail"})
+
+
+def relations(text: str, results: Sequence[Any]) -> Iterator[str]:
+    """Yield which fields of one mapping were always the same, and which were never the larger."""
+    by_holder: dict[Way, list[Way]] = {}
+    for way in fixed_ways(results):
+        if way and all(every(one, ".".join(way)) for one in results):
+            by_holder.setdefault(way[:-1], []).append(way)
+    for ways in by_holder.values():
+        columns = {way: [value_at(one, way) for one in results] for way in ways}
+        same = [pair for pair in itertools.combinations(ways, 2) if _same(*map(columns.get, pair))]
+        yield from (f"{reference(text, b)} == {reference(text, a)}" for a, b in same)
+        others = [way for way in ways if not any(way == later for _, later in same)]
+        yield from _ordered(text, {way: columns[way] for way in others})
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Return whether two fields were the same each time, and not by chance."""
+    if not all(identical(a, b) and size_of(a) for a, b in zip(first, second, strict=True)):
+        return False
+    if any(isinstance(one, bool) for one in first):
+        return False
+    return len(distinct(first)) >= FEWEST_SAME or min(map(information, first)) >= ENOUGH
+
+
+def _ordered(text: str, columns: Mapping[Way, Sequence[Any]]) -> Iterator[str]:
+    """Yield the orders of dates and of numbers in a mapping, without those that follow."""
+    comparable = {
+        way: values
+        for way, values in columns.items()
+        if all(is_number(one) or kind_of(one) in ("date", "time") for one in values)
+    }
+    ways = [*comparable][:MOST_COMPARED]
+    below = {
+        (one, other)
+        for one, other in itertools.permutations(ways, 2)
+        if _is_below(one, comparable[one], other, comparable[other])
+    }
+    for one, other in sorted(below):
+        if not any((one, way) in below and (way, other) in below for way in ways):
+            yield f"{reference(text, one)} <= {reference(text, other)}"
+
+
+def _is_below(one: Way, first: Sequence[Any], other: Way, second: Sequence[Any]) -> bool:
+    pairs = list(zip(first, second, strict=True))
+    if not all(_comparable(a, b) and a <= b for a, b in pairs):
+        return False
+    if all(a == b for a, b in pairs):
+        return False
+    if not is_number(first[0]):
+        return True
+    is_bound = bool(BOUNDS & {*words_of(_last(other))}) and not BOUNDS & {*words_of(_last(one))}
+    return is_bound or len(distinct(pairs)) >= FEWEST_NUMBERS
+
+
+def mentions(expressions: str, name: str) -> bool:
+    """Return whether a name or an expression stands in others."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", expressions) is not None
+
+
+def is_name(key: Any) -> bool:
+    """Return whether a key of a mapping can be a part of a path."""
+    return isinstance(key, str) and "." not in key and key not in ("", ANY, KEYS)
 
 
 def _sizes(text: str, results: Sequence[Any]) -> Iterator[str]:
@@ -168,16 +321,13 @@ def states(text: str, results: Sequence[Any]) -> Iterator[str]:
             yield f"every({text}, {quoted('.'.join(way))}) in {quoted(may)}"
 
 
-def _constants(text: str, results: Sequence[Any], but: Collection[Way]) -> Iterator[str]:
-    """Yield the texts and numbers that were the same in enough results, and the signs of others.
-
-    but: what may vary, since it was compared with what was acted with.
-    """
+def _constants(text: str, results: Sequence[Any]) -> Iterator[str]:
+    """Yield the texts and numbers that were the same in enough results, and the signs of others."""
     for way in fixed_ways(results):
         values = [value_at(one, way) for one in results]
         is_text = all(isinstance(one, str) and one.strip() for one in values)
         numeric = all(map(is_number, values))
-        is_same = len(distinct(values)) == 1 and len(values) >= FEWEST_SAME and way not in but
+        is_same = len(distinct(values)) == 1 and len(values) >= FEWEST_SAME
         if is_same and (numeric or (is_text and way)) and not allowed_values(_last(way), values):
             yield f"{reference(text, way)} == {quoted(values[0])}"
         elif numeric and sign_of(values):
@@ -333,11 +483,25 @@ def sign_of(values: Sequence[Any]) -> str:
 
 def allowed_values(field: str, values: Sequence[Any]) -> list[Any]:
     """Return the values that a flag or a state had, if it always had one of a few."""
-    if not values or not all(isinstance(v, bool | str) and fact("x", field, v) for v in values):
+    if not values or not all(_is_state(field, value) for value in values):
         return []
     found = distinct(values)
     few = len(found) <= len(values) / 2 and not isinstance(found[0], bool)
     return found if len(found) == 1 or few else []
+
+
+def _is_state(field: str, value: Any) -> bool:
+    if is_number(value):
+        return bool(LEVELS & {*words_of(field)})
+    return is_code(field, value) or (
+        isinstance(value, bool | str) and fact("x", field, value) is not None
+    )
+
+
+def is_code(field: str, value: Any) -> bool:
+    """Return whether a value is one of a few codes, such as `EUR`, and no name of one thing."""
+    is_short = isinstance(value, str) and re.fullmatch(r"[A-Z]{2,5}", value) is not None
+    return is_short and not describes(field)
 
 
 def fields_of_kinds(records: Sequence[Any]) -> set[str]:
@@ -374,8 +538,7 @@ def fixed_ways(results: Sequence[Any]) -> list[Way]:
 def _fixed(result: Any, parts: Way = ()) -> Iterator[Way]:
     if isinstance(result, dict) and not is_collection(result):
         for key, value in result.items():
-            is_name = isinstance(key, str) and "." not in key and key not in (ANY, KEYS)
-            is_fact = is_name and not (isinstance(value, dict) and describes(key))
+            is_fact = is_name(key) and not (isinstance(value, dict) and describes(key))
             if len(parts) < DEEPEST and is_fact:
                 yield from _fixed(value, (*parts, key))
     elif not isinstance(result, list | dict):

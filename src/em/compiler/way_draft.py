@@ -214,7 +214,7 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
             own, reads = reads, []
             asked = {text for texts in step.agree.values() for text in texts}
             acted = _acted(step, calls)
-            used = names_used(msgspec.structs.replace(draft.routine, steps=[step]))
+            used = str(msgspec.to_builtins(step))
             facts = [
                 fact
                 for one in own
@@ -222,7 +222,7 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
                     one,
                     scopes,
                     acted,
-                    is_used=one.save_as in used,
+                    used=used,
                     is_passed_on=one.save_as in passed,
                 )
             ]
@@ -236,10 +236,10 @@ def with_record_facts(draft: Draft, others: Sequence[Draft]) -> Draft:
             guards = dict.fromkeys([*step.guards, *facts, *_of_arguments(step, calls)])
             steps.append(msgspec.structs.replace(step, guards=tuple(guards)))
     routine = msgspec.structs.replace(draft.routine, steps=steps)
-    used = names_used(routine)
+    needed = names_used(routine)
     steps = [
         msgspec.structs.replace(step, save_as=None)
-        if before.save_as is None and step.save_as not in used
+        if before.save_as is None and step.save_as not in needed
         else step
         for before, step in zip(unnamed.routine.steps, steps, strict=True)
     ]
@@ -292,7 +292,7 @@ def _facts_of(
     scopes: Sequence[Json],
     acted: Mapping[str, Sequence[Any]],
     *,
-    is_used: bool,
+    used: str,
     is_passed_on: bool,
 ) -> Iterator[str]:
     """Yield what the results of a read had in common in all traces."""
@@ -304,7 +304,7 @@ def _facts_of(
         values = {text: _value_of(text, scope) for text in texts}
         seen.append(Shown(values, scope.get(name)))
     own = {text: values for text, values in acted.items() if text not in texts}
-    yield from record_facts(name, seen, own, is_used=is_used, is_passed_on=is_passed_on)
+    yield from record_facts(name, seen, own, used=used, is_passed_on=is_passed_on)
 
 
 def _value_of(text: str, scope: Json) -> Any:

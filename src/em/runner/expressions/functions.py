@@ -605,22 +605,84 @@ def strange_items(value: Any, seen: Sequence[Any], always: Sequence[Any]) -> lis
     return [*new, *lost] or None
 
 
-def strange_members(
-    value: Any, keys: Sequence[str], states: Mapping[str, Sequence[Any]]
-) -> list[str] | None:
-    """Return what no recorded member of a list had: another field, or another state; or none.
+def strange_fields(value: Any, known: Mapping[str, Any]) -> list[str] | None:
+    """Return what of a record is unlike all recorded ones, by the way to it; or none.
 
-    states: by field, what members had there, if it was one of a few.
+    known: by the path of a field, with `*` for the members of a list: the values that it had if
+    they were few, else its kind (see `field_kind`), or several with `or` between them. A path that
+    ends with `@` has the names of the fields of a mapping.
     """
     found: dict[str, None] = {}
-    for one in items_of(value):
-        for key in strange_keys(one, *keys) or () if isinstance(one, Mapping) else (short(one),):
-            found[key] = None
-        for field, allowed in states.items():
-            held = one.get(field) if isinstance(one, Mapping) else None
-            if not any(equal(held, other) for other in allowed):
-                found[f"{field} {short(held)}"] = None
+    for path, was in known.items():
+        above, _, last = path.rpartition(".")
+        holders = every(value, above) if above else [value]
+        shown = path.replace(f"{ANY}.", "").removesuffix(f".{ANY}")
+        if last == KEYS:
+            for one in holders:
+                strange = strange_keys(one, *was) if isinstance(one, Mapping) else [short(one)]
+                found |= dict.fromkeys(f"{shown.removesuffix(KEYS)}{key}" for key in strange or ())
+        else:
+            for one in holders:
+                held = _at(one, [last]) or ([None] if isinstance(one, Mapping) else [])
+                for own in held if last == ANY or isinstance(one, Mapping) else ():
+                    if not is_like(own, was):
+                        found[f"{shown.removesuffix(ANY)} {short(own)}".strip()] = None
     return [*found] or None
+
+
+def is_like(value: Any, was: Any) -> bool:
+    """Return whether a value is one of some, or of a kind; see `strange_fields`."""
+    if not isinstance(was, str):
+        return any(equal(value, other) for other in was)
+    kinds = was.split(" or ")
+    if isinstance(value, str) and (ANY_TEXT in kinds or ("text" in kinds and not objection(value))):
+        return True
+    return field_kind(value) in kinds
+
+
+ANY_TEXT = "any text"
+"""The kind of texts of which one spoke against something, so that others may too."""
+_QUANTITY = re.compile(
+    r"((?:[€$£¥₹]|[A-Z]{3} )?)\s?[+-]?\d[\d.,]*((?:\s?[a-z%°€$£¥₹/]{1,8}|\s[^\W\d_]{1,8})?)"
+)
+_OBJECTION = re.compile(
+    r"\b(?:not|never|cannot|no longer|stop|stopped|hold|wait|until|forbidden|prohibited|refuse[ds]?"
+    r"|reject(?:ed|s)?|declined?|fraud|fraudulent|disputed?|blocked|locked|frozen|suspended|revoked"
+    r"|banned|invalid|unpaid|overdue|duplicate|warning|cancel(?:led|ed)?|void)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_LONGEST_NOTE = 1_000
+
+
+def objection(text: str) -> str:
+    """Return the word of a short text that may speak against acting; empty if there is none."""
+    if len(text) <= SHORT:
+        return _objection_in(text)
+    found = _OBJECTION.search(text) if len(text) <= _LONGEST_NOTE else None
+    return found[0] if found else ""
+
+
+@lru_cache(maxsize=10_000)
+def _objection_in(text: str) -> str:
+    found = _OBJECTION.search(text)
+    return found[0] if found else ""
+
+
+def field_kind(value: Any) -> str:
+    """Return of what kind a field is: its shape, and of a text what it looks like.
+
+    A quantity has its unit: `# EUR`. A text that may speak against something is `any text`.
+    """
+    shape = shape_of(value)
+    if shape != "text":
+        return shape
+    kind = kind_of(value)
+    if kind in ("date", "time", "e-mail"):
+        return kind
+    quantity = _QUANTITY.fullmatch(value.strip()) if len(value) <= SHORT else None
+    if quantity and (quantity[1] or quantity[2]):
+        return f"{quantity[1].strip()}{NUMBER} {quantity[2].strip()}".strip()
+    return ANY_TEXT if objection(value) else "text"
 
 
 def parsed(value: Any) -> Any:
@@ -729,6 +791,11 @@ def error_of(value: Any) -> Any:
     return None
 
 
+def may_report(key: Any) -> bool:
+    """Return whether a field of this name may report an error."""
+    return _plain_name(key) is not None
+
+
 def _plain_name(key: Any) -> str | None:
     """Return the name of a field that may report an error, without its signs; else None."""
     name = str(key).lower().replace("_", "").replace("-", "")
@@ -798,7 +865,7 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
         value_at, keyed, between, line_part, line_like, once, lines_after, lines_before, line_count,
         lines_above, lines_through, sorted_place, module_name, looks_like, absent, stands_once,
         lists_only, kind_of, shape_of, error_of, missing_keys, strange_keys, empty_keys, size_of,
-        strange_text, strange_items, strange_members, parsed,
+        strange_text, strange_items, strange_fields, parsed,
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""

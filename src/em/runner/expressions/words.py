@@ -154,7 +154,7 @@ _CHANGES = {
     ("strange_keys", True): "{what} has a field that no recorded one had: {now}",
     ("empty_keys", True): "{what} had in all recorded runs what is missing now: {now}",
     ("strange_items", True): "{what} has what no recorded one had: {now}",
-    ("strange_members", True): "{what} has a member unlike all recorded ones: {now}",
+    ("strange_fields", True): "{what} is unlike all recorded ones: {now}",
     ("strange_text", True): "{what} says what no recorded one said: {now}",
 }
 """By function, and whether it returns something now."""
@@ -238,7 +238,7 @@ _EXPECTED = {
     ("empty_keys", "none"): "{0} has {1}",
     ("strange_keys", "none"): "{0} has no field that no recorded one had",
     ("strange_items", "none"): "{0} has nothing that no recorded one had",
-    ("strange_members", "none"): "the members of {0} are like the recorded ones",
+    ("strange_fields", "none"): "{0} is like all recorded ones",
     ("strange_text", "none"): "{0} says nothing that no recorded one said",
     ("size_of", "0"): "{0} is empty",
 }
@@ -372,7 +372,7 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "least_of": lambda node: f"the smallest {_fact(node)}",
     "strange_keys": lambda node: f"what no recorded one had in {_said(node.args[0])}",
     "strange_items": lambda node: f"what no recorded one had in {_said(node.args[0])}",
-    "strange_members": lambda node: f"what no recorded member had in {_said(node.args[0])}",
+    "strange_fields": lambda node: f"what is unlike all recorded ones in {_said(node.args[0])}",
     "parsed": lambda node: _said(node.args[0]),
     "empty_keys": lambda node: f"what is missing in {_said(node.args[0])}",
     "strange_text": lambda node: f"what no recorded one said in {_said(node.args[0])}",
