@@ -227,3 +227,77 @@ def test_the_fast_check_holds_for_a_record_as_recorded() -> None:
     assert list(check.sources) == found
     assert check.hold({**FUNCTIONS, "loan": {**records[0], "n": 7}})
     assert not check.hold({**FUNCTIONS, "loan": {**records[0], "rows": [{"x": 1.5, "on": True}]}})
+
+
+def parcels(path: Path) -> World:
+    """A depot that weighs parcels, and sends light ones by bike and heavy ones by van."""
+    world = World(path / "m.db")
+    weights = [n * 0.3 + 0.5 for n in range(9)] + [n * 0.4 + 6.2 for n in range(9)]
+
+    def parcel(parcel_id: str, is_new: Any) -> Any:
+        number = int(parcel_id[4:]) - 100
+        weight = is_new if number >= len(weights) else weights[number]
+        return {"parcel_id": parcel_id, "weight": weight}
+
+    world.add("get_parcel", ("parcel_id",), parcel)
+    world.add("send_by_bike", ("parcel_id",), None)
+    world.add("send_by_van", ("parcel_id",), None)
+    tasks = {}
+    for number, weight in enumerate(weights, 100):
+        own = f"PAR-{number}"
+        way = "send_by_bike" if weight < 5 else "send_by_van"
+        tasks[f"Take care of {own}."] = [("get_parcel", own), (way, own)]
+    world.learn(tasks)
+    return world
+
+
+def test_ways_part_by_numbers_like_the_recorded_ones_only(tmp_path: Path) -> None:
+    world = parcels(tmp_path)
+    for weight in (True, 2400, 0.001, "2.0", -1):
+        world.is_new = weight  # type: ignore[assignment]  # what the new parcel weighs
+        world.memory.run(world.routine, {"request": "Take care of PAR-300."}, world.tools)
+        assert world.written == []
+    for weight in (2.0, 25):
+        world.is_new = weight  # type: ignore[assignment]  # what the new parcel weighs
+        world.memory.run(world.routine, {"request": "Take care of PAR-300."}, world.tools)
+    assert len(world.written) == 2
+
+
+def boxes(path: Path, *, on_one: bool) -> World:
+    """A store in which some boxes are sealed and some are shipped, in one task both."""
+    world = World(path / "m.db")
+    world.add("get_box", ("box_id",), lambda box, is_new: {"box_id": box, "state": "stored"})
+    world.add("ship_box", ("box_id", "city"), None)
+    world.add("seal_box", ("box_id",), None)
+    two = "BX-873" if on_one else "BX-874"
+
+    def ship(box: str, city: str) -> list[tuple[Any, ...]]:
+        return [("get_box", box), ("ship_box", box, city)]
+
+    def seal(box: str) -> list[tuple[Any, ...]]:
+        return [("get_box", box), ("seal_box", box)]
+
+    world.learn(
+        {
+            "Ship BX-870 to Lyon.": ship("BX-870", "Lyon"),
+            "Please seal BX-871.": seal("BX-871"),
+            f"Seal BX-873. Ship {two} to Turin.": [*seal("BX-873"), *ship(two, "Turin")],
+            "Seal BX-875. Ship BX-876 to Lyon.": [*seal("BX-875"), *ship("BX-876", "Lyon")],
+            "Could you ship BX-877 to Turin?": ship("BX-877", "Turin"),
+            "I want to seal BX-878.": seal("BX-878"),
+        }
+    )
+    return world
+
+
+def test_two_effects_on_one_thing_need_a_trace_that_had_both(tmp_path: Path) -> None:
+    (tmp_path / "apart").mkdir()
+    (tmp_path / "on one").mkdir()
+    apart = boxes(tmp_path / "apart", on_one=False)
+    refused = apart.run("Seal BX-880. Ship BX-880 to Lyon.", changed=False)
+    assert apart.written == []
+    assert "are both asked for BX-880" in why(refused)
+    assert apart.run("Seal BX-880. Ship BX-881 to Lyon.", changed=False).status == "ok"
+    on_one = boxes(tmp_path / "on one", on_one=True)
+    assert on_one.run("Seal BX-880. Ship BX-880 to Lyon.", changed=False).status == "ok"
+    assert on_one.written == [("BX-880",), ("BX-880", "Lyon")]

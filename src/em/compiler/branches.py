@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from em.compiler.argument_facts import FAR
 from em.compiler.calls import Names, result_name
 from em.compiler.differences import recorded_scope
 from em.compiler.draft import Draft, names_used
@@ -284,7 +285,8 @@ def _by_value(name: str, columns: Sequence[Sequence[Any]], fewest: int) -> Reaso
 def _by_size(name: str, columns: Sequence[Sequence[Any]]) -> Reason | None:
     """Return the conditions that a number is as small or as large as in the traces of a way.
 
-    Between the largest of one way and the smallest of the next, no condition holds.
+    Between the largest of one way and the smallest of the next, no condition holds. Nor does one
+    far beyond all of them: there the unit is in doubt.
     """
     found = _numbers(columns)
     if found is None:
@@ -299,8 +301,12 @@ def _by_size(name: str, columns: Sequence[Sequence[Any]]) -> Reason | None:
     value = f"float({name})" if is_text else name
     conditions, tests = [""] * len(numbers), [""] * len(numbers)
     for at, way in enumerate(order):
-        bounds: dict[str, float] = {} if not at else {"at_least": min(numbers[way])}
-        bounds |= {} if at == len(order) - 1 else {"at_most": max(numbers[way])}
+        least, most = min(numbers[way]), max(numbers[way])
+        bounds: dict[str, float] = {}
+        if at or least > 0:
+            bounds["at_least"] = least if at else least / FAR
+        if at < len(order) - 1 or most > 0:
+            bounds["at_most"] = most * FAR if at == len(order) - 1 else most
         signs = {"at_least": ">=", "at_most": "<="}
         conditions[way] = " and ".join(f"{value} {signs[k]} {v}" for k, v in bounds.items())
         tests[way] = quoted(bounds)

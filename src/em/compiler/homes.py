@@ -166,7 +166,23 @@ class Kind:
             )
             for tool, instances in by_tool.items()
         }
+        for tool, effect in effects.items():
+            beside = self._effects_beside(tool, effects)
+            effects[tool] = msgspec.structs.replace(effect, beside=beside)
         return self._reads.plan(effects)
+
+    def _effects_beside(self, tool: str, effects: Mapping[str, Effect]) -> list[str]:
+        """Return the other effects that a trace had on the same thing as this one."""
+        found: set[str] = set()
+        for example in self._examples:
+            things = [(call.name, _thing(call, effects[call.name])) for call in example.writes]
+            own = [thing for name, thing in things if name == tool and thing is not None]
+            found |= {
+                name
+                for name, thing in things
+                if name != tool and any(identical(thing, one) for one in own)
+            }
+        return sorted(found)
 
     def _effects_before(self, tool: str) -> list[str]:
         """Return the effects that came before this one in every trace that had both."""
@@ -179,6 +195,10 @@ class Kind:
                 earlier |= set(writes[:last])
                 later |= set(writes[writes.index(tool) :])
         return sorted(earlier - later - {tool})
+
+
+def _thing(call: TracedCall, effect: Effect) -> Any:
+    return call.args.get(effect.thing) if effect.thing else None
 
 
 # --- reads ----------------------------------------------------------------------------------------
@@ -539,16 +559,13 @@ class _Learner:
             ),
             each=each if each and slots[each].records and not slots[each].of else "",
             apart=self._apart(),
+            thing=next(iter(self._ids()), ""),
             checks=checks([look for one in self._instances for look in one.looks()]),
         )
 
     def _apart(self) -> list[str]:
         """Return the ids that no two calls of a task shared; if no task had two, the first id."""
-        ids = [
-            name
-            for name in self._names
-            if all(kind_of(one.call.args.get(name)) == "code" for one in self._instances)
-        ]
+        ids = self._ids()
         tasks: dict[int, list[Json]] = {}
         for one in self._instances:
             tasks.setdefault(id(one.example), []).append(one.call.args)
@@ -559,6 +576,14 @@ class _Learner:
             name
             for name in ids
             if all(len(distinct(args[name] for args in calls)) == len(calls) for calls in several)
+        ]
+
+    def _ids(self) -> list[str]:
+        """Return the values that were an id in every call."""
+        return [
+            name
+            for name in self._names
+            if all(kind_of(one.call.args.get(name)) == "code" for one in self._instances)
         ]
 
     def _each(self) -> str:

@@ -188,15 +188,31 @@ class Planner:
         return done
 
     def _check_apart(self, planned: Sequence[EffectCall]) -> None:
-        """Refuse to do something twice with what no task did it twice with."""
+        """Refuse to do something twice with what no task did it twice with.
+
+        The same holds for two effects on one thing: the first may change what the second needs.
+        """
         for one, other in itertools.combinations(planned, 2):
             if one.effect != other.effect:
+                self._check_beside(one, other)
                 continue
             for name in self._plan.effects[one.effect].apart:
                 if name in one.args and identical(one.args[name], other.args.get(name)):
                     raise Unplanned(
                         f"{one.effect} is asked for twice, for {one.args[name]}", [name]
                     )
+
+    def _check_beside(self, one: EffectCall, other: EffectCall) -> None:
+        first, second = self._plan.effects[one.effect], self._plan.effects[other.effect]
+        if not first.thing or not second.thing or other.effect in first.beside:
+            return
+        thing = one.args.get(first.thing)
+        if identical(thing, other.args.get(second.thing)):
+            raise Unplanned(
+                f"{one.effect} and {other.effect} are both asked for {thing}; no recorded task did"
+                " both with the same one",
+                [first.thing],
+            )
 
     # --- whole requests ---------------------------------------------------------------------------
 

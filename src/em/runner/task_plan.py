@@ -117,6 +117,8 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     each: the value of which one sentence may name several, each for a call of its own, as in a
     trace; empty if none did.
     apart: the values that no two calls of a task shared, as the id of what they change.
+    thing: the value that says what it changes; empty if none does. beside: the other effects that
+    a trace had on the same thing.
     """
 
     tool: str
@@ -128,6 +130,8 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     expects: Sequence[str] = ()
     each: str = ""
     apart: Sequence[str] = ()
+    thing: str = ""
+    beside: Sequence[str] = ()
     checks: Sequence[Check] = ()
     reasons: dict[str, str] = {}
 
