@@ -116,11 +116,14 @@ def test_what_another_success_did_not_return_is_not_expected() -> None:
         'result.status == "done"',
         'strange_keys(result, "id", "ok", "status", "note") == none',
         'empty_keys(result, "id", "ok", "status", "note") == none',
+        'strange_fields(result, {"id": "number", "note": "text"}) == none',
     ]
     assert expected(one, other)[2:] == [
         "result.ok == true",
         'strange_keys(result, "id", "ok", "status", "note") == none',
         'empty_keys(result, "id", "ok", "status") == none',
+        'strange_fields(result, {"id": "number", "status": "text", "note": "nothing or text"})'
+        " == none",
     ]
     assert expected(one, trace("#W3003", None)) == []
 

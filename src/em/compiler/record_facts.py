@@ -214,9 +214,11 @@ class _Fields:
     def _value(self, way: Way, values: Sequence[Any]) -> None:
         """Take the kind of a field; of members also the words and flags that they had."""
         is_member = ANY in way
-        allowed = allowed_values(_last(way), values) if is_member else []
+        allowed = allowed_values(_last(way), values)
+        if not is_member and allowed and not any(map(is_number, allowed)):
+            return  # `states` compares it
         flags = bool(allowed) and all(isinstance(one, bool) for one in allowed)
-        if allowed and (flags or len(values) >= FEWEST_SAME):
+        if is_member and allowed and (flags or len(values) >= FEWEST_SAME):
             self._known[".".join(way)] = allowed
             return
         kinds = {field_kind(one) for one in values}

@@ -83,7 +83,7 @@ def result_facts(calls: Sequence[Returned]) -> Iterator[str]:
     repeats = _repeats(values, given)
     echoes = {what: _echo(what, values[what], several) for what, several in repeats.items()}
     seen = [Shown({}, one) for one in results]
-    for fact in record_facts(text, seen, is_used=False, is_passed_on=True):
+    for fact in record_facts(text, seen, is_passed_on=True):
         what = left_of(fact)
         if what in repeats:
             if not echoes[what]:
