@@ -92,14 +92,11 @@ def sessions(series: Series) -> list[Done]:
 
 
 def learnt(memory: Memory, done: Sequence[Done], folder: Path) -> Any:
-    """Import sessions, and compile what they have in common.
-
-    By force: some of its trials can't be made, since a recording lacks a read. Here all are run.
-    """
+    """Import sessions, and compile what they have in common."""
     for number, one in enumerate(done):
         (folder / f"session-{number}.jsonl").write_text(one.text)
     memory.import_files([folder])
-    return memory.compile([trace.id for trace in memory.traces()], name="learnt", force=True)
+    return memory.compile([trace.id for trace in memory.traces()], name="learnt")
 
 
 def run(

@@ -409,13 +409,11 @@ class Memory:
 
         Traces of different tasks of one kind are learnt from together. What is learnt is tried on
         each of them: see the `trials` of the routine. One with a wrong trial is refused unless
-        `force`, and unless `shadow` one that was right in none of four or more. beside: traces of
-        other tasks, from which it is learnt how people speak of values, and which other reads give
-        what is needed; unless they are named, the reads of the 100 newest. No value of theirs gets
-        into the routine.
+        `force`; one that was right in none says so there. beside: traces of other tasks, from which
+        it is learnt how people speak of values, and which other reads give what is needed; unless
+        they are named, the reads of the 100 newest. No value of theirs gets into the routine.
         """
         from em.compiler.compile_trace import compile_several
-        from em.compiler.trials import refuse_unproved
         from em.runner.package import keep_routine
         from em.traces.catalogue import get_traces, pooled_traces
 
@@ -435,7 +433,6 @@ class Memory:
             beside=get_traces(self.store, beside) if beside else (),
             pool=pooled_traces(self.store, [one.id for one in traces]) if pools else (),
         )
-        refuse_unproved(made.draft.trials, force=force or shadow)
         return keep_routine(self.store, made.files, made.from_events, retired=shadow)
 
     def compile_again(self, name: str, *, allow_unlabelled: bool = False) -> "Growth":
