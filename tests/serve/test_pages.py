@@ -11,6 +11,7 @@ import sample
 from served import Serve, Served, log_in, token_in
 
 from em import Memory
+from em.llm import ScriptedClient
 from em.serve.auth import COOKIE
 from em.serve.pages.forms import input_fields, prompt_fields, read_fields
 
@@ -141,6 +142,36 @@ def test_state_is_shown_at_any_moment_with_its_history_and_conflicts(
     assert "as of 2025-02-15" in then
 
 
+def test_a_question_is_answered_on_the_page_with_its_code(serve: Serve) -> None:
+    service = serve()
+    for record, type_ in (({"city": "Porto"}, "Profile"), ({"to": "Rome"}, "Trip")):
+        service.post("/observations", {"subject": "ana", "record": record, "type": type_})
+    service.post("/checkpoint", {"subject": "ana"})
+
+    def ask(question: str) -> str:
+        page = service.http.get("/ui/state", params={"subject": "ana", "ask": question}).text
+        return page.partition('id="answer"')[2].partition("</section>")[0]
+
+    assert '<p class="message">Porto</p>' in ask("Where does she live?")
+    assert "state.profile.city" in ask("Where does she live?")
+    assert "every word of the question is accounted for" in ask("How many trips to Rome?")
+    assert "not understood" in ask("How many flights?")
+
+
+def test_a_proposed_rule_is_accepted_on_the_page(serve: Serve) -> None:
+    service = serve()
+    service.post("/observations", {"subject": "ana", "text": "A limit."})
+    rule = {"id": "limit", "severity": "warning", "action": "spend", "message": "too much"}
+    reply = {"records": [], "facts": [], "constraints": [{**rule, "events": ["e1"]}]}
+    with Memory("em.db") as memory:
+        memory.checkpoint("ana", llm=ScriptedClient([reply]))
+    page = service.http.get("/ui/state?subject=ana").text
+    assert '<span class="badge warn">proposed</span>' in page
+    form = {"form_token": token_in(page), "subject": "ana", "rule": "limit", "verdict": "accepted"}
+    assert service.http.post("/ui/rule", data=form).status_code == 303
+    assert '<span class="badge warn">proposed' not in service.http.get("/ui/state?subject=ana").text
+
+
 def test_a_routine_is_run_and_answered_on_its_page(filled: dict[str, str], service: Served) -> None:
     page = service.http.get("/ui/routine?ref=refund")
     form = {"form_token": token_in(page.text), "ref": "refund@2", "field.order": "B-1",
@@ -265,7 +296,7 @@ def test_a_token_of_one_subject_never_sees_another(serve: Serve, tmp_path: Path)
         assert browser.get("/ui/runs").status_code == 403
         page = browser.get("/ui/state?subject=ana").text
         form = {"form_token": token_in(page), "subject": "bo", "ref": "refund@2", "id": "past-1-0"}
-        for path in ("/ui/checkpoint", "/ui/routine/run", "/ui/answer"):
+        for path in ("/ui/checkpoint", "/ui/rule", "/ui/routine/run", "/ui/answer"):
             assert browser.post(path, data=form).status_code == 403, path
 
 
@@ -277,7 +308,7 @@ def test_a_token_that_may_only_read_starts_and_answers_nothing(
         page = browser.get("/ui/routine?ref=refund").text
         assert "is read-only" in page
         form = {"form_token": token_in(page), "ref": "refund@2", "subject": "ana", "id": "past-1-0"}
-        for path in ("/ui/routine/run", "/ui/answer", "/ui/checkpoint"):
+        for path in ("/ui/routine/run", "/ui/answer", "/ui/checkpoint", "/ui/rule"):
             assert browser.post(path, data=form).status_code == 403, path
 
 

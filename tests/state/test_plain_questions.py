@@ -153,6 +153,39 @@ def test_two_readings_are_answered_only_if_they_agree(memory: Memory) -> None:
     assert memory.ask("bea", "How many standup meetings?").value == 1
 
 
+def test_a_field_is_not_meant_if_a_word_that_changes_it_is_not_said(memory: Memory) -> None:
+    """The last contact may be later than one in 2024; the budget is not what was spent."""
+    for day in ("2024-05-01", "2025-05-01"):
+        record = {"name": day, "last_contact_date": day, "met_date": "2020-01-01"}
+        memory.observe("ana", {**record, "relationship": "friend"}, type="Contact")
+    memory.observe("ana", {"to": "Rome", "budget_usd": 100}, type="Trip")
+    memory.checkpoint("ana")
+    assert memory.ask("ana", "How many contacts did I last contact in 2024?").value == 1
+    for question in (
+        "How many contacts did I contact in 2024?",
+        "How much did my trips cost?",
+        "When did I last meet a friend?",  # met_date may be of the first time
+    ):
+        assert not memory.ask("ana", question).plain, question
+
+
+def test_who_acts_is_not_taken_for_a_value(memory: Memory) -> None:
+    for purpose in ("family", "work"):
+        memory.observe("ana", {"to": "Rome", "purpose": purpose}, type="Trip")
+    memory.checkpoint("ana")
+    assert memory.ask("ana", "How many family trips did I take?").value == 1
+    assert memory.ask("ana", "How many trips for family did I take?").value == 1
+    assert not memory.ask("ana", "How many trips did my family take?").plain
+
+
+def test_times_around_midnight_are_neither_late_nor_early(memory: Memory) -> None:
+    for bedtime in ("22:30", "23:30", "00:30"):
+        memory.observe("ana", {"bedtime": bedtime, "wake_time": "07:00"}, type="Night")
+    memory.checkpoint("ana")
+    assert not memory.ask("ana", "How many nights was my bedtime after 23:00?").plain
+    assert memory.ask("ana", "On how many nights did I wake up before 08:00?").value == 3
+
+
 def test_records_of_days_to_come_are_no_past(memory: Memory) -> None:
     for day in ("2024-05-01", "2999-05-01"):
         memory.observe("ana", {"to": "Rome", "date": day}, type="Trip")

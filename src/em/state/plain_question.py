@@ -175,7 +175,7 @@ def _ungrouped(words: list[str], by: str, today: date) -> Iterator[Shape]:
             yield Shape(kind, rest, by)
             break
     if found := re.fullmatch(r"when did (.*?)\blast (.*)", text):
-        yield Shape("last", words_of(f"{found[1]} {found[2]}"), by)
+        yield Shape("last time", words_of(f"{found[1]} {found[2]}"), by)
     if found := re.fullmatch(r"(?:what|which) (.*?)( from)? most (?:often|frequently)", text):
         yield Shape("top from" if found[2] else "top", words_of(found[1]), by)
     yield from _trend(text, today)
@@ -277,10 +277,13 @@ class Combination:
     def _with_day(self, day: FieldSchema | None) -> Iterator[Reading]:
         used, tests = set(self._used), list(self._tests)
         periods = {one for one in self._meanings if isinstance(one, Period)}
-        needs = periods or self._shape.periods or self._shape.kind in ("last", "first")
+        needs = bool(periods or self._shape.periods)
+        needs = needs or self._shape.kind in ("last", "last time", "first")
         needs = needs or self._shape.by in ("month", "year")
-        if len(periods) > 1 or bool(needs) != (day is not None):
+        if len(periods) > 1 or needs != (day is not None):
             return
+        if self._shape.kind == "last time" and not (day and {*field_words(day)} <= _DATES):
+            return  # "when did I last meet …": the date of a contact may be that of the first time
         for period in periods:
             assert day is not None
             tests.append(_within(self._field(day), period))
@@ -296,7 +299,7 @@ class Combination:
         kind, by = self._shape.kind.removeprefix("trend "), self._shape.by
         groups: list[FieldSchema | None] = [None]
         if by and by not in ("month", "year"):
-            groups = [one for one in self._vocabulary.fields_of(by) if _is_text(one)]
+            groups = [one for one in self._vocabulary.fields_of(by, [by]) if _is_text(one)]
         left = {one.field.name: one.field for n, one in self._words() if n not in used}
         kinds = self._vocabulary.kinds
         for group in groups:
@@ -362,6 +365,8 @@ class Combination:
         if len(fields) != 1 or len(clocks) != 1:
             return False
         (field,) = fields.values()
+        if field.name in self._vocabulary.nightly:
+            return False  # an hour after midnight may count as late or as early
         self._used |= named.keys()
         at = clocks[0].at
         test = f"r.{field.name} {clocks[0].op} datetime.time({at.hour}, {at.minute})"
@@ -461,6 +466,7 @@ def _body(reading: Reading, day: str | None) -> str:
         "max": f"max(({value} for r in used(state)), default=None)",
         "min": f"min(({value} for r in used(state)), default=None)",
         "last": f"max(({day} for r in used(state)), default=None)",
+        "last time": f"max(({day} for r in used(state)), default=None)",
         "first": f"min(({day} for r in used(state)), default=None)",
         "list": "[as_record(r) for r in used(state)]",
     }.get(kind)

@@ -16,6 +16,7 @@ from em.state.schema import PROFILE, FieldSchema, TypeSchema
 from em.state.state import State
 from em.state.types import MONTHS, _words, resolve
 from em.text.stems import stem
+from em.values.canonical import Json
 
 _TOKEN = re.compile(
     r"'s\b|\d{4}-\d{2}-\d{2}|\d{1,2}:\d{2}|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?![\w])\+?|[^\W_]+"
@@ -51,6 +52,13 @@ _UNITS = {
     "euro": "eur",
     "star": "rating",
 }
+QUALIFIERS = frozenset(
+    "last first next previous prior latest earliest max minimum maximum average avg mean "
+    "planned estimated expected budget budgeted target goal net gross tax discount refund refunded "
+    "cancelled canceled original old new remaining".split()
+)
+"""Words that change what a field means: a question about it must say them."""
+_SUBJECTS = frozenset("did do does has have".split())
 _GENERIC = frozenset("date time at on n num of is id day".split())
 _MORE = frozenset("more longer greater higher over above later".split())
 _LESS = frozenset("less fewer shorter lower under below earlier".split())
@@ -151,14 +159,23 @@ class Vocabulary:
         self._is_alone = heads.count(self._names[-1]) == 1
         self._subject = words_of(state.subject)
         self._fillers = FILLERS | PRONOUNS
-        self._values = self._read_values(state)
+        rows = state.rows(type_.collection)
+        self._values = self._read_values(rows)
+        self.nightly = {field.name for field in self.fields if self._is_nightly(field, rows)}
 
-    def _read_values(self, state: State) -> dict[tuple[str, ...], dict[str, set[str]]]:
+    def _is_nightly(self, field: FieldSchema, rows: Sequence[Json]) -> bool:
+        """Tell whether times of a field lie on both sides of midnight, as bedtimes do."""
+        if self.kinds[field.name] != "time":
+            return False
+        times = {str(row[field.name])[:2] for row in rows if row.get(field.name) is not None}
+        return any(hour < "05" for hour in times) and any(hour >= "20" for hour in times)
+
+    def _read_values(self, rows: Sequence[Json]) -> dict[tuple[str, ...], dict[str, set[str]]]:
         """Return the texts of records by their words, then by field."""
         found: dict[tuple[str, ...], dict[str, set[str]]] = {}
         texts = [field for field in self.fields if _holds_texts(field)]
         seen: dict[str, set[str]] = {field.name: set() for field in texts}
-        for row in state.rows(self._type.collection):
+        for row in rows:
             for field in texts:
                 value = row.get(field.name)
                 items = value if isinstance(value, list) else [value]
@@ -182,13 +199,13 @@ class Vocabulary:
         yield from self._lists_at(words, start)
         yield from self._numbers_at(words, start)
         yield from times_at(words, start, self._today)
-        for field in self.fields_of(words[start]):
+        for field in self.fields_of(words[start], words):
             follows = words[start + 1 : start + 2] == ["up"]
             if self.kinds[field.name] == "bool":
                 yield from self._truth_at(words, start, field)
             else:
                 yield 1 + follows, Word(field)
-        for field in self._related(words[start]):
+        for field in self._related(words[start], words):
             yield 1, Word(field, exact=False)
         if words[start] in self._fillers:
             yield 1, None
@@ -199,8 +216,6 @@ class Vocabulary:
     def _values_at(self, words: Sequence[str], start: int) -> Iterator[Found]:
         before = words[start] if words[start] in ("from", "with", "to") else ""
         begin = start + 1 if before else start
-        if start and words[start - 1] in ("did", "do", "does", "has", "have"):
-            return  # "did Bo go": about somebody else
         for end in range(begin + 1, min(len(words), begin + 8) + 1):
             known: dict[str, set[str]] = {}
             for last in forms(words[end - 1]):
@@ -215,7 +230,17 @@ class Vocabulary:
                     continue
                 if before == "with" and not parts & COMPANY:
                     continue
+                if _is_qualified(field, words) or self._is_subject(words, start, end):
+                    continue
                 yield end - start, Value(field, tuple(sorted(texts)), before)
+
+    def _is_subject(self, words: Sequence[str], start: int, end: int) -> bool:
+        """Tell whether a value stands where the one who acts is named: "did Bo go"."""
+        at = start - 1
+        while at >= 0 and words[at] in ("my", "the", "a", "an", "her", "his", "their"):
+            at -= 1
+        acts = at >= 0 and words[at] in _SUBJECTS
+        return acts and (end >= len(words) or not list(self._type_at(words, end)))
 
     def _type_at(self, words: Sequence[str], start: int) -> Iterator[Found]:
         size = len(self._names)
@@ -271,20 +296,20 @@ class Vocabulary:
             yield 3, Number(after, number)
         after = _comparison_behind(words, start + 2)
         if after:
-            for field in self.fields_of(words[start + 1]):
+            for field in self.fields_of(words[start + 1], words):
                 if self.kinds[field.name] == "number":
                     yield 4, Number(after, number, field)
 
-    def fields_of(self, word: str) -> Iterator[FieldSchema]:
+    def fields_of(self, word: str, words: Sequence[str]) -> Iterator[FieldSchema]:
         """Return the fields that a word names: as a part of their names, or as their unit."""
         for field in self.fields:
-            if _is_name(word, field):
+            if _is_name(word, field) and not _is_qualified(field, words):
                 yield field
 
-    def _related(self, word: str) -> Iterator[FieldSchema]:
+    def _related(self, word: str, words: Sequence[str]) -> Iterator[FieldSchema]:
         """Return the fields that a word of general meaning stands for."""
         for field in self.fields:
-            if _is_name(word, field):
+            if _is_name(word, field) or _is_qualified(field, words):
                 continue
             parts, kind = set(_words_of_field(field)), self.kinds[field.name]
             is_money = kind == "money" or (kind == "number" and parts & _MONEY_PARTS)
@@ -317,6 +342,11 @@ def _holds_texts(field: FieldSchema) -> bool:
 
 def _words_of_field(field: FieldSchema) -> list[str]:
     return [word for word in field.name.split("_") if word]
+
+
+def _is_qualified(field: FieldSchema, words: Sequence[str]) -> bool:
+    """Tell whether a field's name has a word that changes its meaning and is not said."""
+    return not (QUALIFIERS.intersection(_words_of_field(field)) <= set(words))
 
 
 def _is_name(word: str | Sequence[str], field: FieldSchema) -> bool:
