@@ -80,6 +80,8 @@ def test_what_can_not_be_done_is_said(talk: list[str], tmp_path: Path) -> None:
     failed = em("recall", "--embed", "--json")
     assert failed.code == 1
     assert json.loads(failed.err)["error"]["code"] == "embedder"
+    ran = em("recall", "porto", "--embed")
+    assert (ran.code, "Porto" in ran.out, "the embedder failed" in ran.err) == (0, True, True)
 
 
 def test_the_command_narrows_too() -> None:

@@ -42,7 +42,7 @@ def recall(words: tuple[str, ...], embed: bool, metadata: tuple[str, ...], **cho
         )
     memory = open_memory()
     if embed:
-        _embed(memory)
+        _embed(memory, searches=bool(words))
     if not words:
         return
     found = memory.recall(" ".join(words), metadata=pairs(metadata, "--metadata"), **chosen)
@@ -64,7 +64,8 @@ def recall(words: tuple[str, ...], embed: bool, metadata: tuple[str, ...], **cho
     emit(lambda: {"passages": list(map(_as_dict, found)), "notes": found.notes}, text)
 
 
-def _embed(memory: Memory) -> None:
+def _embed(memory: Memory, *, searches: bool) -> None:
+    """Compute missing vectors. If that fails, a search that follows goes on by words."""
     bar = ExitStack()
     advance: Advance | None = None
     embedded = 0
@@ -81,6 +82,8 @@ def _embed(memory: Memory) -> None:
         try:
             left = memory.embed(show)
         except EmbedderError as error:
+            if not searches:
+                raise
             note(f"note: the embedder failed: {error}")
     note(f"embedded {count(embedded, 'passage')}")
     if left:
