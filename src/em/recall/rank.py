@@ -57,9 +57,9 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
 
     def role(self, role: str | None) -> float:
         """Return the factor of what was said in a role."""
-        return {"assistant": self.assistant, "tool": self.machine, "system": self.machine}.get(
-            role or "", 1.0
-        )
+        if role == "assistant":
+            return self.assistant
+        return self.machine if role in ("tool", "system") else 1.0
 
     def shares(self, nearest: float) -> tuple[float, float, float]:
         """Return what a word counts for the passages one, two and three away."""

@@ -180,13 +180,14 @@ class Recall:
         within: Within,
     ) -> list[tuple[Mark, float]]:
         """Return the best passage of each event, weighed by shape, role and speaker."""
-        wanted = _wanted(k)
+        wanted, is_bounded = _wanted(k), within.is_bounded
         while True:
             raw = {number: score for score, number in best_of(scores, wanted)}
             weighed = [
                 (mark, raw[mark.number] * self._factor(mark, question, timed))
                 for mark in self._index.marks(list(raw))
-                if within.holds(from_micros(mark.at)) and _has_voice(mark, within)
+                if not is_bounded
+                or (within.holds(from_micros(mark.at)) and _has_voice(mark, within))
             ]
             if question.of_many:
                 lower = apart({mark.number: score for mark, score in weighed}, self._weights.beside)

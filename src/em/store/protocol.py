@@ -134,7 +134,9 @@ class Within(msgspec.Struct, frozen=True):
     @property
     def tags(self) -> list[str]:
         """The terms that a passage must all have."""
-        given = {name: getattr(self, name) for name in FIELDS}
+        given = {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
+        if not given and not self.metadata:
+            return []
         return list(field_tags({**given, "metadata": self.metadata}))
 
     @property
@@ -142,15 +144,24 @@ class Within(msgspec.Struct, frozen=True):
         """Whether only some of those who speak in a conversation count."""
         return self.role is not None or self.speaker is not None
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether times, roles or speakers bound it."""
+        return self.is_voiced or self.since is not None or self.until is not None
+
     def of_all_voices(self) -> "Within":
         """Return the scope with what everybody said."""
-        return msgspec.structs.replace(self, role=None, speaker=None)
+        return (
+            self if not self.is_voiced else msgspec.structs.replace(self, role=None, speaker=None)
+        )
 
     def admits(self, passage: Passage) -> bool:
         """Return whether a passage of the subject is in the scope."""
+        if not (wanted := self.tags):
+            return self.holds(passage.at)
         given = {name: getattr(passage, name) for name in FIELDS}
         has = set(field_tags({**given, "metadata": passage.metadata}))
-        return self.holds(passage.at) and has.issuperset(self.tags)
+        return self.holds(passage.at) and has.issuperset(wanted)
 
 
 class Mark(msgspec.Struct, frozen=True):
