@@ -303,7 +303,14 @@ class State:
         for name, type_ in self._types.items():
             if type_.key is None:
                 places = [one.place for one in known.records if one.type == type_.given]
-                for place, one in zip(places, getattr(self, name), strict=True):
+                own = getattr(self, name)
+                if len(own) != len(places):
+                    raise StateError(
+                        "the state changed while it was read",
+                        place=f"state of {self.subject!r}",
+                        fix="load it again with memory.state, and take the record from there",
+                    )
+                for place, one in zip(places, own, strict=True):
                     if one is record or record in one.event_ids:
                         found.append(place)
         if len(found) != 1:
