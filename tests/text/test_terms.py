@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from em.text import terms
 from em.text.stems import stem
 from em.text.terms import PIECE, length_of, pieces, shape_of, words_of
 
@@ -61,3 +62,20 @@ def test_a_shape_says_how_long_a_passage_is_and_whether_it_asks() -> None:
 def test_the_day_the_speaker_and_what_is_spoken_of_are_kept() -> None:
     (piece,) = pieces("we met last Friday", AT, "Ana María")
     assert {"=20250407", "=202504", "=20250404", "@ana", "@maria"} <= set(piece.terms.split())
+
+
+MIXED = st.text(
+    alphabet="aB1 _-.\n\té\u0301ΣσİßÅ한\u1112\u1161\u11ab日本😀→½ﬁ\u00a0\u2028=\u0338’क\u0b3e",
+    max_size=20,
+)
+
+
+@given(MIXED | st.text(max_size=20))
+def test_words_are_the_same_whatever_stands_beside_them(text: str) -> None:
+    """Only what has other signs than ASCII is folded, between spaces: that is as good as all."""
+    whole = [
+        part
+        for word in terms._WORD.findall(terms._folded(text.lower()))
+        for part in terms._parts(word)
+    ]
+    assert words_of(text) == whole

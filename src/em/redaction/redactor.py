@@ -41,12 +41,17 @@ MANY = 256 * 1024
 
 def with_anchor(texts: Sequence[bytes]) -> list[int]:
     """Return the numbers of the texts that have an anchor."""
-    is_fast = _fast_search.cache_info().currsize or sum(map(len, texts)) >= MANY
-    has_anchor = _fast_search() if is_fast else _has_anchor
+    has_anchor = _search(sum(map(len, texts)))
     # Anchors are ASCII, so that the bytes of a text can stand for its characters.
     return [
         number for number, text in enumerate(texts) if has_anchor(text.lower().decode("latin-1"))
     ]
+
+
+def _search(size: int) -> Callable[[str], bool]:
+    """Return what finds whether a text in lower case has an anchor. size: of all texts."""
+    is_fast = _fast_search.cache_info().currsize or size >= MANY
+    return _fast_search() if is_fast else _has_anchor
 
 
 def _has_anchor(lowered: str) -> bool:
@@ -131,7 +136,7 @@ class Redactor:
         names = set(names) - self._clean_names
         # A secret in one name is no less one between the others, so all are searched at once.
         lowered = "\n".join(names).lower()
-        return names if self._always or next(_automaton().iter(lowered), None) else ()
+        return names if self._always or _search(len(lowered))(lowered) else ()
 
     def is_clean_name(self, name: str) -> bool:
         """Whether a name has no secret in it. Caches clean names, since names repeat."""

@@ -26,6 +26,7 @@ MAX_WORD = 64
 _WORD = re.compile(rf"[^\W_]{{1,{MAX_WORD}}}|[\u2600-\u27bf\U0001f000-\U0001faff]")
 _ASCII = bytes(ord(chr(n).lower()) if chr(n).isalnum() else 32 for n in range(128)).ljust(256)
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_SPACE = re.compile("[ \n]")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
     "\U00020000-\U0003ffff]+"
@@ -48,8 +49,8 @@ class _Stems(dict[str, str]):
     """A cache of stems by word."""
 
     def __missing__(self, word: str) -> str:
-        if word.isdigit() and word.isascii() and len(word) <= MAX_WORD:
-            return word  # numbers have no stem, and would fill the cache
+        if word.isdigit() and word.isascii() and 4 < len(word) <= MAX_WORD:
+            return word  # numbers have no stem, and long ones would fill the cache
         found = stem(word[:MAX_WORD])
         # ASCII only, so that the tokenizers of both stores treat every script alike.
         found = found if found.isascii() else f"x{found.encode().hex()}"
@@ -66,8 +67,29 @@ _stems = _Stems()
 def words_of(text: str) -> list[str]:
     """Return the words of a text in order, folded and not stemmed."""
     if text.isascii():
-        # Splits as the pattern does, in a quarter of the time.
-        return text.encode().translate(_ASCII).decode().split()
+        return _ascii_words(text)
+    words: list[str] = []
+    start = 0
+    # Only what stands between spaces with other characters is folded: the rest stays as it is.
+    for found in _NOT_ASCII.finditer(text):
+        if found.start() < start:
+            continue
+        left = 1 + max(text.rfind(sign, start, found.start()) for sign in " \n")
+        left = left or start
+        space = _SPACE.search(text, found.end())
+        end = space.start() if space else len(text)
+        words += _ascii_words(text[start:left])
+        words += _other_words(text[left:end])
+        start = end
+    return words + _ascii_words(text[start:])
+
+
+def _ascii_words(text: str) -> list[str]:
+    # Splits as the pattern does, in a quarter of the time.
+    return text.encode().translate(_ASCII).decode().split()
+
+
+def _other_words(text: str) -> list[str]:
     words: list[str] = []
     for word in _WORD.findall(_folded(text.lower())):
         if word.isascii():  # it starts with a letter or a digit, and is of a script with spaces

@@ -111,7 +111,8 @@ def _within_shell(words: Sequence[str]) -> str:
 
 def outcome_of_call(args: Json, result: Any, error: Any) -> Outcome | None:
     """Return what a call says about its session; None if it is neither a test run nor a push."""
-    found = _last_check(command_of(args))
+    command = command_of(args)
+    found = _last_check(command) if command else None
     if found is None:
         return None
     check, is_last = found

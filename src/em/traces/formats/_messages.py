@@ -83,6 +83,12 @@ def _block_text(block: Any) -> str:
     return str(block["text"]) if is_text(block) else ""
 
 
+_COUNTED = (
+    "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
+    "prompt_tokens", "completion_tokens", "input", "output",
+)  # fmt: skip
+
+
 def tokens_of(usage: Any) -> int | None:
     """Return all tokens of one answer, input and output, as any provider counts them."""
     if not isinstance(usage, dict):
@@ -90,11 +96,7 @@ def tokens_of(usage: Any) -> int | None:
     for name in ("total_tokens", "total"):
         if isinstance(usage.get(name), int):
             return int(usage[name])
-    names = (
-        "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
-        "prompt_tokens", "completion_tokens", "input", "output",
-    )  # fmt: skip
-    counted = [usage[name] for name in names if isinstance(usage.get(name), int)]
+    counted = [count for name in _COUNTED if isinstance(count := usage.get(name), int)]
     return sum(counted) if counted else None
 
 

@@ -8,12 +8,15 @@ import re
 from collections import OrderedDict
 from typing import Any, TypedDict
 
+import msgspec
+
 from em.traces.formats import Importer
 from em.traces.formats._messages import as_args, as_value, text_of, tokens_of, when
 from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
 NAME = "claude-code"
+_encode = msgspec.json.Encoder().encode
 REMEMBERED = 1024
 """How many lines and prompts of sub-agents are remembered, to find the sub-agent of a line."""
 MOST_CALLS = 16_384
@@ -93,7 +96,7 @@ class _Reader:
         self._nameless = ""
         self._chains: OrderedDict[str, str] = OrderedDict()
         self._prompts: OrderedDict[str, str] = OrderedDict()
-        self._calls: OrderedDict[str, str] = OrderedDict()
+        self._calls: OrderedDict[str, int] = OrderedDict()
         self._before: list[tuple[int, bytes, str]] = []
 
     def read(self, value: Any) -> None:
@@ -152,7 +155,7 @@ class _Reader:
             call_id = block.get("id")
             if name in _SPAWNS and isinstance(args.get("prompt"), str):
                 _remember(self._prompts, digest(args["prompt"]), str(call_id))
-            if not self._is_told_again(trace, call_id, digest(name, args)):
+            if not self._is_told_again(trace, call_id, hash(_encode((name, args)))):
                 trace.call(name, args, call_id, at, tokens=tokens)
         elif kind == "tool_result":
             self._result(trace, block, line, at)
@@ -177,7 +180,7 @@ class _Reader:
         if not known and f"{trace.id} {block.get('tool_use_id')}" not in self._calls:
             trace.unknown("a result of no call")
 
-    def _is_told_again(self, trace: Incoming, call_id: Any, content: str) -> bool:
+    def _is_told_again(self, trace: Incoming, call_id: Any, content: int) -> bool:
         """Return whether a call stood in the file before: a resumed session may repeat lines."""
         key = f"{trace.id} {call_id}"
         is_known = isinstance(call_id, str) and self._calls.get(key) == content
@@ -246,7 +249,7 @@ def _is_told_by_program(line: Json, content: Any) -> bool:
     )
 
 
-def _remember(seen: "OrderedDict[str, str]", key: str, value: str, most: int = REMEMBERED) -> None:
+def _remember(seen: "OrderedDict[str, Any]", key: str, value: Any, most: int = REMEMBERED) -> None:
     seen[key] = value
     if len(seen) > most:
         seen.popitem(last=False)
