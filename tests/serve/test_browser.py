@@ -21,7 +21,6 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: make setup-browser installs it"),
-    pytest.mark.xdist_group("browser"),
 ]
 TOKEN = "a-token-that-is-long-enough"
 SIZES = [(1280, "light"), (1280, "dark"), (375, "light"), (375, "dark")]
