@@ -662,15 +662,12 @@ def read_step(step_id: str, tool: str) -> CompiledStep:
 def effect_step(name: str, effect: PlannedEffect) -> CompiledStep:
     """Return the step of one effect of a plan, whose arguments stand under `item`."""
     does: Effect = "read" if effect.reads else "write"
-    return _with_item(
-        ToolStep(id=name, tool=effect.tool, effect=does, expects=tuple(effect.expects))
-    )
+    return _call_step(name, effect.tool, does, tuple(effect.expects))
 
 
 def check_step(name: str, check: Check) -> CompiledStep:
     """Return the step of a read after an effect, whose arguments stand under `item`."""
-    shows = tuple(check.shows)
-    return _with_item(ToolStep(id=f"{name}_check", tool=check.tool, effect="read", expects=shows))
+    return _call_step(f"{name}_check", check.tool, "read", tuple(check.shows))
 
 
 def look_step(step_id: str, tool: str) -> CompiledStep:
@@ -680,7 +677,13 @@ def look_step(step_id: str, tool: str) -> CompiledStep:
 
 def fix_step(name: str, tool: str, expects: Sequence[str]) -> CompiledStep:
     """Return the step of one call of a rule's fix, whose arguments stand under `item`."""
-    return _with_item(ToolStep(id=name, tool=tool, effect="write", expects=tuple(expects)))
+    return _call_step(name, tool, "write", tuple(expects))
+
+
+@lru_cache(maxsize=1_000)
+def _call_step(name: str, tool: str, does: Effect, expects: tuple[str, ...]) -> CompiledStep:
+    """Return the step of a call; its expressions are compiled once, not in every run."""
+    return _with_item(ToolStep(id=name, tool=tool, effect=does, expects=expects))
 
 
 def _with_item(step: ToolStep) -> CompiledStep:
