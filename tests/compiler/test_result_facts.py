@@ -100,6 +100,19 @@ def test_what_another_task_may_change_is_left_open(seen: Sequence[Any], now: Any
     assert is_expected(calls, call(now, of="task-77"))
 
 
+def test_members_of_a_list_in_a_result_are_as_all_recorded_ones() -> None:
+    calls = [call({"lines": [{"ok": True}]}, of=f"task-{number}") for number in range(5)]
+    assert is_expected(calls, call({"lines": [{"ok": True}]}, of="task-77"))
+    assert not is_expected(calls, call({"lines": [{"ok": False}]}, of="task-77"))
+
+
+def test_what_members_of_few_lists_have_says_nothing_of_others() -> None:
+    cards = [{"kind": "card", "brand": "x", "last": "12"}]
+    calls = [call({"cards": cards, "zip": str(n)}, zip=str(n)) for n in range(53111, 53116)]
+    other = [{"kind": "voucher", "left": 20}]
+    assert is_expected(calls, call({"cards": other, "zip": "80331"}, zip="80331"))
+
+
 def test_a_single_recording_shows_what_repeats_an_id() -> None:
     once = [call({"object": "OBJ-1071", "room": "4"}, object="OBJ-1071", room="4")]
     assert is_expected(once, call({"object": "OBJ-2210", "room": "5"}, object="OBJ-2210", room="5"))

@@ -112,7 +112,7 @@ def record_facts(
         yield from (f"{reference(text, way)} {check}" for check in checks)
     yield from _constants(text, results)
     yield from _lists(text, results)
-    known = _Fields(text, used).of(results)
+    known = known_fields(text, results, used)
     if known:
         yield f"strange_fields({text}, {quoted(known)}) == none"
     yield from relations(text, results)
@@ -152,6 +152,11 @@ def _lists_in(result: Any, parts: Way = ()) -> Iterator[Way]:
         for key, value in result.items():
             if is_name(key) and not (isinstance(value, dict) and describes(key)):
                 yield from _lists_in(value, (*parts, key))
+
+
+def known_fields(text: str, results: Sequence[Any], used: str = "") -> dict[str, Any]:
+    """Return what `strange_fields` takes: by path, what all results had there."""
+    return _Fields(text, used).of(results)
 
 
 class _Fields:

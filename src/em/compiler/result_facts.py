@@ -8,18 +8,19 @@ texts that say something else each time.
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from em.compiler.calls import words_of
 from em.compiler.evidence import ENOUGH, EQUAL_NAMES, information
-from em.compiler.guards import NAMES
+from em.compiler.guards import NAMES, STATUSES
 from em.compiler.record_facts import (
     FEWEST_SAME,
     Shown,
     Way,
     distinct,
     fixed_ways,
+    known_fields,
     record_facts,
     text_facts,
 )
@@ -27,7 +28,14 @@ from em.compiler.sources import is_collection, quoted, reference
 from em.errors import EmError
 from em.redaction.redactor import MARKER
 from em.runner.expressions.direct import together
-from em.runner.expressions.functions import FUNCTIONS, kind_of, parsed
+from em.runner.expressions.functions import (
+    ANY,
+    FUNCTIONS,
+    every,
+    kind_of,
+    parsed,
+    strange_fields,
+)
 from em.runner.expressions.language import GIVEN, Evaluate, compile_expression
 from em.runner.expressions.words import left_of
 from em.values.canonical import Json, identical
@@ -40,6 +48,8 @@ MOST_GIVEN = 40
 """Values of the arguments of one call that are looked for in its result."""
 ENOUGH_ECHOES = 4.5
 """Bits of small values that repeat an argument: three values in three calls, or two in five."""
+FEWEST_LISTS = 5
+"""Results that show what the members of their lists are like."""
 MOST_WAYS = 500
 """Values of one result that are looked at."""
 MOST_READ = 30
@@ -85,7 +95,9 @@ def result_facts(calls: Sequence[Returned]) -> Iterator[str]:
     seen = [Shown({}, one) for one in results]
     for fact in record_facts(text, seen, is_passed_on=True):
         what = left_of(fact)
-        if what in repeats:
+        if fact.startswith("strange_fields("):
+            yield from _closed_fields(text, results, but=repeats)
+        elif what in repeats:
             if not echoes[what]:
                 yield from _either(fact, what, repeats[what])
         elif what not in values or _is_lasting(fact.removeprefix(what), what, values[what]):
@@ -220,6 +232,41 @@ def _is_lasting(wanted: str, what: str, held: Sequence[Any]) -> bool:
     if wanted.startswith((" > ", " >= ", " < ", " <= ")):
         return len(distinct(held)) >= FEWEST_SIGNED and _LEFT.isdisjoint(words_of(_key(what)))
     return True
+
+
+def _is_shown(path: str, was: Any, results: Sequence[Any]) -> bool:
+    """Return whether enough results show what the members of a list are like.
+
+    A flag or a state of members tells how they were done. Other fields need as many different
+    lists: those of one customer are always the same.
+    """
+    parts = path.split(".")
+    if ANY not in parts:
+        return True
+    flags = isinstance(was, list) and all(isinstance(one, bool) for one in was)
+    if flags or not STATUSES.isdisjoint(words_of(parts[-1])):
+        return len(results) >= FEWEST_LISTS
+    above = ".".join(parts[: parts.index(ANY)])
+    lists = [every(one, above) if above else one for one in results]
+    return len(distinct(lists)) >= FEWEST_LISTS
+
+
+def _closed_fields(text: str, results: Sequence[Any], but: Container[str]) -> Iterator[str]:
+    """Yield the kinds of all fields, as far as each result is in them like all others.
+
+    but: expressions of fields that are as they were given.
+    """
+    known = {
+        path: was
+        for path, was in known_fields(text, results).items()
+        if reference(text, tuple(path.split("."))) not in but and _is_shown(path, was, results)
+    }
+    for number, one in enumerate(results[:MOST_TRIED] if len(results) >= FEWEST_SAME else ()):
+        others = known_fields(text, [*results[:number], *results[number + 1 :]])
+        for path in [path for path in known if strange_fields(one, {path: others.get(path, [])})]:
+            del known[path]
+    if known:
+        yield f"strange_fields({text}, {quoted(known)}) == none"
 
 
 def _look(what: str, held: Sequence[Any]) -> Iterator[str]:
