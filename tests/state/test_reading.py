@@ -53,6 +53,13 @@ ANA, BO = {"speaker": "Ana"}, {"speaker": "Bo"}
         ("Bo shouted “I live in Lisbon” twice.", ANA, fact("city", "Lisbon", "I live in Lisbon")),
         ("My sister lives in Rome.", ANA, fact("city", "Rome", "lives in Rome")),
         ("She lives in Rome.", ANA, fact("city", "Rome", "lives in Rome")),
+        ("Bo lives in Rome.", ANA, fact("city", "Rome", "lives in Rome")),
+        ("Tom and Lia live in Rome.", ANA, fact("city", "Rome", "live in Rome")),
+        ("The president lives in Rome.", ANA, fact("city", "Rome", "lives in Rome")),
+        ("Your sister lives in Rome.", {"role": "assistant"}, fact("city", "Rome", "in Rome")),
+        ("Ana's sister lives in Rome.", BO, fact("city", "Rome", "lives in Rome")),
+        ("Ana thinks Bo lives in Rome.", BO, fact("city", "Rome", "lives in Rome")),
+        ("You could live in Rome.", {"role": "assistant"}, fact("city", "Rome", "in Rome")),
         ("I turned 34 yesterday.", ANA, fact("age", 43, "I turned 34")),
         (
             "I moved here in March.",

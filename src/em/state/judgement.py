@@ -36,6 +36,16 @@ _FIRST = re.compile(r"(?<![\w'’])(?:i|me|my|mine|myself|we|us|our|ours)(?![\w]
 _OTHER = re.compile(r"\s*(?:well|oh|so|and|but|yes|no)?,?\s*(?:he|she|they|his|her|their)\b", re.I)
 _MY_OTHER = re.compile(r"\s*(?:my|our) (?:\w+ )?(?P<who>[\w]+)(?:['’]s)?\b", re.IGNORECASE)
 _I = re.compile(r"(?<![\w'’])(?:i|we|me)(?![\w])", re.IGNORECASE)
+_DOES = (
+    r"(?:and \w+ )?(?:lives?|works?|moved|likes?|loves?|hates?|prefers?|drinks?|eats?|speaks?|"
+    r"wants?|owns?|bought|earns?|studies|plays?|is (?:called|allergic|married)|was born)\b"
+)
+_NAMED_OTHER = re.compile(rf"\s*(?:[Tt]he \w+|[A-Z]\w+) {_DOES}")
+_SAYS = re.compile(
+    r"\b(?:thinks?|believes?|says?|said|told|tells?|heard|hopes?|knows?|could|might|may|"
+    r"should|would)\b",
+    re.IGNORECASE,
+)
 _AGAIN = re.compile(r"\b(?:another|one more|a second|a third|a fourth)\b", re.IGNORECASE)
 _CONFIRMED = re.compile(r"\b(?:confirm|verif|diagnos|certif|official|prove)", re.IGNORECASE)
 
@@ -279,6 +289,8 @@ class Judge:
         if not is_own(text, self._chunk.names):
             if not self._is_about_subject(text, said):
                 raise Refused(f"the subject does not say {said.words!r}")
+        elif fields and not is_note(text) and _names_other(sentence, self._chunk.names):
+            raise Refused(f"{said.words!r} is about somebody else")
         elif not is_note(text) and (who := _other_person(sentence)) is not None:
             named = [*(fields or {}), *map(str, (record or {}).values())]
             if who not in words_of(" ".join(named)):
@@ -294,7 +306,12 @@ class Judge:
         begins = re.compile(rf"\s*(?:{subject}{you})(?:['’](?:s|re|ve))?(?=\s)(?!,)", re.IGNORECASE)
         for one, (start, end) in said.places:
             sentence = around(one.text, start, end)
-            if one is text and (not begins.match(sentence) or _FIRST.search(sentence)):
+            if one is not text:
+                continue
+            found = begins.match(sentence)
+            if found is None or _FIRST.search(sentence) or _SAYS.search(sentence):
+                return False
+            if RELATIONS.intersection(words_of(sentence[found.end() :])[:2]):
                 return False
         return True
 
@@ -371,6 +388,14 @@ def _other_person(sentence: str) -> str | None:
         if part in RELATIONS:
             return part
     return None
+
+
+def _names_other(sentence: str, names: frozenset[str]) -> bool:
+    """Tell whether a sentence of the subject begins with what somebody else does."""
+    found = _NAMED_OTHER.match(sentence)
+    if found is None or _FIRST.search(sentence):
+        return False
+    return words_of(found[0])[0] not in names
 
 
 def _is_within(new: Json, known: Json) -> bool:
