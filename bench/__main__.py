@@ -57,7 +57,6 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "sandbox": sandbox.calls,
     "behaviour": behaviour.hits,
     "recall": recall.quality,
-    "recall-chats": recall.chats,
     "recall-weights": recall.crossed,
     "recall-model": recall.quality_with_model,
     "recall-postgres": recall.quality_on_postgres,

@@ -118,6 +118,12 @@ def _bars(what: str, scores: Sequence[Score], bars: tuple[float, float]) -> Iter
 
 
 def quality() -> Iterator[Figure]:
+    """Recall without a model, on conversations and on chats."""
+    yield from talks()
+    yield from chats()
+
+
+def talks() -> Iterator[Figure]:
     data = load()
     if data is None:
         return
