@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from em import Memory
 from em.cli.root import run
+from em.llm import ScriptedClient
 
 
 def em(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
@@ -388,3 +390,35 @@ def test_a_chat_is_observed_with_who_says_what_to_whom(
     assert '"addressee": "Ana"' in shown or '"addressee":"Ana"' in shown
     Path("c.json").write_text('[{"role": "user", "content": [1]}]')
     em(capsys, "observe", "c", "--file", "c.json", "--format", "chat", code=1)
+
+
+@pytest.mark.usefixtures("ana")
+def test_a_common_question_shows_its_code_and_another_says_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["ask", "ana", "How many trips did I take in 2024?"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "2\n"
+    assert "def answer(state):" in shown.err
+    answer = em_json(capsys, "ask", "ana", "How many flights did I take?")
+    assert (answer["route"], answer["plain"]) == ("recall", False)
+    assert "nothing accounts for 'flights'" in answer["note"]
+
+
+@pytest.mark.usefixtures("ana")
+def test_derived_rules_are_listed_and_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert em_json(capsys, "rules", "ana") == {"rules": []}
+    when = {"op": ">", "left": {"detail": "amount"}, "right": {"value": 100}}
+    rule = {"id": "limit", "severity": "high", "action": "spend", "message": "stop", "when": when}
+    reply = {"records": [], "facts": [], "constraints": [{**rule, "events": ["e1"]}]}
+    with Memory() as memory:
+        memory.observe("ana", "Warn me above 100.")
+        memory.checkpoint("ana", llm=ScriptedClient([reply]))
+    assert "limit before spend: stop (proposed)" in em(capsys, "rules", "ana")
+    assert "limit (proposed): stop" in em(capsys, "check", "ana", "spend", "amount=200", code=1)
+    (found,) = em_json(capsys, "rules", "ana", "--accept", "limit")["rules"]
+    assert (found["verdict"], found["code"]) == (
+        "accepted",
+        'holds(details.get("amount"), ">", 100)',
+    )
+    assert "limit: stop" in em(capsys, "check", "ana", "spend", "amount=200", code=1)
