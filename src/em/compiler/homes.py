@@ -172,8 +172,8 @@ class Kind:
         return self._reads.plan(effects)
 
     def _effects_beside(self, tool: str, effects: Mapping[str, Effect]) -> list[str]:
-        """Return the other effects that a trace had on the same thing as this one."""
-        found: set[str] = set()
+        """Return the effects that may follow on the same thing: a trace or a result shows it."""
+        found = {other for other in effects if other != tool and self._allows(tool, other, effects)}
         for example in self._examples:
             things = [(call.name, _thing(call, effects[call.name])) for call in example.writes]
             own = [thing for name, thing in things if name == tool and thing is not None]
@@ -195,6 +195,29 @@ class Kind:
                 earlier |= set(writes[:last])
                 later |= set(writes[writes.index(tool) :])
         return sorted(earlier - later - {tool})
+
+    def _allows(self, tool: str, other: str, effects: Mapping[str, Effect]) -> bool:
+        """Return whether what an effect returned always had the states that another one needs."""
+        seen = [
+            read.result
+            for example in self._examples
+            for call in example.writes
+            if call.name == other and effects[other].thing
+            for read in example.calls[: call.index]
+            if read.effect == "read" and _thing(call, effects[other]) in read.args.values()
+        ]
+        needed = {
+            way: allowed_values(way[-1], [value_at(one, way) for one in seen])
+            for way in fixed_ways(seen)
+            if way
+        }
+        left = [call.result for one in self._examples for call in one.writes if call.name == tool]
+        return any(needed.values()) and all(
+            any(identical(value_at(one, way), state) for state in states)
+            for one in left
+            for way, states in needed.items()
+            if states
+        )
 
 
 def _thing(call: TracedCall, effect: Effect) -> Any:

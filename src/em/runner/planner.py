@@ -173,7 +173,6 @@ class Planner:
 
     def _ordered(self, planned: list[EffectCall]) -> list[EffectCall]:
         """Return effects in the order of the words, but each behind those it came after."""
-        self._check_apart(planned)
         todo, done = list(planned), []
         while todo:
             names = {one.effect for one in todo}
@@ -185,6 +184,7 @@ class Planner:
                 raise Unplanned(f"the order of {', '.join(sorted(names))} is not clear")
             todo.remove(following)
             done.append(following)
+        self._check_apart(done)
         return done
 
     def _check_apart(self, planned: Sequence[EffectCall]) -> None:

@@ -118,7 +118,7 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     trace; empty if none did.
     apart: the values that no two calls of a task shared, as the id of what they change.
     thing: the value that says what it changes; empty if none does. beside: the other effects that
-    a trace had on the same thing.
+    may follow on the same thing: a trace had both, or what it returns has the states they need.
     """
 
     tool: str
