@@ -37,7 +37,6 @@ GUARDS = [
     "only(order.items).sku == order_id",
     "parsed(order.note).sku == order_id",
     "order_id in [order.sku, order.total]",
-    'strange_members(order.items, ["sku"], {"sku": [order_id]}) == none',
 ]
 LEFT_ALONE = [
     "order.total + 1 == 2",
