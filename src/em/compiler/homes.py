@@ -197,27 +197,53 @@ class Kind:
         return sorted(earlier - later - {tool})
 
     def _allows(self, tool: str, other: str, effects: Mapping[str, Effect]) -> bool:
-        """Return whether what an effect returned always had the states that another one needs."""
-        seen = [
-            read.result
+        """Return whether what an effect left always had the states that another one needs.
+
+        What it left was read again afterwards, or else it is what the effect returned.
+        """
+        reads = [
+            read
             for example in self._examples
             for call in example.writes
             if call.name == other and effects[other].thing
             for read in example.calls[: call.index]
-            if read.effect == "read" and _thing(call, effects[other]) in read.args.values()
+            if _is_read_of(read, _thing(call, effects[other]))
         ]
+        seen = [read.result for read in reads]
         needed = {
             way: allowed_values(way[-1], [value_at(one, way) for one in seen])
             for way in fixed_ways(seen)
             if way
         }
-        left = [call.result for one in self._examples for call in one.writes if call.name == tool]
+        returned: list[Any] = []
+        looked: list[Any] = []
+        tools = {read.name for read in reads}
+        for example in self._examples:
+            for call in example.writes:
+                if call.name == tool:
+                    returned.append(call.result)
+                    looked += _looked_at(example, call, _thing(call, effects[tool]), tools)
         return any(needed.values()) and all(
             any(identical(value_at(one, way), state) for state in states)
-            for one in left
+            for one in looked or returned
             for way, states in needed.items()
             if states
         )
+
+
+def _is_read_of(call: TracedCall, thing: Any) -> bool:
+    return call.effect == "read" and thing in call.args.values()
+
+
+def _looked_at(
+    example: Example, effect: TracedCall, thing: Any, tools: Collection[str]
+) -> Iterator[Any]:
+    """Yield what some tools said of a thing after an effect, and before the next one."""
+    for call in example.calls[effect.index + 1 :]:
+        if call.effect != "read":
+            return
+        if call.name in tools and _is_read_of(call, thing):
+            yield call.result
 
 
 def _thing(call: TracedCall, effect: Effect) -> Any:
