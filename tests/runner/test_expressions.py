@@ -214,7 +214,16 @@ def test_a_comparison_with_listed_values_needs_no_jinja_and_says_the_same(
         native({"x": {"b": held}})
 
 
-@pytest.mark.parametrize("source", ["x in y", "x in [y]", "x in [1] and y", "x in (1, 2)"])
+@pytest.mark.parametrize("y", ["open", 1, None])
+def test_a_list_with_values_of_the_scope_needs_no_jinja_and_says_the_same(y: Any) -> None:
+    native = compile_direct('x in [y, "shut"]', "here", language._compile_reference)
+    assert native is not None
+    for x in ("open", "shut", 1, True, None):
+        scope = {"x": x, "y": y}
+        assert native(scope) == language._jinja().expression('x in [y, "shut"]', "here")(scope)
+
+
+@pytest.mark.parametrize("source", ["x in y", "x in [1] and y", "x in (1, 2)"])
 def test_other_lists_are_left_to_jinja(source: str) -> None:
     assert compile_direct(source, "here", language._compile_reference) is None
 

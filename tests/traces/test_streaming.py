@@ -11,6 +11,7 @@ import pytest
 from sessions import ClaudeCode
 
 from em.store.sqlite import SqliteStore
+from em.traces.formats import claude_code as sessions_of_claude_code
 from em.traces.transcripts import import_paths
 
 FEW, MANY = 2_000, 20_000
@@ -85,8 +86,11 @@ def held(folder: Path, made: Iterator[Any]) -> int:
 
 @pytest.mark.parametrize("made", [claude_code, codex, pi, broken])
 def test_ten_times_the_lines_hold_no_more(
-    tmp_path: Path, made: Callable[[int], Iterator[Any]]
+    tmp_path: Path, made: Callable[[int], Iterator[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(
+        sessions_of_claude_code, "MOST_CALLS", 100
+    )  # what is remembered of calls is bounded
     held(tmp_path / "warm", made(50))
     few = held(tmp_path / "few", made(FEW // 2))
     many = held(tmp_path / "many", made(MANY // 2))
