@@ -1,5 +1,7 @@
 """The fuzzing bench makes the same inputs from a seed, and shows what it was that failed."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,3 +67,10 @@ def test_a_seed_gives_the_same_inputs_and_em_withstands_them(name: str) -> None:
             assert rounds.run_part(part, 25, seed=7) == {}
         finally:
             part.close()
+
+
+def test_the_command_needs_nothing_that_only_pytest_has() -> None:
+    command = [sys.executable, "-m", "bench", "fuzz", "--part", "routines", "--size", "2"]
+    root = Path(rounds.__file__).parents[2]
+    said = subprocess.run(command, check=False, cwd=root, capture_output=True)
+    assert said.returncode == 0, said.stderr.decode()

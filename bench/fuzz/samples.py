@@ -86,7 +86,7 @@ def _examples() -> Iterator[Package]:
     files.pop("test_udf.py", None)
     tools = {"read_file": lambda **_: "a,b\n1,2\n", "write_file": lambda **_: {"ok": True}}
     yield Package("csv_report", files, json.loads(files["input.json"]), lambda: tools)
-    from tests.runner.test_validate import GOOD
+    from tests.runner.good_routine import GOOD
 
     yield Package("steps", {"routine.yaml": GOOD}, {"url": "x"}, lambda: {"fetch": lambda **_: [1]})
     from tests.serve.sample import refund

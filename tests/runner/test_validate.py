@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.children import use_first_in_many_threads
+from tests.runner.good_routine import GOOD
 
 from em.errors import InvalidRoutine
 from em.runner.engine import run_routine
@@ -19,54 +20,6 @@ from em.runner.validation import Problem, validate
 from em.serve.pages.drawing import graph_of
 from strategies import examples
 
-GOOD = """\
-version: "1"
-name: good
-tools:
-  - name: fetch
-    effect: read
-    args_schema: {type: object}
-input_schema:
-  type: object
-  properties: {url: {type: string}}
-output_schema: {type: array}
-steps:
-  - id: first
-    type: tool.call
-    tool: fetch
-    args:
-      url: "{{ url }}"
-      deep: [1, {er: "{{ url }}"}]
-    retry: {attempts: 2}
-    save_as: raw
-  - id: second
-    type: udf.call
-    function: parse
-    for_each: "{{ raw }}"
-    as: line
-    args: {line: "{{ line }}"}
-    checks:
-      post:
-        - len(result) > 0
-    save_as: rows
-  - id: third
-    type: assert
-    check: rows
-    message: "none in {{ url }}"
-  - id: fourth
-    type: prompt.user
-    prompt:
-      message: "Send {{ rows | length }}?"
-      fields:
-        - {name: to, type: select, options: [a, b]}
-    save_as: answer
-  - id: fifth
-    type: return
-    when: answer.to == "a"
-    value: "{{ rows }}"
-  - id: sixth
-    type: return
-"""
 UDF = "from math import sqrt\nlimit = 3\nparse = lambda line: [line]\n\n\ndef other(): pass\n"
 INPUT = '{\n  "url": "https://example.com"\n}\n'
 OUTPUT = "[\n  1\n]\n"
