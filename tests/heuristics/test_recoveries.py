@@ -75,6 +75,10 @@ def test_a_missing_module_is_installed_by_the_name_that_the_error_gives(memory: 
     ]
 
 
+def test_a_command_that_names_only_a_folder_teaches_nothing(memory: Memory) -> None:
+    assert lessons(memory, repaired("/ c pq", "permission denied", "ls")) == []
+
+
 def test_a_package_by_another_name_is_a_lesson_for_that_module_only(memory: Memory) -> None:
     yaml = repaired("pytest", missing("yaml"), "pip install pyyaml")
     again = repaired("pytest -x", missing("yaml"), "pip install pyyaml")

@@ -625,7 +625,7 @@ def _label(words: Sequence[str], roles: Sequence[str]) -> tuple[str, int]:
     Programs that only start another one are left out. A script is an argument of its interpreter.
     """
     start = max(n for n, role in enumerate(roles) if role == "program")
-    name = words[start].rpartition("/")[2]
+    name = words[start].rstrip("/").rpartition("/")[2] or words[start]
     rest = list(enumerate(zip(words, roles, strict=True)))[start + 1 :]
     is_python = bool(_PYTHON.fullmatch(name))
     if is_python and len(rest) > 1 and rest[0][1][0] == "-m":
