@@ -52,10 +52,10 @@ FEWEST_LISTS = 5
 """Results that show what the members of their lists are like."""
 MOST_WAYS = 500
 """Values of one result that are looked at."""
-MOST_READ = 30
-"""Texts that are looked at: more of them say the same."""
 MOST_TRIED = 8
-"""Texts that are left out in turn, to see whether the others have all of its words."""
+"""Results that are left out in turn, to see whether the others have all of its fields."""
+MOST_READ = 30
+"""Texts that are looked at, and left out in turn to see whether the others say all of it."""
 FEWEST_SIGNED = 10
 """Different numbers that show that one is never below 0, or above it."""
 _IDS = frozenset("id ids number no nr key index seq sequence position".split())
@@ -298,7 +298,7 @@ def _closed_text(
         Shown({name: sent[number] for name, sent in plain.items()}, one)
         for number, one in enumerate(held)
     ]
-    for number, call in enumerate(calls[:MOST_TRIED]):
+    for number, call in enumerate(calls):
         facts = list(text_facts(what, [*seen[:number], *seen[number + 1 :]]))
         if len(holding(facts, [call])) < len(facts):
             return
