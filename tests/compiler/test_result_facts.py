@@ -91,6 +91,7 @@ def test_what_may_be_recorded_or_repeated_may_be_either() -> None:
     ([{"difference": one} for one in (4.5, 7.0, 1.25, 9.0)], {"difference": -3.5}),
     ([{"left": one} for one in range(12, 0, -1)], {"left": 0}),
     (["Ana said hello", "Bo said no", "Cy said maybe"], "Di said never"),
+    (["The oven is on.\nKitchen: bright"] * 4, "The oven is on.\nKitchen: dark"),
     ([{"note": "red roof"}, {"note": "old door"}, {"note": "wet floor"}], {"note": "new lamp"}),
     ([{"address": {"city": "Bonn", "zip": "53111"}}] * 3, {"address": {"city": "Ulm", "zip": "x"}}),
     ([{"token": "[redacted:token]"}] * 3, {"token": "s3cr3t"}),

@@ -286,9 +286,12 @@ def _closed_text(
 ) -> Iterator[str]:
     """Yield that a text says nothing new, if each recorded one says only what others say too.
 
-    A text that says something of its own, as a name that was not given, tells nothing.
+    A text that says something of its own, as a name that was not given, tells nothing. Nor does
+    one of several lines: the others are about something else, as the state of the whole phone.
     """
     if len(held) < 2 or not all(isinstance(one, str) and one.strip() for one in held):
+        return
+    if any("\n" in one.strip() for one in held):
         return
     if all(kind_of(one) != "text" for one in held) or any(map(_is_open, held)):
         return
