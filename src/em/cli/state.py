@@ -499,12 +499,7 @@ def correct(subject: str, event: str, changes: tuple[str, ...]) -> None:
     em state correct ana 42 cost_usd=90
     """
     memory = open_memory()
-    given: dict[str, Any] = {}
-    for change in changes:
-        name, sign, value = change.partition("=")
-        if not sign or not name:
-            raise UsageError(f"expected FIELD=VALUE, got {change!r}", fix="write field=value")
-        given[name] = json_or_text(value)
+    given = {name: json_or_text(value) for name, value in pairs(changes, "FIELD=VALUE").items()}
     decided = memory.subjects.correct(subject, find_event(memory.log, event).id, given)
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"corrected: event {decided}")
