@@ -103,14 +103,14 @@ def refuse_wrong(made: Trials, *, force: bool) -> None:
 
 
 def refuse_unproved(made: Trials, *, force: bool) -> None:
-    """Refuse to store what did in none of enough trials what was done, unless `force`."""
+    """Refuse to keep a routine that was right in none of enough trials, unless `force`."""
     if force or len(made) < ENOUGH_TRIALS or made.count("right") or made.are_too_few:
         return
     raise RoutineError(
         f"nothing shows that the routine does what the traces did: {made}",
         place="traces",
-        fix="compile it with more traces that did the same, or store it all the same with --force"
-        " (in Python force=True): " + "; ".join(made.reasons()),
+        fix="compile it with more traces that did the same, or keep it all the same with --force: "
+        + "; ".join(made.reasons()),
     )
 
 

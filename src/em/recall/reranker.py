@@ -17,7 +17,7 @@ from em.store.protocol import Passage
 Rerank = Callable[[str, Sequence[Passage]], Sequence[float]]
 
 RERANKED = 100
-"""The number of passages that a reranker gets: nearly all evidence is among so many."""
+"""How many passages a reranker gets. The first 100 hold nearly all of the evidence."""
 
 
 def reranked(

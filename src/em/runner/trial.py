@@ -13,7 +13,7 @@ Verdict = Literal["right", "handed over", "wrong"]
 TOO_FEW = "leaving one out leaves too few to learn from; one more trace would be enough"
 """The reason of a trial that could not be made."""
 ENOUGH_TRIALS = 4
-"""A routine that was right in none of so many trials is not kept; fewer prove nothing."""
+"""From this many trials on, a routine that was right in none of them is not kept."""
 OWN_TRACES = "on the traces that its model was shown"
 
 

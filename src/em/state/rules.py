@@ -58,7 +58,8 @@ PROMPT = """\
   record around it, {"count": {"in": …, "where": …}}, {"sum": {"in": …, "field": …}}, {"now": true};
   dates can be moved: {"item": "returns", "plus": "180d"}, or "minus". Dates as 2025-06-01, moments
   with their zone as 2025-06-01T10:00:00Z, amounts with their currency as "12.50 EUR".
-  A rule before an action has "action"; details are what its caller gives. A rule about records has
+  A rule that warns before an action has "action", and its details come from whoever takes that
+  action. A rule about records has
   "each": {"in": "dinners", "where": {"some": {"in": "dinners", "where": {"op": "==", "left":
   {"item": "time"}, "right": {"outer": "time"}}}}}: one warning for each such record (a record is
   never compared with itself); without an action it holds at all times. A deadline is a date, or

@@ -641,7 +641,7 @@ def is_like(value: Any, was: Any) -> bool:
 
 
 ANY_TEXT = "any text"
-"""The kind of texts of which one spoke against something, so that others may too."""
+"""The kind of a field whose recorded texts had words against acting, such as `hold`."""
 _QUANTITY = re.compile(
     r"((?:[€$£¥₹]|[A-Z]{3} )?)\s?[+-]?\d[\d.,]*((?:\s?[a-z%°€$£¥₹/]{1,8}|\s[^\W\d_]{1,8})?)"
 )
