@@ -5,10 +5,11 @@ not read the code. Each is read without a model, and with a scripted one that an
 Anything in the state that is not true counts as wrong; a truth that is missing only as not taken.
 """
 
+import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,10 @@ def told(memory: Memory) -> Told:
         for name, type_ in state.collections.items()
     }
     people = {one.pop("name", None): one for one in records.pop("Person", [])}
+    in_doubt = {field.removeprefix("profile.") for field in state.doubts}
     return {
-        "profile": {name: value for name, value in own.items() if value is not None},
+        "profile": {name: v for name, v in own.items() if v is not None and name not in in_doubt},
+        "in_doubt": {name: own[name] for name in in_doubt},
         "records": {name: found for name, found in records.items() if found},
         "people": {name: _known(one) for name, one in people.items()},
     }
@@ -54,6 +57,7 @@ def _known(record: dict[str, Any]) -> dict[str, Any]:
 
 def truth(case: Case) -> Told:
     return {
+        "in_doubt": {},
         "profile": case.get("profile", case.get("given", {})),
         "records": case.get("records", {}),
         "people": case.get("people", {}),
@@ -62,30 +66,61 @@ def truth(case: Case) -> Told:
 
 def answer(case: Case, before: Told, prompt: str) -> dict[str, Any]:
     """What a perfect model answers: the difference between what was known and what is true."""
-    words = {"evidence": [case.get("words", case["text"])], "events": ["e1"], "status": "stated"}
     true, mistaken = truth(case), case.get("mistaken", False)
     facts: list[Any] = []
     for field, value in true["profile"].items():
         if before["profile"].get(field) != value:
             op = "update" if field in before["profile"] else "add"
             found = {"op": op, "field": field, "value": value, "mistaken": mistaken}
-            facts.append({**found, **words})
+            facts.append({**found, **_words(case, [value])})
     for field in before["profile"].keys() - true["profile"].keys():
-        facts.append({"op": "retract", "field": field, "mistaken": mistaken, **words})
+        taken = [before["profile"][field]]
+        found = {"op": "retract", "field": field, "mistaken": mistaken}
+        facts.append({**found, **_words(case, taken)})
     records: list[Any] = []
     if "known" in case:
-        (label,) = re.findall(r"^(r\d+) \w+:", prompt, re.MULTILINE)[:1] or [""]
-        (new,) = [one for found in true["records"].values() for one in found] or [None]
-        ((old,),) = before["records"].values()
-        changed = {name: value for name, value in (new or {}).items() if old.get(name) != value}
-        op = "retract" if new is None else "update"
-        records.append({"op": op, "known": label, "record": changed, **words})
+        records.append(_change(case, before, true, prompt))
     else:
-        for type_, found in true["records"].items():
-            records += [{"type": type_, "record": one, **words} for one in found]
+        for type_, made in true["records"].items():
+            records += [{"type": type_, "record": one, **_words(case, [])} for one in made]
     for name, fields in true["people"].items():
-        records.append({"type": "Person", "record": {"name": name, **fields}, **words})
+        record = {"name": name, **fields}
+        records.append({"type": "Person", "record": record, **_words(case, record.values())})
     return {"records": records, "facts": facts}
+
+
+def _words(case: Case, values: Iterable[Any]) -> dict[str, Any]:
+    """The evidence of an item: of several pieces, those that its values are in."""
+    given = case.get("words", case["text"])
+    pieces = [given] if isinstance(given, str) else given
+    said = [str(value).lower().split()[0] for value in values]
+    own = [one for one in pieces if any(value in one.lower() for value in said)]
+    return {"evidence": own[-1:] or pieces, "events": ["e1"], "status": "stated"}
+
+
+def _change(case: Case, before: Told, true: Told, prompt: str) -> dict[str, Any]:
+    """What a perfect model says about a known record: the new values of fields, or that it goes."""
+    was = [one for found in before["records"].values() for one in found]
+    now = [one for found in true["records"].values() for one in found]
+    old = was[case["known"]]
+    new = next((one for one in now if one not in was), None)
+    shown = re.findall(r"^(r\d+) \w+: (.*)$", prompt, re.MULTILINE)
+    label = next((name for name, record in shown if json.loads(record) == old), "")
+    changed = {name: value for name, value in (new or {}).items() if old.get(name) != value}
+    op = "retract" if new is None else "update"
+    return {"op": op, "known": label, "record": changed, **_words(case, [])}
+
+
+def _earlier(case: Case) -> dict[str, Any]:
+    """What a perfect model reads in the texts that were said before."""
+    return {
+        "facts": [],
+        "records": [
+            {"type": type_, "record": one, "evidence": [text], "events": [f"e{number}"]}
+            for type_, records in case["before"].items()
+            for number, (text, one) in enumerate(zip(case["earlier"], records, strict=True), 1)
+        ],
+    }
 
 
 def wrong(found: Told, true: Told) -> list[str]:
@@ -94,6 +129,11 @@ def wrong(found: Told, true: Told) -> list[str]:
         f"{name} is {value!r}"
         for name, value in found["profile"].items()
         if true["profile"].get(name) != value
+    ]
+    said += [
+        f"{name} is in doubt"
+        for name, value in found.get("in_doubt", {}).items()
+        if true["profile"].get(name) == value
     ]
     for type_, records in found["records"].items():
         left = list(true["records"].get(type_, ()))
@@ -116,7 +156,8 @@ def read(case: Case, *, with_model: bool) -> tuple[list[str], bool]:
         for text in case.get("earlier", ()):
             memory.observe(SUBJECT, text, at=BEFORE)
         if case.get("given") or case.get("earlier"):
-            memory.checkpoint(SUBJECT)
+            is_read = with_model and "before" in case
+            memory.checkpoint(SUBJECT, llm=ScriptedClient([_earlier(case)]) if is_read else None)
         before = told(memory) if memory.subjects.has_state(SUBJECT) else truth({})
         speech = {name: case[name] for name in SPEECH if name in case}
         memory.observe(SUBJECT, case["text"], at=AT, **speech)

@@ -18,6 +18,9 @@ def test_what_is_not_true_is_wrong_and_what_is_missing_is_not() -> None:
     nothing = {"profile": {}, "records": {}, "people": {}}
     assert state_text.wrong(nothing, true) == []
     assert state_text.wrong({**nothing, "profile": {"city": "Faro"}}, true) == ["city is 'Faro'"]
+    doubtful = {**nothing, "in_doubt": {"city": "Porto"}}
+    assert state_text.wrong(doubtful, true) == ["city is in doubt"]
+    assert state_text.wrong({**nothing, "in_doubt": {"city": "Faro"}}, true) == []
     twice = {**nothing, "records": {"Trip": [{"to": "Oslo"}] * 2}}
     assert state_text.wrong(twice, true) == ["Trip {'to': 'Oslo'}"]
     person = {**nothing, "people": {"Bo": {"city": "Madrid"}}}

@@ -22,5 +22,6 @@ def drug_interaction(state: Any, drug: str, meal: Any = None) -> Fired | None:
         when, how = latest.confirmed_date, latest.severity
         return Fired(f"{latest.substance} allergy, confirmed {when}: {how}", [latest])
     items = meal.items if meal is not None else []
-    eaten = [item for item in items for one in state.allergies if one.substance in item]
+    known = [one.substance.lower() for one in state.allergies]
+    eaten = [item for item in items if any(one in item.lower() for one in known)]
     return Fired(f"the meal may interact: {', '.join(eaten)}", [meal]) if eaten else None

@@ -51,8 +51,8 @@ def test_fields_that_are_named_like_secrets(memory: Memory) -> None:
     """Their values are redacted when they come in; what is known of the type stays as it is."""
     memory.observe("ana", {"password": "hunter2", "token": 7, "n": 1}, type="Login")
     memory.observe("ana", {"api_key": "k1", "PWD": None}, type="Profile")
-    memory.observe("ana", "The password of 2 is not hunter3.")
-    words = ["of 2 is not hunter3"]
+    memory.observe("ana", "Login 2 goes with hunter3.")
+    words = ["Login 2 goes with hunter3"]
     record = {"password": "hunter3", "n": 2}
     found = [{"type": "Login", "record": record, "events": ["e1"], "evidence": words}]
     state = memory.checkpoint("ana", llm=ScriptedClient([{"records": found, "facts": []}]))

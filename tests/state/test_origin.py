@@ -93,3 +93,11 @@ def test_a_correction_needs_one_record_and_changes(memory: Memory) -> None:
         memory.correct("ana", state.trips[0])
     with pytest.raises(NotFound, match="no record"):
         memory.correct("ana", "nothing", to="Oslo")
+
+
+def test_the_origin_of_a_fact_is_also_an_attribute(memory: Memory) -> None:
+    memory.observe("ana", {"city": "Porto"}, type="Profile", at="2025-04-07")
+    state = memory.checkpoint("ana")
+    assert state.why.profile.city == state.why("profile.city")
+    with pytest.raises(AttributeError, match="shoe"):
+        _ = state.why.profile.shoe

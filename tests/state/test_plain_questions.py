@@ -236,3 +236,33 @@ def test_no_value_becomes_code(memory: Memory) -> None:
     memory.observe("ana", {"to": f"Rome {NASTY}", "n": 1}, type="Trip")
     memory.checkpoint("ana")
     assert memory.ask("ana", "How many trips to Rome raise SystemExit?").value == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("How many pens did I order?", None),  # ten, in one order
+        ("How many pens?", None),
+        ("How many pen orders?", 1),
+        ("How many orders of pens?", 1),
+        ("How many cats do I have?", 2),
+        ("What is my highest rated pet?", None),  # the pet is asked for, not the rating
+        ("What is my highest pet rating?", 5),
+        ("How many trips cost more than $300?", 1),
+        ("How many trips cost more than €300?", None),
+        ("How many trips cost more than 300%?", None),
+        ("What are my total trip costs in £?", None),
+    ],
+)
+def test_signs_count_as_words_and_records_are_not_what_they_hold(
+    memory: Memory, question: str, value: Any
+) -> None:
+    for item, quantity in (("pens", 10), ("shoes", 1)):
+        memory.observe("ana", {"item": item, "quantity": quantity}, type="Order")
+    for name, kind, rating in (("Rex", "dog", 5), ("Tom", "cat", 4), ("Mia", "cat", 3)):
+        memory.observe("ana", {"name": name, "kind": kind, "rating": rating}, type="Pet")
+    for city, cost in (("Rome", 200.5), ("Oslo", 400.5)):
+        memory.observe("ana", {"city": city, "cost_usd": cost}, type="Trip")
+    memory.checkpoint("ana")
+    answer = memory.ask("ana", question)
+    assert (answer.value if answer.plain else None) == value

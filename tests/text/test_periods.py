@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from em.text.periods import periods
+from em.text.periods import periods, spelled_out
 from em.text.terms import words_of
 
 ASKED = datetime(2023, 12, 15, 13, tzinfo=UTC)  # a Friday
 
 
 def asked(text: str, at: datetime = ASKED) -> list[str]:
-    return [f"{p.first or ''}/{p.last or ''}" for p in periods(words_of(text), at)]
+    return [f"{p.first or ''}/{p.last or ''}" for p in periods(words_of(spelled_out(text)), at)]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,10 @@ def asked(text: str, at: datetime = ASKED) -> list[str]:
         ("between November 2022 and February", "2022-11-01/2023-02-28"),
         ("between 2016 and 2018", "2016-01-01/2018-12-31"),
         ("from August to October 2023", "2023-08-01/2023-10-31"),
+        ("the fair of April 6-7, 2022", "2022-04-06/2022-04-07"),
+        ("the fair on 6–7 April", "2023-04-06/2023-04-07"),
+        ("the trip of 28 April 2022 to 2 May 2022", "2022-04-28/2022-05-02"),
+        ("in August to October 2022", "2022-08-01/2022-10-31"),
         ("the photo from May 2023", "2023-05-01/2023-05-31"),
         ("What did I buy in the past two weeks?", "2023-12-01/2023-12-15"),
         ("in the last six months", "2023-06-15/2023-12-15"),
@@ -94,3 +98,12 @@ def test_no_words_and_no_moment_break_it(words: list[str], day: date) -> None:
     for period in periods(words, at):
         assert period.first is None or period.last is None or period.first <= period.last
         period.holds(day)
+
+
+@pytest.mark.parametrize(
+    "text", ["2023-05-07", "on 7 May to Paris", "call 555-1234 in May 2023", "a score of 6-7"]
+)
+def test_a_dash_or_a_to_that_is_no_range_of_days_leaves_the_date(text: str) -> None:
+    assert asked(text) == [
+        f"{p.first}/{p.last}" for p in periods(words_of(text.replace(" to Paris", "")), ASKED)
+    ]

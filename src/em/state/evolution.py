@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Sequence
+from threading import Lock
 from typing import Literal
 
 import msgspec
@@ -143,10 +144,15 @@ def breaks(changes: Sequence[Change], dependents: Sequence[Dependent]) -> list[B
     ]
 
 
+_PARSING = Lock()
+"""Python 3.11 counts the depth of trees for all threads at once, and fails if two build trees."""
+
+
 def names_in(code: str) -> frozenset[str]:
     """Return the names and attributes that code mentions; none if it is not valid Python."""
     try:
-        tree = ast.parse(code)
+        with _PARSING:
+            tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}

@@ -49,7 +49,8 @@ numbers. Leave out a date that was not said.
   since when, if it is said. "status" is confirmed, stated or inferred. Without "type" it is about
   the subject; else "type" and "key" say which record.
 - Other people: {"type": "Person", "record": {"name": "Lia", "relation": "sister", "city": "Rome"}};
-  without a name, the relation stands for it ("name": "sister").
+  without a name, the relation stands for it ("name": "sister"). Where a text says that two known
+  people are one: {"op": "same", "type": "Person", "record": {"name": "sister"}, "known": "Lia"}.
 - types: a new type whose records have a key: {"type": "Contact", "key": ["email"]}.
 - constraints: rules to be checked later, where a text gives a reason to warn (an allergy, a limit,
   something that expires, two things that must not coincide):

@@ -119,8 +119,12 @@ class Material(msgspec.Struct):
     @property
     def corrects(self) -> bool:
         """Tell whether something here changes a record that was there before."""
-        return any(decision.place is not None for _, _, _, decision in self.decisions) or any(
-            item.get("op") in ("update", "retract") and item.get("place")
+        return any(
+            decision.place is not None or decision.same is not None
+            for _, _, _, decision in self.decisions
+        ) or any(
+            (item.get("op") in ("update", "retract") and item.get("place"))
+            or item.get("op") == "merge"
             for found, _, _ in self.extractions
             for item in found.records
         )
@@ -234,6 +238,7 @@ def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]
         _fold_type(schema, given, items, folded, corrections)
     for event, at, known, decision in material.decisions:
         _fold_decision(schema, event, at, known, decision, folded)
+    _merge(schema, material, folded)
     _fold_facts_types(schema, folded)
     _fold_constraints(schema, material, folded)
     for text in material.texts:
@@ -325,6 +330,53 @@ def _fold_type(
             folded.facts.append(Fact(type_.given, key, name, entry))
 
 
+def _merge(schema: StateSchema, material: Material, folded: Folded) -> None:
+    """Give the facts of records that are the same as another to that one, with their history."""
+    found = [
+        (decision.type, decision.same, list(decision.record_key or ()))
+        for _, _, _, decision in material.decisions
+        if decision.same is not None
+    ]
+    found += [
+        (item["type"], item["same"], item["into"])
+        for extraction, _, _ in material.extractions
+        for item in extraction.records
+        if item.get("op") == "merge"
+    ]
+    for type_, one, into in found:
+        of_type = {**schema.merged.get(type_, {}), written_key(one): into}
+        schema.merged = {**schema.merged, type_: of_type}
+    if schema.merged:
+        facts = [_moved(schema, fact) for fact in folded.facts]
+        folded.facts = [fact for fact in facts if fact is not None]
+
+
+def written_key(key: Sequence[Any]) -> str:
+    """Return a key as JSON, by which it is compared."""
+    return msgspec.json.encode(list(key)).decode()
+
+
+def merged_key(schema: StateSchema, type_: str, key: Sequence[Any]) -> list[Any]:
+    """Return the key of the record that has the fields of this one now."""
+    of_type, seen = schema.merged.get(type_, {}), set[str]()
+    found: list[Any] = list(key)
+    while (name := written_key(found)) in of_type and name not in seen:
+        seen.add(name)
+        found = of_type[name]
+    return found
+
+
+def _moved(schema: StateSchema, fact: Fact) -> Fact | None:
+    """Return a fact with the key that its record has now; not its own old key."""
+    key = tuple(merged_key(schema, fact.type, fact.key))
+    if key == fact.key:
+        return fact
+    type_ = schema.types.get(fact.type)
+    if type_ is not None and fact.field in (type_.key or ()):
+        return None
+    return msgspec.structs.replace(fact, key=key)
+
+
 def _fold_facts_types(schema: StateSchema, folded: Folded) -> None:
     """Type the fields of keyed records by all values that they ever had."""
     by_type: defaultdict[str, list[Fact]] = defaultdict(list)
@@ -332,8 +384,9 @@ def _fold_facts_types(schema: StateSchema, folded: Folded) -> None:
         by_type[fact.type].append(fact)
     for given, facts in by_type.items():
         type_ = type_of(schema, given, [])
-        records = [{fact.field: fact.entry.value} for fact in facts]
-        fold_records(type_, records, [fact.entry.events[0] for fact in facts])
+        valued = [fact for fact in facts if fact.entry.status != "doubted"]
+        records = [{fact.field: fact.entry.value} for fact in valued]
+        fold_records(type_, records, [fact.entry.events[0] for fact in valued])
 
 
 def _fold_extractions(

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from em.state.types import CURRENCIES, text_kind, to_date, to_money
+from em.state.types import text_kind, to_date, to_money
 from em.text.dates import Span, month_of, spans
 from em.text.terms import STOP_WORDS, stems_of, words_of
 
@@ -31,28 +31,52 @@ def find_words(words: str, text: str) -> tuple[int, int] | None:
 
 
 _UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-_NUMBERS = {word: n for n, word in enumerate(_UNITS.split())} | {
+NUMBERS = {word: n for n, word in enumerate(_UNITS.split())} | {
     **{"fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20},
     **{"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80},
     **{"ninety": 90, "hundred": 100, "thousand": 1000, "million": 10**6, "dozen": 12, "half": 0.5},
     **{"a": 1, "an": 1, "once": 1, "single": 1, "twice": 2, "both": 2, "couple": 2, "pair": 2},
     **{"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "no": 0, "none": 0},
 }
+"""Numbers by the words for them."""
 _DIGITS = re.compile(r"(?<![\w.])[$€£¥]?(\d[\d,]*(?:\.\d+)?)\s?(k|m|thousand|million|%)?\b", re.I)
+_WITH_COMMA = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d{1,2}(?![\d.,])")
+"""Amounts such as 1.250,50, which can be read in one way."""
 _TIMES = {"k": 1000, "thousand": 1000, "m": 10**6, "million": 10**6}
-_ALIASES = (
-    *("usd dollar dollars buck bucks $ us$", "eur euro euros €", "gbp pound pounds quid £"),
-    *(
-        "jpy yen ¥",
-        "kg kilo kilos kilogram kilograms kgs",
-        "g gram grams",
-        "km kilometre kilometer",
-    ),
-    *("m metre meter metres meters", "cm centimetre centimeter centimetres centimeters"),
-    *("lb lbs pound pounds", "mi mile miles", "ft foot feet", "mg milligram milligrams"),
-    *("kilometres kilometers km kms", "h hr hrs hour hours", "min mins minute minutes"),
-    *("l litre liter litres liters", "ml millilitre milliliter", "c celsius", "f fahrenheit"),
+_TOGETHER = """
+usd dollar dollars buck bucks us$
+eur euro euros
+gbp pound pounds quid
+jpy yen
+inr rupee rupees
+chf franc francs
+cad canadian ca$ c$
+aud australian au$ a$
+nzd nz$
+hkd hk$
+kg kgs kilo kilos kilogram kilograms
+g gram grams
+mg milligram milligrams
+lb lbs pound pounds
+km kms kilometre kilometer kilometres kilometers
+m metre meter metres meters
+cm centimetre centimeter centimetres centimeters
+mi mile miles
+ft foot feet
+h hr hrs hour hours
+min mins minute minutes
+l litre liter litres liters
+ml millilitre milliliter
+c celsius
+f fahrenheit
+"""
+_ALIASES = [frozenset(line.split()) for line in _TOGETHER.split("\n") if line]
+"""Words that stand for the same currency or unit."""
+_SIGNS_OF = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
+_OTHER_DOLLARS = re.compile(
+    r"\b(?:canadian|australian|singapore|hong kong|new zealand|taiwan|jamaican) dollars?\b", re.I
 )
+_SIGN = re.compile(r"(?<![A-Za-z$])([A-Za-z]{0,3}\$|[€£¥₹])")
 _CLOCK = re.compile(r"(?<!\d)(\d{1,2})(?:[:.h](\d{2}))?\s*(a\.?m\.?|p\.?m\.?)?(?!\d)", re.I)
 _PARTIAL = re.compile(r"(\d{4})(?:-(\d{2}))?")
 
@@ -64,25 +88,35 @@ class Grounds:
         self._said = " … ".join(evidence)
         self._texts = texts
 
+    def corrects(self, old: Any, new: Any) -> bool:
+        """Tell whether words correct a part of a known text: its other words were said before."""
+        if not isinstance(old, str) or not isinstance(new, str):
+            return False
+        known = set(words_of(old))
+        added = [word for word in words_of(new) if word not in known]
+        return bool(added) and all(word in words_of(self._said) for word in added)
+
     @cached_property
     def _stems(self) -> set[str]:
         words = words_of(self._said)
-        joined = "".join(char if char.isalnum() or char in "$€£¥" else " " for char in self._said)
-        return {*stems_of(words), *words, *re.findall(r"us\$|[$€£¥]", joined.lower())}
+        signs = [sign.lower() for sign in _SIGN.findall(self._said)]
+        return {*stems_of(words), *words, *signs, *(_SIGNS_OF.get(sign, sign) for sign in signs)}
 
     @cached_property
     def _numbers(self) -> set[float]:
         words = words_of(self._said)
-        found = {float(_NUMBERS[word]) for word in words if word in _NUMBERS}
+        found = {float(NUMBERS[word]) for word in words if word in NUMBERS}
         for one, two in pairwise(words):
-            if one in _NUMBERS and two in _NUMBERS:
+            if one in NUMBERS and two in NUMBERS:
                 found |= {
-                    float(_NUMBERS[one] * _NUMBERS[two]),
-                    float(_NUMBERS[one] + _NUMBERS[two]),
+                    float(NUMBERS[one] * NUMBERS[two]),
+                    float(NUMBERS[one] + NUMBERS[two]),
                 }
         for digits, times in _DIGITS.findall(self._said):
             number = float(digits.replace(",", ""))
             found |= {number, number * _TIMES.get(times.lower(), 1)}
+        for digits in _WITH_COMMA.findall(self._said):
+            found.add(float(digits.replace(".", "").replace(",", ".")))
         return found | {float(n) for n in re.findall(r"\d{1,15}", self._said)}
 
     @cached_property
@@ -123,12 +157,9 @@ class Grounds:
             return True
         if word.isdecimal() and self._has_number(float(word)):
             return True
-        signs = {sign for sign, code in CURRENCIES.items() if code.lower() == word}
-        if any(sign in self._said for sign in signs):
-            return True
-        return any(
-            word in group.split() and self._stems.intersection(group.split()) for group in _ALIASES
-        )
+        if word == "usd" and _OTHER_DOLLARS.search(self._said):
+            return "$" in self._stems or "us$" in self._stems
+        return any(word in group and not group.isdisjoint(self._stems) for group in _ALIASES)
 
     def has_date(self, value: str) -> bool:
         """Tell whether a text names a day, a month or a year in this form, or a part of it."""

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from em.errors import InputError
+from em.state.assertion import leaves, mentions, unasserted, unchanged
 from em.state.extraction import Chunk, FoundConstraint, FoundFact, FoundRecord, Reading
 from em.state.fold import partial_moment
 from em.state.grounds import Grounds, find_words
@@ -32,21 +33,33 @@ RELATIONS = frozenset(
     "cousin niece nephew grandmother grandfather grandma grandpa grandson granddaughter ex twin "
     "stepmother stepfather godmother godfather client customer team dog cat".split()
 )
-_FIRST = re.compile(r"(?<![\w'’])(?:i|me|my|mine|myself|we|us|our|ours)(?![\w])", re.IGNORECASE)
+_FIRST = re.compile(r"(?<![\w'’])(?:i|im|ive|me|my|mine|myself|we|us|our|ours)(?![\w])", re.I)
 _OTHER = re.compile(r"\s*(?:well|oh|so|and|but|yes|no)?,?\s*(?:he|she|they|his|her|their)\b", re.I)
 _MY_OTHER = re.compile(r"\s*(?:my|our) (?:\w+ )?(?P<who>[\w]+)(?:['’]s)?\b", re.IGNORECASE)
-_I = re.compile(r"(?<![\w'’])(?:i|we|me)(?![\w])", re.IGNORECASE)
+_I = re.compile(r"(?<![\w'’])(?:i|im|ive|we|me)(?![\w])", re.IGNORECASE)
 _DOES = (
     r"(?:and \w+ )?(?:lives?|works?|moved|likes?|loves?|hates?|prefers?|drinks?|eats?|speaks?|"
     r"wants?|owns?|bought|earns?|studies|plays?|is (?:called|allergic|married)|was born)\b"
 )
 _NAMED_OTHER = re.compile(rf"\s*(?:[Tt]he \w+|[A-Z]\w+) {_DOES}")
+_OTHER_ENDED = re.compile(
+    r"\s*(?!(?:I|Just|Yesterday|Today|Also|Then|And|So|Sorry|No|\w+ly)\b)(?P<who>[A-Z]\w+) "
+    r"(?:has |just |finally )*(?:quit|left|resigned|retired|moved|was|got|lost|sold|no longer|"
+    r"does not|doesn['’]t)\b"
+)
 _SAYS = re.compile(
     r"\b(?:thinks?|believes?|says?|said|told|tells?|heard|hopes?|knows?|could|might|may|"
     r"should|would)\b",
     re.IGNORECASE,
 )
 _AGAIN = re.compile(r"\b(?:another|one more|a second|a third|a fourth)\b", re.IGNORECASE)
+_ONE = re.compile(
+    r"\b(?:same (?:person|one|man|woman|guy)|also known as|aka|goes by|short for|nickname)\b|"
+    r"['’]s (?:real |full |actual )?name is\b|\bis (?:called|named)\b",
+    re.IGNORECASE,
+)
+"""Words that say that two names are of one person."""
+_NOT_ONE = re.compile(r"\b(?:not|never|different|another|other|or)\b|n['’]t\b", re.IGNORECASE)
 _CONFIRMED = re.compile(r"\b(?:confirm|verif|diagnos|certif|official|prove)", re.IGNORECASE)
 
 
@@ -153,12 +166,15 @@ class Judge:
         key = [] if type_ == PROFILE else self._key_of(type_)
         item = self._item(found, said)
         item |= {"type": type_, "op": found.op, "record": found.record}
+        if key is not None and found.op == "same":
+            return self._merged(item, type_, key, found, said)
         if key is not None:
             return self._keyed(item, type_, key, found, said)
         if found.op == "add" and not found.record:
             raise Refused(f"a {type_} without values")
         if found.op in ("add", "update"):
             self._may_state(said, PROFILE, [], record=found.record)
+            self._asserted(said, type_, found.record, past=True)
             self._grounded(said, found.record, found.at)
         if found.op == "add":
             target = self._same(type_, found, said)
@@ -172,8 +188,30 @@ class Judge:
         item.pop("known", None)
         return item
 
+    def _merged(
+        self, item: Json, type_: str, key: list[str], found: FoundRecord, said: "Said"
+    ) -> Json:
+        """Check that two known records are one: the words must say so, of both by name."""
+        one, other = [found.record.get(name) for name in key], [found.known]
+        if len(key) != 1 or not all(self._known.has(type_, each) for each in (one, other)):
+            raise Refused(f"no two known records of {type_}: {one} and {other}")
+        for text, (start, end) in said.places:
+            why = unreal(text.text, start, end) or unchanged(text.text, start, end)
+            if why is not None or not is_own(text, self._chunk.names):
+                raise Refused(f"{said.words!r} is {why or 'not what the subject says'}")
+        names = [str(each[0]) for each in (one, other)]
+        named = all(find_words(name, said.words) for name in names)
+        if not named or not _ONE.search(said.words) or _NOT_ONE.search(said.words):
+            raise Refused(
+                f"{said.words!r} does not say that {names[0]!r} and {names[1]!r} are one; if they "
+                f"are: em state same SUBJECT {names[0]} {names[1]}"
+            )
+        drop = ("record", "known", "at")
+        kept = {name: value for name, value in item.items() if name not in drop}
+        return {**kept, "op": "merge", "record": {}, "same": one, "into": other}
+
     def _target(self, found: FoundRecord) -> KnownRecord | None:
-        if not found.known:
+        if not found.known or (found.op == "same" and self._key_of(found.type) is not None):
             return None
         if found.known not in self._chunk.records:
             raise Refused(f"no known record has the label {found.known!r}")
@@ -190,6 +228,7 @@ class Judge:
             raise Refused(f"a {type_} without its key {', '.join(key)}")
         self._may_state(said, type_, values, fields=found.record)
         fields = {name: value for name, value in found.record.items() if name not in key}
+        self._asserted(said, type_, fields)
         self._grounded(said, fields, found.at)
         item.pop("known", None)
         return {**item, "op": "add"}
@@ -212,7 +251,10 @@ class Judge:
             raise Refused(f"{found.field} without a value")
         else:
             self._may_state(said, found.type, found.key, fields={found.field: found.value})
-            self._grounded(said, {found.field: found.value}, found.at)
+            self._asserted(said, found.type, {found.field: found.value})
+            old = None if current is None or found.op != "update" else current.value
+            told = {} if said.grounds.corrects(old, found.value) else {found.field: found.value}
+            self._grounded(said, told, found.at)
         if found.mistaken and current is not None and found.op != "add":
             item["at"] = from_micros(current.at).isoformat()
         elif found.at is not None:
@@ -255,11 +297,35 @@ class Judge:
         if at is not None and not grounds.has_date(at):
             raise Refused(f"the time {at!r} is not in the words {said.words!r}")
 
+    def _asserted(self, said: "Said", type_: str, values: Json, *, past: bool = False) -> None:
+        """Refuse values that the words around them deny, or don't say to be so now.
+
+        past: they are of a record of something that happened.
+        """
+        for name, value in values.items():
+            field = f"{'' if type_ == PROFILE else type_}_{name}".lower()
+            for leaf in leaves(value):
+                spans = [span for text, span in said.places]
+                whys = [
+                    unasserted(text.text, *span, field, leaf, past=past)
+                    for text, span in said.places
+                    if len(spans) == 1 or mentions(leaf, text.text[slice(*span)])
+                ]
+                if whys and None not in whys:
+                    raise Refused(f"{name} {leaf!r} is {whys[0]} in {said.words!r}")
+
     def _may_change(self, said: "Said") -> None:
-        """Only the subject takes back or corrects what is known."""
-        for text, _ in said.places:
-            if not is_own(text, self._chunk.names) and not self._is_about_subject(text, said):
+        """Only the subject takes back or corrects what is known, and not what is to come."""
+        for text, (start, end) in said.places:
+            own = is_own(text, self._chunk.names)
+            if not own and not self._is_about_subject(text, said):
                 raise Refused(f"the subject does not say {said.words!r}")
+            why = unreal(text.text, start, end, jokes=False) or unchanged(text.text, start, end)
+            if why is not None:
+                raise Refused(f"{said.words!r} is {why}")
+            sentence = around(text.text, start, end)
+            if own and not is_note(text) and _ends_other(sentence, self._chunk.names):
+                raise Refused(f"{said.words!r} is about somebody else")
 
     def _may_state(
         self,
@@ -396,6 +462,13 @@ def _names_other(sentence: str, names: frozenset[str]) -> bool:
     if found is None or _FIRST.search(sentence):
         return False
     return words_of(found[0])[0] not in names
+
+
+def _ends_other(sentence: str, names: frozenset[str]) -> bool:
+    """Tell whether a sentence of the subject says what ended for somebody else."""
+    found = _OTHER_ENDED.match(sentence)
+    named = found is not None and words_of(found["who"])[0] not in names
+    return named or _other_person(sentence) is not None
 
 
 def _is_within(new: Json, known: Json) -> bool:

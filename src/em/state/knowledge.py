@@ -62,7 +62,8 @@ class Knowledge:
                 facts = msgspec.convert(record.body["facts"], dict[str, list[Entry]])
                 for field, entries in facts.items():
                     key = fact_key(type_.given, record.body["key"], field)
-                    self._entries.setdefault(key, []).extend(entries)
+                    valued = [one for one in entries if one.status != "doubted"]
+                    self._entries.setdefault(key, []).extend(valued)
 
     def _add_rows(self, type_: TypeSchema, stored: Iterable[Record]) -> None:
         given = {field.name: field.given for field in type_.fields.values()}
@@ -113,8 +114,9 @@ class Knowledge:
         for given, seen in folded.seen.items():
             self._add_seen(given, seen)
         for fact in folded.facts:
-            key = fact_key(*_owner(fact))
-            self._entries.setdefault(key, []).append(fact.entry)
+            if fact.entry.status != "doubted":
+                key = fact_key(*_owner(fact))
+                self._entries.setdefault(key, []).append(fact.entry)
 
     def entries(self, type_: str, key: Sequence[Any], field: str) -> list[Entry]:
         """Return all values that a field had, in the order in which they became known."""

@@ -1,13 +1,14 @@
 """Origins: who said a fact, when, in which words, and how em came to know it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from em.errors import NotFound
 from em.log.event import EventQuery, subject_stream
-from em.state.schema import Extraction, How, Status
+from em.state.schema import Entry, Extraction, How, Status
 from em.store.protocol import Store
 from em.values.canonical import Json
 
@@ -16,7 +17,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Where a fact or a record comes from.
 
     how: by a record, a pattern, a model or a person's decision. confidence: decided, confirmed,
-    stated or inferred. words: those that say it. at: since when it holds.
+    stated or inferred. words: those that say it. at: since when it holds. doubt: words of the
+    subject that put it in doubt, with the events in `doubted_by`.
     """
 
     value: Any
@@ -28,10 +30,38 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     recorded_at: datetime
     event_ids: tuple[str, ...]
     source: str = ""
+    doubt: str = ""
+    doubted_by: tuple[str, ...] = ()
 
 
-def origin_of_entry(entry: Any) -> Origin:
-    """Return the origin of a value of a single-valued field."""
+class Why:
+    """Finds where facts and records come from: `why("profile.city")` or `why.profile.city`."""
+
+    def __init__(
+        self, find: Callable[[Any, Sequence[Any]], Origin | None], owner: str = ""
+    ) -> None:
+        self._find, self._owner = find, owner
+
+    def __call__(self, what: Any, key: Sequence[Any] = ()) -> Origin | None:
+        """Return where a fact or a record comes from; None for a field without a value.
+
+        what: a field (`profile.city`, or `Person.city` with the key of the record), or a record.
+        """
+        return self._find(what, key)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if not self._owner:
+            return Why(self._find, name)
+        try:
+            return self._find(f"{self._owner}.{name}", ())
+        except NotFound as error:
+            raise AttributeError(str(error)) from None
+
+
+def origin_of_entry(entry: Any, doubt: Entry | None = None) -> Origin:
+    """Return the origin of a value of a single-valued field, and what puts it in doubt."""
     return Origin(
         value=entry.value,
         speaker=entry.speaker,
@@ -42,6 +72,8 @@ def origin_of_entry(entry: Any) -> Origin:
         recorded_at=entry.recorded_at,
         event_ids=tuple(entry.event_ids),
         source=entry.source,
+        doubt="" if doubt is None else doubt.words,
+        doubted_by=() if doubt is None else tuple(doubt.events),
     )
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from itertools import islice
+from itertools import dropwhile, islice, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from em.state.conditions import kind_of_field
 from em.state.schema import FieldSchema, TypeSchema
 from em.state.state import State
-from em.state.types import quoted, resolve
+from em.state.types import CURRENCIES, quoted, resolve
 from em.state.vocabulary import (
     ORIGINS,
     PRONOUNS,
@@ -47,6 +47,11 @@ _LOW = frozenset("lowest smallest minimum".split())
 _PAST = frozenset("did was were had spent took made went ate got paid".split())
 _DATES = frozenset("date day at on when timestamp datetime time".split())
 """Words of fields for the day of the record itself, which a question need not name."""
+_KINDS = frozenset("kind type species breed sort role relation relationship class genre".split())
+"""Words of fields whose values say what a record is, so that it counts as one of these."""
+_SIGN = re.compile(r"US\$|[$€£¥%]")
+_CODES = frozenset(code.lower() for code in CURRENCIES.values()) | {"chf", "cad", "aud", "inr"}
+_SHARES = frozenset("percent percentage pct rate share ratio".split())
 _LIVES = ("lives_in", "residence", "city", "town", "home", "address", "location", "country")
 _WORKS = ("works_at", "works_for", "employer", "company", "workplace")
 
@@ -110,7 +115,24 @@ def answer(state: State, question: str, today: date) -> PlainAnswer:
             unknown.append(_unknown(vocabulary, shape.words))
     if not codes:
         raise NotUnderstood(_why(unknown))
-    return _agreed(state, codes, today if _PAST.intersection(words) else None)
+    found = _agreed(state, codes, today if _PAST.intersection(words) else None)
+    _check_signs(question, codes, found.value)
+    return found
+
+
+def _check_signs(question: str, codes: dict[str, Reading], value: Any) -> None:
+    """Signs are words, too: those of a currency must be that of the amounts, % that of a share."""
+    signs = set(_SIGN.findall(question))
+    if not signs:
+        return
+    wanted = {CURRENCIES.get(sign, sign).lower() for sign in signs}
+    names = {name for code in codes for name in re.findall(r"\br\.(\w+)", code)}
+    parts = {part for name in names for part in name.split("_")}
+    if "%" in signs and not parts & _SHARES:
+        raise NotUnderstood("nothing accounts for '%'")
+    found = (parts & _CODES) | {one.currency.lower() for one in [value] if hasattr(one, "currency")}
+    if len(signs) > 1 or ("%" not in signs and not found <= wanted):
+        raise NotUnderstood(f"nothing accounts for {min(signs)!r}")
 
 
 def _agreed(state: State, codes: dict[str, Reading], today: date | None) -> PlainAnswer:
@@ -267,12 +289,35 @@ class Combination:
     def readings(self) -> Iterator[Reading]:
         """Return the readings of these meanings, none if they don't fit together."""
         values = [one for one in self._meanings if isinstance(one, Value)]
-        if not values and not any(isinstance(one, Named) for one in self._meanings):
+        if not (self._is_named or values) or self._asks_for_record():
             return
+        if self._shape.kind == "count" and self._counts_values():
+            return  # of pens, a record may have ten
         if not (self._values(values) and self._numbers() and self._clocks()):
             return
         for day in self._days():
             yield from self._with_day(day)
+
+    @property
+    def _is_named(self) -> bool:
+        return any(isinstance(one, Named) for one in self._meanings)
+
+    def _counts_values(self) -> bool:
+        """Tell whether a value is counted, and not records: `how many pens did I order`."""
+        said = list(dropwhile(lambda one: one is None, self._meanings))
+        if not isinstance(said[0], Value):
+            return False
+        fields = [one.field for one in self._meanings if isinstance(one, Value)]
+        head = next(one for one in [*said, None] if not _is_of(one, fields))
+        if isinstance(head, Named):  # "italian-cuisine meals"
+            return False
+        return all(_KINDS.isdisjoint(field_words(one)) for one in fields)
+
+    def _asks_for_record(self) -> bool:
+        """Tell whether the one with the highest value is asked for: `my highest rated book`."""
+        pairs = pairwise(self._meanings)
+        named = any(isinstance(a, Word) and isinstance(b, Named) for a, b in pairs)
+        return self._shape.kind in ("max", "min") and named
 
     def _with_day(self, day: FieldSchema | None) -> Iterator[Reading]:
         used, tests = set(self._used), list(self._tests)
@@ -382,6 +427,12 @@ class Combination:
         names = {one.field.name for _, one in self._words()}
         named = [one for one in dates if one.name in names]
         return [None, *(named or [one for one in dates if {*field_words(one)} <= _DATES])]
+
+
+def _is_of(one: Meaning, fields: Sequence[FieldSchema]) -> bool:
+    """Tell whether words are a value, or the name of a field with one."""
+    named = isinstance(one, Word) and any(one.field is field for field in fields)
+    return isinstance(one, Value) or named
 
 
 def _is_text(field: FieldSchema) -> bool:

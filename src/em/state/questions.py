@@ -5,8 +5,12 @@ the types, never the records, and its code runs in the sandbox. An answered ques
 its code, so that the next question of the same form needs no model.
 """
 
+import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +24,7 @@ from em.state import plain_question
 from em.state.code import write_module, write_sandbox_code
 from em.state.evolution import names_in
 from em.state.plain_question import NotUnderstood
+from em.state.purity import only_reads
 from em.state.schema import Question
 from em.state.state import State
 from em.store.protocol import Passage
@@ -153,7 +158,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     route: `code` or `recall`. records: how many records or passages it rests on, from `event_ids`.
     kept: the code of an earlier question was reused. plain: em wrote the code without a model,
-    since every word of the question is accounted for. note: why this route was taken.
+    since every word of the question is accounted for. note: why this route was taken. in_doubt: the
+    fields that the answer rests on and that the subject put in doubt, such as `profile.city`.
     """
 
     value: Any
@@ -167,6 +173,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     asked_model: bool = False
     plain: bool = False
     note: str = ""
+    in_doubt: tuple[str, ...] = ()
 
 
 Recall = Callable[[str], Sequence[Passage]]
@@ -190,7 +197,10 @@ class Asker:
         self._stored, self._store = stored, store
 
     def ask(self, question: str) -> Answer:
-        """Answer a question in words."""
+        """Answer a question in words, and say which facts it rests on are in doubt."""
+        return with_doubts(self._state, self._found(question))
+
+    def _found(self, question: str) -> Answer:
         for known in reversed(self._stored):
             parameters = fit(known, question, self._in_place_of)
             if parameters is not None:
@@ -333,15 +343,71 @@ def run_in_sandbox(state: State, code: str, parameters: Json) -> Json:
     return found
 
 
-def run_own_code(state: State, code: str) -> Answer:
+_FIXED = (str, int, float, Decimal, date, time, timedelta, type(None))
+"""Values that nobody can change; `bool` and `datetime` are among them."""
+
+
+class Recent:
+    """The newest state of the subject that was asked about last, with what is loaded of it.
+
+    The next question about the same version finds its records there. Nobody but em's own code and
+    code that only reads (`em.state.purity`) sees them, and what is handed out has no part of them.
+    """
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+        self._events: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def of(self, state: State) -> State:
+        """Return the state that is held, if it is the same version; else hold this one."""
+        if state.as_of is not None or state.known_at is not None:
+            return state
+        held = self._state
+        if held is not None and held.is_same(state):
+            return held
+        self._state, self._events = state, {}
+        return state
+
+    def events_of(self, state: State, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the events of the records of these collections."""
+        known = self._events if state is self._state else {}
+        found = known.get(tuple(names))
+        if found is None:
+            records = (record for name in names for record in getattr(state, name))
+            found = tuple(dict.fromkeys(event for one in records for event in one.event_ids))
+            known[tuple(names)] = found
+        return found
+
+    def handed(self, value: Any) -> Any:
+        """Return a value that is handed out. If it may be part of the state, hold that no more."""
+        if isinstance(value, _FIXED):
+            return value
+        if type(value) in (list, set, frozenset, tuple) and all(map(_is_fixed, value)):
+            return type(value)(value)
+        if type(value) in (dict, Counter) and all(map(_is_fixed, (*value, *value.values()))):
+            return type(value)(value)
+        self.let_go()
+        return value
+
+    def let_go(self) -> None:
+        """Hold nothing."""
+        self._state, self._events = None, {}
+
+
+def _is_fixed(value: Any) -> bool:
+    return isinstance(value, _FIXED) or (type(value) is tuple and all(map(_is_fixed, value)))
+
+
+def run_own_code(state: State, code: str, recent: Recent) -> Answer:
     """Run the caller's own code in this process: an expression over the collections, or statements
     that end in one."""
-    import ast
-
     try:
         tree = ast.parse(code.strip(), "<question>")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _own_failed(error) from error
+    is_shared = only_reads(tree)
+    if is_shared:
+        state = recent.of(state)
     scope: dict[str, Any] = {**vars(state.module), "state": state, "profile": state.profile}
     mentioned = names_in(code)
     used = [name for name in state.collections if name in mentioned]
@@ -355,11 +421,26 @@ def run_own_code(state: State, code: str) -> Answer:
             value = eval(expression, scope)  # noqa: S307 - the owner's own code
     except Exception as error:
         raise _own_failed(error) from error
-    records = [record for name in used for record in getattr(state, name)]
-    events = dict.fromkeys(event for record in records for event in record.event_ids)
-    return Answer(
-        value=value, route="code", code=code, records=len(records), event_ids=tuple(events)
+    answer = Answer(
+        value=recent.handed(value) if is_shared else value,
+        route="code",
+        code=code,
+        records=sum(len(getattr(state, name)) for name in used),
+        event_ids=recent.events_of(state, used),
     )
+    return with_doubts(state, answer)
+
+
+def with_doubts(state: State, answer: Answer) -> Answer:
+    """Add to an answer by code which of the facts that the code uses are in doubt."""
+    if answer.route != "code" or not state.doubts:
+        return answer
+    fields = state.doubts_in(names_in(answer.code))
+    if not fields:
+        return answer
+    said = "; ".join(f"{field} is in doubt: {state.doubts[field].doubt!r}" for field in fields)
+    note = f"{answer.note}; {said}" if answer.note else said
+    return msgspec.structs.replace(answer, note=note, in_doubt=fields)
 
 
 def _own_failed(error: Exception) -> BadQuestion:

@@ -3,7 +3,7 @@
 This is what a checkpoint stores as the artefact; with the bodies of the events it is made from.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -27,7 +27,8 @@ UNSTRUCTURED = "~unstructured"
 """The type under which observations are listed that could not be structured."""
 
 Severity = Literal["info", "warning", "high", "critical"]
-Status = Literal["decided", "confirmed", "stated", "inferred"]
+Status = Literal["decided", "confirmed", "stated", "inferred", "doubted"]
+"""How sure a value is. A doubted entry has none: it says that the value before it is in doubt."""
 Verdict = Literal["proposed", "accepted", "rejected"]
 How = Literal["", "record", "pattern", "model", "decision"]
 """How em came to know a fact; empty in states of older versions."""
@@ -144,7 +145,10 @@ class Coverage(msgspec.Struct):
 
 
 class StateSchema(msgspec.Struct):
-    """The body of a state's artefact."""
+    """The body of a state's artefact.
+
+    merged: by type, the keys (as JSON) of records that are the same as another, and its key.
+    """
 
     subject: str
     format: int = FORMAT
@@ -155,6 +159,7 @@ class StateSchema(msgspec.Struct):
     constraints: list[Constraint] = []
     verdicts: dict[str, Verdict] = {}
     renames: dict[str, str] = {}
+    merged: dict[str, dict[str, list[object]]] = {}
     coverage: Coverage = msgspec.field(default_factory=Coverage)
     unstructured: TypeSchema = msgspec.field(
         default_factory=lambda: TypeSchema(UNSTRUCTURED, UNSTRUCTURED, "unstructured")
@@ -182,8 +187,8 @@ class Entry(msgspec.Struct, frozen=True):
 class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from free text: records, facts and constraints, each with its events.
 
-    An item's `op` is add (also where there is none), update, retract or same; `place` names the
-    record without a key that it is about. keys: those of types that a model proposed and em
+    An item's `op` is add (also where there is none), update, retract, same or doubt; `place` names
+    the record without a key that it is about. keys: those of types that a model proposed and em
     accepted. in_part: events whose text was read only in part.
     """
 
@@ -207,6 +212,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     place: the record without a key that it corrects, by `changes`, or takes back if there are none.
     retract: take a field's value back.
     rule: the rule that `verdict` is about, with a digest of its content: `ID DIGEST`.
+    same: the key of the record whose fields become those of the one with `record_key`.
     """
 
     type: str = ""
@@ -222,6 +228,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     retract: bool = False
     rule: str | None = None
     verdict: Verdict | None = None
+    same: list[object] | None = None
 
 
 @event_body("question")
@@ -296,16 +303,17 @@ def observation(
 
 def observations(
     items: Iterable[tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]],
-) -> Sequence[Draft]:
+) -> Iterator[Draft]:
     """Make the events of many observations; an error names the item by its number."""
-    drafts = []
     for number, item in enumerate(items):
         try:
-            drafts.append(_item(item))
+            draft = _item(item)
         except InputError as error:
             error.place = f"item {number}, {error.place}".rstrip(", ")
             raise
-    return drafts
+        del item
+        yield draft
+        del draft
 
 
 def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draft:

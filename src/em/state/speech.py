@@ -70,24 +70,53 @@ def around(text: str, start: int, end: int) -> str:
     return text[touched[0][0] : touched[-1][1]].strip() if touched else text[start:end]
 
 
-_QUOTE = re.compile(
+QUOTE = re.compile(
     r"\"[^\"\n]+\"|“[^”]+”|«[^»]+»|(?<!\w)[‘'][^'’\n]{3,}(?:\w['’]\w[^'’\n]*)*['’](?!\w)"
 )
+"""Quoted words."""
 _CLAUSE = re.compile(r"[,;:—–]\s+")
 _UNREAL = re.compile(
-    r"\s*(?:and|but|so|or|then|well|oh)?\s*(?:if|unless|suppose|supposing|imagine|pretend|what if|"
-    r"as if|as though|were i|had i|i wish|if only|let(?:'|’)?s say|say i)\b",
+    r"\s*(?:and|but|so|or|then|well|oh)?\s*(?:if(?! you)|unless|suppose|supposing|imagine|pretend|"
+    r"what if|as if|as though|were i|had i|i wish|if only|let(?:'|’)?s say|say i)\b",
     re.IGNORECASE,
 )
 
 
-def unreal(text: str, start: int, end: int) -> str | None:
-    """Return why a part of a text states nothing: it is a question, a quotation or the like."""
-    quotes = [found.span() for found in _QUOTE.finditer(text)]
+_ASKS = re.compile(
+    r"\s*(?:so |and |but )?(?:is|are|am|was|were|do|does|did|can|could|would|should|will|what|"
+    r"where|when|how|who|which|why|any)(?:n['’]t)?\b",
+    re.IGNORECASE,
+)
+_ASKS_IT = re.compile(
+    r"\b(?:right|correct|true|wrong|sure|so|think|know|say|remember|believe|agree|not)\W*\Z|"
+    r"n['’]t \w+\W*\Z|\A\W*\w+ (?:i|we|you|it|that|this|not)\W*\Z",
+    re.IGNORECASE,
+)
+"""Asks whether what was said is so: `right?`, `didn't I?`, `is that true?`."""
+
+
+def _is_before_question(sentence: str, words: str) -> bool:
+    """Tell whether words are a statement with a question behind them: `I live in York, is it far?`.
+
+    They begin the sentence, and the part behind them asks something of its own.
+    """
+    said, sign, behind = sentence.partition(",")
+    within = words.strip().rstrip(",.") in said.strip() and bool(sign)
+    own = _ASKS.match(behind) is not None and len(behind.split()) > 2
+    return within and own and _ASKS.match(said) is None and _ASKS_IT.search(behind) is None
+
+
+def unreal(text: str, start: int, end: int, *, jokes: bool = True) -> str | None:
+    """Return why a part of a text states nothing: it is a question, a quotation or the like.
+
+    jokes: also if the text says that it is a joke, which takes back what was said before it.
+    """
+    quotes = [found.span() for found in QUOTE.finditer(text)]
     if any(first <= start and end <= last for first, last in quotes):
         return "a quotation"
     sentence = around(text, start, end)
-    if sentence.rstrip("\"'”’) ").endswith("?"):
+    asks = sentence.rstrip("\"'”’) ").endswith("?")
+    if asks and not _is_before_question(sentence, text[start:end]):
         return "a question"
     left = text.rfind(sentence[:40], 0, start + 1)
     begun = text[max(left, 0) : start]
@@ -95,10 +124,8 @@ def unreal(text: str, start: int, end: int) -> str | None:
     if _UNREAL.match(clause):
         return "a supposition"
     framed = framing_of(sentence)
-    if framed is not None and framed[0] in ("test", "supposition"):
-        return "a joke or a test" if framed[0] == "test" else "a supposition"
-    for first, last in sentences(text):
-        framed = framing_of(text[first:last])
-        if framed is not None and framed[0] == "test":
-            return "a joke or a test"
-    return None
+    if framed is not None and framed[0] == "supposition":
+        return "a supposition"
+    framings = [framing_of(text[first:last]) for first, last in sentences(text)] if jokes else []
+    is_joke = any(framed is not None and framed[0] == "test" for framed in framings)
+    return "a joke or a test" if is_joke else None

@@ -4,7 +4,7 @@ A collection is loaded when it is first used, with the records of the state's ow
 of the past has the same classes, with the records that had happened by then.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from functools import cached_property
@@ -17,7 +17,7 @@ from em.errors import NotFound, StateError
 from em.state import rules
 from em.state.code import policy_of, subject_module, write_module
 from em.state.knowledge import Knowledge
-from em.state.origin import Origin, items_of, origin_of_entry, origin_of_record
+from em.state.origin import Origin, Why, items_of, origin_of_entry, origin_of_record
 from em.state.rows import Block, rows_decoder
 from em.state.rules import Alert, UserRule
 from em.state.schema import PROFILE, Constraint, Coverage, Entry, StateSchema, TypeSchema
@@ -88,6 +88,11 @@ class State:
             for name, type_ in self._types.items()
         )
         return f"<State of {self.subject!r}, version {self.version}: {counts or 'no records'}>"
+
+    def is_same(self, other: "State") -> bool:
+        """Tell whether another state has the same records, classes and rules."""
+        mine = (self.version, self.as_of, self.known_at, self._rules, self.schema)
+        return mine == (other.version, other.as_of, other.known_at, other._rules, other.schema)
 
     @cached_property
     def code(self) -> str:
@@ -199,12 +204,20 @@ class State:
         """Return the profile as a plain row."""
         return _row(self.profile, self.module)
 
-    def _histories(self, type_: TypeSchema) -> Iterator[tuple[list[Any], dict[str, list[Entry]]]]:
+    def _histories(
+        self, type_: TypeSchema, *, doubts: bool = False
+    ) -> Iterator[tuple[list[Any], dict[str, list[Entry]]]]:
+        """Yield the key and the values of each record, or what puts its values in doubt."""
         for record in self._snapshot.read(type_.name, list):
             assert record.body is not None
             facts = msgspec.convert(record.body["facts"], dict[str, list[Entry]])
             shown = {
-                field: [e for e in entries if self._is_in_view(e.at, e.recorded_at)]
+                field: [
+                    entry
+                    for entry in entries
+                    if self._is_in_view(entry.at, entry.recorded_at)
+                    and (entry.status == "doubted") == doubts
+                ]
                 for field, entries in facts.items()
             }
             if any(shown.values()):
@@ -266,18 +279,69 @@ class State:
                     found += [(key, one) for one in by_time]
         return found
 
-    def why(self, what: Any, key: Sequence[Any] = ()) -> Origin | None:
-        """Return where a fact or a record comes from; None for a field without a value.
+    @property
+    def why(self) -> Why:
+        """Where facts and records come from: `why("profile.city")`, or `why.profile.city`."""
+        return Why(self._why)
 
-        what: a field (`profile.city`, or `Person.city` with the key of the record), or a record.
-        """
+    def _why(self, what: Any, key: Sequence[Any]) -> Origin | None:
         if not isinstance(what, str):
             value = self.as_record(what)
             return origin_of_record(self._store, self.subject, value, what.event_ids)
         type_, name = self._field(what)
         entries = [entry for known, entry in self.history(what) if list(known) == list(key)]
         chosen = self._settled(type_, name, entries) if entries else None
-        return None if chosen is None else origin_of_entry(chosen)
+        if chosen is None:
+            return None
+        return origin_of_entry(chosen, self._doubt(type_, name, key, chosen))
+
+    def _doubt(self, type_: TypeSchema, name: str, key: Sequence[Any], chosen: Any) -> Entry | None:
+        """Return what last put a value in doubt, if nothing newer says it."""
+        since = to_micros(chosen.at), to_micros(chosen.recorded_at)
+        found = [
+            entry
+            for known, doubts in self._histories(type_, doubts=True)
+            for given, entries in doubts.items()
+            if list(known) == list(key) and type_.fields[given].name == name
+            for entry in entries
+            if entry.at >= since[0] and entry.recorded_at >= since[1]
+        ]
+        return max(found, key=lambda entry: entry.recorded_at, default=None)
+
+    @cached_property
+    def doubts(self) -> Mapping[str, Origin]:
+        """The values that the subject put in doubt, by field: `profile.city`."""
+        type_ = self.schema.types.get(PROFILE)
+        found = {}
+        for _, doubts in () if type_ is None else self._histories(type_, doubts=True):
+            for given in doubts:
+                name = type_.fields[given].name if type_ and given in type_.fields else ""
+                why = self.why(f"profile.{name}") if name else None
+                if why is not None and why.value is not None and why.doubted_by:
+                    found[f"profile.{name}"] = why
+        return found
+
+    def doubts_in(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return the fields in doubt that code uses, by the names that it mentions."""
+        if "profile" not in names:
+            return ()
+        return tuple(field for field in self.doubts if field.partition(".")[2] in names)
+
+    def origins(self, what: str, key: Sequence[Any] = ()) -> list[Origin]:
+        """Return the origin of a field's value, or those of the records of an event.
+
+        what: as for `why`, or the id of an event. A field without a value has none.
+        """
+        try:
+            found = self.why(what, key)
+        except NotFound:
+            keyless = [name for name, type_ in self._types.items() if type_.key is None]
+            records = [one for name in keyless for one in getattr(self, name)]
+            origins = [self.why(one) for one in records if what in one.event_ids]
+            if not origins:
+                raise
+            return [one for one in origins if one is not None]
+        return [] if found is None else [found]
 
     def inferred(self, record: Any) -> bool:
         """Tell whether a record was inferred from a text, not stated."""

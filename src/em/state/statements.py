@@ -2,17 +2,17 @@
 
 A text is read only if the subject says it and each of its sentences is a statement of one of these
 forms, or a courtesy. Anything else in it could change what they mean ("Just kidding."), so the
-text is left for a model. Where a later text of the subject may take back what was read here, that
-is in doubt: the field has no value until somebody says it again.
+text is left for a model. What such a text may take back is in doubt (`doubts`).
 """
 
 import re
 from datetime import date, timedelta
 from typing import Any
 
+from em.state.doubts import EXPENSE, doubted, taken_back
 from em.state.fold import Material
-from em.state.knowledge import Knowledge, KnownRecord
-from em.state.schema import PROFILE, Entry, Extraction
+from em.state.knowledge import Knowledge
+from em.state.schema import PROFILE, Extraction
 from em.state.speech import Text, is_own
 from em.state.types import kind_of, text_kind, to_date, to_money
 from em.text.cities import CITIES
@@ -22,7 +22,6 @@ from em.text.terms import STOP_WORDS, words_of
 from em.values.canonical import Json
 from em.values.times import from_micros
 
-EXPENSE = "Expense"
 _SENTENCE = re.compile(r"(?<=[.!])\s+")
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'’-]*"
 _NAME = re.compile(
@@ -70,7 +69,7 @@ def read_by_patterns(material: Material, known: Knowledge) -> list[Extraction]:
         if not is_own(text, known.names()):
             continue
         items = _statements(text, known)
-        doubts = _doubts(text, known) if items is None else []
+        doubts = [] if items is not None else [*taken_back(text, known), *doubted(text, known)]
         facts = [one for one in items or doubts if "field" in one]
         records = [one for one in items or doubts if "record" in one]
         if facts or records:
@@ -244,99 +243,3 @@ def _past_day(said: str, text: Text) -> date | None:
         if day == then.date() or ("last" in words and this_week):
             return None
     return day
-
-
-_TAKEN_BACK = re.compile(
-    r"\b(?:i meant|i mean|never said|did(?: not|n['’]t) (?:say|mean)|kidding|joking|joke|scratch|"
-    r"forget (?:that|it|what)|ignore|disregard|correction|typo|oops|mistake|mistaken|lied|a lie|"
-    r"(?:was|am|is|were) wrong|that['’]s wrong|not true|untrue)\b",
-    re.IGNORECASE,
-)
-"""Words that take back what was just said, whatever it is."""
-_CHANGED = re.compile(
-    r"\b(?:never|not|no longer|any ?more|actually|sorry|wait|instead|false|used to|quit|"
-    r"resigned|retired|fired|laid off|let go|left|leaving|moved?|moving|relocated|changed|switched|"
-    r"divorced|separated|renamed|sold|new|ex|former|formerly|was|were|back)\b|n['’]t\b",
-    re.IGNORECASE,
-)
-"""Words that may say that something changed, if it is named beside them."""
-_AT_ONCE = re.compile(r"\b(?:actually|sorry|wait|rather)\b|\A(?:no|nope)\b", re.IGNORECASE)
-"""Words that may take back what was said shortly before."""
-_OF_RECORD = re.compile(
-    r"\b(?:not|never|instead|refunded|returned|cancell?ed)\b|n['’]t\b|\d", re.IGNORECASE
-)
-"""Words that may take back a record, if it is named beside them."""
-_SHORTLY = 86_400 * 1_000_000
-_ABOUT = {
-    "move moved moving relocated live": "city town home address country place residence",
-    "quit resigned retired fired laid go left leaving": "employer company job work position boss",
-    "divorced separated married": "spouse husband wife partner status",
-}
-"""Words that say that something changed, and the fields that it may be."""
-
-
-def _doubts(text: Text, known: Knowledge) -> list[Json]:
-    """Return what takes back that which a text may take back: only what was read in texts."""
-    back, soon = _TAKEN_BACK.search(text.text), _AT_ONCE.search(text.text)
-    said = set(words_of(text.text))
-    facts = [
-        (field, entry)
-        for (type_, _, field), entry in known.facts()
-        if type_ == PROFILE and entry.how in ("pattern", "model") and entry.at <= text.at
-    ]
-    records = [one for one in known.records if one.type == EXPENSE and known.was_said(one)]
-    meant = [one for one in facts if _CHANGED.search(text.text) and _is_named(*one, said)]
-    if back or soon or _OF_RECORD.search(text.text):
-        spent = [one for one in records if said.issuperset(_core(one.record.get("what")))]
-    else:
-        spent = []
-    if not meant and not spent and (back or soon):
-        meant, spent = _last(facts, records, None if back else text)
-    item = {"events": [text.event], "evidence": [text.text[:500]], "status": "inferred"}
-    item |= {"op": "retract", "source": text.source or text.speaker}
-    return [
-        *({**item, "type": PROFILE, "value": None, "field": field} for field, _ in meant),
-        *({**item, "type": EXPENSE, "record": {}, "place": one.place} for one in spent),
-    ]
-
-
-Facts = list[tuple[str, Entry]]
-
-
-def _last(
-    facts: Facts, records: list[KnownRecord], before: Text | None
-) -> tuple[Facts, list[KnownRecord]]:
-    """Return what was read last; before: only if it was said shortly before this text."""
-    last = max((entry.recorded_at for _, entry in facts), default=0)
-    newest = max((one.recorded_at for one in records), default=0)
-    if newest > last:
-        one = max(records, key=lambda one: one.recorded_at)
-        return [], [one] if _is_near(one.at, one.recorded_at, before) else []
-    return [
-        one for one in facts if one[1].recorded_at == last and _is_near(one[1].at, last, before)
-    ], []
-
-
-def _is_near(at: int, recorded_at: int, before: Text | None) -> bool:
-    if before is None:
-        return True
-    return before.at - at <= _SHORTLY or before.recorded_at - recorded_at <= _SHORTLY
-
-
-def _core(words: Any) -> set[str]:
-    """Return the words that carry a meaning; if there are none, one that nobody says."""
-    found = {word for word in words_of(str(words)) if word not in STOP_WORDS}
-    return found or {""}
-
-
-def _is_named(field: str, entry: Entry, said: set[str]) -> bool:
-    """Tell whether words name a field or its value, or are about such a field."""
-    names = set(words_of(field.replace("_", " ")))
-    about = {
-        name
-        for words, fields in _ABOUT.items()
-        if said.intersection(words.split())
-        for name in fields.split()
-    }
-    value = words_of(str(entry.value))
-    return names <= said or bool(names & about) or (bool(value) and said.issuperset(value))

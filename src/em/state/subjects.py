@@ -17,7 +17,7 @@ import msgspec
 
 from em.errors import EmError, InputError, NotFound, PositionConflict, UsageError
 from em.llm.client import LlmClient
-from em.log.event import SUBJECT_PREFIX, Draft, Event, EventQuery, subject_stream
+from em.log.event import SUBJECT_PREFIX, Draft, EventQuery, subject_stream
 from em.settings import StateSettings
 from em.state.checkpoint import (
     ATTEMPTS,
@@ -30,7 +30,8 @@ from em.state.checkpoint import (
     schema_in,
 )
 from em.state.evolution import Change, Dependent, compare
-from em.state.questions import Answer, Asker, run_own_code
+from em.state.fold import merged_key
+from em.state.questions import Answer, Asker, Recent, run_own_code
 from em.state.rules import UserRule, dependents, load_rules, rule_key
 from em.state.schema import KIND, PROFILE, Decision, Policy, PolicyName, Question, Verdict
 from em.state.state import State
@@ -65,6 +66,7 @@ class Subjects:
         own = load_rules(settings.rules) if settings.rules else []
         self.rules: list[UserRule] = [*own, *rules]
         self._cadence = Cadence(settings.checkpoint_every)
+        self._recent = Recent()
 
     def checkpoint(
         self,
@@ -222,7 +224,7 @@ class Subjects:
             raise UsageError("ask needs either a question or code", place="question")
         state = self.state(subject, as_of=as_of)
         if code is not None:
-            return run_own_code(state, code)
+            return run_own_code(state, code, self._recent)
         assert question is not None
         asker = Asker(
             state,
@@ -232,6 +234,10 @@ class Subjects:
             store=lambda answered: self._store_question(subject, answered),
         )
         return asker.ask(question)
+
+    def let_go(self) -> None:
+        """Hold nothing that was loaded for questions."""
+        self._recent.let_go()
 
     def questions(self, subject: str) -> list[Question]:
         """Return the stored questions about a subject, with their code."""
@@ -359,35 +365,68 @@ class Subjects:
 
     def correct(self, subject: str, record: Any, changes: Mapping[str, Any]) -> str:
         """Record a person's correction of a record's fields; return the event's id."""
+        return self.decide(
+            subject, lambda: Commit(events=[self.correction(subject, record, changes)])
+        )
+
+    def correction(self, subject: str, record: Any, changes: Mapping[str, Any]) -> Draft:
+        """Make the event that corrects a record; it is found by its event in the state of now."""
         if not changes:
             raise InputError("a correction needs at least one field", place="changes")
-        return self._change(subject, record, dict(changes))
+        place = self._place(subject, record)
+        named = self._given(subject, place, dict(changes))
+        return _decided(subject, Decision(place=place, changes=named))
 
     def retract(self, subject: str, what: Any, key: Sequence[Any] = ()) -> str:
         """Take back a record, or the value of a field such as `profile.city`."""
+        return self.decide(subject, lambda: Commit(events=[self.retraction(subject, what, key)]))
+
+    def retraction(self, subject: str, what: Any, key: Sequence[Any] = ()) -> Draft:
+        """Make the event that takes back a record, or the value of a field."""
         if not isinstance(what, str):
-            return self._change(subject, what, None)
+            return _decided(subject, Decision(place=self._place(subject, what)))
+        state = self.state(subject)
+        try:
+            type_, name = state._field(what)
+        except NotFound:
+            return _decided(subject, Decision(place=state.place(what)))
+        given = next(known.given for known in type_.fields.values() if known.name == name)
+        decision = Decision(type=type_.given, field=given, record_key=list(key), retract=True)
+        return _decided(subject, decision)
 
-        def change() -> Commit:
-            state = self.state(subject)
-            try:
-                type_, name = state._field(what)
-            except NotFound:
-                return Commit(events=[_decided(subject, Decision(place=state.place(what)))])
-            given = next(known.given for known in type_.fields.values() if known.name == name)
-            decision = Decision(type=type_.given, field=given, record_key=list(key), retract=True)
-            return Commit(events=[_decided(subject, decision)])
+    def same(
+        self, subject: str, one: Sequence[Any], other: Sequence[Any], type_: str = "Person"
+    ) -> str:
+        """Record that two records with a key are one: the first one's fields become the other's.
 
-        return self.decide(subject, change)
+        `undo` parts them again. Return the event's id.
+        """
+        return self.decide(
+            subject, lambda: Commit(events=[self.merging(subject, one, other, type_)])
+        )
 
-    def _change(self, subject: str, record: Any, changes: Json | None) -> str:
-        # A record is found by its event, since the state that it is from may be an older one.
-        def change() -> Commit:
-            place = self._place(subject, record)
-            named = None if changes is None else self._given(subject, place, changes)
-            return Commit(events=[_decided(subject, Decision(place=place, changes=named))])
-
-        return self.decide(subject, change)
+    def merging(self, subject: str, one: Sequence[Any], other: Sequence[Any], type_: str) -> Draft:
+        """Make the event that makes two records one."""
+        state = self.state(subject)
+        known = next(
+            (found for found in state.schema.types.values() if type_ in (found.given, found.name)),
+            None,
+        )
+        if known is None or not known.key:
+            raise NotFound(
+                f"{subject!r} has no records of {type_!r} with a key",
+                place="type",
+                fix="`em state code SUBJECT` shows the types; `em state key` declares a key",
+            )
+        keys = [merged_key(state.schema, known.given, key) for key in (one, other)]
+        stored = [list(key) for key, _ in state._histories(known)]
+        for key in keys:
+            if key not in stored:
+                raise NotFound(f"no {type_} with the key {key}", place="key")
+        if keys[0] == keys[1]:
+            raise InputError(f"{list(one)} and {list(other)} are one record already", place="key")
+        decision = Decision(type=known.given, same=keys[0], record_key=keys[1])
+        return _decided(subject, decision)
 
     def _given(self, subject: str, place: str, changes: Json) -> Json:
         """Return changes by the names that the fields were given with."""
@@ -446,13 +485,15 @@ class Subjects:
 
         return self.decide(subject, change)
 
-    def observed(self, events: Iterable[Event]) -> None:
-        """Checkpoint the subjects of new events that are due by `checkpoint_every`."""
+    def observed(self, heads: Mapping[str | None, int]) -> None:
+        """Checkpoint the subjects that are due by `checkpoint_every`.
+
+        heads: the position of each subject's newest event; events without a subject don't count.
+        """
         if not self._cadence.is_set:
             return
-        heads = {event.subject: event.pos for event in events if event.subject is not None}
         for subject, pos in heads.items():
-            if self._cadence.is_due(subject, pos, self._watermark):
+            if subject is not None and self._cadence.is_due(subject, pos, self._watermark):
                 self._cadence.done(subject, pos)
                 try:
                     self.checkpoint(subject)

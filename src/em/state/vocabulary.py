@@ -223,7 +223,7 @@ class Vocabulary:
                     known.setdefault(name, set()).update(texts)
             for name, texts in known.items():
                 field = next(one for one in self.fields if one.name == name)
-                parts = set(_words_of_field(field))
+                parts = set(field_words(field))
                 if before == "from" and not parts & (ORIGINS | SELLERS):
                     continue
                 if before == "to" and parts & (ORIGINS | SELLERS):
@@ -255,7 +255,7 @@ class Vocabulary:
                 yield 1, None  # "medical cost of all visits"
 
     def _truth_at(self, words: Sequence[str], start: int, field: FieldSchema) -> Iterator[Found]:
-        parts = _words_of_field(field)
+        parts = field_words(field)
         if list(words[start : start + len(parts)]) == parts:
             yield len(parts), Truth(field)
 
@@ -311,7 +311,7 @@ class Vocabulary:
         for field in self.fields:
             if _is_name(word, field) or _is_qualified(field, words):
                 continue
-            parts, kind = set(_words_of_field(field)), self.kinds[field.name]
+            parts, kind = set(field_words(field)), self.kinds[field.name]
             is_money = kind == "money" or (kind == "number" and parts & _MONEY_PARTS)
             is_time = kind == "number" and parts & _DURATION_PARTS
             begins = kind == "time" and (parts & _STARTS or parts == {"time"})
@@ -340,20 +340,21 @@ def _holds_texts(field: FieldSchema) -> bool:
     return found.target == "plain" and ("str" in found.annotation or "Literal" in found.annotation)
 
 
-def _words_of_field(field: FieldSchema) -> list[str]:
+def field_words(field: FieldSchema) -> list[str]:
+    """Return the words of a field's name."""
     return [word for word in field.name.split("_") if word]
 
 
 def _is_qualified(field: FieldSchema, words: Sequence[str]) -> bool:
     """Tell whether a field's name has a word that changes its meaning and is not said."""
-    return not (QUALIFIERS.intersection(_words_of_field(field)) <= set(words))
+    return not (QUALIFIERS.intersection(field_words(field)) <= set(words))
 
 
 def _is_name(word: str | Sequence[str], field: FieldSchema) -> bool:
     """Tell whether a word is a part of a field's name, or its unit."""
     if not isinstance(word, str):
         return bool(word) and _is_name(word[0], field)
-    parts = _words_of_field(field)
+    parts = field_words(field)
     own = [part for part in parts if part not in _GENERIC or len(parts) == 1]
     if "day" in parts or "days" in parts:
         own.append("day")
@@ -517,8 +518,3 @@ def profile_fields(state: State) -> list[FieldSchema]:
     """Return the fields of the profile."""
     type_ = state.schema.types.get(PROFILE)
     return [] if type_ is None else list(type_.fields.values())
-
-
-def field_words(field: FieldSchema) -> list[str]:
-    """Return the words of a field's name."""
-    return _words_of_field(field)

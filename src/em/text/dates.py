@@ -64,7 +64,8 @@ class Span(NamedTuple):
         return (self.last - self.first).days + 1
 
 
-_month = "|".join(sorted(_MONTH_NUMBER, key=len, reverse=True))
+MONTH = "|".join(sorted(_MONTH_NUMBER, key=len, reverse=True))
+"""A pattern of the names of months."""
 _weekday = "|".join(_WEEKDAYS)
 _season = "|".join(_SEASONS)
 _count = r"\d{1,3}|" + "|".join(_COUNTS)
@@ -79,24 +80,24 @@ DATE = re.compile(
     | (?:(?:in|over|within|during|for)\ the\ last|past)\ (?P<runit1>day|week|month|year)
     | over\ the\ (?P<over>weekend)
     | the\ (?P<other>other)\ day
-    | (?P<day>\d\d?)(?:st|nd|rd|th)?\ (?:of\ )?(?P<dmonth>{_month})(?:\ (?P<dyear>{_years}))?
-    | (?P<mmonth>{_month})\ (?P<mday>\d\d?)(?:st|nd|rd|th)?(?:\ (?P<myear>{_years}))?
-    | (?P<named>{_month})\ (?:of\ )?(?P<nyear>{_years})
+    | (?P<day>\d\d?)(?:st|nd|rd|th)?\ (?:of\ )?(?P<dmonth>{MONTH})(?:\ (?P<dyear>{_years}))?
+    | (?P<mmonth>{MONTH})\ (?P<mday>\d\d?)(?:st|nd|rd|th)?(?:\ (?P<myear>{_years}))?
+    | (?P<named>{MONTH})\ (?:of\ )?(?P<nyear>{_years})
     | (?P<season>{_season})\ (?:of\ )?(?P<syear>{_years})
     | (?P<which>last|this|next|past|previous|coming)[ ]
-        (?P<unit>week(?:end)?|month|year|night|{_weekday}|{_month}|{_season})
+        (?P<unit>week(?:end)?|month|year|night|{_weekday}|{MONTH}|{_season})
     | (?P<count>{_count})\ (?:of\ )?(?P<aunit>day|week|weekend|month|year)s?\ ago
     | in\ (?P<fcount>{_count})\ (?P<funit>day|week|month|year)s
     | (?P<near>day\ before\ yesterday|day\ after\ tomorrow|yesterday|today|tonight|tomorrow)
     | (?:in|during|since|until|of|early|late|mid|by|the)[ ]
-        (?:(?P<imonth>{_month})|(?P<iseason>{_season}))(?!\ (?:of\ )?\d)
+        (?:(?P<imonth>{MONTH})|(?P<iseason>{_season}))(?!\ (?:of\ )?\d)
     | (?:in|during|since|until|of|by)\ (?P<year>{_years})
     | (?P<weekday>{_weekday})s?
     )\b""",
     re.VERBOSE,
 )
 
-BARE = re.compile(rf"(?:(?P<imonth>{_month})|(?P<iseason>{_season})|(?P<year>{_years}))\b")
+BARE = re.compile(rf"(?:(?P<imonth>{MONTH})|(?P<iseason>{_season})|(?P<year>{_years}))\b")
 """A month, a season or a year that stands alone: a date only where one must follow."""
 
 _PLURALS = frozenset({"days", "weeks", "months", "years"})

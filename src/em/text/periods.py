@@ -12,6 +12,7 @@ from typing import NamedTuple
 from em.text.dates import (
     BARE,
     DATE,
+    MONTH,
     TRIGGERS,
     Span,
     month_of,
@@ -33,7 +34,14 @@ _RELATION = re.compile(
     re.VERBOSE,
 )
 _AND = re.compile(r" (?:and|to|until|till|through)(?: the)? ")
-_NUMBER = re.compile(r"(\d\d?)(?:st|nd|rd|th)?\b")
+_TO = re.compile(r" (?:to|until|till|through) ")
+_DASHED = re.compile(
+    rf"\b(?:(?P<month>{MONTH})\.?\ (?P<from>\d\d?)(?:st|nd|rd|th)?\s?[-–—]\s?(?=\d\d?\b)"
+    rf"|(?P<day>\d\d?)(?:st|nd|rd|th)?\s?[-–—]\s?(?P<to>\d\d?(?:st|nd|rd|th)?)"
+    rf"\ (?:of\ )?(?P<dmonth>{MONTH})\b)",
+    re.VERBOSE | re.IGNORECASE,
+)
+_NUMBER = re.compile(r"(\d\d?)(?:st|nd|rd|th)?\b(?: (?P<year>(?:19|20)\d\d)\b)?")
 _OFFSET = re.compile(
     r"(?:\b(?P<count>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|couple of|few) )?"
     r"\b(?P<unit>day|week|weekend|month|year)s? $"
@@ -63,6 +71,17 @@ class _Found(NamedTuple):
     end: int
 
 
+def spelled_out(text: str) -> str:
+    """Write ranges of days with a dash in words: April 6-7 is April 6 to 7."""
+
+    def spelled(match: re.Match[str]) -> str:
+        if match["month"]:
+            return f"{match['month']} {match['from']} to "
+        return f"{match['dmonth']} {match['day']} to {match['to']}"
+
+    return _DASHED.sub(spelled, text)
+
+
 def periods(words: Sequence[str], at: datetime) -> list[Period]:
     """Return the periods that the words of a question name, asked at that moment."""
     words = words[:_MOST_WORDS]
@@ -87,8 +106,17 @@ def _periods(text: str, today: date) -> Iterator[Period]:
 
 
 def _plain(text: str, today: date) -> Iterator[Period]:
-    for match in DATE.finditer(text):
-        yield from (Period(*span) for span in read_date(match, today))
+    start = 0
+    while match := DATE.search(text, start):
+        found, start = _Found(read_date(match, today), match.end()), match.end()
+        ranged = None
+        if found.spans and _TO.match(text, start):
+            ranged = _range(text, found, today)
+        if ranged is None:
+            yield from (Period(*span) for span in found.spans)
+        else:
+            yield ranged[0]
+            start = ranged[1]
 
 
 def _date_at(text: str, start: int, today: date) -> _Found | None:
@@ -149,6 +177,8 @@ def _range(text: str, first: _Found, today: date) -> tuple[Period, int] | None:
         number = _NUMBER.match(text, joint.end())
         if number is None or begin.first != begin.last or int(number[1]) <= begin.first.day:
             return None  # between 5 May and 12
+        if number["year"] and begin.any_year:
+            begin = near_date(begin, int(number["year"]))._replace(any_year=False)
         last = month_of(begin.first.year, begin.first.month).last
         end = begin.first.replace(day=min(int(number[1]), last.day))
         return Period(begin.first, end, begin.any_year), number.end()
