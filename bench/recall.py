@@ -35,12 +35,16 @@ WITHOUT: Mapping[str, dict[str, float]] = {
     "roles": {"assistant": 1.0, "machine": 1.0, "assistant_words": 1.0},
     "a limit to length": {"enough": 2_000.0},
     "coverage of lists": {"beside": 1.0},
+    "less for words that frame a question": {"frame": 1.0},
+    "less for what asks": {"asking": 1.0},
 }
 GRID: Mapping[str, Sequence[float]] = {
-    "assistant": (0.4, 0.5, 0.7, 0.95),
-    "length": (0.3, 0.5),
-    "enough": (8.0, 12.0, 2_000.0),
+    "length": (0.4, 0.5),
+    "substance": (0.2, 0.3),
     "previous": (0.4, 0.5),
+    "answer": (0.6, 1.0),
+    "frame": (0.5, 1.0),
+    "asking": (0.9, 1.0),
 }
 
 Search = Callable[[Conversation, Asked], Sequence[str]]
@@ -100,8 +104,42 @@ def fill(memory: Memory, conversations: Sequence[Conversation]) -> dict[str, str
     return sources
 
 
+class Remembered:
+    """A store whose index remembers its answers, for trying many weights on the same questions."""
+
+    def __init__(self, store: Any) -> None:
+        self._index = store.index
+        self.index = self
+        self._answers: dict[Any, Any] = {}
+        self._of_number: dict[str, dict[int, Any]] = {"marks": {}, "passages": {}}
+
+    def find(self, groups: Sequence[Sequence[str]], within: Within, limit: int) -> Any:
+        key = (tuple(map(tuple, groups)), within.subject, limit)
+        if key not in self._answers:
+            self._answers[key] = self._index.find(groups, within, limit)
+        return self._answers[key]
+
+    def status(self, within: Within) -> Any:
+        if within.subject not in self._answers:
+            self._answers[within.subject] = self._index.status(within)
+        return self._answers[within.subject]
+
+    def marks(self, numbers: Sequence[int]) -> list[Any]:
+        return self._numbered("marks", numbers)
+
+    def passages(self, numbers: Sequence[int]) -> list[Any]:
+        return self._numbered("passages", numbers)
+
+    def _numbered(self, what: str, numbers: Sequence[int]) -> list[Any]:
+        known = self._of_number[what]
+        if missing := [number for number in numbers if number not in known]:
+            known |= dict.fromkeys(missing)
+            known |= {one.number: one for one in getattr(self._index, what)(missing)}
+        return [known[number] for number in numbers if known[number] is not None]
+
+
 def by_em(memory: Memory, sources: Mapping[str, str], **options: Any) -> Search:
-    recall = Recall(memory.store, **options)
+    recall = Recall(options.pop("store", memory.store), **options)
 
     def search(conversation: Conversation, asked: Asked) -> list[str]:
         found = recall.recall(asked.text, Within(conversation.name), 30)
@@ -139,9 +177,11 @@ def talks() -> Iterator[Figure]:
         sources = fill(memory, data.conversations)
         ours = judge(data.conversations, by_em(memory, sources))
         print(line("em, by words", ours))
+        store = Remembered(memory.store)
         for what, change in WITHOUT.items():
             weights = msgspec.structs.replace(Weights(), **change)
-            without = judge(data.conversations, by_em(memory, sources, weights=weights))
+            search = by_em(memory, sources, weights=weights, store=store)
+            without = judge(data.conversations, search)
             print(line(f"  without {what}", without))
         yield from _bars("without a model", ours, (0.83, 0.90))
         yield from _named_times("LOCOMO", data.conversations, ours)
@@ -157,8 +197,10 @@ def chats() -> Iterator[Figure]:
         heads = "".join(f"{name[:13]:14}" for name in beam.CATEGORIES)
         print(f"    {'recall@10 and @30':38} {'all':14}{heads}")
         both = {}
+        store = Remembered(memory.store)
         for what, change in {"em, by words": {}, **WITHOUT}.items():
-            search = by_em(memory, sources, weights=msgspec.structs.replace(Weights(), **change))
+            weights = msgspec.structs.replace(Weights(), **change)
+            search = by_em(memory, sources, weights=weights, store=store)
             both[what] = [judge(part, search) for part in (chosen, scored)]
             for part, scores in zip(("1-10", "11-20"), both[what], strict=True):
                 label = what if not change else f"  without {what}"
@@ -194,9 +236,10 @@ def crossed() -> Iterator[Figure]:
         kinds = (data.conversations, chosen)
         sources = fill(memory, [one for kind in kinds for one in kind])
         trials: list[dict[str, list[Score]]] = []
+        store = Remembered(memory.store)
         for values in product(*GRID.values()):
             weights = msgspec.structs.replace(Weights(), **dict(zip(GRID, values, strict=True)))
-            search = by_em(memory, sources, weights=weights)
+            search = by_em(memory, sources, weights=weights, store=store)
             trials.append({one.name: judge([one], search) for kind in kinds for one in kind})
     names = [[one.name for one in kind] for kind in kinds]
 
@@ -208,6 +251,10 @@ def crossed() -> Iterator[Figure]:
         )
 
     best = max(trials, key=worth)
+    settings = list(product(*GRID.values()))
+    for trial in sorted(trials, key=worth, reverse=True)[:3]:
+        chosen_values = dict(zip(GRID, settings[trials.index(trial)], strict=True))
+        print(f"    {worth(trial):.4f} {chosen_values}")
     drops = []
     for kind in names:
         held_out = [

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from random import Random
 
 import pytest
 
 from em import Memory
 from em.recall.question import read_question
-from em.recall.rank import apart
+from em.recall.rank import Weights, Word, apart, best_of, score_words
+from em.store.protocol import SHAPE_BITS
+from em.text.terms import ASSISTANT, QUESTION
 
 ADVICE = (
     "A budget tracker is a great project. For a budget tracker in Flask, sketch the budget "
@@ -133,3 +136,63 @@ def test_places_far_apart_keep_their_scores() -> None:
     assert apart({1: 1.0, 9: 0.9, 20: 0.8}, 0.5) == {1: 1.0, 9: 0.9, 20: 0.8}
     assert apart({1: 1.0, 2: 0.9, 20: 0.8}, 0.5) == {1: 1.0, 20: 0.8, 2: 0.45}
     assert list(apart({1: 1.0, 2: 1.0, 3: 1.0}, 0.5)) == [3, 2, 1]
+
+
+def _random_words(seed: int, count: int) -> list[Word]:
+    random = Random(seed)
+    words = []
+    for weight in (5.0, 3.0, 1.5):
+        numbers = sorted(random.sample(range(count), random.randint(1, count // 8)), reverse=True)
+        shapes = [random.choice((4, 14, 20, 14 | QUESTION, 20 | ASSISTANT)) for _ in numbers]
+        postings = [n << SHAPE_BITS | shape for n, shape in zip(numbers, shapes, strict=True)]
+        words.append(Word(weight, postings, spreads=weight > 2))
+    return words
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_are_the_same_if_only_the_best_are_wanted(seed: int) -> None:
+    words = _random_words(seed, 60 * (1 + seed % 7) ** 2)
+    every = best_of(score_words(words, Weights()), 50)
+    wanted = best_of(score_words(words, Weights(), 50), 50)
+    assert [number for _, number in wanted] == [number for _, number in every]
+    assert [score for score, _ in wanted] == pytest.approx([score for score, _ in every])
+
+
+def test_what_stands_alone_in_a_large_scope_is_not_scored_unless_it_is_among_the_best() -> None:
+    def scored(scale: int) -> int:
+        frequent = [n * 20 << SHAPE_BITS | n % 30 for n in range(100 * scale, 0, -1)]
+        words = [Word(5.0, [7 << SHAPE_BITS | 14]), Word(1.0, frequent)]
+        return len(score_words(words, Weights(), 50))
+
+    assert scored(10) < 10 * scored(1) / 2
+
+
+@pytest.mark.parametrize("count", [1, 30, 300, 5_000])
+def test_the_best_are_the_highest_and_of_equal_ones_the_newest(count: int) -> None:
+    random = Random(count)
+    scores = {n: random.choice((0.1, 0.2, 0.3, random.random())) for n in range(count)}
+    best = sorted(((score, n) for n, score in scores.items()), reverse=True)
+    assert best_of(scores, 50) == best[:50]
+
+
+def test_words_that_frame_a_question_count_less_than_what_it_is_about() -> None:
+    with Memory(":memory:") as memory:
+        memory.observe("ana", "Let me mention and describe the list in detail for you again.")
+        for n in range(6):
+            memory.observe("ana", f"Entirely unrelated talk number {n} about the weather.")
+        memory.observe("ana", "The garden at the back has a pond with frogs in it now.")
+        for n in range(6):
+            memory.observe("ana", f"More unrelated talk number {n} about the garden party.")
+        found = memory.recall("mention and describe the garden pond", "ana")
+        assert "pond" in found[0].text
+
+
+def test_what_asks_comes_behind_what_tells() -> None:
+    with Memory(":memory:") as memory:
+        for n, text in enumerate(("Was the old bridge closed?", "The old bridge was closed.")):
+            memory.observe("ana", text, session=str(n), at="2025-01-01")
+            memory.observe("ana", text, session=f"{n} later", at="2025-02-01")
+        found = [one.text for one in memory.recall("old bridge closed", "ana")]
+        assert [text.endswith("?") for text in found] == [False, False, True, True]
+        asked = memory.recall("what did Ana ask about the old bridge", "ana")
+        assert asked[0].score == asked[-1].score

@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from em.text.dates import Span, month_of, near_date
-from em.text.periods import Period, periods
+from em.text.periods import Period, periods, spelled_out
 from em.text.terms import STOP_WORDS, stems_of, words_of
 
 MAX_CHARS = 100_000
@@ -36,6 +36,16 @@ _OF_MANY = re.compile(
 )
 """A question that counts or lists: how many, which books, a summary of."""
 
+FRAME = frozenset(
+    stems_of(
+        "say tell mention describe discuss talk refer state share feel think mean name accord list"
+        " order item summary summarize summarise overview provide give show explain clarify"
+        " conversation chat discussion question answer bring aspect topic comprehensive detail"
+        " please help remind recall remember consider regard base".split()
+    )
+)
+"""Words that frame a question: what to do with the answer, rather than what it is about."""
+
 IsSpeaker = Callable[[Sequence[str]], Sequence[bool]]
 
 
@@ -49,6 +59,7 @@ class Question(NamedTuple):
     of_assistant: whether it asks for what an assistant said.
     of_both: whether it asks for a summary, so that the user's turns count no more than others'.
     of_many: whether it counts or lists, so that several passages answer it together.
+    of_asking: whether it asks what somebody asked.
     """
 
     words: list[str]
@@ -59,6 +70,7 @@ class Question(NamedTuple):
     of_assistant: bool = False
     of_both: bool = False
     of_many: bool = False
+    of_asking: bool = False
 
 
 def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question:
@@ -69,7 +81,9 @@ def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question
     stems = list(dict.fromkeys(stems_of(content)))[:MAX_WORDS]
     named = [stem for stem, known in zip(stems, are_speakers(stems), strict=True) if known]
     rest = [stem for stem in stems if stem not in named]
-    asked = sorted(periods(words, now), key=lambda period: _is_ahead(period, now.date()))
+    asked = sorted(
+        periods(words_of(spelled_out(text)), now), key=lambda period: _is_ahead(period, now.date())
+    )
     joined = " ".join(words[:MAX_WORDS])
     return Question(
         words=rest,
@@ -80,6 +94,7 @@ def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question
         of_assistant=_OF_ASSISTANT.search(joined) is not None,
         of_both=_OF_BOTH.search(joined) is not None,
         of_many=_OF_MANY.search(joined) is not None,
+        of_asking="ask" in stems,
     )
 
 

@@ -8,19 +8,19 @@ import msgspec
 from em.errors import EmbedderError, InputError, UsageError
 from em.log.event import check_name
 from em.recall.embed import TIMEOUT, Embed, Meaning, Progress, silent
-from em.recall.question import MAX_CHARS, MAX_WORDS, Question, read_question
+from em.recall.question import FRAME, MAX_CHARS, MAX_WORDS, Question, read_question
 from em.recall.rank import ALONE, Weights, Word, apart, best_of, rarity, score_words, substance
 from em.recall.reranker import RERANKED, Rerank, reranked
 from em.store.protocol import SHAPE_BITS, Mark, Passage, SearchIndex, Store, Within
 from em.text.tags import FIELDS
-from em.text.terms import STOP_WORDS, speaker_terms, stems_of, words_of
+from em.text.terms import QUESTION, STOP_WORDS, speaker_terms, stems_of, words_of
 from em.values.times import from_micros
 from em.values.times import now as this_moment
 
 MOST = 10_000
 POSTINGS = 20_000
 """Postings read of one word. Of a more frequent word, only those beside a rarer one are read."""
-CANDIDATES = 60
+CANDIDATES = 20
 OUTSIDE = 0.01
 """What meaning counts outside the times that a question names: it orders what is left."""
 
@@ -67,7 +67,10 @@ class Recall:
         """
         _check(query, within, k, neighbours)
         question = self._read(query, within, now or this_moment())
-        scores, timed = self._by_words(question, within)
+        wide = k if self._rerank is None else max(k, RERANKED)
+        # Meaning, and what others said around a voice, may lift a passage of any score.
+        most = None if self._meaning is not None or within.is_voiced else _wanted(wide)
+        scores, timed = self._by_words(question, within, most)
         notes: list[str] = []
         if self._meaning is not None and query.strip():
             try:
@@ -78,8 +81,11 @@ class Recall:
                 notes.append(f"found by words only: the embedder failed: {error}")
                 if left := self._meaning.left(within):
                     notes.append(f"{left:,} passages have no vector")
-        wide = k if self._rerank is None else max(k, RERANKED)
         best = self._best(scores, question, timed, wide, within)
+        if most is not None and len(best) < wide and len(scores) >= most:
+            # A few long events took the places of all that were scored.
+            scores, timed = self._by_words(question, within, None)
+            best = self._best(scores, question, timed, wide, within)
         found = self._fetch(best, neighbours, within)
         if self._rerank is not None and found:
             found, problem = reranked(self._rerank, query, found, self._timeout)
@@ -89,15 +95,18 @@ class Recall:
             found.sort(key=lambda passage: (passage.at, passage.number))
         return Recalled(found, notes)
 
-    def embed_all(self, progress: Progress | None = None) -> int:
-        """Embed every passage. Return how many are left without a vector."""
+    def embed_all(self, progress: Progress | None = None, subject: str | None = None) -> int:
+        """Embed every passage, or those of one subject. Return how many are left without a vector.
+
+        subject: "" for passages without a subject.
+        """
         if self._meaning is None:
             raise UsageError(
                 "there is no embedder",
                 fix="pass embedder= to Memory, or set EM_EMBED=local (docs/recall.md)",
             )
         self._meaning.vector("a text to learn the size of the vectors")
-        return self._meaning.catch_up(Within(), None, progress or silent)
+        return self._meaning.catch_up(Within(subject=subject), None, progress or silent)
 
     def _with_meaning(
         self,
@@ -133,27 +142,34 @@ class Recall:
 
     def _read(self, query: str, within: Within, now: datetime) -> Question:
         def are_speakers(stems: Sequence[str]) -> list[bool]:
-            found = self._index.find([[f"@{stem}"] for stem in stems], within, 1)
-            return [bool(postings) for postings in found]
+            names = [f"@{stem}" for stem in stems]
+            if not any(self._index.find([names] if names else [], within, 1)):
+                return [False] * len(stems)  # most questions name none: one look tells
+            return [bool(has) for has in self._index.find([[name] for name in names], within, 1)]
 
         return read_question(query, now, are_speakers)
 
-    def _by_words(self, question: Question, within: Within) -> tuple[dict[int, float], Set[int]]:
+    def _by_words(
+        self, question: Question, within: Within, most: int | None
+    ) -> tuple[dict[int, float], Set[int]]:
         """Return the scores by words, and the passages of the times that the question names.
 
+        most: how many of the best are wanted; None for all.
         Where only some voices count, what others said around them still counts as context.
         """
-        scores, timed = self._of_scope(question, within)
+        scores, timed = self._of_scope(question, within, most)
         if not within.is_voiced:
             return scores, timed
-        around, timed_around = self._of_scope(question, within.of_all_voices())
+        around, timed_around = self._of_scope(question, within.of_all_voices(), None)
         best = {number: score for score, number in best_of(around, POSTINGS)}
         for mark in self._index.marks(list(best)):
             if _has_voice(mark, within):
                 scores[mark.number] = max(scores.get(mark.number, 0.0), best[mark.number])
         return scores, timed | timed_around
 
-    def _of_scope(self, question: Question, within: Within) -> tuple[dict[int, float], Set[int]]:
+    def _of_scope(
+        self, question: Question, within: Within, most: int | None
+    ) -> tuple[dict[int, float], Set[int]]:
         groups = [*([word] for word in question.words), *question.times]
         found = self._index.find(groups, within, POSTINGS + 1) if groups else []
         if question.speakers and not any(found):
@@ -167,7 +183,7 @@ class Recall:
         weights = self._weights
         if question.of_assistant or question.of_both:
             weights = msgspec.structs.replace(weights, assistant_words=1.0)
-        scores = _score(self._index, groups, found, within, weights, first)
+        scores = _score(self._index, groups, found, within, weights, first, most)
         bounding = found[first : first + len(question.periods)]
         return scores, {item >> SHAPE_BITS for postings in bounding for item in postings}
 
@@ -203,9 +219,13 @@ class Recall:
     def _factor(self, mark: Mark, question: Question, timed: Set[int]) -> float:
         weights = self._weights
         factor = substance(mark.shape, weights)
-        if question.of_assistant and mark.role not in (None, "assistant"):
+        if mark.role is None:
+            # Between people only: a user tells an assistant things while asking.
+            if mark.shape & QUESTION and not question.of_asking:
+                factor *= weights.asking
+        elif question.of_assistant and mark.role != "assistant":
             factor *= weights.other_speaker
-        if not (question.of_assistant or question.of_both):
+        elif not (question.of_assistant or question.of_both):
             factor *= weights.role(mark.role)
         if question.speakers and not is_speaker(mark.speaker, question.speakers):
             factor *= weights.other_speaker
@@ -217,13 +237,14 @@ class Recall:
         self, best: Sequence[tuple[Mark, float]], neighbours: int, within: Within
     ) -> list[Passage]:
         around = range(-neighbours, neighbours + 1)
+        is_open = not within.is_bounded and not within.tags
         numbers = {mark.number + offset for mark, _ in best for offset in around}
         texts = {passage.number: passage for passage in self._index.passages(sorted(numbers))}
         found = []
         for mark, score in best:
-            # It was forgotten since it was ranked.
-            if (passage := texts.get(mark.number)) is None or not within.admits(passage):
-                continue
+            passage = texts.get(mark.number)
+            if passage is None or not (is_open or within.admits(passage)):
+                continue  # forgotten or changed since it was ranked
             beside = [
                 texts[mark.number + offset]
                 for offset in around
@@ -240,6 +261,7 @@ def _score(
     within: Within,
     weights: Weights,
     first_time: int,
+    most: int | None = None,
 ) -> dict[int, float]:
     """Score the passages found for each group of words; groups from `first_time` on are times."""
     if not any(found):
@@ -255,9 +277,13 @@ def _score(
     for n, (group, postings) in enumerate(zip(groups, found, strict=True)):
         count, known = _settle(index, group, postings, rare, within)
         named_time = n >= first_time
-        worth = rarity(count, total) * (weights.time if named_time else 1)
+        worth = rarity(count, total)
+        if named_time:
+            worth *= weights.time
+        elif not FRAME.isdisjoint(group):
+            worth *= weights.frame
         words.append(Word(worth, known, spreads=not named_time))
-    return score_words(words, weights)
+    return score_words(words, weights, most)
 
 
 def _settle(
@@ -285,7 +311,7 @@ def _belongs(other: Passage | None, passage: Passage, within: Within) -> bool:
 
 def _wanted(k: int) -> int:
     """Return how many candidates to rank for k results: some of them drop out."""
-    return 4 * k + CANDIDATES
+    return 3 * k + CANDIDATES
 
 
 def _has_voice(mark: Mark, within: Within) -> bool:
