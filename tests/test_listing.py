@@ -118,7 +118,7 @@ def test_traces_are_listed_by_tags_with_their_calls_and_a_late_end(tmp_path: Pat
         given = {"mission": {"goal": "Pay"}, "events": [call, {**call, "error": "no"}]}
         first = memory.add_trace({**given, "tags": ["a", "b"]})
         memory.add_trace({**given, "tags": ["a"]})
-        (found,) = catalogue.list_traces(memory.store, tags=["a", "b"], count_calls=True).traces
+        (found,) = catalogue.list_traces(memory.store, tags=["a", "b"]).traces
         assert (found.id, found.calls, found.failed) == (first, 2, 1)
         page = catalogue.list_traces(memory.store, limit=1)
         ended = {"outcome": "failure", "usage": {}}

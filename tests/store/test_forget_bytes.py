@@ -187,6 +187,7 @@ def test_who_may_not_rewrite_a_postgres_table_is_told_that_it_is_not_scrubbed(
         f"CREATE ROLE {role}",
         f"GRANT USAGE ON SCHEMA {schema} TO {role}",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+        f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
     )
     try:
         address = with_option(postgres_store._url, f"role={role}")

@@ -8,14 +8,17 @@ import pytest
 
 from em.errors import ForeignStream, NewerDatabase
 from em.heuristics.lessons import Heuristics
-from em.log.event import EventQuery
+from em.log.event import Draft, EventQuery
 from em.log.verify import verify
+from em.recall.search import Recall
 from em.store import Commit, migrations
-from em.store.migrations import MIGRATIONS, Migration, statements
+from em.store.migrations import MIGRATIONS, Migration, postgres_statements, statements
 from em.store.postgres import PostgresStore
-from em.store.protocol import ArtefactDraft, Record
+from em.store.protocol import ArtefactDraft, Record, Within
 from em.store.sqlite import SqliteStore
 from em.testing import append, note
+from em.testing.summaries import LESSON as NEW_LESSON
+from em.testing.summaries import RUN, events_of, everything, trace
 from em.text.terms import ANALYSIS
 from raw import run_sql
 
@@ -85,6 +88,15 @@ LESSON = {
 BODY = json.dumps({"lesson": LESSON, "from_events": ["source"]})
 
 
+_WITHOUT_LANES = (
+    "DROP FUNCTION em_append",
+    "DROP FUNCTION em_enter",
+    "DROP SEQUENCE events_seq, scopes_said, scopes_lessons",
+    "DROP TABLE unchained",
+)
+"""Takes away what the migration to commits side by side brought."""
+
+
 def make_old(store: AnyStore) -> None:
     """Put tables of schema 2 with one lesson in place of the store's own."""
     store.close()
@@ -102,17 +114,18 @@ def make_old(store: AnyStore) -> None:
             "owners",
             "register",
             "tallies",
+            "summaries",
+            "tickets",
             "scopes",
             "threads",
             "passages",
             "vectors",
             "em_schema",
         )
-        setup = [f"DROP TABLE {name}" for name in gone]
+        setup = [*_WITHOUT_LANES, *(f"DROP TABLE {name}" for name in gone)]
         setup.append("CREATE TABLE em_schema(number INTEGER, applied_at TIMESTAMPTZ)")
         setup.append("INSERT INTO em_schema VALUES (1), (2)")
-        parts = [part for step in MIGRATIONS[:2] for part in step.postgres.split(";\n")]
-        made = [part for part in parts if part.strip()]
+        made = [part for step in MIGRATIONS[:2] for part in postgres_statements(step.postgres)]
         documents, values = "documents(id, kind, at, text, from_events, words)", ""
         vector, empty = "'[1]'", "''"
     text = "an insert fails on a foreign key insert the parent row first"
@@ -148,14 +161,42 @@ def test_lessons_of_a_database_with_documents_are_found_and_forgotten(store: Any
 
 
 def make_older(store: AnyStore) -> None:
-    """Take away what migrations 5 to 7 brought: the owners of streams and the register."""
+    """Take away what migrations from 5 on brought: owners, the register, summaries, tickets."""
     columns = [f"ALTER TABLE {table} DROP COLUMN seal" for table in ("artefacts", "records")]
-    tables = [f"DROP TABLE {table}" for table in ("register", "tallies", "owners")]
+    made = ("register", "tallies", "owners", "summaries", "tickets")
+    tables = [f"DROP TABLE {table}" for table in made]
     if isinstance(store, SqliteStore):
         views = ["DROP TRIGGER register_event", "DROP VIEW registered_events"]
         run_sql(store, *views, *columns, *tables, "PRAGMA user_version=4")
     else:
-        run_sql(store, *columns, *tables, "DELETE FROM em_schema WHERE number > 4")
+        run_sql(store, *_WITHOUT_LANES, *columns, *tables, "DELETE FROM em_schema WHERE number > 4")
+
+
+def test_a_log_with_one_write_lock_goes_on_side_by_side_and_its_heads_still_verify(
+    postgres_store: PostgresStore,
+) -> None:
+    append(postgres_store, *(note(str(n), f"s{n % 3}") for n in range(9)))
+    append(
+        postgres_store,
+        *(Draft(stream="t", kind="message", body={"role": "user", "text": "a train"}, subject=name)
+          for name in ("ana", "ana")),
+    )  # fmt: skip
+    postgres_store.chain_register()
+    saved = verify(postgres_store).heads
+    before = list(postgres_store.read(EventQuery()))
+    run_sql(postgres_store, *_WITHOUT_LANES, "DELETE FROM em_schema WHERE number > 10")
+    store = reopen(postgres_store)
+    assert list(store.read(EventQuery())) == before
+    new = append(store, note("new", "s1"))
+    append(store, Draft(stream="u", kind="message", body={"role": "user", "text": "a bus"},
+                        subject="bo"))  # fmt: skip
+    assert (new[0].seq, new[0].pos) == (len(before) + 1, 4)
+    report = verify(store, heads=saved)
+    assert (report.findings, report.events) == ([], 13)
+    assert store.index.status(Within("bo")).passages == 1
+    run_sql(store, "DELETE FROM events WHERE stream = 's2'")
+    assert [(f.problem, f.stream) for f in verify(store).findings] == [("missing_tail", "s2")]
+    store.close()
 
 
 def test_a_database_of_before_the_register_verifies_and_its_changes_are_found(
@@ -189,4 +230,42 @@ def test_a_database_of_before_the_register_verifies_and_its_changes_are_found(
     ]
     assert store.erase([], subjects=["a1"]).records == 4_100
     assert run_sql(store, "SELECT count(*) FROM records") == [(0,)]
+    store.close()
+
+
+def test_a_database_of_before_the_summaries_lists_what_it_has(store: AnyStore) -> None:
+    append(store, *trace("a", goal="pay", subject="ana"), *trace("b", outcome="failure"))
+    append(store, *events_of("run/r", ("run_started", RUN), ("run_ended", {"status": "ok"})))
+    learned = events_of("heuristic/h1", ("heuristic_learned", {"lesson": NEW_LESSON}))
+    draft = ArtefactDraft(kind="heuristic", name="h1", body=NEW_LESSON)
+    store.commit(Commit(events=learned, artefacts=[draft]))
+    store.erase([], subjects=["ana"])
+    before = everything(store)
+    assert [one.id for one in before] == ["b", "r", "h1"]
+    older = "PRAGMA user_version=8"
+    if isinstance(store, PostgresStore):
+        older = "DELETE FROM em_schema WHERE number > 8"
+        run_sql(store, *_WITHOUT_LANES)
+    run_sql(store, "DROP TABLE summaries", "DROP TABLE tickets", older)
+    store = reopen(store)
+    assert everything(store) == before
+    store.close()
+
+
+def test_what_was_said_before_there_were_filters_is_narrowed_by_them(
+    store: AnyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("em.store.preparation.field_tags", lambda _given: ())
+        for number in range(3):
+            said = {"text": f"a key {number}", "speaker": f"S{number}", "session": f"s{number}"}
+            append(store, Draft(stream="s", subject="ana", kind="observation", body=said))
+    make_older(store)
+    run_sql(store, "UPDATE flags SET value = '1' WHERE name = 'analysis'")
+    store = reopen(store)
+    recall = Recall(store)
+    assert len(recall.recall("key", Within("ana"))) == 3
+    for narrowed in (Within("ana", speaker="s1"), Within("ana", session="s1")):
+        assert [one.text for one in recall.recall("key", narrowed)] == ["a key 1"]
+    assert verify(store).ok
     store.close()

@@ -93,13 +93,13 @@ def test_a_lock_held_too_long_is_said(postgres_store: PostgresStore) -> None:
     import psycopg
 
     from em.errors import StoreBusy
-    from em.store.postgres import _WRITE_LOCK
+    from em.store.lanes import WHOLE
 
     with (
         PostgresStore(postgres_store._url, busy_timeout=0.3) as impatient,
         psycopg.connect(postgres_store._url) as other,
     ):
-        other.execute("SELECT pg_advisory_xact_lock(%s)", (_WRITE_LOCK,))
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (WHOLE,))
         with pytest.raises(StoreBusy):
             append(impatient, note("1"))
         other.rollback()

@@ -415,3 +415,16 @@ def test_a_busy_timeout_is_a_time(tmp_path: Path, seconds: float) -> None:
 
     with pytest.raises(UsageError):
         SqliteStore(tmp_path / "em.db", busy_timeout=seconds)
+
+
+def test_a_damaged_name_in_the_schema_is_told_and_not_a_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "em.db"
+    SqliteStore(path).close()
+    data = bytearray(path.read_bytes())
+    for text, at in ((b"tablesummariessummaries", len(b"table")), (b"CREATE TABLE summaries", 0)):
+        place = data.index(text) + at
+        data[place : place + 2] = b"\xc9("
+    path.write_bytes(data)
+    with pytest.raises(StoreError) as told:
+        SqliteStore(path)
+    assert told.value.place == str(path)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from em.errors import ForeignStream
 from em.log.chain import hash_body, hash_event
 from em.log.event import EventQuery
 from em.log.verify import Finding, verify
@@ -227,7 +228,15 @@ def test_a_deleted_stream_is_found_and_named(log: AnyStore) -> None:
     assert not verify(log, stream="s").ok
 
 
+def chain_register(store: AnyStore) -> None:
+    """Chain what is to be entered; PostgreSQL does it some commits later."""
+    if isinstance(store, PostgresStore):
+        store.chain_register()
+        assert run_sql(store, "SELECT * FROM unchained") == []
+
+
 def test_a_deleted_stream_is_found_though_its_entries_were_deleted_too(log: AnyStore) -> None:
+    chain_register(log)
     run_sql(log, "DELETE FROM events WHERE stream = 's'", "DELETE FROM register WHERE key = 's'")
     (only,) = verify(log).findings
     assert (only.noun, only.problem, only.pos) == ("register", "removed", 2)
@@ -329,6 +338,7 @@ def test_records_that_were_exchanged_with_their_seals_are_found(held: AnyStore) 
 
 @pytest.mark.parametrize("column", ["key = 'x'", "pos = 7", "noun = 'x'", "hash = link"])
 def test_a_changed_register_is_found(held: AnyStore, column: str) -> None:
+    chain_register(held)
     run_sql(held, f"UPDATE register SET {column} WHERE n = 1")
     assert ("register", "changed") in {found[:2] for found in named(held)}
 
@@ -390,6 +400,45 @@ def test_a_process_that_was_killed_leaves_a_log_that_verifies(tmp_path: Path) ->
     store.close()
     with SqliteStore(tmp_path / "killed.db") as other:
         assert verify(other).ok
+
+
+def test_gaps_in_seq_are_no_findings_and_a_deleted_event_is_one(
+    postgres_store: PostgresStore,
+) -> None:
+    append(postgres_store, note("1", "s"), note("1", "t"))
+    for _ in range(3):
+        with pytest.raises(ForeignStream):
+            append(postgres_store, note("!", "s", subject="ana"), note("!", "s", subject="bo"))
+    append(postgres_store, note("2", "s"), note("2", "t"))
+    assert [event.seq for event in postgres_store.read(EventQuery())] == [1, 2, 9, 10]
+    report = verify(postgres_store)
+    assert (report.findings, report.events) == ([], 4)
+    assert postgres_store.health().events == 4
+    run_sql(postgres_store, "DELETE FROM events WHERE seq = 10")
+    assert found(postgres_store) == [("missing_tail", "t", 2)]
+
+
+def test_the_register_is_chained_by_and_by_and_finds_the_same(
+    postgres_store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("em.store.postgres.FOLD_SECONDS", 1e9)
+    monkeypatch.setattr("em.store.postgres.FOLD_EVERY", 10)
+    saved = {}
+    for n in range(1, 26):
+        append(postgres_store, note(str(n), f"s{n % 3}"))
+        saved = verify(postgres_store, heads=saved).heads
+    assert run_sql(postgres_store, "SELECT count(*) FROM unchained") == [(5,)]
+    run_sql(postgres_store, "DELETE FROM events WHERE stream = 's2'")
+    for _ in range(2):
+        assert found(postgres_store) == [("missing_tail", "s2", 1)]
+        chain_register(postgres_store)
+    # Of several entries about a stream the last is chained: its head then.
+    entered = "SELECT key, pos FROM register ORDER BY n DESC LIMIT 3"
+    assert sorted(run_sql(postgres_store, entered)) == [("s0", 8), ("s1", 9), ("s2", 8)]
+    run_sql(postgres_store, "DELETE FROM events WHERE stream = 's0' AND pos = 8")
+    run_sql(postgres_store, "DELETE FROM register WHERE n = (SELECT MAX(n) FROM register)")
+    findings = verify(postgres_store, heads=saved).findings
+    assert {(f.problem, f.stream) for f in findings} >= {("missing_tail", "s0")}
 
 
 def statements_of(store: AnyStore, monkeypatch: pytest.MonkeyPatch, commit: Commit) -> int:

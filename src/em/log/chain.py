@@ -46,6 +46,17 @@ def hash_event(
     return sha256(_encode(fields) + body_hash + previous).digest()
 
 
+def text_around_pos(
+    event_id: str, stream: str, subject: str | None, kind: str, v: int, at: int, recorded_at: int
+) -> tuple[bytes, bytes]:
+    """Return what stands before and behind the position in the text that is hashed.
+
+    So a server that knows the position and the previous hash can hash an event, see `hash_event`.
+    """
+    before = _encode(("em1", event_id, stream))[:-1] + b","
+    return before, b"," + _encode((subject, kind, v, at, recorded_at))[1:]
+
+
 STREAM, ARTEFACT, RECORDS = "stream", "artefact", "records"
 """What an entry of the register is about."""
 
@@ -57,6 +68,7 @@ LAG = 15
 class Entry(NamedTuple):
     """An entry of the register.
 
+    n: its number; 0 if it is not chained yet, and has no link.
     key: a stream, the id of an artefact, or the subject of records.
     pos: the position of the head, the version of the artefact, or the number of records.
     hash: of the head, of the artefact as it is then, or the sum over the records.

@@ -68,6 +68,7 @@ HOMES: Mapping[str, str] = {
     "loop_iteration": "em.heuristics.loop",
     "loop_ended": "em.heuristics.loop",
     "job_queued": "em.work.job",
+    "job_split": "em.work.job",
     "job_done": "em.work.job",
 }
 """The module that registers the body of each of em's kinds. It is imported at first use."""

@@ -4,8 +4,8 @@ Memory notes the events behind every answer that it gives to a tool or an agent 
 or a recording is under way. Whoever writes the result lists them in `from_events`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from contextvars import ContextVar
 
 uses_here: ContextVar["Uses | None"] = ContextVar("em_uses", default=None)
@@ -32,16 +32,29 @@ class Uses:
         return list(taken)
 
 
-@contextmanager
-def collecting(uses: Uses | None = None) -> Iterator[Uses]:
-    """Collect what the code inside uses, in its tasks and threads too."""
-    found = Uses() if uses is None else uses
-    token = uses_here.set(found)
-    try:
-        yield found
-    finally:
+class Collecting:
+    """Collects what the code in a `with` block uses.
+
+    A class is faster here than a generator, and every step makes one.
+    """
+
+    __slots__ = ("_token", "_uses")
+
+    def __init__(self, uses: Uses) -> None:
+        self._uses = uses
+
+    def __enter__(self) -> Uses:
+        self._token = uses_here.set(self._uses)
+        return self._uses
+
+    def __exit__(self, *_exc: object) -> None:
         with suppress(ValueError):  # it ended in another context than it began
-            uses_here.reset(token)
+            uses_here.reset(self._token)
+
+
+def collecting(uses: Uses | None = None) -> Collecting:
+    """Collect what the code inside uses, in its tasks and threads too."""
+    return Collecting(Uses() if uses is None else uses)
 
 
 def note_use(find_events: Callable[[], Iterable[str]]) -> None:

@@ -211,6 +211,14 @@ class _Register:
         self._finish()
 
     def _take_entry(self, entry: Entry) -> None:
+        if entry.n:
+            self._check_link(entry)
+        if entry.noun == STREAM:
+            self.heads[entry.key] = Head(entry.pos, entry.hash.hex())
+        else:
+            self._latest[entry.noun][entry.key] = entry
+
+    def _check_link(self, entry: Entry) -> None:
         if entry.n != self.end + 1:
             detail = f"entries of the register are missing: {self.end + 1} to {entry.n - 1}"
             self._find("removed", "register", "", entry.n, "", detail)
@@ -218,10 +226,6 @@ class _Register:
             detail = "this entry of the register does not fit the one before it"
             self._find("changed", "register", entry.key, entry.n, "", detail)
         self.end, self._link = entry.n, entry.link
-        if entry.noun == STREAM:
-            self.heads[entry.key] = Head(entry.pos, entry.hash.hex())
-        else:
-            self._latest[entry.noun][entry.key] = entry
 
     def _take_holding(self, held: Holding) -> None:
         if held.noun == ARTEFACT:

@@ -48,10 +48,13 @@ def with_anchor(texts: Sequence[bytes]) -> list[int]:
     ]
 
 
+_is_loaded = False
+"""Whether the faster search is loaded."""
+
+
 def _search(size: int) -> Callable[[str], bool]:
     """Return what finds whether a text in lower case has an anchor. size: of all texts."""
-    is_fast = _fast_search.cache_info().currsize or size >= MANY
-    return _fast_search() if is_fast else _has_anchor
+    return _fast_search() if _is_loaded or size >= MANY else _has_anchor
 
 
 def _has_anchor(lowered: str) -> bool:
@@ -67,6 +70,8 @@ def _fast_search() -> Callable[[str], bool]:
     """
     import jsonschema_rs
 
+    global _is_loaded  # noqa: PLW0603 - every append asks, and the cache is slow to say
+    _is_loaded = True
     words = "|".join(map(re.escape, _automaton()))
     return jsonschema_rs.validator_for({"type": "string", "pattern": words}).is_valid
 
@@ -99,6 +104,8 @@ def _automaton() -> Any:
 
 
 NAMES_KEPT = 4096
+FEW_NAMES = 64
+"""Names of one commit that are remembered as clean; those of a large import don't come again."""
 MARKER = re.compile(r"\[redacted:[^\[\]]{1,64}\]")
 
 _SCHEMA_WORDS = frozenset({"type", "$ref", "properties", "anyOf", "oneOf", "allOf", "description"})
@@ -131,12 +138,30 @@ class Redactor:
             return range(len(texts))
         return with_anchor(texts)
 
+    @property
+    def searches_all(self) -> bool:
+        """Whether a user's own rules make it search every text."""
+        return self._always
+
+    def is_suspect(self, text: bytes, *names: str) -> bool:
+        """Return whether a JSON text or one of these names may have a secret."""
+        if self._always or not self._clean_names.issuperset(names):
+            return bool(self.suspects((text,)) or self.suspect_names(names))
+        lowered = text.lower().decode("latin-1")
+        return _search(len(lowered))(lowered)
+
     def suspect_names(self, names: Iterable[str]) -> Iterable[str]:
         """Return the names that may have a secret: never too few, sometimes too many."""
         names = set(names) - self._clean_names
+        if not names:
+            return ()
         # A secret in one name is no less one between the others, so all are searched at once.
         lowered = "\n".join(names).lower()
-        return names if self._always or _search(len(lowered))(lowered) else ()
+        if self._always or _search(len(lowered))(lowered):
+            return names
+        if len(names) < FEW_NAMES:
+            self._note_clean(names)
+        return ()
 
     def is_clean_name(self, name: str) -> bool:
         """Whether a name has no secret in it. Caches clean names, since names repeat."""
@@ -144,10 +169,13 @@ class Redactor:
             return True
         if self.text(name) != name:
             return False
+        self._note_clean((name,))
+        return True
+
+    def _note_clean(self, names: Iterable[str]) -> None:
         if len(self._clean_names) >= NAMES_KEPT:
             self._clean_names.clear()
-        self._clean_names.add(name)
-        return True
+        self._clean_names.update(names)
 
     def text(self, text: str) -> str:
         """Return a text without its secrets."""

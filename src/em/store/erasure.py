@@ -25,6 +25,7 @@ from em.store.protocol import Erasure
 from em.store.provenance import reach
 from em.store.search_index import PassageTable, find_passages, remove_passages
 from em.store.session import Session, chunks, delete, select
+from em.store.summaries import summarise_again, summarise_lessons
 from em.values.canonical import canonical
 from em.values.ids import new_id
 from em.values.times import now_micros
@@ -162,6 +163,8 @@ def _erase(session: Session, passages: PassageTable, going: Going) -> None:
     for marks, part in chunks(list(going.events)):
         sql = f"UPDATE events SET body = NULL, salt = NULL WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
         session.execute(sql, part)
+    summarise_again(session, [where.stream for where in going.events.values()])
+    summarise_lessons(session, list(going.artefacts))
     # The key of a record may hold part of what was forgotten.
     delete(session, "derivations", "source", going.sources)
 

@@ -36,6 +36,8 @@ COLUMNS = "seq, id, stream, pos, subject, kind, v, at, recorded_at, body, salt, 
 MAX_NAMES = 10_000
 PAGE_ROWS = 2_000
 PAGE_BYTES = 16 * 1024 * 1024
+MOST_MERGED = 20
+"""Kinds of a query that are read one by one and merged; more are sorted."""
 _SEQ, _STREAM, _POS, _BODY = 0, 2, 3, 9
 _decode = msgspec.json.Decoder().decode
 
@@ -102,7 +104,25 @@ def stream_rows(
         last = rows[-1]
 
 
+def _of_kinds(query: EventQuery, page: Callable[[EventQuery], Page], order: str, size: int) -> Page:
+    """Return a page of several kinds: the first of each, merged. An index has each in its order."""
+    kinds = dict.fromkeys(query.kinds)
+    each = [page(msgspec.structs.replace(query, kinds=[kind])) for kind in kinds]
+    numbers = [one.sql.replace(COLUMNS, "seq", 1) for one in each]
+    union = " UNION ALL ".join(f"SELECT seq FROM ({sql}) AS one" for sql in numbers)  # noqa: S608 - made here; values are bound
+    where = f"seq IN (SELECT seq FROM ({union}) AS found ORDER BY {order} LIMIT ?)"  # noqa: S608 - as above
+    params = [value for one in each for value in one.params]
+    return Page(f"{_select([where])} ORDER BY {order}", [*params, size], raw=False)
+
+
+def _has_several_kinds(query: EventQuery) -> bool:
+    is_bound = query.stream is not None or query.subject is not None or bool(query.ids)
+    return 1 < len(query.kinds) <= MOST_MERGED and not is_bound and not query.by_stream
+
+
 def _page(query: EventQuery, newest_seq: int, last: tuple[Any, ...] | None, size: int) -> Page:
+    if _has_several_kinds(query):
+        return _of_kinds(query, lambda one: _page(one, newest_seq, last, size), "seq", size)
     where, params = _conditions(query, newest_seq)
     if query.by_stream:
         order = "stream, pos"
@@ -123,6 +143,9 @@ def _page(query: EventQuery, newest_seq: int, last: tuple[Any, ...] | None, size
 
 
 def _newest_page(query: EventQuery, newest_seq: int) -> Page:
+    if _has_several_kinds(query):
+        size = query.limit or 0
+        return _of_kinds(query, lambda one: _newest_page(one, newest_seq), "seq DESC", size)
     where, params = _conditions(query, newest_seq)
     order = "seq" if query.stream is None else "pos"  # as above
     return Page(
@@ -145,7 +168,9 @@ def _conditions(query: EventQuery, newest_seq: int) -> tuple[list[str], list[Any
         if value is not None:
             where.append(f"{column} = ?")
             params.append(value)
-    for column, values in (("kind", query.kinds), ("id", query.ids)):
+    # `|| ''`: look up the stream. SQLite prefers the kind, and would read all of its events.
+    kind = "kind" if query.stream is None else "kind || ''"
+    for column, values in ((kind, query.kinds), ("id", query.ids)):
         if values:
             where.append(f"{column} IN ({','.join('?' * len(values))})")
             params += values
@@ -231,6 +256,17 @@ class Tip(NamedTuple):
         return read_head(session, stream) if known is None else known
 
 
+class Appended(NamedTuple):
+    """What an append wrote: the events, their numbers, and the end of the log if it is known."""
+
+    events: list[Event]
+    seqs: Sequence[int]
+    tip: Tip | None
+
+
+NOTHING = Appended([], (), None)
+
+
 class Chain:
     """Appends events to their streams, and the streams' new heads to the register.
 
@@ -238,8 +274,8 @@ class Chain:
     newest event and the end of the register stand where they were, nobody else has written.
     An event that is appended alone, to a stream that has others, is entered in the register with
     one of the next: see `LAG`. That keeps such an append at one page less.
-    taken: the back end's error for a number that is taken, if one statement can be a transaction of
-    its own there. Without it nothing is remembered, and every commit is entered.
+    taken: the back end's error for a number that is taken: one statement is a transaction of its
+    own there.
     """
 
     def __init__(
@@ -253,8 +289,7 @@ class Chain:
 
     def remember(self, tip: Tip | None) -> None:
         """Remember where the log ended after a commit."""
-        if self._taken:
-            self._remembered = tip
+        self._remembered = tip
         for stream, head in self._entered.items():
             if self._to_enter.get(stream) is head:  # no other thread has appended since
                 self._to_enter.pop(stream, None)
@@ -288,8 +323,8 @@ class Chain:
         expected: Mapping[str, int],
         *,
         only_rows: bool = False,
-    ) -> tuple[list[Event], Tip | None]:
-        """Chain events to their streams and insert them. Return them and the new end of the log.
+    ) -> Appended:
+        """Chain events to their streams and insert them.
 
         only_rows: return no events, for a caller who does not look at them.
         """
@@ -298,19 +333,26 @@ class Chain:
         if not prepared:
             for stream, pos in expected.items():
                 _check_position(stream, pos, read_head(session, stream).pos)
-            return [], None
+            return NOTHING
         tip = _read_tip(session, prepared[0].stream)
         if remembered is not None and (remembered.newest, remembered.end) == (tip.newest, tip.end):
             tip = remembered
-        appended = self._chained(session, prepared, recorded_at, expected, tip)
-        self._insert_events(session, appended.rows)
-        put_entries(session, appended.entries)
-        put_derivations(session, appended.derivations)
-        if appended.owners:
-            _put_owners(session, appended.owners)
+        for stream, pos in expected.items():
+            _check_position(stream, pos, tip.head(session, stream).pos)
+        seqs = range(tip.newest + 1, tip.newest + 1 + len(prepared))
+        heads = dict(tip.heads) if len(tip.heads) < STREAMS_REMEMBERED else {}
+        links = _link_events(
+            prepared, seqs, recorded_at, heads, lambda stream: tip.head(session, stream)
+        )
+        late = self._late_items(session, [item[1] for item in links.items])
+        entries = chain_entries(tip.end, late + links.items)
+        self._insert_events(session, links.rows)
+        put_entries(session, entries)
+        links.put_rest(session)
         self._entered = dict(self._to_enter)
-        events = [] if only_rows else list(map(_event_of, prepared, appended.rows))
-        return events, appended.tip
+        events = [] if only_rows else list(map(event_of, prepared, links.rows))
+        end = End(entries[-1][0], entries[-1][-1])
+        return Appended(events, seqs, Tip(seqs[-1], heads, end))
 
     def insert_at_once(
         self,
@@ -318,85 +360,127 @@ class Chain:
         event: PreparedEvent,
         expected: Mapping[str, int],
         insert_registered: InsertRegistered,
+        *,
+        only_rows: bool = False,
     ) -> list[Event] | None:
         """Append one event with one statement, which is a transaction of its own.
 
         Return None, and write nothing, if the end of the log is not known or has moved.
+        only_rows: return no events, for a caller who does not look at them.
         """
         remembered, self._remembered = self._remembered, None
         if remembered is None or len(self._to_enter) >= STREAMS_REMEMBERED:
             return None
-        head = remembered.head(session, event.stream)
-        owner = head.owner if event.subject is None else event.subject
-        if owner != head.owner:
+        newest, heads, end = remembered
+        stream, subject = event.stream, event.subject
+        head = heads.get(stream) or read_head(session, stream)
+        pos, _, owner = head
+        if subject is not None and subject != owner:
             return None  # the stream gets an owner, which is a second statement
-        if expected.get(event.stream, head.pos) != head.pos or len(expected) > 1:
+        if expected.get(stream, pos) != pos or len(expected) > 1:
             return None
-        row = _seal(event, remembered.newest + 1, head, os.urandom(SALT_BYTES), now_micros())
-        new_head, end = Head(row[_POS], row[-1], owner), remembered.end
+        row = _seal(event, newest + 1, head, os.urandom(SALT_BYTES), now_micros())
+        new_head = Head(pos + 1, row[-1], owner)
         try:
-            if head.pos % (LAG + 1):
-                self._insert_events(session, [row])
-                self._to_enter[event.stream] = new_head
+            if pos % (LAG + 1):
+                self._insert_events(session, (row,))
+                self._to_enter[stream] = new_head
             else:
-                entry = chain_entry(end, STREAM, event.stream, new_head.pos, new_head.hash)
+                entry = chain_entry(end, STREAM, stream, pos + 1, row[-1])
                 insert_registered(session, row, entry)
-                self._to_enter.pop(event.stream, None)
+                self._to_enter.pop(stream, None)
                 end = End(entry[0], entry[-1])
         except self._taken:
             return None  # the remembered end is stale
-        heads = remembered.heads if len(remembered.heads) < STREAMS_REMEMBERED else {}
-        heads[event.stream] = new_head
-        self._remembered = Tip(remembered.newest + 1, heads, end)
-        return [_event_of(event, row)]
+        if len(heads) >= STREAMS_REMEMBERED:
+            heads = {}
+        heads[stream] = new_head
+        self._remembered = Tip(newest + 1, heads, end)
+        return [] if only_rows else [event_of(event, row)]
 
-    def _chained(
+
+class LooseChain(Chain):
+    """Appends events while others append to other streams: nothing is remembered between commits.
+
+    The caller has locked the streams, or all of the log. `seq` comes from a sequence, after the
+    lock: it grows with the position within a stream. The register is chained later, in batches.
+    """
+
+    def remember(self, tip: Tip | None) -> None:
+        """Remember nothing: the end of the log is never known."""
+
+    def append(
         self,
         session: Session,
         prepared: Sequence[PreparedEvent],
         recorded_at: int,
         expected: Mapping[str, int],
-        tip: Tip,
-    ) -> "_Appended":
-        """Make the rows of events that follow the end of the log, and of the register's entries."""
+        *,
+        only_rows: bool = False,
+    ) -> Appended:
+        """Chain events to their streams and insert them."""
+        streams = dict.fromkeys((*expected, *(item.stream for item in prepared)))
+        seqs, heads = _draw(session, len(prepared), list(streams))
         for stream, pos in expected.items():
-            _check_position(stream, pos, tip.head(session, stream).pos)
-        heads = dict(tip.heads) if len(tip.heads) < STREAMS_REMEMBERED else {}
-        salts = os.urandom(SALT_BYTES * len(prepared))
-        rows: list[tuple[Any, ...]] = []
-        derivations: list[Derivation] = []
-        owners: dict[str, str] = {}
-        touched: dict[str, None] = {}
-        for n, item in enumerate(prepared):
-            head = heads.get(item.stream) or tip.head(session, item.stream)
-            seal = _import if item.imported is not None else _seal
-            salt = salts[n * SALT_BYTES : (n + 1) * SALT_BYTES]
-            row = seal(item, tip.newest + 1 + n, head, salt, recorded_at)
-            owner = head.owner
-            if item.subject is not None and item.subject != owner:
-                owner = owners[item.stream] = _owner(item, owner)
-            heads[item.stream] = Head(row[_POS], row[-1], owner)
-            touched[item.stream] = None
-            rows.append(row)
-            if item.sources:
-                derivations += derivations_of(item.sources, "events", item.id)
-        items: list[Item] = [
-            (STREAM, stream, heads[stream].pos, heads[stream].hash) for stream in touched
-        ]
-        entries = chain_entries(tip.end, self._late_items(session, list(touched)) + items)
-        end = End(entries[-1][0], entries[-1][-1])
-        tip = Tip(tip.newest + len(rows), heads, end)
-        return _Appended(rows, entries, derivations, owners, tip)
+            _check_position(stream, pos, heads[stream].pos)
+        if not prepared:
+            return NOTHING
+        links = _link_events(prepared, seqs, recorded_at, heads, heads.__getitem__)
+        self._insert_events(session, links.rows)
+        append_entries(session, links.items)
+        links.put_rest(session)
+        events = [] if only_rows else list(map(event_of, prepared, links.rows))
+        return Appended(events, seqs, None)
 
 
-class _Appended(NamedTuple):
-    """What an append inserts, and the end of the log after it."""
+class _Links(NamedTuple):
+    """What events become: their rows, items of the register, and rows of other tables."""
 
     rows: list[tuple[Any, ...]]
-    entries: list[tuple[Any, ...]]
+    items: list[Item]
     derivations: list[Derivation]
     owners: dict[str, str]
-    tip: Tip
+
+    def put_rest(self, session: Session) -> None:
+        """Insert the rows that stand beside the events."""
+        put_derivations(session, self.derivations)
+        if self.owners:
+            _put_owners(session, self.owners)
+
+
+def _link_events(
+    prepared: Sequence[PreparedEvent],
+    seqs: Sequence[int],
+    recorded_at: int,
+    heads: dict[str, Head],
+    read: Callable[[str], Head],
+) -> _Links:
+    """Link events to their streams.
+
+    heads: the known heads, which become those after the events. read: finds one that is missing.
+    """
+    salts = os.urandom(SALT_BYTES * len(prepared))
+    rows: list[tuple[Any, ...]] = []
+    derivations: list[Derivation] = []
+    owners: dict[str, str] = {}
+    touched: dict[str, None] = {}
+    for n, item in enumerate(prepared):
+        head = heads.get(item.stream) or read(item.stream)
+        seal = _import if item.imported is not None else _seal
+        salt = salts[n * SALT_BYTES : (n + 1) * SALT_BYTES]
+        row = seal(item, seqs[n], head, salt, recorded_at)
+        owner = head.owner
+        if item.subject is not None and item.subject != owner:
+            owner = owners[item.stream] = _owner(item, owner)
+        heads[item.stream] = Head(row[_POS], row[-1], owner)
+        touched[item.stream] = None
+        rows.append(row)
+        if item.sources:
+            derivations += derivations_of(item.sources, "events", item.id)
+    items: list[Item] = [
+        (STREAM, stream, heads[stream].pos, heads[stream].hash) for stream in touched
+    ]
+    return _Links(rows, items, derivations, owners)
 
 
 def _read_tip(session: Session, stream: str) -> Tip:
@@ -405,7 +489,6 @@ def _read_tip(session: Session, stream: str) -> Tip:
     return Tip(newest or 0, {stream: head}, End(n or 0, link or START))
 
 
-# One statement for all: on a back end that remembers nothing, every append waits for it.
 _TIP = (
     "SELECT (SELECT MAX(seq) FROM events), (SELECT MAX(n) FROM register),"
     " (SELECT link FROM register ORDER BY n DESC LIMIT 1),"
@@ -417,6 +500,15 @@ _HEAD = (
     "SELECT pos, hash, (SELECT subject FROM owners WHERE owners.stream = events.stream)"
     " FROM events WHERE stream = ? ORDER BY pos DESC LIMIT 1"
 )
+_DRAW = (
+    "SELECT (SELECT array_agg(nextval('events_seq')) FROM generate_series(1, ?)),"
+    " wanted.stream, head.pos, head.hash, owners.subject"
+    " FROM (VALUES {}) AS wanted(stream) LEFT JOIN LATERAL ("
+    " SELECT pos, hash FROM events WHERE events.stream = wanted.stream"
+    " ORDER BY pos DESC LIMIT 1) AS head ON TRUE"
+    " LEFT JOIN owners ON owners.stream = wanted.stream"
+)
+"""For PostgreSQL: SQLite has no LATERAL."""
 
 
 def _owner(item: PreparedEvent, owner: str | None) -> str:
@@ -460,6 +552,22 @@ def read_head(session: Session, stream: str) -> Head:
     return Head(*row) if row else Head()
 
 
+def _draw(
+    session: Session, count: int, streams: Sequence[str]
+) -> tuple[list[int], dict[str, Head]]:
+    """Draw numbers for new events, and read the heads of streams, with one statement."""
+    seqs: list[int] = []
+    heads: dict[str, Head] = {}
+    for start in range(0, len(streams), 300):
+        part = streams[start : start + 300]
+        sql = _DRAW.format(",".join("(?)" for _ in part))
+        for drawn, stream, pos, own, owner in session.execute(sql, (count, *part)).fetchall():
+            heads[stream] = Head(pos or 0, own or START, owner)
+            seqs = drawn or seqs
+        count = 0
+    return seqs, heads
+
+
 @lru_cache(maxsize=4)
 def _moment(micros: int) -> datetime:
     """Convert the time of a commit once for all its events."""
@@ -470,27 +578,19 @@ def _seal(
     item: PreparedEvent, seq: int, head: Head, salt: bytes, recorded_at: int
 ) -> tuple[Any, ...]:
     """Return the row of a new event, with its position, times and hashes."""
-    assert item.text is not None
+    # Every append waits for this: unpacking once is faster than reading fields one by one.
+    event_id, stream, subject, kind, v, at, text = item[:7]
+    assert text is not None
     pos = head[0] + 1
-    at = recorded_at if item.at is None else item.at
-    body_hash = hash_body(salt, item.text)
-    own = hash_event(
-        head[1],
-        item.id,
-        item.stream,
-        pos,
-        item.subject,
-        item.kind,
-        item.v,
-        at,
-        recorded_at,
-        body_hash,
-    )
-    start = (seq, item.id, item.stream, pos, item.subject, item.kind, item.v)
-    return (*start, at, recorded_at, item.text.decode(), salt, body_hash, own)
+    if at is None:
+        at = recorded_at
+    body_hash = hash_body(salt, text)
+    fields = (event_id, stream, pos, subject, kind, v, at, recorded_at)
+    own = hash_event(head[1], *fields, body_hash)
+    return (seq, *fields, text.decode(), salt, body_hash, own)
 
 
-def _event_of(item: PreparedEvent, row: tuple[Any, ...]) -> Event:
+def event_of(item: PreparedEvent, row: tuple[Any, ...]) -> Event:
     """Return the event of a row that was just made."""
     if item.imported is not None:
         return msgspec.structs.replace(item.imported, seq=row[_SEQ])

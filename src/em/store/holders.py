@@ -5,7 +5,7 @@ them (`em.store.provenance`).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ import msgspec
 
 from em.errors import ClaimLost, Conflict
 from em.store.preparation import PreparedArtefact
-from em.store.protocol import Artefact, Card, Claim, Record, RequestOutcome
+from em.store.protocol import Artefact, Card, Claim, Held, Record, RequestOutcome
 from em.store.register import Tally, new_seal, register_artefacts
-from em.store.session import Session, chunks, delete, select
+from em.store.session import Session, chunks, delete, is_side_by_side, select
 from em.values.ids import new_id
 from em.values.times import from_micros, now_micros
 
@@ -193,6 +193,20 @@ def put_cards(session: Session, cards: Sequence[tuple[str, bytes]]) -> None:
         )
 
 
+def holders_of(session: Session, event_ids: Sequence[str]) -> Iterator[Held]:
+    """Yield what states that it was made of these events: other events and artefacts."""
+    rows = list(select(session, "source, noun, holder", "derivations", "source", event_ids))
+    ids = sorted({holder for _, noun, holder in rows if noun == "artefacts"})
+    artefacts = {
+        one: f"{kind} {name}" for one, (kind, name) in find_artefacts(session, ids).items()
+    }
+    for source, noun, holder in rows:
+        if noun == "events":
+            yield Held(source, noun, holder)
+        elif holder in artefacts:
+            yield Held(source, noun, artefacts[holder])
+
+
 def find_artefacts(session: Session, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return kind and `name@version` of the artefacts that have a body, by id."""
     columns = "id, kind, name, version, body IS NULL"
@@ -324,11 +338,20 @@ def erase_responses(session: Session, keys: Sequence[str]) -> None:
         session.execute(sql, part)
 
 
-def expire_requests(session: Session, moment: int) -> None:
-    """Delete expired requests, so that their keys can be used again."""
-    sql = "SELECT key, from_events FROM requests WHERE expires_at <= ?"
-    drop_derivations(session, "requests", session.execute(sql, (moment,)).fetchall())
-    session.execute("DELETE FROM requests WHERE expires_at <= ?", (moment,))
+EXPIRED_AT_ONCE = 100
+"""Expired requests that one claim deletes at most: more than come in."""
+
+
+def expire_requests(session: Session, moment: int, but: str) -> None:
+    """Delete expired requests with other keys than this one."""
+    # Another process may be deleting some of them: leave those to it, don't wait for it.
+    passing = " FOR UPDATE SKIP LOCKED" if is_side_by_side(session) else ""
+    sql = (
+        f"SELECT key, from_events FROM requests WHERE expires_at <= ? AND key <> ? LIMIT ?{passing}"  # noqa: S608 - fixed words
+    )
+    rows = session.execute(sql, (moment, but, EXPIRED_AT_ONCE)).fetchall()
+    drop_derivations(session, "requests", rows)
+    delete(session, "requests", "key", [row[0] for row in rows])
 
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -337,28 +360,48 @@ _MICROSECOND = timedelta(microseconds=1)
 def claim(session: Session, key: str, fingerprint: str, lease: timedelta, keep: timedelta) -> Claim:
     """Claim a key, or return what became of the request that used it."""
     moment = now_micros()
-    expire_requests(session, moment)
+    # The own key first: who deletes expired requests waits for nobody.
+    found = _used(session, key, fingerprint, moment)
+    if found is None:
+        owner = new_id()
+        session.execute(
+            "INSERT INTO requests(key, fingerprint, owner, state, lease_until, expires_at)"
+            " VALUES (?, ?, ?, 'running', ?, ?) ON CONFLICT(key)"
+            " DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until",
+            (
+                key,
+                fingerprint,
+                owner,
+                moment + lease // _MICROSECOND,
+                moment + keep // _MICROSECOND,
+            ),
+        )
+        found = Claim(status="yours", owner=owner)
+    expire_requests(session, moment, key)
+    return found
+
+
+def _used(session: Session, key: str, fingerprint: str, moment: int) -> Claim | None:
+    """Return what became of a request; None if there is none, or its lease ran out."""
     row = session.execute(
-        "SELECT fingerprint, state, response, lease_until FROM requests WHERE key = ?", (key,)
+        "SELECT fingerprint, state, response, lease_until, expires_at, from_events"
+        " FROM requests WHERE key = ?",
+        (key,),
     ).fetchone()
-    if row is not None:
-        known, state, response, lease_until = row
-        if known != fingerprint:
-            return Claim(status="mismatch")
-        if state == "done":
-            return Claim(status="done", response=bytes(response))
-        if state == "erased":
-            return Claim(status="erased")
-        if lease_until > moment:
-            return Claim(status="running")
-    owner = new_id()
-    session.execute(
-        "INSERT INTO requests(key, fingerprint, owner, state, lease_until, expires_at)"
-        " VALUES (?, ?, ?, 'running', ?, ?) ON CONFLICT(key)"
-        " DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until",
-        (key, fingerprint, owner, moment + lease // _MICROSECOND, moment + keep // _MICROSECOND),
-    )
-    return Claim(status="yours", owner=owner)
+    if row is None:
+        return None
+    known, state, response, lease_until, expires_at, sources = row
+    if expires_at <= moment:
+        if delete(session, "requests", "key", [key]):
+            drop_derivations(session, "requests", [(key, sources)])
+        return None
+    if known != fingerprint:
+        return Claim(status="mismatch")
+    if state == "done":
+        return Claim(status="done", response=bytes(response))
+    if state == "erased":
+        return Claim(status="erased")
+    return Claim(status="running") if lease_until > moment else None
 
 
 def release(session: Session, key: str, owner: str) -> None:

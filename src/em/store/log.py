@@ -1,7 +1,8 @@
 """The append-only log of everything that happened: append, read, verify, export, import."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -12,6 +13,7 @@ from em.log.lines import parse_line, read_lines, write_line
 from em.log.verify import Head, Report, verify
 from em.store.preparation import prepare
 from em.store.protocol import Commit, Store
+from em.store.spool import PORTION, Spool
 from em.values.canonical import Json
 from em.values.times import Moment, moment
 
@@ -27,6 +29,13 @@ class Imported(msgspec.Struct, frozen=True):
     added: int
     already_there: int
     left_out: int
+
+
+class Appended(NamedTuple):
+    """The ids of events that were appended, and their streams with the subject of each."""
+
+    ids: list[str]
+    streams: dict[str, str | None]
 
 
 def _silent(_count: int) -> None:
@@ -68,6 +77,25 @@ class Log:
                 )
         commit = Commit(events=events, expected_pos=expected_pos or {})
         return self._store.commit(commit).events
+
+    def append_all(self, events: Iterable[Draft]) -> Appended:
+        """Append any number of events, all or none of them, with the memory that a portion needs.
+
+        They are taken before the transaction begins, so `events` may use the store.
+        """
+        source = iter(events)
+        first = list(islice(source, PORTION))
+        if len(first) < PORTION:
+            stored = self.append_many(first)
+            return Appended([one.id for one in stored], {one.stream: one.subject for one in stored})
+        spool = Spool(self._store.redactor)
+        spool.take(first)
+        del first
+        while portion := list(islice(source, PORTION)):
+            spool.take(portion)
+            del portion
+        self._store.commit_all(spool.commits())
+        return Appended(spool.ids, spool.streams)
 
     def read(
         self,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from em.errors import NewerDatabase
 from em.store.register import fill_register
 from em.store.session import Session
+from em.store.summaries import fill_summaries
 from em.values.ids import new_id
 
 
@@ -306,6 +307,121 @@ MIGRATIONS = (
         postgres="",
         then=_name_database,
     ),
+    Migration(
+        9,
+        "summaries: what lists show of runs, traces, jobs and lessons, found by key",
+        sqlite="""
+        CREATE TABLE summaries(
+            seq INTEGER PRIMARY KEY, stream TEXT NOT NULL UNIQUE, noun TEXT NOT NULL,
+            subject TEXT, at INTEGER NOT NULL, ended INTEGER, status TEXT NOT NULL,
+            name TEXT NOT NULL, agent TEXT NOT NULL, parent TEXT, calls INTEGER NOT NULL,
+            failed INTEGER NOT NULL, size INTEGER NOT NULL, shown TEXT NOT NULL);
+        CREATE INDEX summaries_subject ON summaries(subject, noun, at, seq)
+            WHERE subject IS NOT NULL;
+        CREATE INDEX summaries_parent ON summaries(parent, noun, at, seq)
+            WHERE parent IS NOT NULL;
+        CREATE INDEX summaries_noun ON summaries(noun, at, seq);
+        CREATE INDEX summaries_status ON summaries(noun, status, at, seq);
+        CREATE INDEX summaries_name ON summaries(noun, name, at, seq);
+        """,
+        # No samples of content, as in migration 5.
+        postgres="""
+        CREATE TABLE summaries(
+            seq BIGINT PRIMARY KEY, stream TEXT COLLATE "C" NOT NULL UNIQUE,
+            noun TEXT COLLATE "C" NOT NULL, subject TEXT COLLATE "C", at BIGINT NOT NULL,
+            ended BIGINT, status TEXT COLLATE "C" NOT NULL, name TEXT COLLATE "C" NOT NULL,
+            agent TEXT NOT NULL, parent TEXT COLLATE "C", calls INTEGER NOT NULL,
+            failed INTEGER NOT NULL, size BIGINT NOT NULL, shown TEXT NOT NULL);
+        ALTER TABLE summaries ALTER name SET STATISTICS 0, ALTER agent SET STATISTICS 0,
+            ALTER shown SET STATISTICS 0;
+        CREATE INDEX summaries_subject ON summaries(subject, noun, at, seq)
+            WHERE subject IS NOT NULL;
+        CREATE INDEX summaries_parent ON summaries(parent, noun, at, seq)
+            WHERE parent IS NOT NULL;
+        CREATE INDEX summaries_noun ON summaries(noun, at, seq);
+        CREATE INDEX summaries_status ON summaries(noun, status, at, seq);
+        CREATE INDEX summaries_name ON summaries(noun, name, at, seq);
+        """,
+        then=fill_summaries,
+    ),
+    Migration(
+        10,
+        "tickets, on which the processes of a service agree",
+        sqlite="""
+        CREATE TABLE tickets(
+            name TEXT PRIMARY KEY, value TEXT NOT NULL, count INTEGER NOT NULL,
+            expires_at INTEGER NOT NULL) WITHOUT ROWID;
+        CREATE INDEX tickets_expiry ON tickets(expires_at);
+        """,
+        postgres="""
+        CREATE TABLE tickets(
+            name TEXT COLLATE "C" PRIMARY KEY, value TEXT NOT NULL, count BIGINT NOT NULL,
+            expires_at BIGINT NOT NULL);
+        CREATE INDEX tickets_expiry ON tickets(expires_at);
+        """,
+    ),
+    Migration(
+        11,
+        "commits side by side on PostgreSQL: `seq` from a sequence, a lock for each stream",
+        # `em_enter` takes the locks of a commit, then marks which numbers it may draw: from the
+        # next one on. A reader that sees no such mark below a number knows that nothing below it
+        # can still appear: see `em.store.lanes`. `em_append` is a whole commit of one event.
+        sqlite="",
+        postgres="""
+        CREATE SEQUENCE events_seq;
+        SELECT setval('events_seq', MAX(seq)) FROM events HAVING MAX(seq) > 0;
+        CREATE SEQUENCE scopes_said;
+        SELECT setval('scopes_said', MAX(number)) FROM scopes HAVING MAX(number) > 0;
+        CREATE SEQUENCE scopes_lessons;
+        SELECT setval('scopes_lessons', -MIN(number)) FROM scopes HAVING MIN(number) < 0;
+        CREATE TABLE unchained(
+            id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, noun TEXT NOT NULL,
+            key TEXT COLLATE "C" NOT NULL, pos BIGINT NOT NULL, hash BYTEA NOT NULL);
+        CREATE FUNCTION em_enter(whole BIGINT, keys BIGINT[]) RETURNS VOID LANGUAGE plpgsql AS $$
+        DECLARE
+            one BIGINT;
+        BEGIN
+            PERFORM pg_advisory_xact_lock_shared(whole);
+            FOREACH one IN ARRAY keys LOOP
+                PERFORM pg_advisory_xact_lock(one);
+            END LOOP;
+            PERFORM pg_advisory_xact_lock_shared(
+                'events'::regclass::oid::bigint::bit(32)::integer,
+                (last_value + is_called::integer)::bit(32)::integer) FROM events_seq;
+        END $$;
+        CREATE FUNCTION em_append(
+            whole BIGINT, own_key BIGINT, expected BIGINT, new_id TEXT, new_stream TEXT,
+            new_subject TEXT, new_kind TEXT, new_v INTEGER, new_at BIGINT, new_recorded_at BIGINT,
+            new_body TEXT, new_salt BYTEA, new_body_hash BYTEA, before_pos BYTEA, behind_pos BYTEA,
+            OUT new_seq BIGINT, OUT new_pos BIGINT, OUT new_hash BYTEA) LANGUAGE plpgsql AS $$
+        DECLARE
+            owner TEXT;
+        BEGIN
+            PERFORM em_enter(whole, ARRAY[own_key]);
+            SELECT pos, hash INTO new_pos, new_hash FROM events
+                WHERE stream = new_stream ORDER BY pos DESC LIMIT 1;
+            new_pos := COALESCE(new_pos, 0) + 1;
+            IF expected <> new_pos - 1 THEN
+                RETURN;
+            END IF;
+            IF new_subject IS NOT NULL THEN
+                SELECT subject INTO owner FROM owners WHERE stream = new_stream;
+                IF owner <> new_subject THEN
+                    RETURN;
+                ELSIF owner IS NULL THEN
+                    INSERT INTO owners(stream, subject) VALUES (new_stream, new_subject);
+                END IF;
+            END IF;
+            new_hash := sha256(before_pos || new_pos::text::bytea || behind_pos || new_body_hash
+                || COALESCE(new_hash, ''));
+            new_seq := nextval('events_seq');
+            INSERT INTO events VALUES (new_seq, new_id, new_stream, new_pos, new_subject, new_kind,
+                new_v, new_at, new_recorded_at, new_body, new_salt, new_body_hash, new_hash);
+            INSERT INTO unchained(noun, key, pos, hash)
+                VALUES ('stream', new_stream, new_pos, new_hash);
+        END $$;
+        """,
+    ),
 )
 
 NEWEST = MIGRATIONS[-1].number
@@ -324,9 +440,18 @@ def pending(current: int, location: str) -> tuple[Migration, ...]:
 
 def statements(script: str) -> Iterator[str]:
     """Split a migration for SQLite into statements; a trigger has semicolons inside."""
+    return _split(script, sqlite3.complete_statement)
+
+
+def postgres_statements(script: str) -> Iterator[str]:
+    """Split a migration for PostgreSQL; a function has semicolons between `$$`."""
+    return _split(script, lambda text: text.rstrip().endswith(";") and text.count("$$") % 2 == 0)
+
+
+def _split(script: str, is_complete: Callable[[str], bool]) -> Iterator[str]:
     statement = ""
     for line in script.strip().splitlines():
         statement += line + "\n"
-        if sqlite3.complete_statement(statement):
+        if is_complete(statement):
             yield statement
             statement = ""

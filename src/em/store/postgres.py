@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import lru_cache
 from typing import Any, cast
 
@@ -22,14 +22,34 @@ from em.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
+from em.log.chain import SALT_BYTES, hash_body, text_around_pos
+from em.log.event import Event, EventQuery
 from em.redaction.redactor import Redactor
-from em.store.events import FetchPage, Page, bounded
-from em.store.migrations import pending
-from em.store.protocol import SHAPE_BITS, Health, Within
+from em.store.events import FetchPage, LooseChain, Page, bounded, event_of
+from em.store.lanes import (
+    FOLDING,
+    MARKS,
+    NEWEST,
+    WHOLE,
+    crosses_streams,
+    enter,
+    enter_alone,
+    enter_quietly,
+    keys_of,
+    lock_key,
+    refuse_replica,
+    settled,
+    stream_name,
+)
+from em.store.migrations import pending, postgres_statements
+from em.store.preparation import Prepared, PreparedEvent
+from em.store.protocol import SHAPE_BITS, Commit, Committed, Health, Within
+from em.store.register import FOLDED_AT_ONCE, fold
 from em.store.search_index import PassageRow, numbers_of, time_conditions
-from em.store.session import Params, Rows, Session
+from em.store.session import Params, Rows, Session, Transaction
 from em.store.sql import SqlIndex, SqlStore, check_busy_timeout
 from em.store.vectors import embedder_of, put_vectors
+from em.values.times import now_micros
 
 try:
     import psycopg
@@ -91,9 +111,20 @@ class PostgresIndex(SqlIndex):
             match = f"({_any(words)}){_all(within.tags)}"
             return int(session.execute(counted, (match, *params, None)).fetchone()[0])
 
+    next_scopes = ("nextval('scopes_said')", "-nextval('scopes_lessons')")
+
+    def __init__(self, reading: Transaction, writing: Transaction, sharing: Transaction) -> None:
+        super().__init__(reading, writing)
+        self._sharing = sharing
+
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Store vectors of length 1 by the numbers of their passages."""
         texts = {number: _vector(vector) for number, vector in vectors.items()}
+        with self._sharing() as session:
+            if embedder_of(session) == identity:
+                put_vectors(session, identity, texts, "?::vector")
+                return
+        # Another embedder's vectors are deleted: nobody must add some meanwhile.
         with self._writing() as session:
             put_vectors(session, identity, texts, "?::vector")
 
@@ -153,15 +184,22 @@ def _all(tags: Sequence[str]) -> str:
     return "".join(f" & '{tag}'" for tag in tags)
 
 
-MAX_CONNECTIONS = 16
+MAX_CONNECTIONS = 32
 COPY_FROM = 50
 """The number of events from which COPY is faster than INSERT."""
 
-_WRITE_LOCK = int.from_bytes(b"em-write")
+FOLD_EVERY, FOLD_SECONDS = 128, 1.0
+"""A commit that is the 128th since, or comes a second later, chains what was entered so far."""
+PATIENCE = 1.0
+"""Seconds that a reader waits for older commits that are under way, to read newer ones too."""
+COUNTED = 100_000
+"""Up to how many events are counted one by one."""
+ATTEMPTS = 5
+"""How often a commit is tried that the server ended to resolve a deadlock."""
 TABLES = (
     *("events", "artefacts", "cards", "records", "requests", "derivations"),
     *("passages", "threads", "vectors", "lessons", "scopes", "owners", "flags"),
-    *("register", "tallies"),
+    *("register", "unchained", "tallies", "summaries", "tickets"),
 )
 """The tables that hold content, or what points to it."""
 LOCK_STEP = 1.0
@@ -176,10 +214,16 @@ _OLDER_READERS = (
 
 
 class PostgresSession:
-    """A psycopg connection that takes statements written with `?`."""
+    """A psycopg connection that takes statements written with `?`.
 
-    def __init__(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
+    side_by_side: whether others may commit meanwhile. Not while tables are migrated.
+    """
+
+    def __init__(
+        self, connection: "psycopg.Connection[tuple[Any, ...]]", *, side_by_side: bool = True
+    ) -> None:
         self.connection = connection
+        self.side_by_side = side_by_side
 
     def execute(self, sql: str, params: Params = ()) -> Rows:
         """Run one statement."""
@@ -187,7 +231,11 @@ class PostgresSession:
 
     def executemany(self, sql: str, rows: Iterable[Params]) -> None:
         """Run one statement for each row."""
-        self.connection.cursor().executemany(_translate(sql), list(rows))
+        each = list(rows)
+        if len(each) == 1:
+            self.connection.execute(_translate(sql), each[0])
+        else:
+            self.connection.cursor().executemany(_translate(sql), each)
 
 
 @lru_cache(maxsize=512)
@@ -220,9 +268,18 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str, str], .
         "the server's disk is full; nothing was changed",
         "free some space there, then try again",
     ),
+    (
+        (pg.DeadlockDetected,),
+        StoreBusy,
+        "the server ended the commit, because it and another waited for each other",
+        "try again",
+    ),
     ((pg.QueryCanceled,), StoreBusy, "the server canceled the query: {}", ""),
 )
 
+_APPEND = (
+    "SELECT * FROM em_append(%s,%s,%s,%s,%s,%s,%s,%s::int,%s::bigint,%s::bigint,%s,%s,%s,%s,%s)"
+)
 Connection = psycopg.Connection[tuple[Any, ...]]
 POLL = 0.25
 """Seconds after which a thread that waits for a connection checks whether connecting failed."""
@@ -232,14 +289,16 @@ logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
 _opening = threading.Lock()
 """Held while a forked process opens its own pool, so that its threads open one."""
+_settling = threading.Lock()
+"""Held while a store notes how far the log is settled."""
 
 
-def _renew_lock() -> None:
-    global _opening  # noqa: PLW0603 - a child must not wait for a thread that only its parent has
-    _opening = threading.Lock()
+def _renew_locks() -> None:
+    global _opening, _settling
+    _opening, _settling = threading.Lock(), threading.Lock()
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+os.register_at_fork(after_in_child=_renew_locks)
 
 
 class Connections:
@@ -306,10 +365,16 @@ class Connections:
             try:
                 return pool.getconn(POLL)
             except PoolTimeout:
+                is_late = time.monotonic() - began > self._timeout
                 if self._failed_at >= began:
                     # Connect here to raise the reason, which the pool does not report.
-                    psycopg.connect(self._url, **self._options).close()
-                if time.monotonic() - began > self._timeout:
+                    try:
+                        psycopg.connect(self._url, **self._options).close()
+                    except pg.TooManyConnections:
+                        # A server that has no room left for one more: wait for one of ours.
+                        if is_late or not pool.get_stats().get("pool_size"):
+                            raise
+                if is_late:
                     raise
 
     def drop_idle(self) -> None:
@@ -328,11 +393,13 @@ class Connections:
 class PostgresStore(SqlStore):
     """A log in a PostgreSQL database, in the first schema of the search path.
 
-    An advisory lock orders all commits. Each takes its `seq` numbers and commits under the lock, so
-    a reader that follows the log by `seq` skips no late commit, and there are no gaps.
+    Commits to different streams run side by side. `seq` has gaps, and a commit may become visible
+    after one with greater numbers. So a reader across streams ends where nothing can still appear
+    before: see `em.store.lanes`.
     """
 
     _driver_error = psycopg.Error
+    _inserts_at_once = True
 
     def __init__(
         self,
@@ -343,7 +410,11 @@ class PostgresStore(SqlStore):
         synchronous: str = "normal",
         redactor: Redactor | None = None,
     ) -> None:
-        super().__init__(PostgresIndex(self._reading, self._writing), redactor)
+        index = PostgresIndex(self._reading, self._writing, self._sharing)
+        super().__init__(index, redactor)
+        self._settled = 0
+        self._unfolded = 0
+        self._folded_at = time.monotonic()
         self._url = url
         self._place = describe(url)
         check_busy_timeout(busy_timeout)
@@ -364,16 +435,18 @@ class PostgresStore(SqlStore):
         return self._place
 
     def _configure(self, connection: Connection) -> None:
-        # A stricter level would take the snapshot before the lock that orders commits.
+        # A stricter level would take the snapshot before the locks of a commit.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        # Set it for the session, so that every wait for a lock is bounded.
-        milliseconds = str(max(1, int(self._busy_timeout * 1000)))
-        connection.execute("SELECT set_config('lock_timeout', %s, false)", (milliseconds,))
-        # A frozen or disconnected process that holds the lock must not block all others.
-        idle = str(max(1, int(self._busy_timeout * 2000)))
-        connection.execute(
-            "SELECT set_config('idle_in_transaction_session_timeout', %s, false)", (idle,)
-        )
+        settings = {
+            # The same for statements that are transactions of their own.
+            "default_transaction_isolation": "read committed",
+            # Every wait for a lock is bounded.
+            "lock_timeout": str(max(1, int(self._busy_timeout * 1000))),
+            # A frozen or disconnected process that holds locks must not block others for long.
+            "idle_in_transaction_session_timeout": str(max(1, int(self._busy_timeout * 2000))),
+        }
+        for name, value in settings.items():
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         if self._synchronous == "full":
             connection.execute("SET synchronous_commit = on")
 
@@ -411,8 +484,121 @@ class PostgresStore(SqlStore):
             self._pool.connection() as connection,
             connection.transaction(),
         ):
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_WRITE_LOCK,))
-            yield PostgresSession(connection)
+            session = PostgresSession(connection)
+            enter_alone(session)
+            yield session
+
+    @contextmanager
+    def _entered(self, keys: Sequence[int]) -> Iterator[Session]:
+        with (
+            self._translated(),
+            self._pool.connection() as connection,
+            connection.transaction(),
+        ):
+            session = PostgresSession(connection)
+            enter(session, keys)
+            yield session
+
+    @contextmanager
+    def _sharing(self) -> Iterator[Session]:
+        with (
+            self._translated(),
+            self._pool.connection() as connection,
+            connection.transaction(),
+        ):
+            session = PostgresSession(connection)
+            enter_quietly(session)
+            yield session
+
+    @contextmanager
+    def _holding(self, name: str) -> Iterator[Session]:
+        with self._sharing() as session:
+            session.execute("SELECT pg_advisory_xact_lock(?)", (lock_key(name),))
+            yield session
+
+    def _committing(self, commits: Sequence[Prepared]) -> AbstractContextManager[Session]:
+        keys = keys_of(commits)
+        return self._writing() if keys is None else self._entered(keys)
+
+    def commit(self, commit: Commit) -> Committed:
+        """Write a commit in one transaction."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                committed = super().commit(commit)
+            except StoreBusy as error:
+                if attempt == ATTEMPTS or not isinstance(error.__cause__, pg.DeadlockDetected):
+                    raise
+            else:
+                break
+        self._note_commit()
+        return committed
+
+    def commit_all(self, commits: Iterable[Commit]) -> int:
+        """Write many commits in one transaction, and return how many events they had."""
+        count = super().commit_all(commits)
+        self._note_commit()
+        return count
+
+    def _note_commit(self) -> None:
+        """Chain what commits entered, if it is time."""
+        self._unfolded += 1
+        if self._unfolded >= FOLD_EVERY or time.monotonic() > self._folded_at + FOLD_SECONDS:
+            self.chain_register()
+
+    def chain_register(self) -> None:
+        """Chain what commits entered into the register, unless another process is at it."""
+        self._unfolded, self._folded_at = 0, time.monotonic()
+        # It is not lost if this fails: the next one does it.
+        with suppress(StoreError), self._reading() as session:
+            while _fold_some(session) == FOLDED_AT_ONCE:
+                pass
+
+    def _new_chain(self) -> LooseChain:
+        return LooseChain(self._insert_events)
+
+    def _insert_at_once(
+        self, event: PreparedEvent, expected: Mapping[str, int], *, only_rows: bool
+    ) -> list[Event] | None:
+        stream, text = event.stream, event.text
+        if text is None or expected.keys() - {stream}:
+            return None
+        salt, at = os.urandom(SALT_BYTES), now_micros()
+        named = (event.id, stream, event.subject, event.kind, event.v, at, at)
+        content = (text.decode(), salt, hash_body(salt, text))
+        where = (WHOLE, lock_key(stream_name(stream)), expected.get(stream))
+        params = (*where, *named, *content, *text_around_pos(*named))
+        with self._translated(), self._pool.connection() as connection:
+            row = connection.execute(_APPEND, params, prepare=True).fetchone()
+        seq, pos, own = row or (None, 0, b"")
+        if seq is None:
+            return None  # the full commit says why
+        if only_rows:
+            return []
+        start = (seq, event.id, stream, pos, *named[2:])
+        return [event_of(event, (*start, *content, own))]
+
+    def _end_for(self, query: EventQuery) -> int:
+        deadline = time.monotonic() + PATIENCE
+        pause = 0.001
+        while True:
+            with self._translated(), self._pool.connection() as connection:
+                # Two statements, in this order: each sees what is committed when it begins.
+                found = connection.execute(f"{NEWEST}; {MARKS}", prepare=False)
+                ((newest, is_replica),) = found.fetchall()
+                found.nextset()
+                end = settled(newest, (row[0] for row in found.fetchall()))
+            if not crosses_streams(query):
+                return int(newest)
+            if is_replica:
+                refuse_replica(query, self._place)
+                return int(newest)
+            with _settling:
+                # What was settled once stays so, though a mark may have been set late.
+                end = self._settled = max(self._settled, end)
+            if end >= newest or time.monotonic() > deadline:
+                return min(int(newest), end)
+            time.sleep(pause)
+            pause = min(pause * 2, 0.05)
 
     def _migrate(self, *, create: bool) -> None:
         with self._reading() as session:
@@ -426,14 +612,15 @@ class PostgresStore(SqlStore):
                 fix="append something first, or name another with --db or EM_DB",
             )
         with self._writing() as session:
+            assert isinstance(session, PostgresSession)
+            session.side_by_side = False
             session.execute(
                 "CREATE TABLE IF NOT EXISTS em_schema("
                 "number INTEGER PRIMARY KEY, applied_at TIMESTAMPTZ NOT NULL DEFAULT now())"
             )
             for step in pending(_schema(session), self._place):
-                for statement in step.postgres.split(";\n"):
-                    if statement.strip():
-                        session.execute(statement)
+                for statement in postgres_statements(step.postgres):
+                    session.execute(statement)
                 step.then(session)
                 session.execute("INSERT INTO em_schema(number) VALUES (?)", (step.number,))
         if current == 0:
@@ -526,7 +713,7 @@ class PostgresStore(SqlStore):
             }
             (version,) = session.execute("SHOW server_version").fetchone()
             (size,) = session.execute("SELECT pg_database_size(current_database())").fetchone()
-            (events,) = session.execute("SELECT COALESCE(MAX(seq), 0) FROM events").fetchone()
+            events = _count_events(session)
             waiting = self._scrub_asked(session) is not None
             schema = _schema(session)
         encoding = settings["server_encoding"]
@@ -547,7 +734,20 @@ class PostgresStore(SqlStore):
 
     def close(self) -> None:
         """Close every connection."""
+        if self._unfolded:
+            self.chain_register()
         self._pool.close()
+
+
+def _fold_some(session: PostgresSession) -> int:
+    """Chain some of what is to be entered. Return how much, 0 if another process is at it."""
+    with session.connection.transaction():
+        (mine,) = session.execute("SELECT pg_try_advisory_xact_lock(?)", (FOLDING,)).fetchone()
+        if not mine:
+            return 0
+        # After a crash of the server it is done again: no need to wait for the disk.
+        session.execute("SET LOCAL synchronous_commit = off")
+        return fold(session)
 
 
 def describe(url: str) -> str:
@@ -605,6 +805,17 @@ def _schema(session: Session) -> int:
         return 0
     (number,) = session.execute("SELECT COALESCE(MAX(number), 0) FROM em_schema").fetchone()
     return int(number)
+
+
+def _count_events(session: Session) -> int:
+    """Count the events; of very many the server has an estimate."""
+    sql = "SELECT COUNT(*) FROM (SELECT 1 FROM events LIMIT ?) AS counted"
+    (count,) = session.execute(sql, (COUNTED,)).fetchone()
+    if count == COUNTED:
+        sql = "SELECT reltuples::bigint FROM pg_class WHERE oid = 'events'::regclass"
+        (estimate,) = session.execute(sql).fetchone()
+        return max(int(count), int(estimate))
+    return int(count)
 
 
 def _is_connection_error(error: psycopg.Error) -> bool:

@@ -14,6 +14,7 @@ from em.errors import BadBody, InputError
 from em.log.chain import HASH_BYTES, SALT_BYTES, hash_body
 from em.log.event import TRACE_PREFIX, Draft, Event, check_name
 from em.log.kinds import SEARCHED, check_body, check_kind, details, searched_text
+from em.log.summary import SUMMARISED
 from em.redaction.masker import Echoes
 from em.redaction.redactor import Redactor
 from em.store.protocol import ArtefactDraft, Commit, Record, RequestOutcome
@@ -61,8 +62,6 @@ class Prepared(NamedTuple):
     expected_pos: Mapping[str, int]
     skip_known: bool
     sources: set[str]
-    is_one_row: bool = False
-    """Whether it is one new event and nothing else, so that one statement writes it."""
     restore: Sequence[str] = ()
     cards: Sequence[tuple[str, bytes]] = ()
 
@@ -98,20 +97,46 @@ def prepare(commit: Commit, redactor: Redactor) -> Prepared:
     )
 
 
+def prepare_row(commit: Commit, redactor: Redactor) -> PreparedEvent | None:
+    """Prepare a commit that is one new event and nothing else, so that one statement writes it.
+
+    Return None for any other commit, and for one that can't be written: `prepare` says why. Every
+    step of a run waits for this, so it does nothing twice and builds nothing that is not stored.
+    """
+    (draft,) = commit.events
+    body, kind = draft.body, draft.kind
+    if (
+        type(draft) is not Draft or draft.id is not None or draft.at is not None
+        or type(kind) is not str or kind in _NOT_ALONE or commit.skip_known
+        or type(body) is not dict
+        or "from_events" in body or redactor.searches_all or not commit.is_only_events
+    ):  # fmt: skip
+        return None
+    stream, subject, v = draft.stream, draft.subject, draft.v
+    try:
+        check_name(stream, "stream")
+        if subject is not None:
+            check_name(subject, "subject")
+        check_kind(kind, v)
+        text, plain = canonical(body, is_decoded=commit.is_decoded)
+        check_body(kind, text)
+    except InputError:
+        return None
+    if redactor.is_suspect(text, stream, subject or ""):
+        return None
+    return PreparedEvent(new_id(), stream, subject, kind, v, None, text, plain, None)
+
+
+_NOT_ALONE = SEARCHED | SUMMARISED | {"erased"}
+"""Kinds of events that are not written by one statement: other rows belong to them."""
+
+
 def _prepared_events(commit: Commit, events: list[PreparedEvent], given_ids: list[str]) -> Prepared:
     """Prepare a commit of events only: the common case, and every append's path."""
     sources = {event_id for event in events for event_id in event.sources}
-    is_one_row = (
-        len(events) == 1
-        and not given_ids
-        and not sources
-        and not commit.skip_known
-        and events[0].kind not in SEARCHED
-    )
     return Prepared(
-        events, [], [], {}, [], None, given_ids, commit.expected_pos, commit.skip_known, sources,
-        is_one_row,
-    )  # fmt: skip
+        events, [], [], {}, [], None, given_ids, commit.expected_pos, commit.skip_known, sources
+    )
 
 
 def _events(
@@ -121,22 +146,43 @@ def _events(
     *,
     is_decoded: bool,
 ) -> list[PreparedEvent]:
-    several = len(drafts) > 1
+    prepared = _checked(drafts, is_decoded=is_decoded)
+    _redact_events(prepared, given_ids, redactor, {})
+    moment_ = now()
+    return [
+        event if event.kind not in SEARCHED else with_pieces(event, moment_) for event in prepared
+    ]
+
+
+def _checked(
+    drafts: Sequence[Draft | Event], *, is_decoded: bool, before: int = 0
+) -> list[PreparedEvent]:
+    """Check and encode events. before: how many of the batch there were before them."""
+    several = len(drafts) > 1 or before > 0
     ids = new_ids(len(drafts)) if several else [new_id()]
     prepared: list[PreparedEvent] = []
     for n, draft in enumerate(drafts):
         try:
             prepared.append(_event(draft, ids[n], is_decoded=is_decoded))
         except InputError as error:
-            error.data["index"] = n
+            error.data["index"] = before + n
             if several:
-                error.place = f"event {n} of the batch, {error.place}"
+                error.place = f"event {before + n} of the batch, {error.place}"
             raise
-    _redact_events(prepared, given_ids, redactor)
-    moment_ = now()
-    return [
-        event if event.kind not in SEARCHED else with_pieces(event, moment_) for event in prepared
-    ]
+    return prepared
+
+
+def redacted(
+    drafts: Sequence[Draft], redactor: Redactor, echoes: dict[str, Echoes], before: int
+) -> list[PreparedEvent]:
+    """Check, encode and redact a portion of a batch, without what finds its events.
+
+    echoes: by stream, the secrets of the portions before; those of this one are added.
+    before: how many events there were before it.
+    """
+    prepared = _checked(drafts, is_decoded=False, before=before)
+    _redact_events(prepared, (), redactor, echoes)
+    return prepared
 
 
 def with_pieces(event: PreparedEvent, now_: datetime) -> PreparedEvent:
@@ -220,12 +266,15 @@ def _check_imported(event: Event, text: bytes | None) -> None:
 
 
 def _redact_events(
-    events: list[PreparedEvent], given_ids: Sequence[str], redactor: Redactor
+    events: list[PreparedEvent],
+    given_ids: Sequence[str],
+    redactor: Redactor,
+    echoes: dict[str, Echoes],
 ) -> None:
-    names = {event.stream for event in events} | {event.subject or "" for event in events}
-    for name in redactor.suspect_names(names.union(given_ids)):
+    names = {event.stream for event in events}
+    names.update([event.subject for event in events if event.subject is not None], given_ids)
+    for name in redactor.suspect_names(names):
         refuse_secret_name(name, redactor)
-    echoes: dict[str, Echoes] = {}
     for n in redactor.suspects([event.text or b"" for event in events]):
         event = events[n]
         assert event.text is not None
@@ -257,13 +306,14 @@ def _mask_echoes(events: list[PreparedEvent], echoes: Mapping[str, Echoes]) -> N
         if event.stream not in echoes or event.body is None or event.imported is not None:
             continue
         body = msgspec.json.decode(event.text or b"{}")
-        clean = _without_echoes(body, echoes[event.stream])
+        clean = without_echoes(body, echoes[event.stream])
         if clean != body:
             text, clean = canonical(clean)
             events[n] = event._replace(text=text, body=clean)
 
 
-def _without_echoes(body: Json, echoes: Echoes) -> Json:
+def without_echoes(body: Json, echoes: Echoes) -> Json:
+    """Mask in a body what was a secret in another event of its stream."""
     return {name: item if name in _NAMES else echoes.mask(item) for name, item in body.items()}
 
 
@@ -283,7 +333,7 @@ def _clean_body(body: Any, place: str, redactor: Redactor) -> tuple[bytes, Json]
         echoes, clean = Echoes(), redactor.value(plain)
         echoes.learn(plain, clean)
         if echoes and isinstance(clean, dict):
-            clean = _without_echoes(clean, echoes)
+            clean = without_echoes(clean, echoes)
         text, plain = canonical(clean, place)
     return text, plain
 

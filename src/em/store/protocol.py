@@ -3,14 +3,15 @@
 A new back end implements `Store` and `SearchIndex`, and passes `em.testing.StoreConformance`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from em.log.chain import Entry, Holding
 from em.log.event import Draft, Event, EventQuery, Row
+from em.log.summary import Summary, SummaryQuery
 from em.redaction.redactor import Redactor
 from em.text.tags import FIELDS, field_tags
 from em.trust import Database
@@ -217,6 +218,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     skip_known: skip events that are in the log. One with the same id and other content is refused.
     is_decoded: the events' bodies consist of what was decoded from JSON, as an import's do. They
         are not decoded again to see what JSON makes of them.
+    only_rows: the caller does not look at the events; a store may return none.
     """
 
     events: Sequence[Draft | Event] = ()
@@ -230,15 +232,15 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     expected_pos: Mapping[str, int] = {}
     skip_known: bool = False
     is_decoded: bool = False
+    only_rows: bool = False
 
     @property
     def is_only_events(self) -> bool:
         """Whether the commit has events and nothing else."""
-        rest = (
-            self.artefacts, self.records, self.lessons, self.retire, self.restore, self.cards,
-            self.request,
+        return not (
+            self.artefacts or self.records or self.lessons or self.retire or self.restore
+            or self.cards or self.request
         )  # fmt: skip
-        return not any(rest)
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -247,6 +249,14 @@ class Committed(msgspec.Struct, frozen=True):
     events: Sequence[Event]
     artefacts: Sequence[Artefact]
     retired: Sequence[str] = ()
+
+
+class Held(NamedTuple):
+    """A use of an event: `holder` is the id of an event, or the kind and name of an artefact."""
+
+    source: str
+    noun: str
+    holder: str
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
@@ -346,6 +356,48 @@ class SearchIndex(Protocol):
         """Return how near passages are to a vector. Passages without a vector are skipped."""
 
 
+class SummaryTable(Protocol):
+    """Lists of runs, traces, jobs and lessons. Safe to share between threads.
+
+    A commit writes the summaries of its events; erasing an event makes those of its stream again.
+    """
+
+    def read(self, query: SummaryQuery) -> Iterator[Summary]:
+        """Stream summaries in the order of the query. It reads as many rows as are taken."""
+
+    def of(self, streams: Sequence[str]) -> dict[str, Summary]:
+        """Return the summaries of these streams, by stream; those that there are."""
+
+    def count(self, query: SummaryQuery) -> int:
+        """Count summaries, up to 1,000: a count must not cost more than the list that shows it."""
+
+    def size(self, query: SummaryQuery) -> int:
+        """Add up the sizes of summaries."""
+
+    def rebuild(self, progress: Callable[[int], None] = ...) -> None:
+        """Make all summaries again from the log. `progress` gets the number of new ones."""
+
+
+class Tickets(Protocol):
+    """Small values that expire, on which the processes of a service must agree.
+
+    They are no part of the log, and hold nothing of what was recorded. Safe to share between
+    threads and processes.
+    """
+
+    def get(self, name: str) -> str | None:
+        """Return the value of a ticket, or None if there is none or it has expired."""
+
+    def put(self, name: str, value: str, keep: timedelta) -> str:
+        """Store a ticket unless there is one; return the value of the one that is there."""
+
+    def count(self, name: str, more: int, keep: timedelta) -> int:
+        """Add to the count of a ticket, and return the sum. It expires `keep` after the first."""
+
+    def drop(self, name: str) -> None:
+        """Remove a ticket, if it is there."""
+
+
 class Store(Protocol):
     """The log and everything compiled from it. Safe to share between threads."""
 
@@ -364,6 +416,14 @@ class Store(Protocol):
     @property
     def index(self) -> SearchIndex:
         """The search index over what was said and over lessons."""
+
+    @property
+    def summaries(self) -> SummaryTable:
+        """Runs, traces, jobs and lessons in short, for lists."""
+
+    @property
+    def tickets(self) -> Tickets:
+        """What the processes of a service must agree on: logins, counts, a key."""
 
     def commit(self, commit: Commit) -> Committed:
         """Write a commit in one transaction."""
@@ -409,6 +469,9 @@ class Store(Protocol):
         ids: Sequence[str] = (),
     ) -> Iterator[Record]:
         """Return a subject's records, by type and id; of the given ids only, if any are given."""
+
+    def holders(self, event_ids: Sequence[str]) -> list[Held]:
+        """Return the events and artefacts that state that they were made of these events."""
 
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key. A claim not completed within `lease` may be taken over."""

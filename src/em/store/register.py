@@ -5,6 +5,10 @@ artefacts and records are in no stream. So each commit appends entries: the head
 it wrote to, each artefact that it changed, and for each subject whose records it changed their sum.
 The link of an entry covers the entry and the link before it.
 
+Where commits run side by side (PostgreSQL), they must not wait for each other's links. Each inserts
+what is to be entered into the table `unchained`, and `fold` moves that into the register, some
+hundreds at a time. `verify` reads both.
+
 Records are many and are often replaced, so one entry covers all records of a subject: its hash is
 the sum of their seals, modulo 2**256, which is brought up to date without reading the others. A
 seal is salted, and the salt goes with the content: nothing can be guessed from what is left.
@@ -30,7 +34,7 @@ from em.log.chain import (
     seal_of,
     sum_of,
 )
-from em.store.session import Session, select
+from em.store.session import Session, is_side_by_side, select
 
 PAGE = 2_000
 
@@ -74,10 +78,37 @@ def put_entries(session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def append_entries(session: Session, items: Iterable[Item]) -> None:
-    """Append entries to the register."""
+    """Append entries to the register, or to what is to be entered."""
+    if is_side_by_side(session):
+        rows = [*items]
+        sql = "INSERT INTO unchained(noun, key, pos, hash) VALUES (?, ?, ?, ?)"
+        if rows:
+            session.executemany(sql, rows)
+        return
     rows = chain_entries(read_end(session), items)
     if rows:
         put_entries(session, rows)
+
+
+FOLDED_AT_ONCE = 2_000
+
+
+def fold(session: Session) -> int:
+    """Move what is to be entered into the register. The caller sees to it that nobody else does.
+
+    Entries about one thing follow each other in the order of their ids, because who writes them
+    has locked it. Others have no order. Of several about one thing the last is enough.
+    """
+    sql = (
+        "DELETE FROM unchained WHERE id IN (SELECT id FROM unchained ORDER BY id LIMIT ?)"
+        " RETURNING id, noun, key, pos, hash"
+    )
+    rows = sorted(session.execute(sql, (FOLDED_AT_ONCE,)).fetchall())
+    latest: dict[tuple[str, str], Item] = {}
+    for _, noun, key, pos, own in rows:
+        latest[noun, key] = noun, key, pos, own
+    put_entries(session, chain_entries(read_end(session), latest.values()))
+    return len(rows)
 
 
 def new_seal(*fields: Any) -> bytes:
@@ -142,12 +173,19 @@ class Tally:
 
 
 def read_register(session: Session, after: int) -> Iterator[Entry]:
-    """Stream the entries behind a number, in their order."""
+    """Stream the entries behind a number, in their order; then those that are not chained yet."""
     sql = "SELECT n, noun, key, pos, hash, link FROM register WHERE n > ? ORDER BY n LIMIT ?"
     while rows := session.execute(sql, (after, PAGE)).fetchall():
         for row in rows:
             yield Entry(*row)
         after = rows[-1][0]
+    if is_side_by_side(session):
+        sql = "SELECT id, noun, key, pos, hash FROM unchained WHERE id > ? ORDER BY id LIMIT ?"
+        after = 0
+        while rows := session.execute(sql, (after, PAGE)).fetchall():
+            for _, noun, key, pos, own in rows:
+                yield Entry(0, noun, key, pos, own, START)
+            after = rows[-1][0]
 
 
 def read_holdings(session: Session) -> Iterator[Holding]:

@@ -60,9 +60,15 @@ class PassageTable(Protocol):
     def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
         """Delete passages, their words and their vectors."""
 
+    @property
+    def next_scopes(self) -> tuple[str, str]:
+        """The SQL of the number of a new scope: of utterances, and of lessons."""
 
-_NEXT_SAID = "COALESCE(MAX(CASE WHEN number > 0 THEN number END), 0) + 1"
-_NEXT_LESSONS = "COALESCE(MIN(CASE WHEN number < 0 THEN number END), 0) - 1"
+
+NEXT_SCOPES = (
+    "(SELECT COALESCE(MAX(CASE WHEN number > 0 THEN number END), 0) + 1 FROM scopes)",
+    "(SELECT COALESCE(MIN(CASE WHEN number < 0 THEN number END), 0) - 1 FROM scopes)",
+)
 """Number scopes of utterances from 1 up and scopes of lessons from -1 down.
 
 So the sign of a passage's number tells which it is, and one range of numbers covers all of either.
@@ -77,15 +83,15 @@ def scope_name(within: Within) -> str:
 class _Scope:
     """The slots of a scope while a commit is written."""
 
-    def __init__(self, session: Session, within: Within) -> None:
+    def __init__(self, session: Session, table: PassageTable, within: Within) -> None:
         name = scope_name(within)
         sql = "SELECT number, next FROM scopes WHERE subject = ?"
         row = session.execute(sql, (name,)).fetchone()
         if row is None:
-            number = _NEXT_LESSONS if within.lessons else _NEXT_SAID
+            number = table.next_scopes[within.lessons]
             sql = (
                 "INSERT INTO scopes(number, subject, next, passages, stamp)"  # noqa: S608 - fixed words
-                f" SELECT {number}, ?, 0, 0, 0 FROM scopes RETURNING number, next"
+                f" VALUES ({number}, ?, 0, 0, 0) RETURNING number, next"
             )
             row = session.execute(sql, (name,)).fetchone()
         self.number: int = row[0]
@@ -161,7 +167,7 @@ def index_events(
     for event, seq, at in items:
         scope = scopes.get(event.subject)
         if scope is None:
-            scope = scopes[event.subject] = _Scope(session, Within(event.subject))
+            scope = scopes[event.subject] = _Scope(session, table, Within(event.subject))
         thread = scope.threads.get(event.stream) or scope.thread(session, event.stream)
         speaker, role, sitting = details(event.body)
         slot = thread.take(len(event.pieces), at, sitting)
@@ -224,7 +230,8 @@ def _index_lessons(session: Session, table: PassageTable, lessons: Sequence[Less
             continue
         scope = scopes.get(lesson.subject)
         if scope is None:
-            scope = scopes[lesson.subject] = _Scope(session, Within(lesson.subject, lessons=True))
+            within = Within(lesson.subject, lessons=True)
+            scope = scopes[lesson.subject] = _Scope(session, table, within)
         parts = pieces(text, from_micros(lesson.at), None)
         number = (scope.number << SLOT_BITS) + scope.next + GAP
         scope.next += GAP + len(parts)

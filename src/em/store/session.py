@@ -1,6 +1,7 @@
 """A session: one connection inside one transaction, as the SQL of both back ends uses it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 Params = Sequence[Any]
@@ -30,6 +31,15 @@ class Rows(Protocol):
         """Return the remaining rows."""
 
     def __iter__(self) -> Iterator[Any]: ...
+
+
+Transaction = Callable[[], AbstractContextManager[Session]]
+"""Begins a session, which ends with the block."""
+
+
+def is_side_by_side(session: Session) -> bool:
+    """Return whether others may commit while this transaction is open."""
+    return bool(getattr(session, "side_by_side", False))
 
 
 def chunks(items: Sequence[str], size: int = 500) -> Iterator[tuple[str, Sequence[str]]]:
@@ -63,8 +73,13 @@ def select_numbers(
     """Run a statement whose `{}` stands for the numbers, in parts of some hundreds.
 
     more: the parameters after the numbers.
+
+    The last number is repeated up to a power of two, so that a connection meets few statements and
+    has them prepared.
     """
-    for first in range(0, len(numbers), 500):
-        part = numbers[first : first + 500]
-        marks = ",".join("?" * len(part))
-        yield from session.execute(sql.format(marks), (*part, *more)).fetchall()
+    for first in range(0, len(numbers), 512):
+        part = numbers[first : first + 512]
+        size = 1 << (len(part) - 1).bit_length()
+        marks = ",".join("?" * size)
+        filled = (*part, *[part[-1]] * (size - len(part)), *more)
+        yield from session.execute(sql.format(marks), filled).fetchall()

@@ -1,7 +1,7 @@
 """What SQLite and PostgreSQL share: all but connecting, searching and scrubbing."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from functools import cached_property
@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
+from em import telemetry
 from em.errors import EmError, StoreError, UsageError
 from em.log.chain import Entry, Holding
 from em.log.event import Event, EventQuery, Row, check_name
@@ -40,7 +41,8 @@ from em.store.holders import (
     to_artefact,
     to_card,
 )
-from em.store.preparation import Prepared, prepare, refuse_secret_name
+from em.store.lanes import request_name
+from em.store.preparation import Prepared, PreparedEvent, prepare, prepare_row, refuse_secret_name
 from em.store.protocol import (
     Artefact,
     Card,
@@ -48,6 +50,7 @@ from em.store.protocol import (
     Commit,
     Committed,
     Erasure,
+    Held,
     IndexStatus,
     Mark,
     Passage,
@@ -60,16 +63,15 @@ from em.store.search_index import (
     index_events,
     put_lessons,
 )
-from em.store.session import Session, chunks
+from em.store.session import Session, Transaction, chunks
+from em.store.summaries import Summaries, summarise, summarise_lessons
+from em.store.tickets import SqlTickets
 from em.trust import Database
 from em.values.ids import new_id
 from em.values.times import now_micros
 
 SCRUB_PENDING = "scrub_pending"
 _DATABASE_ID = "SELECT value FROM flags WHERE name = 'database_id'"
-
-
-Transaction = Callable[[], AbstractContextManager[Session]]
 
 
 class SqlIndex(ABC):
@@ -81,6 +83,8 @@ class SqlIndex(ABC):
     def __init__(self, reading: Transaction, writing: Transaction) -> None:
         self._reading = reading
         self._writing = writing
+
+    next_scopes = search_index.NEXT_SCOPES
 
     @abstractmethod
     def insert_passages(
@@ -158,11 +162,17 @@ class SqlStore(ABC):
 
     _driver_error: type[Exception]
     _number_taken: type[Exception] | tuple[()] = ()
+    _inserts_at_once = False
 
     def __init__(self, index: SqlIndex, redactor: Redactor | None = None) -> None:
         self.index = index
         self.redactor = redactor or Redactor()
-        self._chain = Chain(self._insert_events, self._number_taken)
+        self.summaries = Summaries(self._reading, self._writing)
+        self.tickets = SqlTickets(self._reading, self._holding)
+        self._chain = self._new_chain()
+
+    def _new_chain(self) -> Chain:
+        return Chain(self._insert_events, self._number_taken)
 
     @property
     @abstractmethod
@@ -200,6 +210,18 @@ class SqlStore(ABC):
     def _writing(self) -> AbstractContextManager[Session]:
         """Begin a transaction with the write lock; commit it, or roll it back on an error."""
 
+    def _committing(self, _commits: Sequence[Prepared]) -> AbstractContextManager[Session]:
+        """Begin a transaction for commits that are known: with less than the write lock, if it can.
+
+        Commits to other streams may run at the same time then. Whatever a commit reads and changes
+        must be covered by its locks: see `em.store.lanes`.
+        """
+        return self._writing()
+
+    def _holding(self, _name: str) -> AbstractContextManager[Session]:
+        """Begin a transaction that changes one thing only, known by this name."""
+        return self._writing()
+
     @property
     @abstractmethod
     def _fetch_page(self) -> FetchPage:
@@ -209,8 +231,13 @@ class SqlStore(ABC):
     def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert rows into the table of events."""
 
-    def _insert_at_once(self, prepared: Prepared) -> list[Event] | None:
-        """Commit one event with one statement; return None if that is not possible."""
+    def _insert_at_once(
+        self, event: PreparedEvent, expected: Mapping[str, int], *, only_rows: bool
+    ) -> list[Event] | None:
+        """Commit one event with one statement; return None if that is not possible.
+
+        only_rows: return no events, for a caller who does not look at them.
+        """
         return None
 
     @abstractmethod
@@ -229,10 +256,26 @@ class SqlStore(ABC):
 
     def commit(self, commit: Commit) -> Committed:
         """Write a commit in one transaction."""
+        if not telemetry.is_on():
+            return self._commit(commit)
+        sizes = {"em.events": len(commit.events), "em.artefacts": len(commit.artefacts)}
+        with telemetry.span("em.commit", {**sizes, "em.records": len(commit.records)}):
+            committed = self._commit(commit)
+        telemetry.count("em.commits")
+        telemetry.count("em.events", len(committed.events))
+        return committed
+
+    def _commit(self, commit: Commit) -> Committed:
+        if self._inserts_at_once and len(commit.events) == 1:
+            event = prepare_row(commit, self.redactor)
+            if event is not None:
+                events = self._insert_at_once(
+                    event, commit.expected_pos, only_rows=commit.only_rows
+                )
+                if events is not None:
+                    return Committed(events, ())
         prepared = prepare(commit, self.redactor)
-        if prepared.is_one_row and (events := self._insert_at_once(prepared)) is not None:
-            return Committed(events, ())
-        with self._writing() as session:
+        with self._committing([prepared]) as session:
             committed, tip, erased = self._write(session, prepared)
         self._chain.remember(tip)
         if erased:
@@ -241,10 +284,19 @@ class SqlStore(ABC):
 
     def commit_all(self, commits: Iterable[Commit]) -> int:
         """Write many commits in one transaction, and return how many events they had."""
+        with telemetry.span("em.commit") as span:
+            count = self._commit_all(commits)
+            span.set("em.events", count)
+        telemetry.count("em.commits")
+        telemetry.count("em.events", count)
+        return count
+
+    def _commit_all(self, commits: Iterable[Commit]) -> int:
         count, erased = 0, False
         each = (prepare(commit, self.redactor) for commit in commits)
-        ready: Iterable[Prepared] = list(each) if isinstance(commits, Sequence) else each
-        with self._writing() as session:
+        known = list(each) if isinstance(commits, Sequence) else None
+        ready: Iterable[Prepared] = each if known is None else known
+        with self._writing() if known is None else self._committing(known) as session:
             for prepared in ready:
                 if prepared.skip_known:
                     prepared = without_known(session, prepared)  # noqa: PLW2901 - what is left
@@ -295,7 +347,7 @@ class SqlStore(ABC):
             refuse_duplicates(session, prepared.given_ids)
         if prepared.sources:
             refuse_erased_sources(session, prepared.sources)
-        events, tip = self._chain.append(
+        events, seqs, tip = self._chain.append(
             session, prepared.events, recorded_at, prepared.expected_pos, only_rows=only_rows
         )
         artefacts = [put_artefact(session, item, recorded_at) for item in prepared.artefacts]
@@ -303,14 +355,14 @@ class SqlStore(ABC):
             put_records(session, prepared.records)
         if prepared.lessons:
             put_lessons(session, self.index, prepared.lessons)
-        first = 0 if tip is None else tip.newest - len(prepared.events) + 1
         searched = [
             (item, seq, recorded_at if item.at is None else item.at)
-            for seq, item in enumerate(prepared.events, first)
+            for seq, item in zip(seqs, prepared.events, strict=True)
             if item.pieces
         ]
         if searched:
             index_events(session, self.index, searched)
+        summarise(session, zip(prepared.events, seqs, strict=True), recorded_at)
         if prepared.request is not None:
             complete_request(session, prepared.request)
         retired = retire_artefacts(session, prepared.retire, recorded_at)
@@ -318,6 +370,8 @@ class SqlStore(ABC):
         put_cards(session, prepared.cards)
         changed = [*(artefact.id for artefact in artefacts), *retired, *prepared.restore]
         register_artefacts(session, changed)
+        if changed:
+            summarise_lessons(session, changed)
         if changed or prepared.records:
             tip = None  # the register has entries behind those of the events
         return Committed(events, artefacts, retired), tip
@@ -340,9 +394,13 @@ class SqlStore(ABC):
 
     def _stream(self, query: EventQuery, *, raw: bool) -> Iterator[tuple[Any, ...]]:
         check_query(query)
+        return stream_rows(query, self._end_for(query), self._fetch_page, raw=raw)
+
+    def _end_for(self, _query: EventQuery) -> int:
+        """Return the seq up to which a query may read."""
         with self._reading() as session:
             (newest,) = session.execute("SELECT MAX(seq) FROM events").fetchone()
-        return stream_rows(query, newest or 0, self._fetch_page, raw=raw)
+        return newest or 0
 
     @abstractmethod
     def _snapshot(self) -> AbstractContextManager[Session]:
@@ -439,16 +497,21 @@ class SqlStore(ABC):
                 return
             after = tuple(rows[-1][n] for n in at)
 
+    def holders(self, event_ids: Sequence[str]) -> list[Held]:
+        """Return the events and artefacts that state that they were made of these events."""
+        with self._reading() as session:
+            return list(holders.holders_of(session, event_ids))
+
     def claim(self, key: str, fingerprint: str, *, lease: timedelta, keep: timedelta) -> Claim:
         """Claim a request key. A claim not completed within `lease` may be taken over."""
         check_name(key, "request key")
         refuse_secret_name(key, self.redactor)
-        with self._writing() as session:
+        with self._holding(request_name(key)) as session:
             return holders.claim(session, key, fingerprint, lease, keep)
 
     def release(self, key: str, owner: str) -> None:
         """Give up a claim without an outcome, so that the request may be tried again."""
-        with self._writing() as session:
+        with self._holding(request_name(key)) as session:
             holders.release(session, key, owner)
 
     def erase(

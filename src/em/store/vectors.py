@@ -85,7 +85,7 @@ def put_vectors(
         " ON CONFLICT(number) DO UPDATE SET vector = excluded.vector",
         [(number, vectors[number]) for number in existing],
     )
-    for scope in {number >> SLOT_BITS for number in existing}:
+    for scope in sorted({number >> SLOT_BITS for number in existing}):
         session.execute("UPDATE scopes SET stamp = stamp + 1 WHERE number = ?", (scope,))
 
 

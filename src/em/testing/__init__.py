@@ -23,6 +23,7 @@ from em.testing.store import (
     note,
     texts,
 )
+from em.testing.summaries import SummaryConformance
 from em.testing.turn import ModelCall, Turn
 
 __all__ = [
@@ -40,5 +41,11 @@ __all__ = [
 ]
 
 
-class StoreConformance(LogConformance, HolderConformance, ForgettingConformance, RecallConformance):
+class StoreConformance(
+    LogConformance,
+    HolderConformance,
+    ForgettingConformance,
+    RecallConformance,
+    SummaryConformance,
+):
     """The promises of every store."""

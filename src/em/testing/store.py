@@ -1,7 +1,8 @@
 """The promises of every store: its log, what is compiled from it, and forgetting."""
 
+import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -69,6 +70,69 @@ def lessons(store: Store, text: str, within: Within | None = None, limit: int = 
 def texts(events: Iterator[Event]) -> list[str | None]:
     """Return the texts of notes; None for an erased one."""
     return [None if event.body is None else event.body["text"] for event in events]
+
+
+class Crowd:
+    """Writers to one store and followers of its log, each in a thread of its own.
+
+    Each writer has a stream of its own and one that it shares with others, and some of its commits
+    are refused after they have begun.
+    """
+
+    def __init__(self, store: Store, *, writers: int, commits: int) -> None:
+        self._store = store
+        self._writers = writers
+        self._commits = commits
+        self._ended = threading.Event()
+        self.written: list[str] = []
+        self.failures: list[BaseException] = []
+        self.seen: dict[tuple[str, ...], list[str]] = {(): [], ("note",): [], ("other",): []}
+
+    def work(self) -> None:
+        """Let all of them work until the writers are done and the followers have seen it."""
+        followers = [
+            threading.Thread(target=self._guarded, args=(self._follow, kinds))
+            for kinds in self.seen
+        ]
+        writers = [
+            threading.Thread(target=self._guarded, args=(self._write, n))
+            for n in range(self._writers)
+        ]
+        for thread in (*followers, *writers):
+            thread.start()
+        for thread in writers:
+            thread.join()
+        self._ended.set()
+        for thread in followers:
+            thread.join()
+
+    def _guarded(self, work: Callable[[Any], None], what: Any) -> None:
+        try:
+            work(what)
+        except BaseException as error:  # noqa: BLE001 - a thread's failure is reported by the test
+            self.failures.append(error)
+
+    def _write(self, number: int) -> None:
+        chance = random.Random(number)  # noqa: S311 - not a secret
+        own, shared = f"own/{number}", f"shared/{number % 4}"
+        for n in range(self._commits):
+            text = f"{number}.{n}"
+            drafts = [note(text, own)]
+            if chance.random() < 0.3:
+                drafts.append(Draft(stream=shared, kind="other", body={"text": text}))
+            if chance.random() < 0.3:
+                refused = [note(text, f"{own}/{n}", subject=name) for name in ("ana", "bo")]
+                with pytest.raises(ForeignStream):
+                    append(self._store, *drafts, *refused)
+            self.written += [event.id for event in append(self._store, *drafts)]
+
+    def _follow(self, kinds: tuple[str, ...]) -> None:
+        last, more = 0, True
+        while more:
+            more = not self._ended.wait(0.01)
+            for event in self._store.read(EventQuery(kinds=kinds, after=last)):
+                last = event.seq
+                self.seen[kinds].append(event.id)
 
 
 class LogConformance:
@@ -252,6 +316,20 @@ class LogConformance:
         assert [event.pos for event in events] == list(range(1, 241))
         assert len(set(texts(iter(events)))) == 240
         assert verify(store).ok
+
+    def test_followers_see_every_event_once_beside_many_writers(self, store: Store) -> None:
+        """Nothing is skipped, nothing comes twice, and what failed is never seen."""
+        crowd = Crowd(store, writers=32, commits=5)
+        crowd.work()
+        assert crowd.failures == []
+        everything = list(store.read(EventQuery()))
+        assert sorted(event.id for event in everything) == sorted(crowd.written)
+        assert [event.seq for event in everything] == sorted({event.seq for event in everything})
+        for kinds, seen in crowd.seen.items():
+            wanted = [event for event in everything if not kinds or event.kind in kinds]
+            assert seen == [event.id for event in wanted], f"what a follower of {kinds} saw"
+        report = verify(store)
+        assert (report.findings, report.events) == ([], len(everything))
 
     @pytest.mark.parametrize(
         "body",
@@ -662,6 +740,38 @@ class HolderConformance:
         store.release("key", taken.owner)
         assert store.claim("key", "f", lease=MINUTE, keep=now).status == "yours"
         assert store.claim("key", "other", lease=MINUTE, keep=MINUTE).status == "yours"
+
+    # --- tickets -------------------------------------------------------------------------------
+
+    def test_the_first_ticket_of_a_name_counts_until_it_expires(self, store: Store) -> None:
+        """All processes get the same value, however many put one."""
+        tickets = store.tickets
+        assert tickets.get("key") is None
+        assert tickets.put("key", "first", MINUTE) == "first"
+        assert tickets.put("key", "second", MINUTE) == "first"
+        assert tickets.get("key") == "first"
+        tickets.drop("key")
+        tickets.drop("key")
+        assert tickets.get("key") is None
+        tickets.put("key", "over", timedelta(0))
+        assert tickets.get("key") is None
+        assert tickets.put("key", "third", MINUTE) == "third"
+
+    def test_a_ticket_counts_for_all_threads_together(self, store: Store) -> None:
+        """No count is lost, and an expired one begins anew."""
+        sums: list[int] = []
+
+        def count() -> None:
+            sums.extend(store.tickets.count("n", 2, MINUTE) for _ in range(5))
+
+        threads = [threading.Thread(target=count) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(sums) == list(range(2, 82, 2))
+        store.tickets.count("m", 5, timedelta(0))
+        assert store.tickets.count("m", 1, MINUTE) == 1
 
 
 class ForgettingConformance:

@@ -179,5 +179,8 @@ LONGEST = 300
 
 def short(value: Any) -> str:
     """Return a value as JSON, cut to the length that fits in a message."""
-    text = msgspec.json.encode(value).decode()
+    try:
+        text = msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half a surrogate pair, which an expression may contain
+        text = ascii(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
