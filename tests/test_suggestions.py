@@ -297,3 +297,31 @@ def test_traces_are_compiled_by_the_first_characters_of_their_ids(
 
 def _is_unique(start: str, ids: list[str]) -> bool:
     return sum(one.startswith(start) for one in ids) == 1
+
+
+def test_of_traces_with_the_same_tools_only_the_newest_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suggestions, "READ_ALIKE", 5)
+    read: list[int] = []
+    get = suggestions.get_traces
+    for number in (25, 100):
+        with Memory(tmp_path / f"{number}.db") as memory:
+            for order in range(number):
+                call = {"type": "tool_call", "tool": "cancel", "args": {"order": f"#W{order}"}}
+                look = {"type": "tool_call", "tool": "get_order", "args": {"order": f"#W{order}"}}
+                trace = {"mission": {"goal": f"cancel #W{order}"}, "events": [look, call]}
+                memory.add_trace({**trace, "outcome": "success"})
+            asked: list[str] = []
+            monkeypatch.setattr(
+                suggestions,
+                "get_traces",
+                lambda store, ids, asked=asked: asked.extend(ids) or get(store, ids),
+            )
+            found = suggestions._to_read(memory.store, None, {"success"}, None)
+            assert len(found[0]) == 5
+            (one,) = memory.suggest()
+            assert one.count == number
+            assert len(one.traces) == len({*one.traces}) == number
+            read.append(len(asked))
+    assert read[0] == read[1]

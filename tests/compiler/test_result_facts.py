@@ -256,3 +256,35 @@ steps:
         return {"enrolled": count}
 
     assert run_routine(tmp_path, {"people": ["a", "b"]}, {"enrol": enrol}).status == "ok"
+
+
+LOAN = """
+version: "1"
+name: change_loan
+tools: [{name: pay, effect: write}, {name: move, effect: write}]
+steps:
+  - {id: pay, type: tool.call, tool: pay, args: {loan: "{{ loan }}"},
+     expects: ['strange_fields(result, {"paid.*.by": ["card", "refund"]}) == none']}
+  - {id: move, type: tool.call, tool: move, args: {loan: "{{ other }}"},
+     expects: ['strange_fields(result, {"paid.*.by": ["card"], "shelf": ["A"]}) == none']}
+"""
+
+
+@pytest.mark.parametrize(("other", "moved", "status"), [
+    ("L1", {"paid": [{"by": "card"}, {"by": "refund"}], "shelf": "A"}, "ok"),
+    ("L1", {"paid": [{"by": "card"}, {"by": "refund"}], "shelf": "B"}, "failed"),
+    ("L1", {"paid": [{"by": "refund"}], "shelf": "A"}, "failed"),
+    ("L1", {"paid": [{"by": "card"}, {"by": "refund"}], "shelf": "A", "note": "?"}, "failed"),
+    ("L2", {"paid": [{"by": "card"}, {"by": "refund"}], "shelf": "A"}, "failed"),
+])  # fmt: skip
+def test_what_an_earlier_effect_left_in_a_record_does_not_end_the_run_half_way(
+    tmp_path: Path, other: str, moved: dict[str, Any], status: str
+) -> None:
+    (tmp_path / "routine.yaml").write_text(LOAN)
+    tools = {
+        "pay": lambda loan: {
+            "loan_id": loan, "paid": [{"by": "card"}, {"by": "refund"}], "shelf": "A",
+        },
+        "move": lambda loan: {"loan_id": loan, **moved},
+    }  # fmt: skip
+    assert run_routine(tmp_path, {"loan": "L1", "other": other}, tools).status == status

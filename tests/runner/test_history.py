@@ -84,7 +84,6 @@ def test_a_page_reads_the_stream_of_its_run_once(
 @pytest.mark.parametrize(
     ("args", "run"),
     [
-        (["runs", "list"], "R"),
         (["runs", "show", "R"], "R"),
         (["runs", "show", "R", "--json"], "R"),
         (["workflow", "inspect", "W"], "W"),
@@ -95,6 +94,11 @@ def test_a_command_reads_the_stream_of_its_run_once(
 ) -> None:
     assert em_command(["--db", str(tmp_path / "em.db"), *args]) == 0
     assert reads.count(run_stream(run)) == 1
+
+
+def test_a_list_of_runs_reads_no_stream(memory: Memory, reads: list[str], tmp_path: Path) -> None:
+    assert em_command(["--db", str(tmp_path / "em.db"), "runs", "list"]) == 0
+    assert reads == []
 
 
 def test_a_run_is_shown_with_its_steps_its_end_and_what_it_saved(memory: Memory) -> None:

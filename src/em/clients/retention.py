@@ -14,7 +14,7 @@ from em.compiler.proposals import learnt_from
 from em.log.event import TRANSCRIPT_PREFIX, EventQuery, trace_stream
 from em.memory import Memory
 from em.store.protocol import Store
-from em.traces.catalogue import list_traces
+from em.traces.catalogue import trace_ids
 
 BATCH = 20_000
 """Events that are erased at a time."""
@@ -58,10 +58,10 @@ def forget_recordings(
 
 def _old(store: Store, until: datetime) -> Iterator[str]:
     """Yield the traces whose newest event was recorded before a moment."""
-    for one in list_traces(store).traces:
-        query = EventQuery(stream=trace_stream(one.id), newest=True, limit=1)
+    for trace_id in trace_ids(store):
+        query = EventQuery(stream=trace_stream(trace_id), newest=True, limit=1)
         if all(event.recorded_at < until for event in store.read(query)):
-            yield one.id
+            yield trace_id
 
 
 def _lines_without_a_trace(store: Store, until: datetime) -> Iterator[str]:

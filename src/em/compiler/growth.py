@@ -20,7 +20,7 @@ from em.runner.tools.coding import FILE_TEXT
 from em.runner.trial import Trials
 from em.runner.version_change import changes, proof_change
 from em.store.protocol import Artefact, Store
-from em.traces.catalogue import get_traces, list_traces, pooled_traces
+from em.traces.catalogue import get_traces, pooled_traces
 from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect
 
@@ -180,21 +180,12 @@ def _made_of(store: Store, artefact: Artefact) -> tuple[list[str], int]:
 
 def _since(store: Store, seq: int, outcomes: set[str]) -> Iterator[KeptTrace]:
     """Yield the complete traces with these outcomes that began after an event, oldest first."""
-    ids: list[str] = []
-    before: int | None = None
-    while True:
-        page = list_traces(store, before=before, limit=PAGE)
-        for one in page.traces:
-            if one.seq <= seq:
-                break
-            if one.outcome in outcomes and not one.incomplete:
-                ids.append(one.id)
-        else:
-            before = page.older
-            if before is not None:
-                continue
-        break
-    for trace_id in reversed(ids):
+    query = EventQuery(kinds=["trace_started"], after=seq)
+    streams = [event.stream for event in store.read(query) if event.body is not None]
+    known = store.summaries.of(streams)
+    rows = (known[stream] for stream in streams if stream in known)
+    ids = [row.id for row in rows if row.status in outcomes and not row.shown.get("incomplete")]
+    for trace_id in ids:
         try:
             yield from get_traces(store, [trace_id])
         except NotFound:  # erased since

@@ -7,12 +7,14 @@ similar words, or if they made the same changes, whatever the words. A routine
 saves what the agent needed besides its tools: the model's answers, their tokens and price, and the
 time outside the calls that the routine repeats.
 
-A log may have thousands of traces. Each is read once to be counted. Compiled and proved are only
-the groups that can be among the best, each on a sample of its traces.
+A log may have many thousands of traces. They are listed by the tools that they called, and of those
+with the same tools the newest are read, once each. Compiled and proved are only the groups that can
+be among the best, each on a sample of its traces.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from statistics import median
 from typing import Any
 
@@ -28,7 +30,7 @@ from em.runner.package import kept_routines
 from em.runner.routine import PlanStep, ReturnStep, ToolStep, UdfStep
 from em.runner.trial import Trials
 from em.store.protocol import Store
-from em.traces.catalogue import get_traces, list_traces, pooled_traces
+from em.traces.catalogue import get_traces, pooled_traces, trace_rows
 from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, Message, ToolCall, Trace, UdfCall
 from em.values.canonical import Json
@@ -38,6 +40,10 @@ SAMPLE = 20
 """Traces of a group that are compiled and proved: the newest. All are counted."""
 MOST_READ = 500
 """Traces that are looked at for the group of one: the newest."""
+READ_ALIKE = 200
+"""Traces with the same tools that are read: the newest. The older ones are counted."""
+MOST_EVER_READ = 5_000
+"""Traces that are read in all."""
 MOST_PROVED = 3
 """Groups that are proved for each one that is returned, at most."""
 
@@ -170,26 +176,28 @@ def suggest(
     traces, among the newest.
     """
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
-    newest = MOST_READ if about else None
-    # By their own time: sessions are often imported in another order.
-    listed = list_traces(store, task=task, limit=newest).traces
-    ids = [
-        one.id
-        for one in sorted(listed, key=lambda one: (one.at, one.seq))
-        if one.outcome in (*usable, "unknown") and not one.incomplete
-    ]
+    ids, others = _to_read(store, task, usable, MOST_READ if about else None)
     tell = progress or (lambda _done, _total: None)
     groups: _Groups = {}
-    for number, trace_id in enumerate(ids, 1):
+    by_tools: dict[_Tools, list[_Group] | None] = {}
+    for number, (trace_id, tools) in enumerate(ids, 1):
         (kept,) = get_traces(store, [trace_id])
         outcome = outcome_of_kept(kept)
         is_open = outcome == "unknown" and kept.label is None and is_session(kept.trace)
         is_usable = outcome in usable or is_open
         if is_usable and (way := way_of(kept.trace)):
-            for group in _groups_of(kept.trace, way, groups):
+            found_in = _groups_of(kept.trace, way, groups)
+            for group in found_in:
                 group.add(kept, way)
                 group.unlabelled += outcome == "unknown"
+            if tools in others:
+                same = by_tools.setdefault(tools, found_in)
+                by_tools[tools] = found_in if same == found_in else None
         tell(number, len(ids) + min(limit, len(groups)))
+    for tools, known in by_tools.items():
+        if known is not None and len(known) == 1:
+            # All that were read do the same: so do the others, which called the same tools.
+            known[0].ids[:0] = others[tools]
     found = [
         (one.suggestion(), one)
         for one in _different(groups.values())
@@ -205,6 +213,32 @@ def suggest(
         proved.append(_best_of(one, group, store, at_least))
         tell(len(ids) + len(proved), len(ids) + max(len(proved), min(limit, len(found))))
     return sorted(_without_parts(proved), key=lambda one: one.worth, reverse=True)[:limit]
+
+
+_Tools = tuple[str, ...]
+
+
+def _to_read(
+    store: Store, task: str | None, usable: set[str], newest: int | None
+) -> tuple[list[tuple[str, _Tools]], dict[_Tools, list[str]]]:
+    """Choose the traces to read, oldest first by their own time, each with the tools it called.
+
+    Of traces that called the same tools only the newest are read. The older ones that say that they
+    succeeded are returned by their tools: they count, and nothing has to be known of them.
+    """
+    chosen: list[tuple[str, _Tools]] = []
+    others: dict[_Tools, list[str]] = {}
+    seen: Counter[_Tools] = Counter()
+    for row in islice(trace_rows(store, task=task), newest):
+        if row.status not in (*usable, "unknown") or row.shown.get("incomplete"):
+            continue
+        tools = tuple(sorted(row.shown.get("tools") or ()))
+        seen[tools] += 1
+        if seen[tools] <= READ_ALIKE and len(chosen) < MOST_EVER_READ:
+            chosen.append((row.id, tools))
+        elif row.status in usable:
+            others.setdefault(tools, []).append(row.id)
+    return chosen[::-1], {tools: ids[::-1] for tools, ids in others.items()}
 
 
 _Groups = dict[tuple[tuple[str, ...], tuple[str, ...], str], _Group]

@@ -19,6 +19,7 @@ from em.heuristics.episode import UNKNOWN, Episode, settle
 from em.heuristics.failure import GAP, cut
 from em.log.event import HEURISTIC_PREFIX, Draft, Event, EventQuery, heuristic_stream
 from em.log.kinds import event_body, event_text
+from em.log.summary import Cursor, SummaryQuery
 from em.store.protocol import (
     Artefact,
     ArtefactDraft,
@@ -204,6 +205,7 @@ class Retired(msgspec.Struct, frozen=True):
 T = TypeVar("T")
 
 KIND = "heuristic"
+IN_USE = "in use"
 USE = "heuristic_use"
 MOST_EPISODES = 50
 """How many of the newest episodes of a failure are settled together."""
@@ -429,9 +431,50 @@ def get_heuristic(store: Store, heuristic_id: str) -> Heuristic:
     if found is None:
         raise NotFound(
             f"no heuristic {heuristic_id!r}",
-            fix="`em heuristics list` shows their ids",
+            fix="`em lessons list` shows their ids",
         )
     return found
+
+
+def list_heuristics(
+    store: Store,
+    *,
+    retired: bool = False,
+    source_task: str | None = None,
+    subjects: Iterable[str] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    before: Cursor | None = None,
+) -> Iterator[tuple[Cursor, Heuristic]]:
+    """Iterate over heuristics, the newest first, each with the place where a list goes on after it.
+
+    It reads those that are taken. retired: also those out of use. source_task, subjects: learned
+    from this task, about one of these subjects. since, until: when they were stored as they are.
+    before: go on behind this place.
+    """
+    query = SummaryQuery(
+        noun="lesson",
+        status=None if retired else IN_USE,
+        name=source_task,
+        subjects=None if subjects is None else list(subjects),
+        since=since,
+        until=until,
+        beyond=before,
+    )
+    for row in store.summaries.read(query):
+        found = find_heuristic(store, row.id)
+        if found is not None and source_task in (None, found.lesson.source_task):
+            yield row.cursor, found
+
+
+def count_heuristics(
+    store: Store, *, source_task: str | None = None, subjects: Iterable[str] | None = None
+) -> int:
+    """Count the heuristics in use, up to as many as a list counts."""
+    about = None if subjects is None else list(subjects)
+    return store.summaries.count(
+        SummaryQuery(noun="lesson", status=IN_USE, name=source_task, subjects=about)
+    )
 
 
 def every_heuristic(store: Store, *, retired: bool = False) -> Iterator[Heuristic]:

@@ -16,7 +16,6 @@ from em.heuristics.heuristic import (
     Lesson,
     Respond,
     every_heuristic,
-    every_lesson,
     get_heuristic,
     learn,
     learned_from,
@@ -30,7 +29,7 @@ from em.recall.search import LessonRecall
 from em.settings import Settings
 from em.store import redactor_of
 from em.store.protocol import Store
-from em.traces.catalogue import get_traces, list_traces
+from em.traces.catalogue import get_traces, list_traces, trace_ids
 from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, Outcome, Trace, as_kept, trace_events
 from em.values.ids import new_id
@@ -167,10 +166,6 @@ class Heuristics:
         """Iterate over the heuristics in use by id; with `retired` also the retired ones."""
         return every_heuristic(self._store, retired=retired)
 
-    def every_lesson(self) -> Iterator[tuple[str, Lesson]]:
-        """Iterate over the lessons in use with their ids, without counts."""
-        return every_lesson(self._store)
-
     def evidence(self, heuristic_id: str) -> list[Lesson]:
         """Return the lesson each time it was learned, with its evidence."""
         return learned_from(self._store, heuristic_id)
@@ -207,7 +202,7 @@ class Heuristics:
 
     def every_trace(self) -> list[str]:
         """The ids of the traces there are, oldest first."""
-        return [one.id for one in reversed(list_traces(self._store).traces)]
+        return trace_ids(self._store)
 
 
 def _of_one(stored: KeptTrace, client: LlmClient | None) -> list[Lesson]:

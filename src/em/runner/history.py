@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
 from em.errors import EmError, NotFound, RoutineError, UsageError
 from em.log.event import RUN_PREFIX, Event, EventQuery, run_stream
+from em.log.summary import Cursor, Summary, SummaryQuery
 from em.redaction.redactor import MARKER
 from em.runner.agreement import INPUTS
 from em.runner.journal import (
@@ -25,7 +26,6 @@ from em.runner.journal import (
 )
 from em.runner.package import Package, unpacked
 from em.runner.run import Failure, PendingPrompt, RunResult
-from em.store.log import newest_first
 from em.store.protocol import Store
 from em.values.call import Usage
 from em.values.canonical import Json
@@ -41,6 +41,8 @@ RUN_EVENTS: dict[str, RunChange] = {
 }
 """The kinds of events that change the status of a run."""
 
+STATUSES = ("ok", "failed", "needs_input", "running", "forgotten")
+"""The statuses that a run may have."""
 LOOKED_AT = 2_000
 """Runs that one search passes over; it returns where it stopped, and the next goes on there."""
 
@@ -292,56 +294,123 @@ def run_change(event: Event) -> RunChange | None:
     return RUN_EVENTS.get(event.kind)
 
 
-def started_runs(store: Store, kind: RunKind, limit: int | None = None) -> list[Event]:
-    """The first events of runs, newest first, without those that were erased."""
-    first = WORKFLOW_STARTED if kind == "workflow" else ROUTINE_STARTED
-    query = EventQuery(kinds=[first], limit=limit, newest=limit is not None)
-    return [event for event in reversed(list(store.read(query))) if event.body is not None]
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in short. `note`: what it asks, or why it failed."""
 
-
-def sources_of_steps(store: Store) -> Iterator[tuple[str, str]]:
-    """For each step that used other events: its run, and the id of an event it used."""
-    kinds = ["step_started", "step_done", "run_paused", "run_ended"]
-    for event in store.read(EventQuery(kinds=kinds)):
-        for event_id in (event.body or {}).get("from_events") or ():
-            yield run_id_of(event), event_id
+    run_id: str
+    subject: str | None = None
+    routine: str = ""
+    stored: str = ""
+    status: str = ""
+    began: datetime
+    ended: datetime | None = None
+    steps: int = 0
+    note: str = ""
 
 
 class RunPage(msgspec.Struct, frozen=True):
     """Some runs, newest first; `older` is where to go on, None where nothing is left."""
 
-    runs: Sequence[PastRun]
-    older: int | None
+    runs: Sequence[RunSummary]
+    older: Cursor | None
+
+
+class RunFilter(TypedDict, total=False):
+    """Which runs to list.
+
+    name: the routine or workflow. status: `running`, `needs_input`, `ok`, `failed` or `forgotten`.
+    subjects: about one of these; None for all. since, until: when they began.
+    """
+
+    name: str | None
+    status: str | None
+    subjects: Iterable[str] | None
+    since: datetime | None
+    until: datetime | None
 
 
 def find_runs(
     store: Store,
+    kind: RunKind = "routine",
     *,
     words: str = "",
-    status: str = "",
-    before: int | None = None,
-    limit: int = 20,
+    before: Cursor | None = None,
+    limit: int | None = 20,
+    **chosen: Unpack[RunFilter],
 ) -> RunPage:
-    """Find the newest runs whose routine, id or input contains the words, with this status."""
-    found: list[PastRun] = []
-    passed_over = 0
-    for event in newest_first(store, ROUTINE_STARTED, before=before):
+    """Find the newest runs whose name, id or input contains the words.
+
+    before: go on behind this place, which an earlier page returned.
+    """
+    found: list[RunSummary] = []
+    passed_over, last = 0, before
+    for row in store.summaries.read(run_query(kind, before, **chosen)):
         if len(found) == limit or passed_over == LOOKED_AT:
-            return RunPage(found, event.seq + 1)
-        run = read_run(store, run_id_of(event)) if _has_words(event, words) else None
-        if run is not None and status in ("", run.status):
-            found.append(run)
+            return RunPage(found, last)
+        last = row.cursor
+        if _has_words(store, row, words):
+            found.append(_in_short(store, row))
         else:
             passed_over += 1
     return RunPage(found, None)
 
 
-def _has_words(event: Event, words: str) -> bool:
+def run_query(
+    kind: RunKind, before: Cursor | None = None, **chosen: Unpack[RunFilter]
+) -> SummaryQuery:
+    """Return the query of the summaries of runs, newest first."""
+    subjects = chosen.get("subjects")
+    return SummaryQuery(
+        noun="workflow" if kind == "workflow" else "run",
+        name=chosen.get("name"),
+        status=chosen.get("status") or None,
+        subjects=None if subjects is None else list(subjects),
+        since=chosen.get("since"),
+        until=chosen.get("until"),
+        beyond=before,
+    )
+
+
+def _has_words(store: Store, row: Summary, words: str) -> bool:
     if not words:
         return True
-    body = event.body or {}
-    shown = [event.stream, body.get("routine"), body.get("stored"), body.get("input")]
+    given: Json = row.shown["input"]
+    if given.get("cut"):
+        first = EventQuery(stream=row.stream, limit=1)
+        given = next(((event.body or {}).get("input", {}) for event in store.read(first)), {})
+    shown = [row.stream, row.name, row.shown.get("stored"), given]
     return words.casefold() in msgspec.json.encode(shown).decode().casefold()
+
+
+def _in_short(store: Store, row: Summary) -> RunSummary:
+    steps = row.calls
+    if row.status == "running":
+        # Its steps are counted when it pauses or ends.
+        done = EventQuery(stream=row.stream, kinds=["step_done"])
+        steps = sum(event.body is not None for event in store.read(done))
+    return RunSummary(
+        run_id=row.id,
+        subject=row.subject,
+        routine=row.name,
+        stored=row.shown.get("stored", ""),
+        status=row.status,
+        began=row.at,
+        ended=row.ended,
+        steps=steps,
+        note=row.shown.get("note", ""),
+    )
+
+
+def end_of_run(store: Store, run_id: str) -> Json:
+    """Return the body of the last event that paused or ended a run; empty if there is none.
+
+    It has what a list shows besides the summary: the output, the failure or the question.
+    """
+    # Behind it may be the notes of erasures.
+    query = EventQuery(stream=run_stream(run_id), newest=True, limit=3)
+    found = [event for event in store.read(query) if event.kind != "erased" and event.body]
+    is_end = bool(found) and found[-1].kind in ("run_ended", "run_paused")
+    return (found[-1].body or {}) if is_end else {}
 
 
 @contextmanager

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
-from heapq import merge, nlargest
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import msgspec
 
 from em.errors import InputError, NotFound
 from em.log.event import TRACE_PREFIX, Event, EventQuery, trace_stream
-from em.store.log import newest_first
+from em.log.summary import Cursor, Summary, SummaryQuery
 from em.store.protocol import Store
 from em.traces.trace import (
     KeptTrace,
@@ -26,8 +25,7 @@ from em.values.canonical import Json, identical
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A trace in short. `seq` is the number of its first event.
 
-    `calls` and `failed` are None where `list_traces` was not asked to count them. `incomplete`
-    says why calls may be missing from the trace, so that it can't be compiled.
+    `incomplete` says why calls may be missing from the trace, so that it can't be compiled.
     """
 
     id: str
@@ -39,8 +37,8 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     input: Any = None
     app: str = ""
     tags: Sequence[str] = ()
-    calls: int | None = None
-    failed: int | None = None
+    calls: int = 0
+    failed: int = 0
     tokens: int | None = None
     parent: str | None = None
     subject: str | None = None
@@ -52,147 +50,196 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracePage(msgspec.Struct, frozen=True):
-    """Some traces, newest first. `older`: the `before` of the next page, None on the last."""
+    """Some traces. `older`: the `before` of the next page, None on the last."""
 
     traces: Sequence[TraceSummary]
-    older: int | None
+    older: Cursor | None
 
 
-def list_traces(
-    store: Store,
-    *,
-    task: str | None = None,
-    outcome: str | None = None,
-    tags: Iterable[str] = (),
-    subjects: Iterable[str] | None = None,
-    before: int | None = None,
-    limit: int | None = None,
-    scan: int | None = None,
-    count_calls: bool = False,
-) -> TracePage:
-    """List traces, newest first: the one way to list them.
+class TraceFilter(TypedDict, total=False):
+    """Which traces to list.
 
     task: text that the goal contains, in upper or lower case.
     outcome: only traces that ended so; a trace without an end or a label is `unknown`.
     tags: only traces that have all of these.
     subjects: only traces about one of these; None for all traces.
-    before: only traces that began before the event of this number.
+    agent: only traces of the app with this name.
+    since, until: when they began.
+    """
+
+    task: str | None
+    outcome: str | None
+    tags: Iterable[str]
+    subjects: Iterable[str] | None
+    agent: str | None
+    since: datetime | None
+    until: datetime | None
+
+
+def list_traces(
+    store: Store,
+    *,
+    before: Cursor | None = None,
+    limit: int | None = None,
+    scan: int | None = None,
+    oldest: bool = False,
+    **chosen: Unpack[TraceFilter],
+) -> TracePage:
+    """List traces by when they began, the newest first: the one way to list them.
+
+    before: go on behind this place, which an earlier page returned.
     limit: how many to return; None for all.
     scan: stop after so many traces that don't match, so that a search has a bounded cost.
-    count_calls: also count the calls of each trace that is returned, which reads them.
+    oldest: the oldest first instead.
     """
-    wanted = set(tags)
+    task, tags = (chosen.get("task") or "").casefold(), {*(chosen.get("tags") or ())}
     found: list[TraceSummary] = []
     skipped = 0
-    for one in _newest(store, subjects, before):
+    last = before
+    for row in store.summaries.read(_query(chosen, before, oldest=oldest)):
         if len(found) == limit or skipped == scan:
-            return TracePage(found, one.seq + 1)
-        if _matches(one, task, outcome) and wanted.issubset(one.tags):
-            found.append(_with_calls(store, one) if count_calls else one)
+            return TracePage(found, last)
+        last = row.cursor
+        if tags.issubset(row.shown.get("tags") or ()) and task in _goal(store, row).casefold():
+            found.append(_summary(store, row))
         else:
             skipped += 1
     return TracePage(found, None)
 
 
-def _matches(one: TraceSummary, task: str | None, outcome: str | None) -> bool:
-    return (task or "").casefold() in one.goal.casefold() and outcome in (None, one.outcome)
+def summaries_of(store: Store, trace_ids: Sequence[str]) -> list[TraceSummary]:
+    """Return the traces of these ids in short; those that there are."""
+    rows = store.summaries.of([trace_stream(trace_id) for trace_id in trace_ids])
+    return [_summary(store, row) for row in rows.values() if row.noun == "trace"]
 
 
-def latest_traces(
-    store: Store, *, task: str | None = None, outcome: str | None = None, limit: int
-) -> list[TraceSummary]:
-    """Return the traces that began last, the latest first, however late they were imported.
-
-    task, outcome: as for `list_traces`. Every trace is looked at, and `limit` are held.
-    """
-    matching = (one for one in _newest(store, None, None) if _matches(one, task, outcome))
-    latest = nlargest(limit, matching, key=lambda one: (one.at, one.seq))
-    return [_with_calls(store, one) for one in latest]
+def count_traces(store: Store, **chosen: Unpack[TraceFilter]) -> int:
+    """Count the traces that `list_traces` finds, up to as many as it looks at."""
+    if not chosen.get("task") and not chosen.get("tags"):
+        return store.summaries.count(_query(chosen))
+    return len(list_traces(store, limit=COUNTED, scan=MOST_SCANNED, **chosen).traces)
 
 
-def _newest(
-    store: Store, subjects: Iterable[str] | None, before: int | None
-) -> Iterator[TraceSummary]:
-    """Summarise every trace, newest first, in one pass back over their first and last events."""
-    kinds = ("trace_started", "trace_ended", "trace_labelled")
-    each = [
-        newest_first(store, *kinds, subject=subject, before=before)
-        for subject in ([None] if subjects is None else subjects)
-    ]
-    ends: dict[str, Json] = {}
-    labels = {} if before is None else _labels_since(store, before)
-    for event in merge(*each, key=lambda event: -event.seq):
-        if event.kind == "trace_ended":
-            # Going back, the first end of a stream is its last: it counts.
-            ends.setdefault(event.stream, event.body or {})
-            continue
-        if event.kind == "trace_labelled":
-            if event.body is not None:
-                labels.setdefault(event.stream, event.body["outcome"])
-            continue
-        end = ends.pop(event.stream, None)
-        if end is None and before is not None:
-            end = _end_of(store, event.stream)  # it may have ended after `before`
-        yield _summary(event, event.body or {}, end or {}, labels.pop(event.stream, None))
+COUNTED = 1_000
+"""Traces that a search counts."""
+MOST_SCANNED = 2_000
+"""Traces that don't match, after which a search ends and says where to go on."""
 
 
-def _end_of(store: Store, stream: str) -> Json | None:
-    query = EventQuery(stream=stream, kinds=["trace_ended"], limit=1, newest=True)
-    return next((event.body for event in store.read(query)), None)
-
-
-def _labels_since(store: Store, seq: int) -> dict[str, Outcome]:
-    """Return the last labels that were given from this event on, by stream."""
-    query = EventQuery(kinds=["trace_labelled"], after=seq - 1)
-    return {event.stream: event.body["outcome"] for event in store.read(query) if event.body}
-
-
-def _summary(started: Event, body: Json, end: Json, label: Outcome | None) -> TraceSummary:
-    app, usage = body.get("app"), end.get("usage")
-    tokens = usage.get("tokens") if isinstance(usage, dict) else None
-    return TraceSummary(
-        id=started.stream.removeprefix(TRACE_PREFIX),
-        seq=started.seq,
-        at=started.at,
-        goal=str(body.get("goal", "")),
-        outcome=label or end.get("outcome", "unknown"),
-        incomplete=end.get("incomplete", ""),
-        input=body.get("input"),
-        app=str(app.get("name", "")) if isinstance(app, dict) else "",
-        tags=body.get("tags") or (),
-        tokens=tokens if isinstance(tokens, int) else None,
-        parent=body.get("parent"),
-        subject=started.subject,
+def _query(
+    chosen: TraceFilter, before: Cursor | None = None, *, oldest: bool = False
+) -> SummaryQuery:
+    subjects = chosen.get("subjects")
+    return SummaryQuery(
+        noun="trace",
+        subjects=None if subjects is None else list(subjects),
+        status=chosen.get("outcome"),
+        agent=chosen.get("agent"),
+        since=chosen.get("since"),
+        until=chosen.get("until"),
+        beyond=before,
+        oldest=oldest,
     )
 
 
-def _with_calls(store: Store, one: TraceSummary) -> TraceSummary:
-    kinds = ("tool_call", "udf_call", "call_ended")
-    calls = failed = 0
-    for event in store.read(EventQuery(stream=trace_stream(one.id), kinds=kinds)):
-        if event.body is not None:
-            calls += event.kind != "call_ended"
-            failed += event.body.get("error") is not None
-    return msgspec.structs.replace(one, calls=calls, failed=failed)
+def _goal(store: Store, row: Summary) -> str:
+    """Return the whole goal of a trace. A summary has its first characters."""
+    return str(_started(store, row).get("goal", "")) if row.shown.get("cut") else row.name
 
 
-def find_traces(
-    store: Store, *, task: str | None = None, outcome: Outcome | None = None
-) -> Iterator[KeptTrace]:
-    """Read the traces that `list_traces` finds, oldest first, one at a time."""
-    for one in reversed(list_traces(store, task=task, outcome=outcome).traces):
-        yield _get(store, one.id)
+def _started(store: Store, row: Summary) -> Json:
+    return next((event.body or {} for event in store.read(_first(row.id))), {})
+
+
+def _first(trace_id: str) -> EventQuery:
+    return EventQuery(stream=trace_stream(trace_id), limit=1)
+
+
+def _summary(store: Store, row: Summary) -> TraceSummary:
+    shown = row.shown
+    given: Json = shown.get("input") or {}
+    started: Json = {"goal": row.name, "input": given.get("value")}
+    if shown.get("cut") or given.get("cut"):
+        started = _started(store, row)
+    return TraceSummary(
+        id=row.id,
+        seq=row.seq,
+        at=row.at,
+        goal=str(started.get("goal", "")),
+        outcome=row.status,  # type: ignore[arg-type]  # a trace's status is its outcome
+        incomplete=shown.get("incomplete", ""),
+        input=started.get("input"),
+        app=row.agent,
+        tags=shown.get("tags") or (),
+        calls=row.calls,
+        failed=row.failed,
+        tokens=shown.get("tokens"),
+        parent=None if row.parent is None else row.parent.removeprefix(TRACE_PREFIX),
+        subject=row.subject,
+    )
+
+
+class Traces(Sequence[KeptTrace]):
+    """Traces that are read one at a time when they are taken, so that a large list takes no memory.
+
+    It compares equal to a list of the same traces.
+    """
+
+    def __init__(self, store: Store, ids: Sequence[str]) -> None:
+        self._store = store
+        self.ids = ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, at: int) -> KeptTrace: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Traces": ...
+    def __getitem__(self, at: int | slice) -> "KeptTrace | Traces":
+        if isinstance(at, slice):
+            return Traces(self._store, self.ids[at])
+        return _get(self._store, self.ids[at])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]  # as a list
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} traces>"
+
+
+def find_traces(store: Store, **chosen: Unpack[TraceFilter]) -> Traces:
+    """Return the traces that `list_traces` finds, oldest first."""
+    return Traces(store, trace_ids(store, **chosen))
+
+
+def trace_ids(store: Store, **chosen: Unpack[TraceFilter]) -> list[str]:
+    """Return the ids of the traces that `list_traces` finds, oldest first."""
+    return [row.id for row in trace_rows(store, oldest=True, **chosen)]
+
+
+def trace_rows(
+    store: Store, *, oldest: bool = False, **chosen: Unpack[TraceFilter]
+) -> Iterator[Summary]:
+    """Yield the summaries of the traces that `list_traces` finds, one at a time."""
+    task = (chosen.get("task") or "").casefold()
+    for row in store.summaries.read(_query(chosen, oldest=oldest)):
+        if not task or task in _goal(store, row).casefold():
+            yield row
 
 
 def children_of(store: Store, trace_id: str) -> list[KeptTrace]:
     """Read the traces of a trace's sub-agents, and of their sub-agents."""
-    found: list[KeptTrace] = []
-    above = {trace_id}
-    for one in reversed(list_traces(store).traces):
-        if one.parent in above:
-            above.add(one.id)
-            found.append(_get(store, one.id))
-    return found
+    found: dict[str, Summary] = {}
+    above = [trace_stream(trace_id)]
+    while above:
+        query = SummaryQuery(noun="trace", parent=above.pop())
+        new = [row for row in store.summaries.read(query) if row.stream not in found]
+        found |= {row.stream: row for row in new}
+        above += [row.stream for row in new]
+    return [_get(store, row.id) for row in sorted(found.values(), key=lambda row: row.cursor)]
 
 
 def get_traces(store: Store, trace_ids: Sequence[str]) -> list[KeptTrace]:
@@ -251,9 +298,9 @@ def attempts(store: Store, *, allow_unlabelled: bool = False) -> dict[str, list[
     """
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
     found: dict[str, list[str]] = {}
-    for one in reversed(list_traces(store).traces):
-        if one.outcome in usable and one.goal and not one.incomplete:
-            found.setdefault(one.goal, []).append(one.id)
+    for row in store.summaries.read(SummaryQuery(noun="trace", oldest=True)):
+        if row.status in usable and row.name and not row.shown.get("incomplete"):
+            found.setdefault(_goal(store, row), []).append(row.id)
     return found
 
 
