@@ -193,3 +193,15 @@ def test_a_step_that_calls_nothing_expects_nothing(tmp_path: Path) -> None:
     )
     with pytest.raises(RoutineError, match="can't have `expects`"):
         Package(tmp_path).program  # noqa: B018 - it is compiled when it is looked at
+
+
+def test_half_a_surrogate_pair_in_an_expectation_is_shown_and_not_a_traceback(
+    tmp_path: Path,
+) -> None:
+    odd = ROUTINE.replace('missing_keys(result, "id"', 'missing_keys(result, "i\\ud800d"')
+    (tmp_path / "routine.yaml").write_text(odd)
+    tools = {"refund": lambda order: GOOD, "notify": lambda order: None}
+    ended = run_routine(tmp_path, {"order": "W1"}, tools)
+    assert ended.status == "failed"
+    assert ended.failure is not None
+    assert "\\ud800" in ended.failure.message

@@ -11,7 +11,7 @@ from em.errors import RoutineError, UsageError
 from em.log.use import Uses, collecting
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
-from em.runner.drivers import Effects, WriteNotes, adrive, drive
+from em.runner.drivers import Effects, WriteNotes
 from em.runner.history import PastRun, package_of, read_run, refuse_partial
 from em.runner.journal import (
     Journal,
@@ -27,14 +27,14 @@ from em.runner.machine import AutoFix, Machine, writes
 from em.runner.package import UDF, Package
 from em.runner.run import PendingPrompt, RunResult, StepReport
 from em.runner.secrets import Given, Secrets, without_secrets
-from em.runner.tools import Function, Tool, ToolRegistry, code_digest
+from em.runner.span import adrive_run, drive_run
+from em.runner.tools import Function, Tool, ToolRegistry, Tools, code_digest
+from em.runner.tools.named_input import NamedInput
 from em.settings import AllowSettings
 from em.store.protocol import Store
 from em.trust import content_hash
 from em.values.canonical import Json
 from em.values.ids import new_id
-
-Tools = ToolRegistry | Mapping[str, Function] | None
 
 
 class RunOptions(TypedDict, total=False):
@@ -97,7 +97,7 @@ def run_routine(
     ):
         machine, write = run.begin(given, store, run_id, is_dry=dry_run)
         with collecting(run.uses):
-            return run.secrets.result(drive(machine, write))
+            return run.secrets.result(drive_run(run.name, machine, write, store))
 
 
 async def arun_routine(
@@ -120,7 +120,7 @@ async def arun_routine(
     ):
         machine, write = run.begin(given, store, run_id, is_dry=dry_run)
         with collecting(run.uses):
-            return run.secrets.result(await adrive(machine, write))
+            return run.secrets.result(await adrive_run(run.name, machine, write, store))
 
 
 def resume_run(
@@ -174,7 +174,7 @@ def _resume(
         with _Run(package, tool_registry, auto_fix_fn, options, is_kept=True) as run:
             machine, write = run.go_on(past, store)
             with collecting(run.uses):
-                return run.secrets.result(drive(machine, write))
+                return run.secrets.result(drive_run(run.name, machine, write, store))
 
 
 def refuse_lost_secrets(past: PastRun, answers: Mapping[str, Json]) -> None:
@@ -226,8 +226,9 @@ class _Run:
         )
         registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self._servers = ExitStack()
+        self._named = NamedInput()
         known, refusal = _with_declared(
-            self.package, registry, options.get("allow"), self.secrets, self._servers
+            self.package, registry, options.get("allow"), self.secrets, self._servers, self._named
         )
         self._udfs = self.package.udfs(trust=options.get("trust", False))
         self._options: dict[str, Any] = {
@@ -243,6 +244,11 @@ class _Run:
             "ask": None if is_kept else self.secrets.questioning(options.get("ask")),
         }
 
+    @property
+    def name(self) -> str:
+        """The name of the routine."""
+        return self.package.routine.name
+
     def __enter__(self) -> Self:
         return self
 
@@ -254,6 +260,7 @@ class _Run:
         self, input_data: Json, store: Store | None, run_id: str, *, is_dry: bool = False
     ) -> tuple[Effects[RunResult], WriteNotes]:
         """Begin a new run; its first note is written with its first step's."""
+        self._named.take(input_data)
         notes: list[Note] | None = None
         write: WriteNotes = _keep_nothing
         if store is not None:
@@ -293,6 +300,7 @@ class _Run:
 
     def go_on(self, past: PastRun, store: Store) -> tuple[Effects[RunResult], WriteNotes]:
         """Resume a past run."""
+        self._named.take(past.input)
         if self._answers:
             check_steps(self.package.program, self._answers)
         notes, restored = self._answered(), past.restored
@@ -357,6 +365,7 @@ def _with_declared(
     allow: AllowSettings | None,
     secrets: Secrets,
     ending: ExitStack,
+    input_named: NamedInput,
 ) -> tuple[Mapping[str, Tool], RoutineError | None]:
     """Return the registered and the declared tools, and the error if a tool is not allowed."""
     program = package.program
@@ -365,13 +374,15 @@ def _with_declared(
         return registry, None
     from em.runner.tools.declarations import declared_tools, found_tools
     from em.runner.tools.mcp import Servers
-    from em.runner.tools.permissions import settings_for
+    from em.runner.tools.permissions import default_tools, settings_for
 
+    registry = ToolRegistry({**default_tools(package.folder), **registry})
+    missing = program.tool_names - registry.keys()
     named = {name for name in missing if name in program.declared_names or name[:5] == "mcp__"}
     servers = ending.enter_context(Servers())
     try:
         allowed = settings_for(package.folder, allow)
-        found = found_tools(package.routine, missing, registry, allowed)
+        found = found_tools(package.routine, missing, registry, allowed, input_named)
         declared = declared_tools(package.routine, named - found.keys(), allowed, secrets, servers)
     except RoutineError as error:
         return registry, error

@@ -12,7 +12,8 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +24,7 @@ import msgspec
 from em.errors import (
     BadBody,
     EmError,
+    InputError,
     PositionConflict,
     RoutineError,
     RunBusy,
@@ -153,6 +155,17 @@ def fits(kept: Any, given: Any) -> bool:
     return identical(kept, given)
 
 
+class _Entry:
+    """Notes that wait to be written."""
+
+    __slots__ = ("error", "is_over", "notes")
+
+    def __init__(self, notes: list[Note]) -> None:
+        self.notes = notes
+        self.error: Exception | None = None
+        self.is_over = False
+
+
 class Journal:
     """Writes a run's notes; a second worker on the same run is fenced off.
 
@@ -181,29 +194,85 @@ class Journal:
         self._pos = pos
         self._patience = patience
         self._lock = threading.Lock()
+        self._waiting: deque[_Entry] = deque()
 
     def write(self, notes: Iterable[Note]) -> None:
-        """Store notes before the run goes on. Threads take turns."""
-        drafts = [
-            Draft(stream=self._stream, kind=kind, body=body, subject=self._subject)
-            for kind, body in self._with_uses(notes)
-        ]
-        with self._lock:
-            commit = Commit(events=drafts, expected_pos={self._stream: self._pos})
-            try:
-                self._store.commit(commit)
-            except (StoreUnreachable, StoreBusy):
-                if not self._patience:
-                    raise
-                self._repeat(commit)
-            except PositionConflict as error:
-                raise self._overtaken() from error
-            self._pos += len(drafts)
+        """Store notes before the run goes on.
 
-    def _with_uses(self, notes: Iterable[Note]) -> Iterable[Note]:
+        Threads take turns. Whoever has the turn writes all notes that wait in one commit, so steps
+        side by side share it.
+        """
+        mine = self._with_uses(notes)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._commit(mine)
+            finally:
+                self._lock.release()
+            return
+        entry = _Entry(mine)
+        self._waiting.append(entry)
+        with self._lock:
+            if not entry.is_over:
+                self._write_waiting()
+        if entry.error is not None:
+            raise entry.error
+
+    def _write_waiting(self) -> None:
+        entries: list[_Entry] = []
+        while self._waiting:
+            entries.append(self._waiting.popleft())
+        try:
+            self._commit([note for entry in entries for note in entry.notes])
+        except InputError as error:
+            if len(entries) == 1:
+                entries[0].error = error
+            else:
+                self._write_singly(entries)
+        except Exception as error:  # noqa: BLE001 - every thread that waits for it raises it
+            for entry in entries:
+                entry.error = error
+        except BaseException:
+            # Ctrl-C ends this thread only: the others write their notes themselves.
+            self._waiting.extend(entries)
+            raise
+        for entry in entries:
+            entry.is_over = True
+
+    def _write_singly(self, entries: "Sequence[_Entry]") -> None:
+        """Write entries one by one, so that notes which can't be stored stop their step only."""
+        for entry in entries:
+            try:
+                self._commit(entry.notes)
+            except Exception as error:  # noqa: BLE001 - its thread raises it
+                entry.error = error
+
+    def _commit(self, notes: Sequence[Note]) -> None:
+        stream, subject, is_decoded = self._stream, self._subject, True
+        drafts = []
+        for kind, body in notes:
+            # What a step was given and returned was made plain before; what a fix gave was not.
+            is_decoded &= kind in _STEP_KINDS and "fix" not in body
+            drafts.append(Draft(stream=stream, kind=kind, body=body, subject=subject))
+        commit = Commit(
+            events=drafts,
+            expected_pos={stream: self._pos},
+            is_decoded=is_decoded,
+            only_rows=True,
+        )
+        try:
+            self._store.commit(commit)
+        except (StoreUnreachable, StoreBusy):
+            if not self._patience:
+                raise
+            self._repeat(commit)
+        except PositionConflict as error:
+            raise self._overtaken() from error
+        self._pos += len(notes)
+
+    def _with_uses(self, notes: Iterable[Note]) -> list[Note]:
         used = self._uses.take() if self._uses is not None else ()
         if not used:
-            return notes
+            return list(notes)
         return [
             (kind, {**body, "from_events": [*body.get("from_events", ()), *used]})
             for kind, body in notes
@@ -334,7 +403,12 @@ def keepable(value: Any, step_id: str) -> Any:
 
 
 def sized(value: Any, step_id: str) -> tuple[Any, int]:
-    """Return the same, and its size in bytes."""
+    """Return the same, and its size in bytes; that of a small number or text is not counted."""
+    kind = type(value)
+    if (kind is int and -_EXACT < value < _EXACT) or (
+        kind is str and len(value) < MOST_SIMPLE and value.isascii()
+    ):
+        return value, 0  # plain at a glance
     try:
         text, plain = canonical([[value]], "result")
         return plain[0][0], len(text)
@@ -344,6 +418,14 @@ def sized(value: Any, step_id: str) -> tuple[Any, int]:
             place=f"step {step_id}",
             fix="let the tool return plain values (numbers, texts, lists, mappings, dataclasses)",
         ) from None
+
+
+_EXACT = 2**53
+MOST_SIMPLE = 1_000
+"""Characters of a text that is plain at a glance."""
+
+
+_STEP_KINDS = frozenset({"step_started", "step_done"})
 
 
 _CONTENT = frozenset(
@@ -492,22 +574,26 @@ class Notebook:
             raise Pause(prompt, in_flight=True)
         return Outcome(value=answer["result"])
 
-    def announce(self, attempts: Sequence["Attempt"]) -> Generator[Write, Any, None]:
-        """Write the pending notes, with the intents of calls that have an effect."""
-        assert self._notes is not None
-        intents = [
-            self._sourced(attempt.step.id, _intent(attempt))
-            for attempt in attempts
-            if attempt.writes
-        ]
-        is_after_step = bool(self._notes) and self._notes[-1][0] == "step_done"
-        if len(intents) == 1 and is_after_step and "from_events" not in intents[0]:
-            # One event for both: half the work of writing two. An intent with sources has its
-            # own, so that the result before it stays when they are forgotten.
-            self._notes[-1][1]["next"] = intents[0]
-        else:
-            self._notes += [("step_started", intent) for intent in intents]
-        yield from self._write(self._notes)
+    def announce(self, attempts: Sequence["Attempt"]) -> Iterable[Write]:
+        """Return the write of the pending notes, with the intents of calls that have an effect.
+
+        At most one write. A tuple to be yielded from costs less than one more generator.
+        """
+        notes = self._notes
+        assert notes is not None
+        is_alone = len(attempts) == 1
+        for attempt in attempts:
+            if not attempt.writes:
+                continue
+            intent = self._sourced(attempt.step.id, _intent(attempt))
+            is_after_step = bool(notes) and notes[-1][0] == "step_done"
+            if is_alone and is_after_step and "from_events" not in intent:
+                # One event for both: half the work of writing two. An intent with sources has its
+                # own, so that the result before it stays when they are forgotten.
+                notes[-1][1]["next"] = intent
+            else:
+                notes.append(("step_started", intent))
+        return self._write(notes)
 
     def kept(self, attempt: "Attempt", value: Any, report: StepReport) -> Any:
         """Note a result; return it as the journal stores it, for the run to go on with."""
@@ -520,6 +606,8 @@ class Notebook:
 
     def _sourced(self, step_id: str, body: Json) -> Json:
         """Return the body of a note about a step, with the events that it contains part of."""
+        if not self.sources:
+            return body
         sources = self.sources.get(step_id) or self.sources.get(step_id.partition("/")[0])
         return {**body, "from_events": list(sources)} if sources else body
 
@@ -536,30 +624,31 @@ class Notebook:
         if self._notes is not None:
             keepable(output, "return")
 
-    def end(self, result: RunResult, *, in_flight: bool = False) -> Generator[Write, Any, None]:
-        """Write the pending notes, and how the run ended.
+    def end(self, result: RunResult, *, in_flight: bool = False) -> Iterable[Write]:
+        """Return the write of the pending notes, and of how the run ended.
 
         A resumed run that only asked about an interrupted call writes nothing: another worker may
         still be making that call, and would be fenced off.
         """
         if self._notes is None:
-            return
+            return ()
         answered = any(kind == "run_answered" for kind, _ in self._notes)
         if in_flight and not answered and not self._wrote:
-            return
+            return ()
         kind, body = _last_note(result)
         about = result.pending_prompt or result.failure
         if about is not None:
             # A question or a failure may be all that is stored of its step.
             body = self._sourced(about.step_id, body)
-        yield from self._write([*self._notes, (kind, body)])
+        return self._write([*self._notes, (kind, body)])
 
-    def _write(self, notes: list[Note]) -> Generator[Write, Any, None]:
-        if notes:
-            self._wrote = True
-            yield Write(self._masked(notes))
-            assert self._notes is not None
-            self._notes.clear()
+    def _write(self, notes: list[Note]) -> Iterable[Write]:
+        """Return the write of these notes. If it fails, the run ends: nobody writes them again."""
+        if not notes:
+            return ()
+        self._wrote = True
+        self._notes = []
+        return (Write(self._masked(notes)),)
 
     def _masked(self, notes: list[Note]) -> list[Note]:
         if not self.secrets:

@@ -5,8 +5,10 @@
 
 import contextvars
 import queue
+import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -60,7 +62,7 @@ from em.runner.task_plan import EffectCall, NeedsRead, Results, Unplanned, secre
 from em.runner.tools import Function, Tool, argument_problem, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem
-from em.values.canonical import Json, short
+from em.values.canonical import Json, identical, short
 from em.values.leaves import scalars
 from em.values.mismatch import closest
 
@@ -70,6 +72,8 @@ MAX_WAIT = 300.0
 SLACK = 5.0
 """Seconds beyond its timeout for a tool that enforces it itself."""
 
+MOST_RETURNED = 20
+"""Results of earlier effects that the next one is compared with."""
 _HAPPENED = "the step returned: its effect happened, and is not repeated"
 _UNKNOWN = "unknown: the call may have happened, and is not repeated"
 
@@ -146,6 +150,7 @@ class Calls:
         self._auto_fix = auto_fix
         self.notebook = notebook
         self.reports = reports
+        self._returned: deque[Any] = deque(maxlen=MOST_RETURNED)
 
     def call(
         self, step: CompiledStep, scope: Json, args: Json | None = None, key: Any = None
@@ -350,9 +355,11 @@ class Calls:
         It was made: neither a retry, nor a fix, nor `on_error` may decide what that means.
         """
         given = attempt.given if args is None else args
-        problem = unexpected(attempt.step, attempt.scope, value, given)
+        problem = unexpected(attempt.step, attempt.scope, value, given, self._returned)
         if problem is not None:
             raise self._surprised(attempt, value, problem, count)
+        if attempt.writes:
+            self._returned.append(value)
 
     def _surprised(
         self, attempt: Attempt, value: Any, problem: UnexpectedResult, count: int
@@ -491,11 +498,16 @@ def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:
 
 
 def unexpected(
-    step: CompiledStep, scope: Json, value: Any, args: Json | None = None
+    step: CompiledStep,
+    scope: Json,
+    value: Any,
+    args: Json | None = None,
+    before: Iterable[Any] = (),
 ) -> UnexpectedResult | None:
     """Return the error of a call that returned something else than it must; None if it did not.
 
-    args: what it was given; evaluated again unless it is known.
+    args: what it was given; evaluated again unless it is known. before: what earlier effects of the
+    run returned. What was as strange in those is not what this call did.
     """
     if not step.expects:
         return None
@@ -512,7 +524,10 @@ def unexpected(
         try:
             if holds(seen):
                 continue
-            now = f"now it is {short(compile_expression(left_of(text), '')(seen))}"
+            found = compile_expression(left_of(text), "")(seen)
+            if _is_from_before(text, found, result, before):
+                continue
+            now = f"now it is {short(found)}"
         except EmError as error:
             now = f"now it can't be seen: {error.message}"
         made = "the call was made" if step.is_write else f"{step.target} was called as a check"
@@ -523,6 +538,25 @@ def unexpected(
             fix="look at what the call did, and finish by hand; don't run it again",
         )
     return None
+
+
+def _is_from_before(text: str, strange: Any, result: Any, before: Iterable[Any]) -> bool:
+    """Return whether all that is strange in a record was so after an earlier effect on it."""
+    if not text.startswith("strange_fields(result, ") or not isinstance(result, dict):
+        return False
+    fields = {re.split("[. ]", one)[0] for one in strange}
+    return any(
+        _are_one(one, result) and all(identical(one[name], result.get(name)) for name in fields)
+        for one in map(_as_noted, before)
+        if isinstance(one, dict) and fields <= one.keys()
+    )
+
+
+def _are_one(record: Json, other: Json) -> bool:
+    """Return whether two records are of one thing: they have the same fields and the same ids."""
+    ids = [name for name in record if re.search(r"(?:^id|_id|Id|ID)$", name)]
+    same = all(identical(record[name], other.get(name)) for name in ids)
+    return bool(ids) and same and record.keys() == other.keys()
 
 
 def _after_effects(failure: Failure, done: Sequence[str]) -> Failure:

@@ -14,7 +14,7 @@ import msgspec
 from em.errors import BadAnswer, EmError
 from em.llm.client import LlmClient, ask_struct
 from em.runner.agreement import INPUTS
-from em.runner.engine import RunOptions, Tools, run_routine
+from em.runner.engine import RunOptions, run_routine
 from em.runner.frames import framing_of
 from em.runner.mentions import OPERATORS, Words
 from em.runner.package import Package
@@ -22,6 +22,7 @@ from em.runner.public_form import described_input
 from em.runner.routine import PlanStep, Routine
 from em.runner.signs import spans_in, unknown_sign
 from em.runner.task_plan import Effect
+from em.runner.tools import Tools
 from em.values.canonical import Json
 from em.values.json_schema import properties_of
 

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
 from em.errors import EmError, RoutineError, WorkflowError
 from em.log.kinds import event_body
+from em.log.summary import Summary, event_summary, shown_text, shown_value
 from em.values.canonical import Json
 
 Status = Literal["ok", "failed", "needs_input"]
@@ -131,6 +133,14 @@ class RunStarted(msgspec.Struct, frozen=True):
     code: list[tuple[str, str]] = []
 
 
+@event_summary("run_started")
+def _summarise_start(made: Summary, body: Json, _at: datetime) -> None:
+    made.name, made.status = body["routine"], "running"
+    made.shown = {"input": shown_value(body["input"])}
+    if body.get("stored"):
+        made.shown["stored"] = body["stored"]
+
+
 @event_body("step_started")
 class StepStarted(msgspec.Struct, frozen=True):
     """A step with an effect is about to run."""
@@ -195,6 +205,18 @@ class RunEnded(msgspec.Struct, frozen=True):
     output: Any = None
     failure: Json | None = None
     from_events: list[str] = []
+
+
+@event_summary("run_paused")
+def _summarise_pause(made: Summary, body: Json, _at: datetime) -> None:
+    made.status = body.get("status", "needs_input")
+    made.shown["note"] = shown_text(body["prompt"].get("message", ""))
+
+
+@event_summary("run_ended")
+def _summarise_end(made: Summary, body: Json, at: datetime) -> None:
+    made.status, made.ended = body["status"], at
+    made.shown["note"] = shown_text((body.get("failure") or {}).get("message", ""))
 
 
 class Reports:
