@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.children import wait_until
 from tests.forks import QUEUE, Fork, start_python
 
 from em import Memory
 from em.runner.package import files_in, keep_routine
+from em.work.database import SCHEMA
 from em.work.queue import Queue
 
 SETTINGS = "work: {lease: 2}\n"
@@ -191,6 +193,8 @@ def workplace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workpl
     db = str(tmp_path / "em.db")
     if request.param == "postgres":
         db = request.getfixturevalue("new_database")()
+        with psycopg.connect(db, autocommit=True) as connection:  # one queue for each database
+            connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
     place = Workplace(tmp_path, db)
     yield place
     place.end()

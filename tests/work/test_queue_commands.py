@@ -180,5 +180,63 @@ def test_waiting_shows_a_bar_on_a_terminal(on_sqlite: Workplace) -> None:
     assert worker.returncode == 0
 
 
-def test_doctor_tells_of_the_extra(on_sqlite: Workplace) -> None:
-    assert em("doctor", "--json", "--db", on_sqlite.db).json["extras"]["distributed"] is True
+def test_doctor_tells_of_the_extra_and_whether_a_queue_works(on_sqlite: Workplace) -> None:
+    found = em("doctor", "--json", "--db", on_sqlite.db).json
+    assert found["extras"]["distributed"] is True
+    assert found["queue"] == "works"
+
+
+def test_the_choices_of_a_list_are_those_of_jobs() -> None:
+    from typing import get_args
+
+    from em.cli.queue import KINDS, STATES
+    from em.work.job import Kind, State
+
+    assert get_args(State) == STATES
+    assert get_args(Kind) == KINDS
+
+
+def test_lessons_are_queued_and_listed_by_kind(on_sqlite: Workplace) -> None:
+    db = ("--db", on_sqlite.db)
+    with Memory(on_sqlite.db) as memory:
+        events = [{"type": "tool_call", "seq": 0, "tool": "t", "args": {}, "result": 1}]
+        trace = {"version": "1", "mission": {"goal": "g"}, "events": events, "outcome": "success"}
+        found = memory.add_trace(trace)
+    (job,) = em("queue", "reflect", found, "--json", *db).json["jobs"]
+    em("queue", "run", "busy_one", "--input", "-", *db, stdin='{"n": 1}')
+    listed = em("queue", "list", "--kind", "reflect", "--json", *db).json["jobs"]
+    assert [view["id"] for view in listed] == [job]
+
+
+def test_waiting_jobs_are_listed_behind_any_number_of_done_ones(on_sqlite: Workplace) -> None:
+    settings()
+    db = ("--db", on_sqlite.db)
+    (waits,) = em("workflow", "enqueue", "gated", "-p", "n=1", "--json", *db).json["jobs"]
+    on_sqlite.drain()
+    with on_sqlite.queue() as queue:
+        queue.add_runs("busy_one", [{"n": n} for n in range(3)])
+    on_sqlite.drain()
+    listed = em("queue", "list", "--state", "waiting", "--limit", "2", "--json", *db).json["jobs"]
+    assert [view["id"] for view in listed] == [waits]
+    done = em("queue", "list", "--state", "done", "--limit", "9", "--json", *db).json["jobs"]
+    assert len(done) == 3
+
+
+@pytest.mark.parametrize(
+    "command", [["workflow", "enqueue", "busy"], ["queue", "list"], ["worker", "--drain"]]
+)
+def test_a_missing_extra_is_named_whatever_of_it_is_missing(
+    on_sqlite: Workplace, command: list[str]
+) -> None:
+    import subprocess
+    import sys
+
+    settings()
+    code = (
+        "import sys; sys.modules['dbos'] = sys.modules['sqlalchemy'] = None\n"
+        "from em.cli.root import run\n"
+        f"raise SystemExit(run({[*command, '--db', on_sqlite.db]!r}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "pip install 'em-core[distributed]'" in ran.stderr

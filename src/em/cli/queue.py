@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from em import telemetry
 from em.cli.options import (
     everywhere,
     limited,
@@ -34,10 +35,13 @@ from em.errors import InputError, StoreUnreachable, UsageError
 from em.values.times import parse_duration
 
 if TYPE_CHECKING:
+    from em.memory import Memory
     from em.work.queue import JobView, Queue
 
 F = TypeVar("F", bound=Callable[..., Any])
 STATES = ("queued", "running", "waiting", "done", "failed", "cancelled")
+KINDS = ("routine", "workflow", "checkpoint", "compile", "reflect", "embed")
+"""As `em.work.job` has them; commands load it only when they need it."""
 POLL = 0.5
 """Seconds between two looks at jobs that are waited for."""
 PATIENCE = 5.0
@@ -80,12 +84,16 @@ def queueing(function: F) -> F:
 
 @queue.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only jobs of this kind.")
+@click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
+@click.option("--subject", metavar="NAME", help="Only jobs about this subject.")
 @limited(20)
 @everywhere
-def list_(state: Any, limit: int) -> None:
+def list_(state: Any, kind: Any, queue: str | None, subject: str | None, limit: int) -> None:
     """List jobs, the newest first, and the running workers."""
     opened = open_queue()
-    jobs, workers = opened.jobs(state=state, limit=limit), opened.workers()
+    jobs = opened.jobs(state=state, kind=kind, queue=queue, subject=subject, limit=limit)
+    workers = opened.workers()
 
     def text() -> None:
         if jobs:
@@ -181,7 +189,12 @@ def clear(older_than: str) -> None:
 
 @queue.command("run")
 @click.argument("routine")
-@click.option("--input", "input_file", metavar="FILE", help="The input as JSON; - for stdin.")
+@click.option(
+    "--input",
+    "input_file",
+    metavar="JSON|FILE",
+    help="The input as JSON, or a file with it; - for stdin.",
+)
 @click.option("--each", metavar="FILE", help="Queue a run for each line of JSON, its input.")
 @click.option("--subject", metavar="NAME", help="Who the runs are about. Forgotten with them.")
 @queueing
@@ -202,10 +215,37 @@ def run(
     return report_queued(opened, jobs, routine, wait=wait)
 
 
+@queue.command("reflect")
+@click.argument("traces", metavar="[TRACE]...", nargs=-1)
+@click.option("--llm", is_flag=True, help="Also use the model that the worker is configured with.")
+@click.option("--wait", is_flag=True, help="Wait for the jobs, and report their results.")
+@everywhere
+def reflect(traces: tuple[str, ...], llm: bool, wait: bool) -> int:
+    """Queue learning lessons from traces, given by their ids, or from all."""
+    opened = open_queue()
+    jobs = opened.add_reflections(traces or None, how={"llm": True} if llm else None)
+    return report_queued(opened, jobs, "reflecting", wait=wait)
+
+
+@queue.command("embed")
+@click.argument("subjects", metavar="[SUBJECT]...", nargs=-1)
+@click.option("--wait", is_flag=True, help="Wait for the jobs, and report their results.")
+@everywhere
+def embed(subjects: tuple[str, ...], wait: bool) -> int:
+    """Queue the missing vectors of subjects, or of everything."""
+    opened = open_queue()
+    return report_queued(opened, opened.add_embeddings(subjects or None), "embedding", wait=wait)
+
+
 @click.command("enqueue")
 @click.argument("name")
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter.")
-@click.option("--params", "params_file", metavar="FILE", help="Parameters as JSON; - for stdin.")
+@click.option(
+    "--params",
+    "params_file",
+    metavar="JSON|FILE",
+    help="Parameters as JSON, or a file with it; - for stdin.",
+)
 @click.option("--each", metavar="FILE", help="Queue a run for each line of JSON, its parameters.")
 @click.option("--prompt", help="What the user asked for.  [the first required parameter]")
 @click.option("-f", "--file", metavar="FILE", help="The file of the workflows.  [em.yaml]")
@@ -225,10 +265,13 @@ def enqueue(
     wait: bool,
 ) -> int:
     """Queue runs of a workflow, as it is written now."""
+    from em.workflows.definition import WorkflowFile, typed_params
+
+    words = typed_params(WorkflowFile(file).workflow(name), pairs(params))
     opened = open_queue(create=True)
     jobs = opened.add_workflow_runs(
         name,
-        _given(params_file, each, pairs(params), "--params"),
+        _given(params_file, each, words, "--params"),
         prompt=prompt,
         file=file,
         chunk=chunk,
@@ -354,13 +397,26 @@ def worker(queues: tuple[str, ...], concurrency: int | None, tools: str | None, 
         for sign in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sign, stop)
         _report(f"worker {running.id} is running" + ("" if drain else "; stop it with Ctrl-C"))
-        done = running.run(drain=drain)
+        telemetry.start()
+        telemetry.watch("em.queue.depth", "em.job.state", lambda: _depth(memory))
+        try:
+            done = running.run(drain=drain)
+        finally:
+            telemetry.stop()
     failed = f", {running.failed:,} of them failed: see `em queue list`" if running.failed else ""
     emit(
         {"worker": running.id, "jobs": done, "failed": running.failed},
         f"{count(done, 'job')} done{failed}",
     )
     return 0
+
+
+def _depth(memory: "Memory") -> dict[str, int]:
+    """Count the jobs that wait and that run."""
+    from em.work.queue import Queue
+
+    with Queue(memory) as queue:
+        return {"queued": queue.count(state="queued"), "running": queue.count(state="running")}
 
 
 def _report(text: str) -> None:

@@ -1,10 +1,12 @@
 """The queue's database: a SQLite file next to the log, or the log's own PostgreSQL database.
 
-It has the tables of DBOS and two of em: the running workers, and their slots at providers.
+It has the tables of DBOS and four of em: the running workers, their slots at providers, the ledger
+of jobs, and how long their items take.
 """
 
 import logging
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +21,8 @@ try:
     from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 except ImportError as error:
     raise MissingExtra("distributed", "queued work") from error
+
+__all__ = ["Database", "sa"]  # the others take `sa` from here: the extra is missed in one place
 
 NAME = "em-work"
 """The name of the application in DBOS."""
@@ -62,6 +66,25 @@ class Database:
             sa.Column("worker", sa.Text, nullable=False),
             sa.Column("held", sa.Text, nullable=False, unique=True),
         )
+        self.jobs = sa.Table(
+            "em_jobs",
+            metadata,
+            sa.Column("id", sa.Text, primary_key=True),
+            sa.Column("kind", sa.Text, nullable=False),
+            sa.Column("queue", sa.Text, nullable=False),
+            sa.Column("deaths", sa.Integer, nullable=False),
+            sa.Column("outcome", sa.Text),
+            sa.Column("key", sa.Text, unique=True),
+            sa.Column("part_of", sa.Text, index=True),
+            sa.Index("em_jobs_by_outcome", "outcome", "id"),
+            sa.Index("em_jobs_by_kind", "kind", "id"),
+        )
+        self.rates = sa.Table(
+            "em_rates",
+            metadata,
+            sa.Column("kind", sa.Text, primary_key=True),
+            sa.Column("seconds", sa.Float, nullable=False),
+        )
         self._metadata = metadata
         log = logging.getLogger("dbos")
         if log.level == logging.NOTSET:  # unless the user has configured it
@@ -95,7 +118,7 @@ class Database:
         if self.path is not None and not Path(self.path).exists():
             return False
         with self.translated():
-            return sa.inspect(self.engine).has_table("em_slots", schema=self.schema)
+            return sa.inspect(self.engine).has_table("em_rates", schema=self.schema)
 
     def make(self) -> None:
         """Create the tables, or migrate them to the installed version of DBOS."""
@@ -153,9 +176,45 @@ def _beside(address: str) -> str:
 
 def _prepare_connection(connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None
+    give_clock(connection)
     connection.execute(f"PRAGMA busy_timeout={BUSY}")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA foreign_keys=ON")
+
+
+def has_clock(connection: sqlite3.Connection) -> bool:
+    """Return whether the time that DBOS reads from SQLite is there: `unixepoch('subsec')`."""
+    try:
+        found: float | None = connection.execute("SELECT unixepoch('subsec')").fetchone()[0]
+    except sqlite3.OperationalError:  # before 3.38 there was no such function at all
+        return False
+    return found is not None
+
+
+def give_clock(connection: sqlite3.Connection) -> None:
+    """Define `unixepoch('subsec')` where SQLite is older than 3.42, and returns NULL for it.
+
+    DBOS uses it on Python 3.12 and newer, for every time that it stores. A function with one
+    argument takes precedence over the built-in one, which takes any number.
+    """
+    if sqlite3.sqlite_version_info >= (3, 42):
+        return
+
+    def unixepoch(what: str) -> float:
+        if what != "subsec":
+            raise ValueError(f"only unixepoch('subsec') is defined here, not {what!r}")
+        return time.time()
+
+    connection.create_function("unixepoch", 1, unixepoch)
+
+
+def queue_problem() -> str:
+    """Return why a queue in a SQLite file can't work here, or an empty text: see `em doctor`."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        _prepare_connection(connection, None)
+        if has_clock(connection):
+            return ""
+    return f"queues need unixepoch('subsec'), which SQLite {sqlite3.sqlite_version} can't give"
 
 
 def _write_ahead(path: str) -> None:

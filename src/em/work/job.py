@@ -1,6 +1,7 @@
 """Job: queued work, as an event in the log. The queue itself stores only the job's id."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
@@ -10,6 +11,7 @@ import msgspec
 from em.errors import InputError, InvalidWorkflow, UsageError, WorkError
 from em.log.event import Event, EventQuery, check_name, job_stream, run_stream, trace_stream
 from em.log.kinds import Edge, event_body, event_flow
+from em.log.summary import Summary, event_summary
 from em.memory import Memory
 from em.redaction.redactor import Redactor
 from em.runner.package import find_routine
@@ -17,13 +19,17 @@ from em.state.subjects import subjects_of
 from em.values.canonical import Json, canonical
 from em.values.ids import new_ids
 
-Kind = Literal["routine", "workflow", "checkpoint", "compile"]
+Kind = Literal["routine", "workflow", "checkpoint", "compile", "reflect", "embed"]
+State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+"""The state of a job. `waiting`: it has ended, and some of its runs wait for an answer."""
+EVERYTHING_ELSE = "*"
+"""The item of an embedding that stands for lessons and for what is about nobody."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One item of a job: a run, a subject to checkpoint, or a task to compile.
+    """One item of a job: a run, a subject to checkpoint or embed, a task, or a trace to reflect on.
 
-    id: the run's id, the subject's name, or the task.
+    id: the id of the run or the trace, the subject's name, or the task.
     input, prompt: the input of a run, and what its user asked for.
     traces: the ids of the traces to compile.
     """
@@ -48,6 +54,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     from_events: Sequence[str] = ()
 
 
+@event_summary("job_queued")
+def _summarise_start(made: Summary, body: Json, _at: datetime) -> None:
+    made.name, made.status, made.calls = body.get("name", ""), "queued", len(body["items"])
+    made.shown = {"kind": body["kind"]}
+
+
 @event_body("job_done")
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     """Body of an event: a job has ended.
@@ -63,6 +75,27 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     worker: str = ""
     from_events: Sequence[str] = ()
 
+    @property
+    def total(self) -> int:
+        """How many items were run."""
+        return self.done + len(self.waiting) + len(self.failed)
+
+
+@event_body("job_split")
+class JobSplit(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of an event: a job took too long; another one does its items from `at` on."""
+
+    at: int
+    rest: str
+    from_events: Sequence[str] = ()
+
+
+@event_summary("job_done")
+def _summarise_end(made: Summary, body: Json, at: datetime) -> None:
+    made.ended, made.failed = at, len(body.get("failed") or ())
+    is_waiting = bool(body.get("waiting")) and not made.failed
+    made.status = "waiting" if is_waiting else "failed" if made.failed else "done"
+
 
 @event_flow("job_queued")
 def made_by_job(events: Sequence[Event]) -> Iterator[Edge]:
@@ -70,6 +103,8 @@ def made_by_job(events: Sequence[Event]) -> Iterator[Edge]:
     first = events[0]
     for event in events[1:]:
         yield first.id, event.id
+        if event.kind == "job_split" and event.body is not None:
+            yield first.id, job_stream(event.body["rest"])
     body = first.body or {}
     if body.get("kind") in ("routine", "workflow"):
         for item in body["items"]:
@@ -94,20 +129,34 @@ def body_of(job: Job, redactor: Redactor) -> Json:
 
 
 class Queued(NamedTuple):
-    """A job as it was read: with the id of its event, and its subject."""
+    """A job as it was read: with the id of its event, and its subject.
+
+    rest: the job that does the items which were split off; they are not in `job`.
+    pos: the position of the last event before its report: only one worker can report.
+    """
 
     job: Job
     event_id: str
     subject: str | None
+    rest: str = ""
+    pos: int = 1
 
 
 def read_job(memory: Memory, job_id: str) -> Queued:
     """Read a job from the log."""
-    query = EventQuery(stream=job_stream(job_id), kinds=["job_queued"])
+    query = EventQuery(stream=job_stream(job_id), kinds=["job_queued", "job_split"])
+    found: Queued | None = None
     for event in memory.store.read(query):
         if event.body is None:
             raise WorkError("the content of this job was forgotten", place=f"job {job_id}")
-        return Queued(msgspec.convert(event.body, Job), event.id, event.subject)
+        if found is None:
+            found = Queued(msgspec.convert(event.body, Job), event.id, event.subject)
+        else:
+            split = msgspec.convert(event.body, JobSplit)
+            job = msgspec.structs.replace(found.job, items=found.job.items[: split.at])
+            found = found._replace(job=job, rest=split.rest, pos=event.pos)
+    if found is not None:
+        return found
     raise WorkError(
         "this job is not in the log",
         place=f"job {job_id}",
@@ -130,8 +179,10 @@ def failed_sources(memory: Memory, job: Job, report: JobReport) -> list[str]:
     """
     found: list[str] = []
     for name in report.failed:
-        if job.kind == "checkpoint":
+        if job.kind in ("checkpoint", "embed"):
             query = EventQuery(subject=name, newest=True, limit=1)
+        elif job.kind == "reflect":
+            query = EventQuery(stream=trace_stream(name), newest=True, limit=1)
         else:
             query = EventQuery(stream=run_stream(name), newest=True, limit=1)
         if job.kind != "compile":
@@ -213,10 +264,34 @@ def compile_jobs(
     items = (Item(id=task, traces=list(ids)) for task, ids in tasks.items())
     for part in portions(items, chunk):
         # A task is what the traces say that they are about.
-        ids = [trace for item in part for trace in item.traces]
-        firsts = [EventQuery(stream=trace_stream(one), limit=1) for one in ids]
-        events = [event.id for query in firsts for event in memory.store.read(query)]
+        events = _first_events(memory, [trace for item in part for trace in item.traces])
         yield Job(kind="compile", items=part, how=how, from_events=events)
+
+
+def reflect_jobs(
+    memory: Memory, traces: Iterable[str] | None, chunk: int, how: Json
+) -> Iterator[Job]:
+    """Make jobs that learn lessons from these traces, or from all."""
+    if traces is None:
+        prefix = trace_stream("")
+        traces = (name.removeprefix(prefix) for name in memory.store.streams(prefix))
+    for part in portions((Item(id=check_name(one, "trace")) for one in traces), chunk):
+        events = _first_events(memory, [item.id for item in part])
+        yield Job(kind="reflect", items=part, how=how, from_events=events)
+
+
+def embed_jobs(memory: Memory, subjects: Iterable[str] | None, chunk: int) -> Iterator[Job]:
+    """Make jobs that compute the missing vectors of these subjects, or of everything."""
+    names = subjects
+    if names is None:
+        names = [*subjects_of(memory.store), EVERYTHING_ELSE]
+    for part in portions((Item(id=check_name(name, "subject")) for name in names), chunk):
+        yield Job(kind="embed", items=part)
+
+
+def _first_events(memory: Memory, traces: Sequence[str]) -> list[str]:
+    firsts = [EventQuery(stream=trace_stream(one), limit=1) for one in traces]
+    return [event.id for query in firsts for event in memory.store.read(query)]
 
 
 def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:

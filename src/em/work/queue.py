@@ -4,47 +4,57 @@ A job and its report are events in the log, so they are redacted and forgotten l
 The queue's own tables contain only the job's id, state and worker.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-import sqlalchemy as sa
 
-from em.errors import NotFound, UsageError, WorkError
-from em.log.event import Draft, check_name, job_stream
+from em.errors import NotFound, QueueFull, UsageError, WorkError
+from em.log.event import JOB_PREFIX, Draft, EventQuery, check_name, job_stream
 from em.memory import Memory
 from em.settings import Settings, WorkSettings
 from em.store import redactor_of
 from em.traces.catalogue import attempts
 from em.values.canonical import Json
 from em.values.ids import new_ids
-from em.work.database import NAME, TASK, VERSION, Database
+from em.work.database import NAME, TASK, VERSION, Database, sa
 from em.work.job import (
     Job,
     JobReport,
+    Kind,
+    State,
     body_of,
     checkpoint_jobs,
     compile_jobs,
+    embed_jobs,
     portions,
     read_job,
     read_report,
+    reflect_jobs,
     routine_jobs,
     workflow_jobs,
 )
+from em.work.ledger import Entry, Ledger, Wanted
 
 if TYPE_CHECKING:
-    from dbos import EnqueueOptions, WorkflowStatus
+    from dbos import DBOSClient, EnqueueOptions, WorkflowStatus
 
 DEFAULT = "default"
 """The queue of jobs for which no queue is named."""
-CHUNK = 100
-"""Subjects in one job: to queue one alone would cost more than to checkpoint it."""
+BATCH = "batch"
+"""The queue of jobs that compute: a worker takes one of them at a time."""
+FIRST_CHUNK: Mapping[Kind, int] = {"checkpoint": 300, "compile": 10, "reflect": 20, "embed": 20}
+"""Items in one job as long as the time of an item is not known."""
+LARGEST_CHUNK = 1_000
+RETRY_AFTER = 10
+"""Seconds after which to try again to queue jobs, when too many wait."""
 AT_ONCE = 500
 """Jobs that are read or written in one transaction."""
 
-State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 _STATES: Mapping[str, State] = {
     "ENQUEUED": "queued",
     "DELAYED": "queued",
@@ -55,6 +65,10 @@ _STATES: Mapping[str, State] = {
     "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
 }
 OVER = frozenset({"waiting", "done", "failed", "cancelled"})
+OPEN = frozenset({"queued", "running"})
+ATTEMPTS = 20
+"""Workers that may die while they run a job before it counts as failed: it may be the reason."""
+DEADLY = "its worker died at every attempt"
 
 
 def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
@@ -68,7 +82,8 @@ def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
             )
         return f"workflow:{job.name}"
     if queue is None:
-        return DEFAULT
+        # With a model they mostly wait, and may do so side by side.
+        return BATCH if job.kind in FIRST_CHUNK and not job.how.get("llm") else DEFAULT
     if queue.startswith("workflow:"):
         raise UsageError(
             f"{queue!r} can't be the name of a queue",
@@ -92,7 +107,7 @@ def register(
     """Register a queue with its limits. An existing queue keeps its limits without new ones."""
     limit = settings.limits.workflows.get(lane.removeprefix("workflow:"))
     limit = limit if lane.startswith("workflow:") else None
-    at_a_time = concurrency or settings.concurrency
+    at_a_time = 1 if lane == BATCH else concurrency or settings.concurrency
     make(
         lane,
         worker_concurrency=at_a_time if limit is None else min(at_a_time, limit),
@@ -109,6 +124,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     kind: str = ""
     name: str = ""
+    subject: str | None = None
     items: int = 0
     queue: str | None = None
     worker: str | None = None
@@ -136,10 +152,26 @@ class Queue:
         self._settings: WorkSettings = settings.work
         self._redactor = redactor_of(settings)
         self._database = Database(memory.address)
-        if not self._database.exists():
+        self._ledger = Ledger(self._database)
+        is_new = not self._database.exists()
+        if is_new:
             self._database.make()
         self._client = self._database.client()
         self._known: set[str] = set()
+        if is_new:
+            self._adopt()
+
+    def _adopt(self) -> None:
+        """Enter jobs into the ledger that were queued before there was one."""
+        offset = 0
+        while found := self._list(limit=AT_ONCE, offset=offset):
+            views = [self._view(one, None) for one in found]
+            with self._database.translated(), self._database.engine.begin() as connection:
+                for view in views:
+                    lane = view.queue or DEFAULT
+                    outcome = view.state if view.state in OVER else None
+                    self._ledger.enter(connection, view.id, view.kind, lane, outcome=outcome)
+            offset += len(found)
 
     def __enter__(self) -> Self:
         return self
@@ -153,24 +185,59 @@ class Queue:
         self._database.close()
 
     def add(
-        self, jobs: Iterable[Job], queue: str | None = None, *, subject: str | None = None
+        self,
+        jobs: Iterable[Job],
+        queue: str | None = None,
+        *,
+        subject: str | None = None,
+        key: str | None = None,
     ) -> list[str]:
         """Queue all of these jobs, or none; return their ids. Invalid jobs are refused first.
 
         subject: who the jobs and their runs are about. Forgetting the subject forgets them.
+        key: jobs that were queued with this key are not queued again; their ids are returned.
+        Raises QueueFull if more jobs would wait than `work.most_waiting`.
         """
-        checked = [(self._lane(job, queue), body_of(job, self._redactor)) for job in jobs]
+        checked = [(job.kind, self._lane(job, queue), body_of(job, self._redactor)) for job in jobs]
+        keys = [_numbered(key, number) for number in range(len(checked))]
+        if key is not None and (known := self._with_keys(keys)):
+            return known
+        self._refuse_excess(len(checked))
         ids = new_ids(len(checked))
         drafts = (
             Draft(stream=job_stream(job_id), kind="job_queued", body=body, subject=subject)
-            for job_id, (_, body) in zip(ids, checked, strict=True)
+            for job_id, (_, _, body) in zip(ids, checked, strict=True)
         )
         for portion in portions(drafts, AT_ONCE):
             self._memory.log.append_many(portion)
         with self._database.translated(), self._database.engine.begin() as connection:
-            for job_id, (lane, _) in zip(ids, checked, strict=True):
-                self._client.enqueue_in_transaction(connection, _options(job_id, lane))
-        return ids
+            for job_id, (kind, lane, _), one in zip(ids, checked, keys, strict=True):
+                if self._ledger.enter(connection, job_id, kind, lane, key=one):
+                    enqueue(self._client, connection, job_id, lane)
+        return self._with_keys(keys) if key is not None else ids
+
+    def _with_keys(self, keys: Sequence[str | None]) -> list[str]:
+        found = [self._ledger.with_key(key) for key in keys if key is not None]
+        return [one for one in found if one is not None]
+
+    def _refuse_excess(self, more: int) -> None:
+        most = self._settings.most_waiting
+        with self._database.translated(), self._database.engine.begin() as connection:
+            waiting = self._ledger.waiting(connection, most + 1)
+        if waiting + more > most:
+            raise QueueFull(
+                f"{waiting:,} jobs wait already, {more:,} more would exceed the limit of {most:,}",
+                place="work.most_waiting",
+                fix="queue them later, start more workers, or raise work.most_waiting in em.yaml",
+                retry_after=RETRY_AFTER,
+            )
+
+    def chunk(self, kind: Kind) -> int:
+        """Return how many items of a kind to put in one job, so that it takes `chunk_seconds`."""
+        seconds = self._ledger.seconds(kind)
+        if seconds is None:
+            return FIRST_CHUNK.get(kind, 1)
+        return max(1, min(LARGEST_CHUNK, int(self._settings.chunk_seconds / max(seconds, 1e-6))))
 
     def add_runs(
         self,
@@ -180,13 +247,15 @@ class Queue:
         chunk: int = 1,
         queue: str | None = None,
         subject: str | None = None,
+        key: str | None = None,
     ) -> list[str]:
         """Queue a run of a stored routine for each input; return the ids of the jobs.
 
         The routine's current version will run. chunk: runs per job, one after the other. subject:
-        who they are about.
+        who they are about. key: as for `add`.
         """
-        return self.add(routine_jobs(self._memory, routine, inputs, chunk), queue, subject=subject)
+        jobs = routine_jobs(self._memory, routine, inputs, chunk)
+        return self.add(jobs, queue, subject=subject, key=key)
 
     def add_workflow_runs(
         self,
@@ -198,32 +267,39 @@ class Queue:
         chunk: int = 1,
         queue: str | None = None,
         subject: str | None = None,
+        key: str | None = None,
     ) -> list[str]:
         """Queue a run of a workflow, as it is written now, for each set of parameters."""
         jobs = workflow_jobs(self._memory, workflow, params, chunk, prompt=prompt, file=file)
-        return self.add(jobs, queue, subject=subject)
+        return self.add(jobs, queue, subject=subject, key=key)
 
     def add_checkpoints(
         self,
         subjects: Iterable[str] | None = None,
         *,
-        chunk: int = CHUNK,
+        chunk: int | None = None,
         queue: str | None = None,
         how: Mapping[str, bool] | None = None,
+        subject: str | None = None,
+        key: str | None = None,
     ) -> list[str]:
         """Queue checkpoints of these subjects, or of all.
 
+        chunk: subjects per job; by default as many as take about `work.chunk_seconds`.
         how: options of `Memory.checkpoint`; `llm`: use the model of the worker's settings.
         """
-        return self.add(checkpoint_jobs(self._memory, subjects, chunk, dict(how or {})), queue)
+        size = chunk or self.chunk("checkpoint")
+        jobs = checkpoint_jobs(self._memory, subjects, size, dict(how or {}))
+        return self.add(jobs, queue, subject=subject, key=key)
 
     def add_compilations(
         self,
         tasks: Mapping[str, Sequence[str]] | None = None,
         *,
-        chunk: int = 10,
+        chunk: int | None = None,
         queue: str | None = None,
         how: Mapping[str, bool] | None = None,
+        key: str | None = None,
     ) -> list[str]:
         """Queue the compilation of each task, given with the ids of its traces, or of all tasks.
 
@@ -234,32 +310,121 @@ class Queue:
         if tasks is None:
             unlabelled = options.get("allow_unlabelled", False)
             tasks = attempts(self._memory.store, allow_unlabelled=unlabelled)
-        return self.add(compile_jobs(self._memory, tasks, chunk, options), queue)
+        size = chunk or self.chunk("compile")
+        return self.add(compile_jobs(self._memory, tasks, size, options), queue, key=key)
+
+    def add_reflections(
+        self,
+        traces: Iterable[str] | None = None,
+        *,
+        chunk: int | None = None,
+        queue: str | None = None,
+        how: Mapping[str, bool] | None = None,
+        key: str | None = None,
+    ) -> list[str]:
+        """Queue `Memory.reflect` for these traces, given by their ids, or for all.
+
+        how: `llm`: use the model of the worker's settings.
+        """
+        size = chunk or self.chunk("reflect")
+        return self.add(reflect_jobs(self._memory, traces, size, dict(how or {})), queue, key=key)
+
+    def add_embeddings(
+        self,
+        subjects: Iterable[str] | None = None,
+        *,
+        chunk: int | None = None,
+        queue: str | None = None,
+        key: str | None = None,
+    ) -> list[str]:
+        """Queue the missing vectors of these subjects, or of everything."""
+        jobs = embed_jobs(self._memory, subjects, chunk or self.chunk("embed"))
+        return self.add(jobs, queue, key=key)
 
     def jobs(
         self,
         *,
         state: State | None = None,
+        kind: Kind | None = None,
+        queue: str | None = None,
+        subject: str | None = None,
         limit: int | None = 50,
+        offset: int = 0,
         ids: Sequence[str] | None = None,
     ) -> list[JobView]:
-        """List jobs, the newest first: all, those in a state, or those with these ids."""
-        wanted = None
-        if state is not None:
-            asked = "done" if state == "waiting" else state
-            wanted = [theirs for theirs, ours in _STATES.items() if ours == asked]
-        found = self._list(
-            status=wanted, workflow_ids=None if ids is None else list(ids), limit=limit
+        """List jobs, the newest first: all, those that fit, or those with these ids."""
+        shown = AT_ONCE if limit is None or state in OPEN else min(AT_ONCE, limit + offset)
+        entries = self._entries(_wanted(state, kind, queue), subject, ids, shown)
+        found = (
+            (one, entry)
+            for one, entry in self._with_status(entries, shown)
+            if state is None or _state(one, entry) == state
         )
-        views = [self._view(one) for one in found]
-        return [view for view in views if state is None or view.state == state]
+        chosen = islice(found, offset, None if limit is None else offset + limit)
+        return [self._view(one, entry) for one, entry in chosen]
+
+    def count(
+        self,
+        *,
+        state: State | None = None,
+        kind: Kind | None = None,
+        queue: str | None = None,
+        subject: str | None = None,
+    ) -> int:
+        """Count the jobs that `jobs` lists. Reads ids and states, not the log."""
+        wanted = _wanted(state, kind, queue)
+        if subject is None and state not in OPEN:
+            return self._ledger.count(wanted)
+        found = self._with_status(self._entries(wanted, subject, None))
+        return sum(state is None or _state(one, entry) == state for one, entry in found)
+
+    def _entries(
+        self, wanted: Wanted, subject: str | None, ids: Sequence[str] | None, size: int = AT_ONCE
+    ) -> Iterator[Entry]:
+        """Yield rows of the ledger, the newest first. A subject's jobs are found in the log.
+
+        size: how many to read at a time.
+        """
+        if subject is None and ids is None:
+            yield from self._ledger.newest(wanted, size)
+            return
+        named = iter(ids) if ids is not None else self._about(subject or "", size)
+        for portion in portions(named, size):
+            rows = self._ledger.find(portion)
+            yield from (
+                rows[one]
+                for one in sorted(portion, reverse=True)
+                if one in rows and wanted.fits(rows[one])
+            )
+
+    def _about(self, subject: str, size: int) -> Iterator[str]:
+        """Yield the ids of a subject's jobs, the newest first."""
+        before: int | None = None
+        while True:
+            query = EventQuery(
+                subject=subject, kinds=("job_queued",), newest=True, limit=size, before=before
+            )
+            events = list(self._memory.store.read(query))
+            yield from (one.stream.removeprefix(JOB_PREFIX) for one in reversed(events))
+            if len(events) < size:
+                return
+            before = events[0].seq
+
+    def _with_status(
+        self, entries: Iterator[Entry], size: int = AT_ONCE
+    ) -> "Iterator[tuple[WorkflowStatus, Entry]]":
+        """Yield jobs with their status in DBOS, in order."""
+        for portion in portions(entries, size):
+            listed = self._list(workflow_ids=[entry.id for entry in portion])
+            found = {one.workflow_id: one for one in listed}
+            yield from ((found[entry.id], entry) for entry in portion if entry.id in found)
 
     def job(self, job_id: str) -> JobView:
         """Return one job."""
         found = self._list(workflow_ids=[job_id])
         if not found:
             raise NotFound(f"there is no job {job_id!r}", fix="`em queue list` lists all jobs")
-        return self._view(found[0])
+        return self._view(found[0], self._ledger.find([job_id]).get(job_id))
 
     def what(self, job_id: str) -> Job:
         """Read the content of a job."""
@@ -275,10 +440,14 @@ class Queue:
     def cancel(self, job_id: str) -> JobView:
         """Cancel a job. A running one stops after its current item."""
         view = self.job(job_id)
-        if view.state in OVER:
+        parts = self._ledger.parts([job_id], is_open=True)
+        if view.state in OVER and not parts:
             raise WorkError(f"this job has ended: {view.state}", place=f"job {job_id}")
         with self._database.translated():
-            self._client.cancel_workflow(job_id)
+            for one in [*parts] if view.state in OVER else [job_id, *parts]:
+                # First here: a worker that takes the job over meanwhile then leaves it alone.
+                self._ledger.end(one, "cancelled")
+                self._client.cancel_workflow(one)
         return self.job(job_id)
 
     def retry(self, job_id: str) -> str:
@@ -287,7 +456,8 @@ class Queue:
         A failed run of a routine can't be resumed: a new run starts. A failed run of a workflow
         continues at the step that failed.
         """
-        view, (job, _, subject) = self.job(job_id), read_job(self._memory, job_id)
+        view, queued = self.job(job_id), read_job(self._memory, job_id)
+        job, subject = queued.job, queued.subject
         if view.state not in ("failed", "cancelled"):
             raise WorkError(
                 f"only failed and cancelled jobs can be retried, this one is {view.state}",
@@ -316,25 +486,30 @@ class Queue:
             )
             if not found:
                 return dropped
+            ids = [one.workflow_id for one in found]
             with self._database.translated():
-                self._client.delete_workflows([one.workflow_id for one in found])
+                self._client.delete_workflows(ids)
+            self._ledger.drop(ids)
             dropped += len(found)
 
     def counts(self, ids: Sequence[str]) -> Counts:
         """Count how many of these jobs have ended."""
         over = 0
-        for portion in portions(ids, 5_000):
+        for portion in portions(ids, AT_ONCE):
+            going_on = {*self._ledger.parts(portion, is_open=True).values()}
             found = self._list(workflow_ids=portion)
-            over += sum(_STATES[one.status] in OVER for one in found)
+            over += sum(
+                _STATES[one.status] in OVER and one.workflow_id not in going_on for one in found
+            )
         return Counts(over=over, all=len(ids), workers=len(self.workers()))
 
     def reports(self, ids: Sequence[str]) -> JobReport:
-        """Return the reports of these jobs as one."""
+        """Return the reports of these jobs as one, with those of parts that were split off."""
         done = 0
         waiting: dict[str, str] = {}
         failed: dict[str, str] = {}
         for portion in portions(ids, AT_ONCE):
-            for view in self.jobs(ids=portion, limit=None):
+            for view in self.jobs(ids=[*portion, *self._ledger.parts(portion)], limit=None):
                 report = view.report or JobReport()
                 done += report.done
                 waiting |= report.waiting
@@ -361,29 +536,31 @@ class Queue:
                 **chosen,
             )
 
-    def _view(self, one: "WorkflowStatus") -> JobView:
-        state, problem, report = _STATES[one.status], "", None
+    def _view(self, one: "WorkflowStatus", entry: Entry | None) -> JobView:
+        state, problem, report = _state(one, entry), "", None
+        job, subject = None, None
         try:
-            job: Job | None = self.what(one.workflow_id)
+            queued = read_job(self._memory, one.workflow_id)
+            job, subject = queued.job, queued.subject
         except WorkError as error:
-            job, problem = None, error.message
+            problem = error.message
         if state in OVER and state != "cancelled":
             report = read_report(self._memory, one.workflow_id)
         if report is not None and report.waiting and not report.failed:
             state = "waiting"
-        if one.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
-            problem = "its worker died at every attempt"
-        elif state == "failed" and report is None:
-            problem = problem or "it could not be started"
+        deaths = entry.deaths if entry else 0
+        if state == "failed" and report is None:
+            problem = DEADLY if deaths >= ATTEMPTS else problem or "it could not be started"
         return JobView(
             id=one.workflow_id,
             state=state,
             kind=job.kind if job else "",
             name=job.name if job else "",
+            subject=subject,
             items=len(job.items) if job else 0,
             queue=one.queue_name,
             worker=one.executor_id,
-            attempts=one.recovery_attempts or 0,
+            attempts=deaths + (one.recovery_attempts or 0),
             queued_at=_moment(one.created_at),
             ended_at=_moment(one.completed_at),
             report=report,
@@ -400,14 +577,34 @@ class Queue:
         return lane
 
 
-def _options(job_id: str, lane: str) -> "EnqueueOptions":
-    return {
+def enqueue(client: "DBOSClient", connection: sa.Connection, job_id: str, lane: str) -> None:
+    """Hand a job to DBOS, in the caller's transaction."""
+    options: EnqueueOptions = {
         "workflow_name": TASK,
         "queue_name": lane,
         "workflow_id": job_id,
         "app_version": VERSION,
         "application_name": NAME,
     }
+    client.enqueue_in_transaction(connection, options)
+
+
+def _numbered(key: str | None, number: int) -> str | None:
+    """Return the key of one job of several: a hash, since a key may look like a secret."""
+    return None if key is None else sha256(f"{number}/{key}".encode()).hexdigest()
+
+
+def _wanted(state: State | None, kind: Kind | None, queue: str | None) -> Wanted:
+    outcomes = None if state is None else [None] if state in OPEN else [state]
+    return Wanted(outcomes, kind, queue)
+
+
+def _state(one: "WorkflowStatus", entry: Entry | None) -> State:
+    """Return the state of a job: its outcome of the ledger once DBOS says that it has ended."""
+    state = _STATES[one.status]
+    if entry is None or state not in OVER or entry.outcome in (None, "cancelled"):
+        return state
+    return "cancelled" if state == "cancelled" else entry.outcome
 
 
 def _moment(milliseconds: int | None) -> datetime | None:

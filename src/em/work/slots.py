@@ -11,12 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import sqlalchemy as sa
-
 from em.llm.client import Completion, LlmClient, Spent
 from em.llm.wires import Message
 from em.values.ids import new_id
-from em.work.database import Database
+from em.work.database import Database, sa
 
 PAUSE = 0.05
 LONGEST = 1.0

@@ -1,8 +1,11 @@
 """Worker: take jobs from a memory's queue and run them.
 
-DBOS hands out each job at least once, so a job may come twice, even to two workers at a time. The
-journal of each run makes that harmless: the second worker resumes where the first one stopped, and
-only one of them can write the next position of the run's stream.
+DBOS hands out each job at least once, so a job may come twice, even to two workers at a time. That
+is harmless: the journal of a run and the positions of a subject's stream let only one of them write
+the next step or state, and the position of the job's own stream lets only one of them report.
+
+A worker has a row with a heartbeat (`Presence`). When it stops for a lease, one of the others takes
+the dead worker's jobs over and queues them again with DBOS's `resume_workflows`.
 """
 
 import os
@@ -10,11 +13,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
-import sqlalchemy as sa
 
+from em import telemetry
 from em.errors import (
     Conflict,
     EmError,
@@ -23,16 +27,38 @@ from em.errors import (
     StoreBusy,
     StoreUnreachable,
 )
-from em.log.event import job_stream, run_stream
+from em.log.event import Draft, job_stream, run_stream
 from em.memory import Memory
 from em.runner.history import read_run
 from em.runner.journal import how_to_resume
 from em.settings import Settings
+from em.state.subjects import MANY_EVENTS
 from em.values.canonical import Json
 from em.values.ids import new_id
-from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database
-from em.work.job import Item, JobReport, Kind, Queued, failed_sources, read_job
-from em.work.queue import DEFAULT, check_lane, register
+from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database, sa
+from em.work.job import (
+    EVERYTHING_ELSE,
+    Item,
+    JobReport,
+    JobSplit,
+    Kind,
+    Queued,
+    failed_sources,
+    read_job,
+    read_report,
+)
+from em.work.ledger import Entry, Ledger, Outcome
+from em.work.queue import (
+    ATTEMPTS,
+    BATCH,
+    DEADLY,
+    DEFAULT,
+    FIRST_CHUNK,
+    Queue,
+    check_lane,
+    enqueue,
+    register,
+)
 from em.work.slots import LimitedClient, Slots
 from em.work.upkeep import Upkeep
 
@@ -40,14 +66,16 @@ if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
     from em.llm.client import LlmClient
-    from em.runner.engine import RunOptions, Tools
+    from em.runner.engine import RunOptions
     from em.runner.run import RunResult
+    from em.runner.tools import Tools
+    from em.state.checkpoint import Compiled
 
 
 T = TypeVar("T")
 
-ATTEMPTS = 20
-"""Starts of a job before it counts as failed: it may be what kills its workers."""
+TOGETHER = 100
+"""Subjects whose states are written in one transaction."""
 LOOK = 0.2
 """Seconds between two looks at whether all jobs have ended."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
@@ -84,13 +112,33 @@ class Equipment(NamedTuple):
         return self.limited(get_llm_client(settings=self.settings))
 
 
-def run_item(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
-    """Run one item of a job."""
-    return _RUNNERS[queued.job.kind](equipment, queued, item)
+def run_items(equipment: Equipment, queued: Queued, items: Sequence[Item]) -> list[ItemResult]:
+    """Run items of a job: subjects to checkpoint together, anything else one by one."""
+    if queued.job.kind == "checkpoint":
+        return _checkpoints(equipment, queued, items)
+    run = _RUNNERS[queued.job.kind]
+    return [_guarded(partial(run, equipment, queued, item)) for item in items]
+
+
+def together(kind: Kind) -> int:
+    """Return how many items of a kind are run in one go."""
+    return TOGETHER if kind == "checkpoint" else 1
+
+
+def _guarded(work: Callable[[], ItemResult]) -> ItemResult:
+    """Return a failure as a result. What may pass, and a lost fence, go to the worker."""
+    try:
+        return work()
+    except (StoreUnreachable, StoreBusy, Conflict):
+        raise
+    except EmError as error:
+        return ItemResult("failed", str(error))
+    except Exception as error:  # noqa: BLE001 - reported; the other items still run
+        return ItemResult("failed", f"{type(error).__name__}: {error}")
 
 
 def _routine(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
-    memory, (job, _, subject) = equipment.memory, queued
+    memory, job, subject = equipment.memory, queued.job, queued.subject
     try:
         # The queue decides whose run it is: a worker that is frozen must not keep it.
         past = read_run(memory.store, item.id)
@@ -123,11 +171,38 @@ def _failure(failure: Mapping[str, Any]) -> str:
     return f"step {failure.get('step_id')}: {failure.get('message')}"
 
 
-def _checkpoint(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
+def _checkpoints(equipment: Equipment, queued: Queued, items: Sequence[Item]) -> list[ItemResult]:
+    """Compile subjects and write their states together: all workers share the log's writer."""
     how = dict(queued.job.how)
     client = equipment.client(how)
-    equipment.memory.subjects.checkpoint(item.id, client=client, **how)
-    return DONE
+    subjects = equipment.memory.subjects
+    results: dict[str, ItemResult] = {}
+    ready: list[Compiled] = []
+
+    def compile_(subject: str) -> ItemResult:
+        ready.append(subjects.compile(subject, client=client, **how))
+        return DONE
+
+    def write(subject: str) -> ItemResult:
+        subjects.checkpoint(subject, client=client, **how)
+        return DONE
+
+    def write_ready() -> None:
+        try:
+            subjects.write(ready)
+        except (StoreUnreachable, StoreBusy):
+            raise
+        except EmError:  # one of them has new events, or can't be written: write each on its own
+            for one in ready:
+                results[one.report.subject] = _guarded(partial(write, one.report.subject))
+        ready.clear()
+
+    for item in items:
+        results[item.id] = _guarded(partial(compile_, item.id))
+        if sum(one.report.new_events for one in ready) >= MANY_EVENTS:
+            write_ready()  # early, to bound memory
+    write_ready()
+    return [results[item.id] for item in items]
 
 
 def _compile(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
@@ -138,10 +213,25 @@ def _compile(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
     return DONE
 
 
+def _reflect(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
+    equipment.memory.reflect(item.id, equipment.client(dict(queued.job.how)))
+    return DONE
+
+
+def _embed(equipment: Equipment, _queued: Queued, item: Item) -> ItemResult:
+    memory = equipment.memory
+    if item.id != EVERYTHING_ELSE:
+        left = memory.embed(subject=item.id)
+    else:
+        left = memory.embed(subject="")
+        memory.heuristics.embed_all()
+    return ItemResult("failed", f"{left:,} passages have no vector") if left else DONE
+
+
 def _workflow(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
     from em.workflows.definition import read_workflow
 
-    job, _, subject = queued
+    job, subject = queued.job, queued.subject
     workflows = equipment.memory.workflows(tools=equipment.tools)
     workflows.models.limited = equipment.limited
     if equipment.memory.store.head(run_stream(item.id))[0]:
@@ -161,15 +251,18 @@ def _workflow(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
 _RUNNERS: Mapping[Kind, Callable[[Equipment, Queued, Item], ItemResult]] = {
     "routine": _routine,
     "workflow": _workflow,
-    "checkpoint": _checkpoint,
     "compile": _compile,
+    "reflect": _reflect,
+    "embed": _embed,
 }
 
 
 class Presence:
     """Writes the heartbeat of one worker, and watches those of the others.
 
-    A worker whose heartbeat stops for a whole lease is dead: its jobs are queued again.
+    A worker whose heartbeat stops for a whole lease is dead: its jobs are queued again. The others
+    count the time themselves, so no clocks are compared. The first to advance the dead worker's
+    heartbeat takes its jobs over. If it dies meanwhile, another one does so a lease later.
 
     recover: queues the jobs of a dead worker again; returns how many.
     tidy: called with each heartbeat.
@@ -265,15 +358,20 @@ class Presence:
         return since if before == beat else now
 
     def _bury(self, worker: str, beat: int) -> None:
-        # The jobs first: if we die in between, another worker repeats this.
-        jobs = self._recover(worker)
+        del self._seen[worker]
         workers, slots = self._database.workers, self._database.slots
         with self._database.engine.begin() as connection:
+            same = (workers.c.id == worker) & (workers.c.beat == beat)
+            taken = connection.execute(sa.update(workers).where(same).values(beat=beat + 1))
+            if not taken.rowcount:
+                return  # it is alive, or another worker was first
+        # The jobs first: if we die in between, another worker repeats this.
+        jobs = self._recover(worker)
+        with self._database.engine.begin() as connection:
             connection.execute(
-                sa.delete(workers).where(workers.c.id == worker, workers.c.beat == beat)
+                sa.delete(workers).where(workers.c.id == worker, workers.c.beat == beat + 1)
             )
             connection.execute(sa.delete(slots).where(slots.c.worker == worker))
-        del self._seen[worker]
         self._report(f"worker {worker} is gone; {jobs} of its jobs were queued again")
 
 
@@ -315,6 +413,7 @@ class Worker:
         self._concurrency = concurrency
         self._report = report
         self._database = Database(memory.address)
+        self._ledger = Ledger(self._database)
         self._slots = Slots(self._database, self.id, self._settings.work.limits.providers)
         self._equipment = Equipment(memory, tools, self._settings, self._limited)
         self._upkeep = Upkeep(memory, self._settings.work, report)
@@ -339,6 +438,7 @@ class Worker:
         """Run jobs until `stop`, or with `drain` until none is left; return how many ended."""
         from dbos import DBOS
 
+        Queue(self._memory, self._settings).close()  # makes the tables, or brings them up to date
         self._database.make()
         self._client = self._database.client(patient=True)
         presence = Presence(
@@ -376,10 +476,10 @@ class Worker:
         from dbos import DBOS
 
         limited = [f"workflow:{name}" for name in self._settings.work.limits.workflows]
-        for lane in self._queues or [DEFAULT, *limited]:
+        for lane in self._queues or [DEFAULT, BATCH, *limited]:
             register(self._client.register_queue, lane, self._settings.work, self._concurrency)
 
-        @DBOS.workflow(name=TASK, max_recovery_attempts=ATTEMPTS)
+        @DBOS.workflow(name=TASK)
         def job() -> dict[str, int]:
             return self._job()
 
@@ -430,11 +530,15 @@ class Worker:
             )
 
     def _recover(self, worker: str) -> int:
-        from dbos import DBOS
-
-        # DBOS has no public function for this. It queues only the jobs that the worker still has:
-        # two workers that do it at the same time do no harm.
-        return len(DBOS._recover_pending_workflows([worker]))
+        """Queue the jobs of a dead worker again."""
+        found = self._list(status="PENDING", executor_id=worker)
+        lanes: dict[str | None, list[str]] = {}
+        for one in found:
+            lanes.setdefault(one.queue_name, []).append(one.workflow_id)
+        for lane, ids in lanes.items():
+            self._ledger.died(ids)
+            self._client.resume_workflows(ids, queue_name=lane)
+        return len(found)
 
     def _give_back(self) -> None:
         """Queue the jobs again that this worker has claimed and will not run."""
@@ -454,45 +558,113 @@ class Worker:
         with self._guard:
             self._active += 1
         try:
-            return self._do(job_id)
+            with telemetry.span("em.job") as span:
+                done = self._do(job_id)
+                span.set("em.job.outcome", "waiting" if done["waiting"] else "done")
+            return done
         finally:
             with self._guard:
                 self._active -= 1
 
     def _do(self, job_id: str) -> dict[str, int]:
-        queued = self._patiently(job_id, lambda: read_job(self._memory, job_id))
-        job = queued.job
-        counted = {"done": 0}
-        waiting: dict[str, str] = {}
-        failed: dict[str, str] = {}
-        looked = time.monotonic()
-        for number, item in enumerate(job.items):
-            if self._stopping.is_set():
-                raise _Leave
-            if number and time.monotonic() - looked > 1:
-                self._check_owner(job_id)
-                looked = time.monotonic()
-            ended = self._item(job_id, queued, item)
-            if ended.status == "done":
-                counted["done"] += 1
-            else:
-                (waiting if ended.status == "waiting" else failed)[item.id] = ended.why
-        report = JobReport(done=counted["done"], waiting=waiting, failed=failed, worker=self.id)
-        self._patiently(job_id, lambda: self._store(job_id, queued, report))
+        """Run the items of a job and report. Whatever ends the job is in the ledger first."""
+        entry = self._patiently(job_id, lambda: self._ledger.find([job_id]).get(job_id))
+        if entry is not None and entry.outcome == "cancelled":
+            self._client.cancel_workflow(job_id)  # it was taken over while it was cancelled
+            raise _Leave
+        try:
+            self._refuse_deadly(job_id, entry)
+            queued = self._patiently(job_id, lambda: read_job(self._memory, job_id))
+            started = time.monotonic()
+            report = self._patiently(job_id, lambda: read_report(self._memory, job_id))
+            if report is None:
+                report = self._items(job_id, queued)
+        except Exception:
+            self._patiently(job_id, lambda: self._ledger.end(job_id, "failed"))
+            raise
+        took = (time.monotonic() - started) / max(1, report.total)
+        outcome: Outcome = "failed" if report.failed else "waiting" if report.waiting else "done"
+        rate = {queued.job.kind: took} if report.worker == self.id else {}
+        self._patiently(job_id, lambda: self._ledger.end(job_id, outcome, rate))
         with self._guard:
             self._ended += 1
-            self.failed += bool(failed)
-        if failed:
-            raise JobFailed(f"{len(failed)} of {len(job.items)} failed", place=f"job {job_id}")
-        return {**counted, "waiting": len(waiting)}
+            self.failed += bool(report.failed)
+        if report.failed:
+            said = f"{len(report.failed)} of {report.total} failed"
+            raise JobFailed(said, place=f"job {job_id}")
+        return {"done": report.done, "waiting": len(report.waiting)}
 
-    def _item(self, job_id: str, queued: Queued, item: Item) -> ItemResult:
-        try:
-            return self._patiently(job_id, lambda: run_item(self._equipment, queued, item))
-        except EmError as error:
-            return ItemResult("failed", str(error))
-        except Exception as error:  # noqa: BLE001 - reported; the other items still run
-            return ItemResult("failed", f"{type(error).__name__}: {error}")
+    def _refuse_deadly(self, job_id: str, entry: Entry | None) -> None:
+        if entry is not None and entry.deaths >= ATTEMPTS:
+            raise JobFailed(DEADLY, place=f"job {job_id}")
+
+    def _items(self, job_id: str, queued: Queued) -> JobReport:
+        job, started = queued.job, time.monotonic()
+        if queued.rest:
+            self._patiently(job_id, partial(self._enqueue_rest, job_id, queued))
+        results: dict[str, ItemResult] = {}
+        looked = started
+        for start in range(0, len(job.items), together(job.kind)):
+            if self._stopping.is_set():
+                raise _Leave
+            if start and time.monotonic() - looked > 1:
+                self._check_owner(job_id)
+                looked = time.monotonic()
+            if start and self._is_long(queued, time.monotonic() - started):
+                queued = self._split(job_id, queued, start)
+                break
+            items = job.items[start : start + together(job.kind)]
+            done = self._patiently(job_id, partial(run_items, self._equipment, queued, items))
+            results |= zip((item.id for item in items), done, strict=True)
+        named = {
+            status: {name: one.why for name, one in results.items() if one.status == status}
+            for status in ("done", "waiting", "failed")
+        }
+        report = JobReport(
+            done=len(named["done"]),
+            waiting=named["waiting"],
+            failed=named["failed"],
+            worker=self.id,
+        )
+        self._patiently(job_id, lambda: self._store(job_id, queued, report))
+        return report
+
+    def _is_long(self, queued: Queued, seconds: float) -> bool:
+        """Return whether a job of many took so long that others should do the rest."""
+        limit = 2 * self._settings.work.chunk_seconds
+        return queued.job.kind in FIRST_CHUNK and not queued.rest and seconds > limit
+
+    def _split(self, job_id: str, queued: Queued, at: int) -> Queued:
+        """Queue the items from `at` on as a job of their own; return what is left of this one."""
+        job, subject = queued.job, queued.subject
+        rest = new_id()
+        split = JobSplit(at=at, rest=rest, from_events=[queued.event_id])
+        later = msgspec.structs.replace(job, items=job.items[at:])
+        drafts = [
+            Draft(
+                stream=job_stream(one), kind=kind, body=msgspec.to_builtins(body), subject=subject
+            )
+            for one, kind, body in ((job_id, "job_split", split), (rest, "job_queued", later))
+        ]
+        fence = {job_stream(job_id): queued.pos}
+        self._patiently(job_id, lambda: self._memory.log.append_many(drafts, expected_pos=fence))
+        mine = msgspec.structs.replace(job, items=job.items[:at])
+        left = queued._replace(job=mine, rest=rest, pos=queued.pos + 1)
+        self._patiently(job_id, partial(self._enqueue_rest, job_id, left))
+        return left
+
+    def _enqueue_rest(self, job_id: str, queued: Queued) -> None:
+        """Queue what was split off, unless that was done before."""
+        entry = self._ledger.find([job_id])[job_id]
+        with self._database.translated(), self._database.engine.begin() as connection:
+            if self._ledger.enter(
+                connection,
+                queued.rest,
+                queued.job.kind,
+                entry.queue,
+                part_of=entry.part_of or job_id,
+            ):
+                enqueue(self._client, connection, queued.rest, entry.queue)
 
     def _patiently(self, job_id: str, work: Callable[[], T]) -> T:
         """Retry while the store can't be reached. After a conflict, check that the job is ours."""
@@ -519,9 +691,12 @@ class Worker:
             raise _Leave
 
     def _store(self, job_id: str, queued: Queued, report: JobReport) -> None:
+        """Write the report. If another worker has written one, its position is taken."""
         sources = failed_sources(self._memory, queued.job, report)
         body = msgspec.to_builtins(msgspec.structs.replace(report, from_events=sources))
-        self._memory.log.append(job_stream(job_id), "job_done", body, subject=queued.subject)
+        self._memory.log.append(
+            job_stream(job_id), "job_done", body, subject=queued.subject, expected_pos=queued.pos
+        )
 
     def _limited(self, client: "LlmClient") -> "LlmClient":
         return LimitedClient(client, self._slots)

@@ -1,0 +1,151 @@
+"""Queued work over HTTP: the same jobs as those of `em queue`, for callers who may see them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from served import Serve, Served
+
+from em import Memory
+from em.runner.package import files_in, keep_routine
+from em.settings import Settings
+from em.work.queue import Queue
+from em.work.worker import Worker
+
+ALL, ANA, BO = "all-" + "x" * 20, "ana-" + "x" * 20, "bo-" + "x" * 20
+SETTINGS = """\
+work: {most_waiting: 6}
+api:
+  tokens:
+    - {env: ANA_TOKEN, subjects: [ana, al]}
+    - {env: BO_TOKEN, subjects: [bo]}
+workflows:
+  greet:
+    params: [name]
+    steps:
+      - {name: hello, tool: greet, effect: read, inputs: {name: "{{ params.name }}"}}
+"""
+ROUTINE = """
+version: "1"
+name: greeting
+steps:
+  - {id: s1, type: tool.call, tool: greet, effect: read, args: {name: "{{ name }}"}}
+"""
+
+
+def greet(name: str) -> str:
+    """Greet somebody."""
+    return f"hello {name}"
+
+
+@pytest.fixture
+def served(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Served:
+    Path("em.yaml").write_text(SETTINGS)
+    Path("greeting").mkdir()
+    Path("greeting/routine.yaml").write_text(ROUTINE)
+    with Memory("em.db") as memory:
+        keep_routine(memory.store, files_in(Path("greeting")))
+        memory.observe("ana", {"city": "Porto"}, type="address")
+        memory.observe("bo", {"city": "Oslo"}, type="address")
+    env = {"EM_API_TOKEN": ALL, "ANA_TOKEN": ANA, "BO_TOKEN": BO}
+    return serve(env=env)
+
+
+def bearer(token: str = ALL) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def queue(served: Served, body: Any, token: str = ALL, key: str = "") -> Any:
+    return served.post("/jobs", body, key, **bearer(token))
+
+
+def drain() -> None:
+    with Memory("em.db") as memory:
+        Worker(memory, tools={"greet": greet}, settings=Settings.load()).run(drain=True)
+
+
+def test_runs_checkpoints_and_workflows_are_queued_done_and_read(served: Served) -> None:
+    run = {"kind": "routine", "name": "greeting", "inputs": [{"name": "Ana"}, {"name": "Bo"}]}
+    sent = queue(served, run, key="one")
+    assert sent.status_code == 201, sent.text
+    first, second = (job["id"] for job in sent.json()["jobs"])
+    again = queue(served, run, key="one")
+    assert again.json() == sent.json()
+    assert again.headers["Idempotency-Replayed"] == "true"
+    flow = {"kind": "workflow", "name": "greet", "inputs": [{"name": "Cy"}], "subject": "bo"}
+    (third,) = queue(served, flow).json()["jobs"]
+    assert (third["state"], third["subject"], third["queue"]) == ("queued", "bo", "default")
+    (state,) = queue(served, {"kind": "checkpoint", "subjects": ["ana"]}).json()["jobs"]
+    assert (state["subject"], state["queue"]) == ("ana", "batch")
+    drain()
+    for job in (first, second, third["id"], state["id"]):
+        shown = served.http.get(f"/jobs/{job}", headers=bearer()).json()
+        assert (shown["state"], shown["done"]) == ("done", 1), shown
+    listed = served.http.get("/jobs", params={"kind": "routine"}, headers=bearer()).json()
+    assert [job["id"] for job in listed["jobs"]] == [second, first]
+    assert listed["pagination"] == {"limit": 50, "offset": 0, "total": 2}
+    page = served.http.get(
+        "/jobs", params={"state": "done", "limit": 1, "offset": 3}, headers=bearer()
+    ).json()
+    assert ([job["id"] for job in page["jobs"]], page["pagination"]["total"]) == ([first], 4)
+
+
+def test_a_waiting_job_is_cancelled_once(served: Served) -> None:
+    (job,) = queue(served, {"kind": "checkpoint"}).json()["jobs"]
+    cancelled = served.post(f"/jobs/{job['id']}/cancel", {}, **bearer())
+    assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
+    twice = served.post(f"/jobs/{job['id']}/cancel", {}, **bearer())
+    assert twice.status_code == 409
+    assert "this job has ended: cancelled" in twice.json()["error"]["message"]
+
+
+def test_a_full_queue_says_when_to_come_again(served: Served) -> None:
+    runs = {"kind": "routine", "name": "greeting", "inputs": [{"name": "x"}] * 6}
+    assert queue(served, runs).status_code == 201
+    full = queue(served, runs, key="later")
+    assert full.status_code == 429
+    assert full.json()["error"]["code"] == "queue_full"
+    assert int(full.headers["Retry-After"]) > 0
+    drain()
+    assert queue(served, runs, key="later").status_code == 201
+
+
+def test_a_limited_token_queues_and_sees_its_own_subjects_only(served: Served) -> None:
+    mine = queue(served, {"kind": "checkpoint", "subjects": ["ana", "al"]}, ANA).json()["jobs"]
+    assert [job["subject"] for job in mine] == ["ana", "al"]
+    for body in (
+        {"kind": "checkpoint", "subjects": ["ana", "bo"]},
+        {"kind": "checkpoint"},
+        {"kind": "routine", "name": "greeting", "subject": "ana"},
+        {"kind": "reflect"},
+    ):
+        assert queue(served, body, ANA).status_code == 403, body
+    job = mine[0]["id"]
+    assert served.http.get(f"/jobs/{job}", headers=bearer(ANA)).status_code == 200
+    assert served.http.get(f"/jobs/{job}", headers=bearer(BO)).status_code == 404
+    assert served.post(f"/jobs/{job}/cancel", {}, **bearer(BO)).status_code == 404
+    assert served.http.get("/jobs", headers=bearer(ANA)).status_code == 403
+    own = served.http.get("/jobs", params={"subject": "ana"}, headers=bearer(ANA)).json()
+    assert [one["id"] for one in own["jobs"]] == [job]
+    other = served.http.get("/jobs", params={"subject": "ana"}, headers=bearer(BO))
+    assert other.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({"kind": "routine"}, 400, "name the routine"),
+        ({"kind": "routine", "name": "nothing"}, 404, "nothing"),
+        ({"kind": "checkpoint", "inputs": [{}]}, 400, "only routine and workflow jobs"),
+        ({"kind": "workflow", "name": "greet", "inputs": [{"nam": "x"}]}, 400, "nam"),
+        ({"kind": "dance"}, 400, "dance"),
+        ({"kind": "embed", "queue": "_dbos"}, 400, "can't be the name of a queue"),
+    ],
+)
+def test_what_can_not_be_queued_is_refused(
+    served: Served, body: Any, status: int, said: str
+) -> None:
+    sent = queue(served, body)
+    assert (sent.status_code, said in sent.text) == (status, True), sent.text
+    with Memory("em.db") as memory, Queue(memory) as opened:
+        assert opened.jobs() == []

@@ -1,0 +1,184 @@
+"""What is queued: in chunks of a duration, once for each key, no more than may wait."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+from tests.work.conftest import Workplace
+
+from em import Memory
+from em.errors import QueueFull
+from em.heuristics.heuristic import every_heuristic
+from em.traces.trace import Mission, ToolCall, Trace
+from em.work.database import sa
+from em.work.ledger import Ledger
+from em.work.queue import LARGEST_CHUNK, Queue
+
+pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done
+
+
+def ledger_of(queue: Queue) -> Ledger:
+    return queue._ledger
+
+
+def test_a_chunk_is_as_large_as_its_items_are_fast(on_sqlite: Workplace) -> None:
+    with on_sqlite.queue() as queue:
+        assert queue.chunk("checkpoint") == 300
+        (job,) = queue.add_checkpoints(["ana"])
+        ledger_of(queue).end(job, "done", {"checkpoint": 0.1})
+        assert queue.chunk("checkpoint") == 15
+        assert len(queue.add_checkpoints([f"user-{n}" for n in range(30)])) == 2
+        for _ in range(60):
+            ledger_of(queue).end(job, "done", {"checkpoint": 1e-9})
+        assert queue.chunk("checkpoint") == LARGEST_CHUNK
+        for _ in range(60):
+            ledger_of(queue).end(job, "done", {"checkpoint": 60.0})
+        assert queue.chunk("checkpoint") == 1
+
+
+def test_a_worker_teaches_the_queue_how_long_items_take(on_sqlite: Workplace) -> None:
+    with on_sqlite.queue() as queue, Memory(on_sqlite.db) as memory:
+        memory.observe("ana", {"city": "Porto"}, type="address")
+        queue.add_checkpoints()
+        assert ledger_of(queue).seconds("checkpoint") is None
+    on_sqlite.drain()
+    with on_sqlite.queue() as queue:
+        assert ledger_of(queue).seconds("checkpoint") is not None
+
+
+def test_what_computes_has_a_queue_of_which_a_worker_takes_one_job_at_a_time(
+    on_sqlite: Workplace,
+) -> None:
+    with on_sqlite.queue() as queue:
+        (computes,) = queue.add_checkpoints(["ana"])
+        (asks,) = queue.add_checkpoints(["ana"], how={"llm": True})
+        (runs,) = queue.add_runs("busy_one", [{"n": 1}])
+        assert [queue.job(one).queue for one in (computes, asks, runs)] == [
+            "batch", "default", "default",
+        ]  # fmt: skip
+        registered = queue._client.retrieve_queue("batch")
+        assert registered is not None
+        assert registered.worker_concurrency == 1
+
+
+def test_no_more_jobs_are_queued_than_may_wait_and_none_of_those_too_many(
+    on_sqlite: Workplace,
+) -> None:
+    (on_sqlite.folder / "em.yaml").write_text("work: {lease: 2, most_waiting: 3}\n")
+    with on_sqlite.queue() as queue:
+        kept = queue.add_runs("busy_one", [{"n": n} for n in range(2)])
+        with pytest.raises(QueueFull, match="2 jobs wait already, 2 more") as caught:
+            queue.add_runs("busy_one", [{"n": n} for n in range(2)])
+        assert caught.value.code == "queue_full"
+        assert {one.id for one in queue.jobs()} == {*kept}
+    on_sqlite.drain()
+    with on_sqlite.queue() as queue:
+        assert len(queue.add_runs("busy_one", [{"n": n} for n in range(3)])) == 3
+
+
+def test_a_key_queues_once(workplace: Workplace) -> None:
+    with workplace.queue() as queue:
+        first = queue.add_runs("busy_one", [{"n": 1}, {"n": 2}], key="k")
+        assert queue.add_runs("busy_one", [{"n": 1}, {"n": 2}], key="k") == first
+        assert queue.add_runs("busy_one", [{"n": 1}], key="other") != first[:1]
+        assert len(queue.jobs()) == 3
+
+
+def test_jobs_are_found_by_kind_queue_and_subject(workplace: Workplace) -> None:
+    with workplace.queue() as queue:
+        (anas,) = queue.add_runs("busy_one", [{"n": 1}], subject="ana")
+        (bos,) = queue.add_runs("busy_one", [{"n": 2}], subject="bo", queue="mine")
+        (state,) = queue.add_checkpoints(["ana"])
+
+        def ids(**chosen: object) -> list[str]:
+            found = [view.id for view in queue.jobs(**chosen)]  # type: ignore[arg-type]
+            assert queue.count(**chosen) == len(found)  # type: ignore[arg-type]
+            return found
+
+        assert ids() == [state, bos, anas]
+        assert ids(subject="ana") == [anas]
+        assert ids(kind="checkpoint") == [state]
+        assert ids(queue="mine") == [bos]
+        assert ids(kind="routine", state="queued") == [bos, anas]
+        assert ids(subject="ana", state="done") == []
+        assert [view.id for view in queue.jobs(limit=1, offset=1)] == [bos]
+
+
+@contextmanager
+def counted(queue: Queue) -> Iterator[list[str]]:
+    """The statements that the queue's database gets."""
+    statements: list[str] = []
+
+    def note(_c: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if statement.startswith(("SELECT", "WITH")):
+            statements.append(statement)
+
+    engine = queue._database.engine
+    sa.event.listen(engine, "before_cursor_execute", note)
+    yield statements
+    sa.event.remove(engine, "before_cursor_execute", note)
+
+
+def test_a_page_of_jobs_costs_the_same_however_many_there_are(on_sqlite: Workplace) -> None:
+    costs = []
+    with on_sqlite.queue() as queue:
+        for _ in range(2):
+            queue.add_runs("busy_one", [{"n": n} for n in range(30 if not costs else 270)])
+            with counted(queue) as statements:
+                assert len(queue.jobs(limit=5)) == 5
+                assert queue.jobs(state="waiting") == []
+            costs.append(len(statements))
+    assert costs[0] == costs[1]
+
+
+def test_lessons_are_learnt_by_workers_and_a_second_time_changes_nothing(
+    on_sqlite: Workplace,
+) -> None:
+    def attempt(order: str) -> Trace:
+        wrong = ToolCall(tool="get_order", args={"id": order}, error="unknown order: use #W…")
+        right = ToolCall(tool="get_order", args={"id": f"#{order}"}, result={"state": "open"})
+        given = Mission(f"look up the order {order}", {"order": order})
+        return Trace(mission=given, events=[wrong, right], outcome="success")
+
+    with Memory(on_sqlite.db) as memory, on_sqlite.queue() as queue:
+        for number in range(4):
+            memory.add_trace(attempt(f"W{number}0017"))
+        jobs = queue.add_reflections(chunk=2)
+    on_sqlite.drain()
+
+    def lessons() -> list[tuple[str, int]]:
+        with Memory(on_sqlite.db) as memory:
+            found = every_heuristic(memory.store)
+            return sorted((one.lesson.trigger, one.use.learned) for one in found)
+
+    with on_sqlite.queue() as queue:
+        assert queue.reports(jobs).done == 4
+        queue.add_reflections(chunk=2)
+    learnt = lessons()
+    assert learnt
+    on_sqlite.drain()
+    assert lessons() == learnt
+
+
+def of_words(texts: Sequence[str]) -> list[list[float]]:
+    """Embed texts as three numbers."""
+    return [[float(len(text)), float(text.count(" ")), 1.0] for text in texts]
+
+
+def test_vectors_are_computed_subject_by_subject(on_sqlite: Workplace) -> None:
+    from em.settings import Settings
+    from em.work.job import EVERYTHING_ELSE
+    from em.work.worker import Equipment, Queued, run_items
+
+    with Memory(on_sqlite.db, embedder=of_words) as memory, Queue(memory) as queue:
+        memory.observe("ana", "I moved to Porto in March.")
+        memory.observe("bo", "I keep bees behind the house.")
+        (job,) = queue.add_embeddings()
+        items = queue.what(job).items
+        assert [item.id for item in items] == ["ana", "bo", EVERYTHING_ELSE]
+        equipment = Equipment(memory, None, Settings.load(), lambda client: client)
+        queued = Queued(queue.what(job), "", None)
+        done = run_items(equipment, queued, items[:1])
+        assert [one.status for one in done] == ["done"]
+        assert memory._recall.embed_all(subject="ana") == 0
+        assert [one.status for one in run_items(equipment, queued, items)] == ["done"] * 3
