@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 from served import Serve, Served
+from tests.children import wait_until
 
 from em import Memory
 from em.testing import SECRET
@@ -149,7 +150,8 @@ def test_killed_during_writes_every_acknowledged_write_is_there_once(serve: Serv
         workers = [threading.Thread(target=write, args=(w,)) for w in range(4)]
         for worker in workers:
             worker.start()
-        time.sleep(0.7)
+        some = len(acknowledged) + 5
+        wait_until(lambda some=some: len(acknowledged) > some)
         service.kill()
         stop.set()
         for worker in workers:

@@ -24,15 +24,23 @@ from em.settings import Settings
     type=click.IntRange(0, 65_535),
     help="0 chooses a free port, which is logged.  [EM_API_PORT, em.yaml, else 8765]",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    help="How many processes serve.  [EM_API_WORKERS, em.yaml, else 1]",
+)
 @everywhere
-def serve(host: str | None, port: int | None) -> int:
+def serve(host: str | None, port: int | None, workers: int | None) -> int:
     """Serve the memory over HTTP: web pages at /ui, and a JSON API described at /docs.
 
     Requests are logged on standard error. `em ui` opens the pages in a browser. Other machines are
     served only if EM_API_TOKEN is set; see docs/service.md.
+
+    SIGTERM finishes the requests under way, then stops. With several --workers, SIGHUP replaces the
+    processes one by one, with the code and settings of now; no request is lost.
     """
     settings = Settings.load()
-    given = {"host": host, "port": port}
+    given = {"host": host, "port": port, "workers": workers}
     api = msgspec.structs.replace(
         settings.api, **{name: value for name, value in given.items() if value is not None}
     )

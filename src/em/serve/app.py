@@ -1,5 +1,6 @@
 """The application: all handlers, behind the guard."""
 
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from html import escape
@@ -18,9 +19,9 @@ from litestar.openapi.spec import Components, SecurityScheme
 import em
 from em.errors import EmError, StoreError
 from em.memory import Memory
-from em.serve.api import heuristics, log, routines, shadow, states, traces, workflows
-from em.serve.api.shapes import HealthOut
-from em.serve.auth import Sessions, Tokens, refuse_open_door
+from em.serve.api import heuristics, jobs, log, routines, shadow, states, traces, workflows
+from em.serve.api.shapes import HealthOut, LiveOut
+from em.serve.auth import Sessions, Tokens, refuse_open_door, shared_key
 from em.serve.guard import (
     Guard,
     Metrics,
@@ -35,42 +36,40 @@ from em.serve.guard import (
 from em.serve.pages import HANDLERS as PAGES
 from em.serve.pages.overview import Activity
 from em.serve.pages.runs import Background
+from em.serve.pages.traces import Drafts
 from em.serve.pages.view import error_page
+from em.serve.rate import Rates
 from em.serve.service import AnyRequest, JsonRequest, Service, errors, service_of
 from em.settings import Settings
 from em.store import redactor_of
 
 
-def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -> Guard:
+def make_app(
+    memory: Memory, settings: Settings, tokens: Tokens | None = None, counts: str = ""
+) -> Guard:
     """Build the service as an ASGI application.
+
+    counts: the folder in which the processes of one service share their metrics.
 
     Raises UsageError if other machines could reach it without a token.
     """
     tokens = Tokens(settings.api) if tokens is None else tokens
     refuse_open_door(settings.api, tokens)
-    metrics, sessions = Metrics(), Sessions(tokens)
+    metrics, key, tickets = Metrics(counts), shared_key(memory.store), memory.store.tickets
+    sessions, rates = Sessions(tokens, tickets, key), Rates(tickets, settings.api, key)
+    stopping, background = threading.Event(), Background(memory)
     cors = CORSConfig(allow_origins=list(settings.api.cors_origins))
-    mcp = _mcp(memory, settings)
+    mcp = _mcp(memory, settings, key)
     app = Litestar(
-        route_handlers=[
-            *mcp.handlers,
-            get_health,
-            get_metrics,
-            *heuristics.HANDLERS,
-            *traces.HANDLERS,
-            *log.HANDLERS,
-            *routines.HANDLERS,
-            *shadow.HANDLERS,
-            *states.HANDLERS,
-            *workflows.HANDLERS,
-            *PAGES,
-        ],
+        route_handlers=[*mcp.handlers, *_handlers()],
         state=State(
             {
-                "service": Service(memory, settings, metrics),
+                "service": Service(memory, settings, metrics, stopping),
                 "sessions": sessions,
+                "rates": rates,
                 "activity": Activity(memory.store),
-                "background": Background(memory),
+                "background": background,
+                "drafts": Drafts(),
             }
         ),
         exception_handlers={
@@ -83,6 +82,7 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
         request_max_body_size=settings.api.max_request_bytes,
         cors_config=cors if cors.allow_origins else None,
         lifespan=mcp.lifespan,
+        on_shutdown=[jobs.close_queue],
         logging_config=None,
         debug=False,
     )
@@ -92,10 +92,31 @@ def make_app(memory: Memory, settings: Settings, tokens: Tokens | None = None) -
         tokens,
         metrics,
         sessions,
+        rates,
         mcp.leave,
         cors.is_origin_allowed,
         redactor_of(settings),
+        stopping,
+        background.finish,
     )
+
+
+def _handlers() -> list[Any]:
+    return [
+        get_health,
+        get_live,
+        get_ready,
+        get_metrics,
+        *heuristics.HANDLERS,
+        *traces.HANDLERS,
+        *log.HANDLERS,
+        *routines.HANDLERS,
+        *jobs.HANDLERS,
+        *shadow.HANDLERS,
+        *states.HANDLERS,
+        *workflows.HANDLERS,
+        *PAGES,
+    ]
 
 
 class _Mcp(NamedTuple):
@@ -106,12 +127,12 @@ class _Mcp(NamedTuple):
     leave: Callable[[], None] = lambda: None
 
 
-def _mcp(memory: Memory, settings: Settings) -> _Mcp:
+def _mcp(memory: Memory, settings: Settings, key: bytes) -> _Mcp:
     if find_spec("mcp") is None:
         return _Mcp()
     from em.serve.mcp.server import Mounted
 
-    mounted = Mounted(memory, settings)
+    mounted = Mounted(memory, settings, key)
 
     @asgi("/mcp", copy_scope=False)
     async def serve_mcp(scope: Any, receive: Any, send: Any) -> None:
@@ -128,8 +149,11 @@ _UNREADY = ResponseSpec(HealthOut, generate_examples=False, description="The sto
     "/health", responses={403: errors()[403], 503: _UNREADY}, sync_to_thread=True, tags=["service"]
 )
 def get_health(request: AnyRequest) -> Response[HealthOut]:
-    """Report whether the service is ready: its store can be reached and has no problems."""
-    service = service_of(request)
+    """Report whether the store can be reached and has no problems."""
+    return _health(service_of(request))
+
+
+def _health(service: Service) -> Response[HealthOut]:
     try:
         problems = service.store.health().problems
         status = "degraded" if problems else "ok"
@@ -139,6 +163,26 @@ def get_health(request: AnyRequest) -> Response[HealthOut]:
         log_line(level="error", event="unready", message="; ".join(problems))
     out = HealthOut(status, service.backend, em.__version__)
     return Response(out, status_code=503 if problems else 200)
+
+
+@get("/healthz/live", sync_to_thread=False, tags=["service"], responses={403: errors()[403]})
+def get_live() -> LiveOut:
+    """Report that the process responds, whatever its store does."""
+    return LiveOut("ok")
+
+
+@get(
+    "/healthz/ready",
+    responses={403: errors()[403], 503: _UNREADY},
+    sync_to_thread=True,
+    tags=["service"],
+)
+def get_ready(request: AnyRequest) -> Response[HealthOut]:
+    """Report whether to send requests here: the store is well, and the service is not stopping."""
+    service = service_of(request)
+    if service.stopping.is_set():
+        return Response(HealthOut("stopping", service.backend, em.__version__), status_code=503)
+    return _health(service)
 
 
 @get(
@@ -162,7 +206,9 @@ def _em_error(request: AnyRequest, error: EmError) -> Response[Any]:
         log_line(level="error", event="failure", code=error.code, message=str(error))
     if is_page(request.url.path):
         return error_page(request, status, body_of(error))
-    return Response(body_of(error), status_code=status, media_type=MediaType.JSON)
+    wait = error.data.get("retry_after")
+    headers = None if wait is None else {"Retry-After": str(wait)}
+    return Response(body_of(error), status_code=status, media_type=MediaType.JSON, headers=headers)
 
 
 def _http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:

@@ -4,18 +4,17 @@ import hmac
 import os
 import re
 import secrets
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import Literal
 
 import msgspec
 
-from em.errors import Forbidden, NotFound, Unauthorized, UsageError
+from em.errors import Forbidden, NotFound, StoreReadOnly, Unauthorized, UsageError
 from em.settings import ApiSettings
+from em.store.protocol import Store, Tickets
 
 TOKEN = "EM_API_TOKEN"  # noqa: S105 - the name of a variable
 SHORTEST = 16
@@ -59,7 +58,8 @@ class Tokens:
 
     def __init__(self, settings: ApiSettings, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
-        self._known: list[tuple[bytes, Caller]] = []
+        self.known: list[tuple[bytes, Caller]] = []
+        """The hash of each token, and its caller."""
         self._add(TOKEN, environ.get(TOKEN, ""), Caller(TOKEN))
         for number, token in enumerate(settings.tokens):
             if not environ.get(token.env):
@@ -80,19 +80,19 @@ class Tokens:
                 place=f"environment, {name}",
                 fix="generate one: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
             )
-        self._known.append((sha256(value.encode()).digest(), caller))
+        self.known.append((_digest(value), caller))
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self.known)
 
     def caller(self, authorization: str) -> Caller:
         """Return the caller for an Authorization header. With no token set, anybody may call."""
-        if not self._known:
+        if not self.known:
             return Caller()
         scheme, _, given = authorization.partition(" ")
-        digest = sha256(given.strip().encode()).digest()
+        digest = _digest(given.strip())
         found: Caller | None = None
-        for known, caller in self._known:  # compare all of them, so that timing reveals nothing
+        for known, caller in self.known:  # compare all of them, so that timing reveals nothing
             if hmac.compare_digest(known, digest) and scheme.lower() == "bearer":
                 found = caller
         if found is None:
@@ -180,18 +180,33 @@ def _is_address(name: str) -> bool:
 PAGES = "/ui"
 LOGIN, STATIC = f"{PAGES}/login", f"{PAGES}/static/"
 COOKIE = "em_session"
-HOURS = 12
-MOST = 10_000
+HOURS = timedelta(hours=12)
+_FOR_EVER = timedelta(days=100 * 365)
+
+
+def shared_key(store: Store) -> bytes:
+    """Return the key of this database's services: all processes must accept each other's forms."""
+    name = "service/key"
+    found = store.tickets.get(name)
+    if found is None:
+        try:
+            found = store.tickets.put(name, secrets.token_hex(32), _FOR_EVER)
+        except StoreReadOnly:
+            found = secrets.token_hex(32)
+    return bytes.fromhex(found)
 
 
 class Sessions:
-    """The browsers that are logged in: a random cookie each, for HOURS, in this process only."""
+    """The browsers that are logged in: a random cookie each, for HOURS, in the store.
 
-    def __init__(self, tokens: Tokens) -> None:
+    The store has the hash of a cookie, and of the token it stands for. A session ends when its
+    token is no longer one of the service's.
+    """
+
+    def __init__(self, tokens: Tokens, tickets: Tickets, key: bytes) -> None:
         self._tokens = tokens
-        self._key = secrets.token_bytes(32)
-        self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
+        self._tickets = tickets
+        self._key = key
 
     def needs_login(self) -> bool:
         """Return whether the pages require a login."""
@@ -199,44 +214,47 @@ class Sessions:
 
     def log_in(self, token: str) -> str:
         """Check a token and return a new session cookie for it."""
-        caller = self._tokens.caller(f"Bearer {token.strip()}")
+        self._tokens.caller(f"Bearer {token.strip()}")
         cookie = secrets.token_urlsafe(32)
-        with self._lock:
-            self._known[_digest(cookie)] = (caller, time.monotonic() + HOURS * 3_600)
-            while len(self._known) > MOST:
-                self._known.popitem(last=False)
+        self._tickets.put(self._name(cookie), self._mark(_digest(token.strip())), HOURS)
         return cookie
 
     def log_out(self, cookie: str) -> None:
         """Remove a session."""
-        with self._lock:
-            self._known.pop(_digest(cookie), None)
+        self._tickets.drop(self._name(cookie))
 
     def caller(self, cookie: str, authorization: str) -> Caller:
         """Return the caller of a page, by the Authorization header or else by the cookie."""
         if authorization or not self._tokens:
             return self._tokens.caller(authorization)
-        with self._lock:
-            caller, until = self._known.get(_digest(cookie), (None, 0.0))
-        if caller is None or time.monotonic() > until:
-            raise Unauthorized("this page requires a login", fix=f"log in at {LOGIN}")
-        return caller
+        mark = self._tickets.get(self._name(cookie)) if cookie else None
+        for digest, caller in self._tokens.known:
+            if mark is not None and hmac.compare_digest(mark, self._mark(digest)):
+                return caller
+        raise Unauthorized("this page requires a login", fix=f"log in at {LOGIN}")
+
+    def _name(self, cookie: str) -> str:
+        return f"session/{_digest(cookie).hex()}"
+
+    def _mark(self, digest: bytes) -> str:
+        """Return the mark of a token that its sessions keep; the token can't be read from it."""
+        return hmac.new(self._key, b"token" + digest, sha256).hexdigest()
 
     def form_token(self, cookie: str) -> str:
         """Return the token that our forms carry against CSRF, bound to the browser's cookie."""
-        return hmac.new(self._key, cookie.encode(), sha256).hexdigest()
+        return hmac.new(self._key, b"form" + cookie.encode(), sha256).hexdigest()
 
     def check_form(self, cookie: str, given: str) -> None:
         """Raise Forbidden for a form without the token of this browser."""
         if not hmac.compare_digest(self.form_token(cookie).encode(), given.encode()):
             raise Forbidden(
-                "this form is not from a page of this service, or the service was restarted",
+                "this form is not from a page of this service",
                 fix="reload the page and send the form again",
             )
 
 
-def _digest(cookie: str) -> bytes:
-    return sha256(cookie.encode()).digest()
+def _digest(text: str) -> bytes:
+    return sha256(text.encode()).digest()
 
 
 def cookie_in(header: str) -> str:

@@ -4,20 +4,24 @@ It also defines how errors look over HTTP: `{"error": {"code": â€¦, "message": â
 """
 
 import asyncio
+import os
 import re
 import sys
 import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import suppress
 from functools import lru_cache
+from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
+from em import telemetry
 from em.errors import (
     BadQuestion,
     Conflict,
@@ -28,6 +32,7 @@ from em.errors import (
     KeyReused,
     LlmError,
     NotFound,
+    QueueFull,
     ResponseGone,
     RoutineError,
     StateError,
@@ -36,13 +41,16 @@ from em.errors import (
     StoreReadOnly,
     StoreUnreachable,
     TooLarge,
+    TooManyRequests,
     TooSlow,
     Unauthorized,
     UsageError,
+    WorkError,
     WorkflowError,
 )
 from em.redaction.redactor import Redactor
 from em.serve.auth import LOGIN, PAGES, STATIC, Caller, Hosts, Sessions, Tokens, cookie_in
+from em.serve.rate import Rates
 from em.settings import ApiSettings
 from em.store.protocol import Health
 from em.values.ids import new_id
@@ -55,6 +63,9 @@ _STATUS: tuple[tuple[type[EmError], int], ...] = (
     (TooLarge, 413),
     (HeadersTooLarge, 431),
     (TooSlow, 408),
+    (TooManyRequests, 429),
+    (QueueFull, 429),
+    (WorkError, 409),
     (KeyReused, 409),
     (ResponseGone, 410),
     (Conflict, 409),
@@ -116,10 +127,32 @@ def code_of(status: int) -> str:
     return _CODES.get(status, "bad_request" if status < 500 else "internal")
 
 
-class Metrics:
-    """Counts and durations of requests, by method, route and status."""
+class _Counts(msgspec.Struct):
+    """The counts of one process, as the others read them."""
 
-    def __init__(self) -> None:
+    requests: dict[tuple[str, str, int], int]
+    seconds: dict[tuple[str, str], float]
+    replayed: int
+
+    def add(self, other: "_Counts") -> None:
+        """Add the counts of another process."""
+        for request, count in other.requests.items():
+            self.requests[request] = self.requests.get(request, 0) + count
+        for route, spent in other.seconds.items():
+            self.seconds[route] = self.seconds.get(route, 0.0) + spent
+        self.replayed += other.replayed
+
+
+class Metrics:
+    """Counts and durations of requests, by method, route and status.
+
+    folder: where the processes of one service write their counts for each other. Files of processes
+    that have ended stay until the service ends: a counter must not go down.
+    """
+
+    def __init__(self, folder: str = "") -> None:
+        self._file = Path(folder) / f"{os.getpid()}.counts" if folder else None
+        self._shared = b""
         self._lock = threading.Lock()
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._seconds: Counter[tuple[str, str]] = Counter()
@@ -127,7 +160,6 @@ class Metrics:
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
-        method = method if method in _METHODS else "other"
         with self._lock:
             self._requests[method, route, status] += 1
             # A Counter counts anything that can be added.
@@ -138,11 +170,33 @@ class Metrics:
         with self._lock:
             self._replayed += 1
 
+    def share(self) -> None:
+        """Write the counts where the other processes find them, if there are new ones."""
+        if self._file is None:
+            return
+        counts = msgspec.msgpack.encode(self._counts())
+        if counts != self._shared:
+            beside = self._file.with_suffix(".new")
+            with suppress(OSError):  # a full disk, or the supervisor has removed the folder
+                beside.write_bytes(counts)
+                beside.replace(self._file)
+                self._shared = counts
+
+    def _counts(self) -> "_Counts":
+        with self._lock:
+            return _Counts(dict(self._requests), dict(self._seconds), self._replayed)
+
+    def _others(self) -> Iterator["_Counts"]:
+        for file in self._file.parent.glob("*.counts") if self._file else ():
+            if file != self._file:
+                yield msgspec.msgpack.decode(file.read_bytes(), type=_Counts)
+
     def text(self, health: Health) -> str:
         """Return all counts in the text format of Prometheus."""
-        with self._lock:
-            requests, seconds = dict(self._requests), dict(self._seconds)
-            replayed = self._replayed
+        counts = self._counts()
+        for other in self._others():
+            counts.add(other)
+        requests, seconds, replayed = counts.requests, counts.seconds, counts.replayed
         lines = ["# TYPE em_requests_total counter"]
         for (method, route, status), n in sorted(requests.items()):
             labels = f'method="{method}",route="{route}",status="{status}"'
@@ -171,10 +225,23 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 CALLER = "em.caller"
-OPEN = ("/health", "/docs", "/docs/openapi.json")
+OPEN = ("/health", "/healthz/live", "/healthz/ready", "/docs", "/docs/openapi.json")
 """Paths that show no stored data and need no token."""
 _ANYONE = Caller("anyone", frozenset(), "read")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+
+
+def named(scope: Scope) -> tuple[str, str]:
+    """Return the method and the route of a request, as they may be shown."""
+    method = scope["method"] if scope["method"] in _METHODS else "other"
+    return method, scope.get("path_template", "(none)")
+
+
+def address_of(scope: Any) -> str:
+    """Return the address of a client; of IPv6 the network, since a client has all of one."""
+    client = scope.get("client")
+    host = client[0] if client else ""
+    return str(ip_network((host, 64), strict=False)) if ":" in host and "%" not in host else host
 
 
 def is_page(path: str) -> bool:
@@ -208,17 +275,24 @@ class Guard:
         settings: ApiSettings,
         tokens: Tokens,
         metrics: Metrics,
-        sessions: Sessions | None = None,
+        sessions: Sessions,
+        rates: Rates,
         leave: Callable[[], None] = lambda: None,
         is_origin_allowed: Callable[[str], bool] = lambda _origin: False,
         redactor: Redactor | None = None,
+        stopping: threading.Event | None = None,
+        finish: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self.leave = leave
         """Closes the streams that clients only listen to; shutdown would wait for them."""
+        self.finish = finish
+        """Waits for runs that go on after their request was answered; takes the most seconds."""
+        self._stopping = stopping or threading.Event()
         self._app = app
         self._settings = settings
         self._tokens = tokens
-        self._sessions = sessions or Sessions(tokens)
+        self._sessions = sessions
+        self._rates = rates
         self._hosts = Hosts(settings)
         self._is_origin_allowed = is_origin_allowed
         self._metrics = metrics
@@ -231,6 +305,19 @@ class Guard:
             return
         await _Passing(self, scope, receive, send).run()
 
+    def stop(self) -> None:
+        """Be no longer ready, and close every connection with the response to its request."""
+        self._stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether connections are to be closed."""
+        return self._stopping.is_set()
+
+    def share_counts(self) -> None:
+        """Let the other processes of the service see what was counted."""
+        self._metrics.share()
+
     @property
     def limit(self) -> int:
         """The largest body, in bytes."""
@@ -241,8 +328,30 @@ class Guard:
         """Seconds within which a body must arrive."""
         return self._settings.body_seconds
 
-    def admit(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
+    async def admit(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
         """Return the caller of a request, or raise for one that must not reach the application."""
+        self._check(scope, headers)
+        path: str = scope["path"]
+        if path in OPEN or (scope["method"] == "OPTIONS" and self._settings.cors_origins):
+            return _ANYONE
+        authorization = headers.get(b"authorization", b"").decode("latin-1")
+        try:
+            if not is_page(path):
+                caller = self._tokens.caller(authorization)
+            elif path in ("/", LOGIN) or path.startswith(STATIC):
+                return _ANYONE
+            else:
+                cookie = cookie_in(headers.get(b"cookie", b"").decode("latin-1"))
+                caller = await asyncio.to_thread(self._sessions.caller, cookie, authorization)
+        except Unauthorized:
+            if authorization:
+                await self._rates.failures.take(address_of(scope))
+            raise
+        await self._rates.requests.take(caller.name)
+        return caller
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """Raise for headers, a host, an origin or a length that are refused, whoever sends them."""
         self._check_headers(scope)
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
             raise Forbidden("a request must have one Host header", place="Host")
@@ -261,15 +370,6 @@ class Guard:
             raise self.too_large()
         if b"\0" in scope["path"].encode() or b"%00" in scope["query_string"]:
             raise InputError("NUL characters are not allowed", place="path or query")
-        path: str = scope["path"]
-        if path in OPEN or (scope["method"] == "OPTIONS" and self._settings.cors_origins):
-            return _ANYONE
-        authorization = headers.get(b"authorization", b"").decode("latin-1")
-        if is_page(path):
-            cookie = cookie_in(headers.get(b"cookie", b"").decode("latin-1"))
-            needs_none = path in ("/", LOGIN) or path.startswith(STATIC)
-            return _ANYONE if needs_none else self._sessions.caller(cookie, authorization)
-        return self._tokens.caller(authorization)
 
     def _check_headers(self, scope: Scope) -> None:
         """Raise for headers over the limit: the parser's own is for what has not come whole."""
@@ -300,7 +400,7 @@ class Guard:
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request under its route, since paths contain ids."""
-        self._metrics.count(scope["method"], scope.get("path_template", "(none)"), status, seconds)
+        self._metrics.count(*named(scope), status, seconds)
 
 
 def _has_two_lengths(headers: dict[bytes, bytes]) -> bool:
@@ -329,15 +429,41 @@ class _Passing:
         return length != b"0" or b"transfer-encoding" in self._headers
 
     async def run(self) -> None:
+        if not telemetry.is_on():
+            await self._run()
+            return
+        sent = {"traceparent": self._headers.get(b"traceparent", b"").decode("latin-1")}
+        with telemetry.span("HTTP", parent=sent) as span:
+            await self._run()
+            self._trace(span)
+
+    def _trace(self, span: telemetry.Note) -> None:
+        """Say what was asked by its route: a path has ids, and a query words."""
+        method, route = named(self._scope)
+        attributes: dict[str, telemetry.Value] = {
+            "http.request.method": method,
+            "http.route": route,
+            "http.response.status_code": self._status,
+        }
+        span.rename(f"{method} {route}")
+        for name, value in attributes.items():
+            span.set(name, value)
+        if self._status >= 500:
+            attributes["error.type"] = str(self._status)
+            span.fail(str(self._status))
+        seconds = time.perf_counter() - self._started
+        telemetry.measure("http.server.request.duration", seconds, attributes)
+
+    async def _run(self) -> None:
         fields: dict[str, Any] = {}
         try:
-            caller = self._guard.admit(self._scope, self._headers)
+            caller = await self._guard.admit(self._scope, self._headers)
             self._scope[CALLER] = caller
             fields["caller"] = caller.name
             await self._guard.pass_on(self._scope, self._receive_body, self._answer)
         except EmError as error:
             fields["error"] = error.code
-            await self._refuse(status_of(error), body_of(error))
+            await self._refuse(status_of(error), body_of(error), error.data.get("retry_after"))
         except Exception as error:  # noqa: BLE001 - last resort: log it, respond without a stack
             fields["error"] = "internal"
             fields["trace"] = "".join(traceback.format_exception(error))
@@ -370,14 +496,15 @@ class _Passing:
             self._status = message["status"]
             headers = [*message.get("headers", ()), (b"x-request-id", self._id)]
             headers.append((b"x-content-type-options", b"nosniff"))
-            if _has_two_lengths(self._headers) or (self._has_body and not self._is_read):
+            unread = _has_two_lengths(self._headers) or (self._has_body and not self._is_read)
+            if unread or self._guard.is_stopping:
                 # The unread rest of the body, and what comes behind a body that others may take
                 # to be longer or shorter, must not be parsed as the next request.
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         await self._send(message)
 
-    async def _refuse(self, status: int, body: bytes) -> None:
+    async def _refuse(self, status: int, body: bytes, retry_after: int | None = None) -> None:
         if self._status:
             return  # the response has started: only closing the connection is left
         if status != 413:
@@ -386,6 +513,8 @@ class _Passing:
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
         ]
+        if retry_after is not None:
+            headers.append((b"retry-after", str(retry_after).encode()))
         if status == 401 and is_page(self._scope["path"]):
             status, body = 303, b""
             headers = [(b"location", self._login()), (b"content-length", b"0")]

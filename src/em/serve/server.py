@@ -1,19 +1,15 @@
-"""The server process: bind, log the address, serve until SIGINT or SIGTERM."""
+"""The server: bind, log the address, serve until SIGINT or SIGTERM, in one process or several."""
 
-import logging
-import signal
-import sys
+import socket
 from collections.abc import Callable
-from socket import IPPROTO_TCP, TCP_NODELAY, socket
-from typing import TYPE_CHECKING, Any
 
-from em.errors import MissingExtra, StoreError, UsageError
+from em.errors import MissingExtra, UsageError
 from em.memory import Memory
 from em.serve.auth import Tokens, refuse_open_door
-from em.settings import Settings
+from em.settings import ApiSettings, Settings
 
-if TYPE_CHECKING:
-    from uvicorn import Config
+BACKLOG = 2048
+"""Connections that the system keeps until a process takes them."""
 
 
 def serve(
@@ -27,79 +23,57 @@ def serve(
     refuse_open_door(settings.api, tokens)
     try:
         import litestar  # noqa: F401 - check the extra before opening anything
-        import uvicorn
+        import uvicorn  # noqa: F401 - as above
     except ImportError:
         raise MissingExtra("server", "the HTTP service") from None
-    from em.serve.app import make_app
-    from em.serve.connection import connection_class
     from em.serve.guard import log_line
+    from em.serve.process import serve_memory
+    from em.serve.supervisor import Supervisor
 
+    workers = settings.api.workers
+    # With several processes too: the database is migrated once, and problems show before any start.
     with Memory(db, settings=settings) as memory:
-        app = make_app(memory, settings, tokens)
-        config = uvicorn.Config(
-            app,
-            host=settings.api.host,
-            port=settings.api.port,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            http=connection_class(settings.api),
-            timeout_graceful_shutdown=10,
-            h11_max_incomplete_event_size=settings.api.max_header_bytes,
+        listener = listen(settings.api)
+        host, port = listener.getsockname()[:2]
+        store = memory.store.location
+        log_line(
+            level="info", event="listening", host=host, port=port, store=store, workers=workers
         )
-        bound = listen(config)
-        for library in ("uvicorn", "mcp"):
-            logging.getLogger(library).addHandler(_Lines())
-        host, port = bound.getsockname()[:2]
-        log_line(level="info", event="listening", host=host, port=port, store=memory.store.location)
         if on_listening is not None:
             on_listening(host, port)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # uvicorn finishes the requests under way, then raises the signal again.
-            signal.signal(number, lambda _number, _frame: None)
-
-        class Server(uvicorn.Server):
-            async def shutdown(self, sockets: Any = None) -> None:
-                app.leave()
-                await super().shutdown(sockets)
-
-        try:
-            Server(config).run(sockets=[bound])
-        except SystemExit as error:
-            # uvicorn exits this way; it has logged the reason.
-            raise StoreError("the service could not start; see its log") from error
-        log_line(level="info", event="stopped")
-    sys.stderr.flush()
-    return 0
+        if workers == 1:
+            return serve_memory(memory, settings, tokens, listener)
+    return Supervisor(listener, db, settings.api).run()
 
 
-def listen(config: "Config") -> socket:
+def listen(api: ApiSettings) -> socket.socket:
     """Bind a socket that accepts connections and sends small responses without delay."""
+    is_v6 = ":" in api.host
+    bound = Listener(socket.AF_INET6 if is_v6 else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        bound = config.bind_socket()
-    except (OSError, SystemExit):
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((api.host.strip("[]"), api.port))
+    except OSError:
+        bound.close()
         raise UsageError(
-            f"can't listen on {config.host}:{config.port}",
+            f"can't listen on {api.host}:{api.port}",
             place="EM_API_HOST, EM_API_PORT",
             fix="choose a free port",
         ) from None
     # uvicorn does not set this on a socket that is already bound. Without it, the body of a small
     # response waits 40 ms for its headers to be acknowledged.
-    bound.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-    bound.listen(config.backlog)  # before the address is logged: clients may connect at once
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    bound.listen()  # before the address is logged: clients may connect at once
     return bound
 
 
-class _Lines(logging.Handler):
-    """Write warnings of uvicorn and the MCP SDK as lines of our log."""
+class Listener(socket.socket):
+    """The socket on which all processes accept connections.
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
-        from em.serve.guard import log_line
+    asyncio takes as many connections at once as `listen` is told to queue. One process would take
+    them all while the others have nothing to do, so uvicorn is given 1, and the queue stays long.
+    """
 
-        if record.levelno >= logging.WARNING:
-            fields = {"level": record.levelname.lower(), "message": record.getMessage()}
-            if record.exc_info:
-                fields["trace"] = logging.Formatter().formatException(record.exc_info)
-            log_line(event="server", **fields)
+    def listen(self, _backlog: int = 0, /) -> None:
+        """Accept connections, with a long queue."""
+        super().listen(BACKLOG)

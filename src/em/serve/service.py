@@ -1,6 +1,7 @@
 """What the handlers share: the memory, idempotent requests, common parameters, pagination."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
@@ -196,6 +197,12 @@ Offset = Annotated[int, QueryParameter(ge=0, le=2**31 - 1, description="Skip thi
 Moment = Annotated[
     str | None, QueryParameter(max_length=64, description="An ISO 8601 date or time.")
 ]
+Place = Annotated[
+    str | None,
+    QueryParameter(
+        name="cursor", max_length=64, description="Go on behind this: `next` of a page."
+    ),
+]
 Key = Annotated[
     str | None,
     HeaderParameter(
@@ -214,6 +221,7 @@ _DESCRIPTIONS = {
     409: "The key was used for a different request, or a concurrent write came first.",
     410: "The request was carried out; its response has been forgotten since.",
     413: "The body is too large.",
+    429: "Too many requests in a minute; `Retry-After` says when to try again.",
     502: "The model could not be reached, or its answer could not be used.",
     503: "The store can't be reached or is busy.",
 }
@@ -221,7 +229,7 @@ _DESCRIPTIONS = {
 
 def errors(*statuses: int) -> dict[int, ResponseSpec]:
     """Document the errors that a handler may respond with, besides the common ones."""
-    every = sorted({400, 401, 403, 408, 413, 503, *statuses})
+    every = sorted({400, 401, 403, 408, 413, 429, 503, *statuses})
     return {
         status: ResponseSpec(ErrorBody, generate_examples=False, description=_DESCRIPTIONS[status])
         for status in every
@@ -231,8 +239,12 @@ def errors(*statuses: int) -> dict[int, ResponseSpec]:
 class Service:
     """One memory, served."""
 
-    def __init__(self, memory: Memory, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self, memory: Memory, settings: Settings, metrics: Metrics, stopping: threading.Event
+    ) -> None:
         self.memory = memory
+        self.stopping = stopping
+        """Set once the service stops: it finishes what it has, and wants no more."""
         self.store = memory.store
         self.settings = settings
         self.metrics = metrics
@@ -255,7 +267,7 @@ class Service:
         if self.settings.state.checkpoint_every is None:
             return
         try:
-            self.memory.subjects.observed(events)
+            self.memory.subjects.observed({event.subject: event.pos for event in events})
         except EmError as error:
             log_line(level="error", event="checkpoint", code=error.code, message=str(error))
 
