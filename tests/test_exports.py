@@ -17,7 +17,10 @@ EXPORTS = [
     "Memory",
     "Settings",
     "__version__",
+    "instrument",
     "recorded_tool",
+    "tool",
+    "uninstrument",
 ]
 
 

@@ -5,7 +5,6 @@ What guards each click is the state of the page: its title, its headings, and wh
 """
 
 import shutil
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,4 +117,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

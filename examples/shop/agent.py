@@ -55,7 +55,8 @@ def build(engine: Engine, url: str) -> tuple[Any, list[str]]:
 
         @engine.method()
         def order(self, cart: int, customer: str) -> dict[str, int]:
-            return self._call("order", {"cart": cart, "customer": customer})
+            placed: dict[str, int] = self._call("order", {"cart": cart, "customer": customer})
+            return placed
 
     client = Client()
     thoughts: list[str] = []

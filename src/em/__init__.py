@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from em.log.event import Draft, Event
     from em.memory import Memory
     from em.settings import Settings
-    from em.traces.recorder import recorded_tool
+    from em.traces.live.model_client import instrument, uninstrument
+    from em.traces.recorder import recorded_tool, tool
 
 __version__ = "0.1.0"
 
@@ -28,7 +29,10 @@ _HOME = {
     "Event": "em.log.event",
     "Memory": "em.memory",
     "Settings": "em.settings",
+    "instrument": "em.traces.live.model_client",
     "recorded_tool": "em.traces.recorder",
+    "tool": "em.traces.recorder",
+    "uninstrument": "em.traces.live.model_client",
 }
 
 __all__ = [
@@ -41,7 +45,10 @@ __all__ = [
     "Memory",
     "Settings",
     "__version__",
+    "instrument",
     "recorded_tool",
+    "tool",
+    "uninstrument",
 ]
 
 

@@ -1,6 +1,6 @@
 """AsyncMemory: Memory for asyncio. Each method is derived from Memory's and runs in a thread."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import wraps
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from em.recall.reranker import Rerank
     from em.state.subjects import Subjects
     from em.traces.record import Recording
+    from em.traces.trace import KeptTrace, Outcome
     from em.workflows.runs import Workflows
 
 P = ParamSpec("P")
@@ -46,6 +47,7 @@ class AsyncLog:
 
     append = _threaded(Log.append)
     append_many = _threaded(Log.append_many)
+    append_all = _threaded(Log.append_all)
     get = _threaded(Log.get)
     head = _threaded(Log.head)
     head_seq = _threaded(Log.head_seq)
@@ -114,12 +116,19 @@ class AsyncMemory:
         """Record an agent, as `Memory.record` does; `async with` works too."""
         return self._sync.record(goal, **options)
 
+    async def traces(
+        self, task: str | None = None, outcome: "Outcome | None" = None
+    ) -> "Sequence[KeptTrace]":
+        """Return the traces in this memory, read at once: see `Memory.traces`."""
+        import asyncio
+
+        return await asyncio.to_thread(lambda: list(self._sync.traces(task, outcome)))
+
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
     label = _threaded(Memory.label)
     import_files = _threaded(Memory.import_files)
-    traces = _threaded(Memory.traces)
     shadow_report = _threaded(Memory.shadow_report)
     promote = _threaded(Memory.promote)
     suggest = _threaded(Memory.suggest)

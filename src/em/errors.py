@@ -44,10 +44,12 @@
     │   ├── TooLarge          the body is larger than allowed
     │   ├── HeadersTooLarge   the headers are larger than allowed
     │   ├── TooSlow           the body took longer than allowed
+    │   ├── TooManyRequests   more requests or wrong tokens in a minute than allowed
     │   ├── KeyReused         the idempotency key belongs to another request
     │   └── ResponseGone      the request was done, but its response was forgotten
     ├── WorkError             work can't be queued, or failed
-    │   └── JobFailed         a part of a job failed; its report says which
+    │   ├── JobFailed         a part of a job failed; its report says which
+    │   └── QueueFull         too many jobs wait; queue these later
     ├── StoreError            the store failed; what it held before is still there
     │   ├── NotADatabase      the file is not a database of em
     │   ├── NewerDatabase     the database was written by a newer em
@@ -364,6 +366,12 @@ class TooSlow(ServiceError):
     code = "too_slow"
 
 
+class TooManyRequests(ServiceError):
+    """More requests, or wrong tokens, in a minute than allowed. `data` has `retry_after`."""
+
+    code = "too_many_requests"
+
+
 class KeyReused(ServiceError):
     """The idempotency key belongs to another request."""
 
@@ -386,6 +394,12 @@ class JobFailed(WorkError):
     """A part of a job failed; its report says which."""
 
     code = "job_failed"
+
+
+class QueueFull(WorkError):
+    """As many jobs wait as may; nothing was queued. `data` has `retry_after`, in seconds."""
+
+    code = "queue_full"
 
 
 class StoreError(EmError):

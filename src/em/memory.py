@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from em.errors import NotFound, UsageError
-from em.log.event import Draft, Event, EventQuery, check_name
+from em.log.event import Event, EventQuery, check_name
 from em.log.use import note_use
 from em.settings import AllowSettings, Settings
 from em.store import Erasure, open_store
 from em.store.anchor import anchor
 from em.store.log import Log
 from em.store.protocol import Store, Within
-from em.values.canonical import Json, canonical, uncollected
+from em.values.canonical import Json, canonical
 from em.values.ids import new_id
 from em.values.times import Moment, moment
 
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from em.recall.embed import Progress as EmbedProgress
     from em.recall.reranker import Rerank
     from em.recall.search import Recall, Recalled
-    from em.runner.engine import RunOptions, Tools
+    from em.runner.engine import RunOptions
     from em.runner.machine import AutoFix
     from em.runner.package import KeptRoutine
     from em.runner.routine import Routine
     from em.runner.run import RunResult
+    from em.runner.tools import Tools
     from em.state.questions import Answer
     from em.state.rules import Alert
     from em.state.state import Conflict, State
@@ -56,6 +57,14 @@ if TYPE_CHECKING:
 
 class Memory:
     """The memory of an agent, on one store. A context manager; safe to share between threads.
+
+    ```python
+    from em import Memory
+
+    with Memory("em.db") as memory:
+        memory.observe("ana", "I live in Lisbon.")
+        assert memory.recall("Where does Ana live?", subject="ana")[0].text == "I live in Lisbon."
+    ```
 
     db: a path or a `postgresql://` address; by default `EM_DB`, else `.em/em.db`.
     embedder: a function from texts to vectors for recall; the settings may name one too.
@@ -147,26 +156,28 @@ class Memory:
             "source": source,
             "metadata": None if metadata is None else dict(metadata),
         }
-        return self._append_observations([observation(subject, text_or_record, at, details)])[0]
+        draft = observation(subject, text_or_record, at, details)
+        (event,) = self.log.append_many([draft])
+        if self._state_settings.checkpoint_every is not None:
+            self.subjects.observed({event.subject: event.pos})
+        return event.id
 
     def observe_many(
         self, items: Iterable[tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]]
     ) -> list[str]:
         """Store many observations in one transaction. Return the ids of their events.
 
+        A generator is taken in portions, so memory stays flat however many there are.
         An item is `(subject, text_or_record)`, or a mapping with `subject`, either `text` or
         `record`, and optionally what `observe` takes by name.
         """
         from em.state.schema import observations
 
-        with uncollected():
-            return self._append_observations(observations(items))
-
-    def _append_observations(self, drafts: Sequence[Draft]) -> list[str]:
-        events = self.log.append_many(drafts)
+        appended = self.log.append_all(observations(items))
         if self._state_settings.checkpoint_every is not None:
-            self.subjects.observed(events)
-        return [event.id for event in events]
+            streams = appended.streams.items()
+            self.subjects.observed({who: self.store.head(one)[0] for one, who in streams})
+        return appended.ids
 
     def recall(
         self,
@@ -219,14 +230,16 @@ class Memory:
         note_use(lambda: [near.event_id for one in found for near in (one, *one.neighbours)])
         return found
 
-    def embed(self, progress: "EmbedProgress | None" = None) -> int:
+    def embed(self, progress: "EmbedProgress | None" = None, *, subject: str | None = None) -> int:
         """Compute missing vectors of passages and lessons. Return how many are still missing.
 
         Needed after a large import or with another embedder; a search computes a few hundred by
-        itself. `progress(done, total)` is called as it goes.
+        itself. `progress(done, total)` is called as it goes. subject: only passages about this
+        subject, without lessons.
         """
-        left = self._recall.embed_all(progress)
-        self.heuristics.embed_all(progress)
+        left = self._recall.embed_all(progress, subject)
+        if subject is None:
+            self.heuristics.embed_all(progress)
         return left
 
     @cached_property
@@ -258,8 +271,24 @@ class Memory:
     ) -> "Recording":
         """Record an agent: as a context manager, or as a decorator of a sync or async agent.
 
+        ```python
+        import em
+
+        with em.Memory("em.db") as memory:
+            look = em.tool(lambda item: {"item": item, "price": 3}, name="look", effect="read")
+
+            @memory.record("Tell a price")
+            def agent(item: str) -> int:
+                return look(item)["price"]
+
+            assert agent("tea") == 3
+            (kept,) = memory.traces()
+            assert kept.trace.mission.input_summary == {"item": "tea"}
+            assert kept.trace.calls[0].result == {"item": "tea", "price": 3}
+        ```
+
         The trace is stored when the agent is done. Calls are recorded of tools made by
-        `recorder.tool`, and of those decorated with `em.recorded_tool` anywhere, also in thread
+        `recorder.tool`, and of those decorated with `em.tool` anywhere, also in thread
         pools and asyncio's tasks. A decorated agent's arguments are the input of its trace.
 
         shadow: compare what the agent did with what routines would have done: True for those of
@@ -345,11 +374,14 @@ class Memory:
 
     def traces(
         self, task: str | None = None, outcome: "Outcome | None" = None
-    ) -> "list[KeptTrace]":
-        """Return the traces in this memory, oldest first; `task` is some words of their goal."""
+    ) -> "Sequence[KeptTrace]":
+        """Return the traces in this memory, oldest first; `task` is some words of their goal.
+
+        Each is read when it is taken from the sequence.
+        """
         from em.traces.catalogue import find_traces
 
-        return list(find_traces(self.store, task=task, outcome=outcome))
+        return find_traces(self.store, task=task, outcome=outcome)
 
     def suggest(
         self,
@@ -797,6 +829,7 @@ class Memory:
             return self.store.erase(ids, subjects=subjects, dry_run=True)
         # Drop recall's knowledge of which passages have vectors.
         self.__dict__.pop("_recall", None)
+        self.subjects.let_go()
         touched = self._subjects_of(ids)
         erasure = self.store.erase(ids, subjects=subjects, reason=reason)
         from em.heuristics.heuristic import rebuild_heuristics

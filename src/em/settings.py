@@ -134,6 +134,15 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_connections, connections_per_client: beyond these a new connection takes the place of the
         one that has waited longest without a request under way; if there is none, it is refused.
     max_header_bytes: the size of a request's line and headers together.
+    requests_per_minute: how many requests a token may send, over all processes; 0: any number.
+    failures_per_minute: how many wrong tokens an address may send; 0: any number.
+    mcp_sessions: whether a client over MCP has a session in the memory of one process, so that it
+        can be asked for answers and told of changes. `auto`: only if there is one process.
+    workers: how many processes serve; the limits of connections are for each of them.
+    keep_alive_seconds: how long a connection may wait for its next request.
+    linger_seconds: how long to accept connections after SIGTERM, while not ready, until load
+        balancers have noticed.
+    stop_seconds: how long requests under way may then take.
     """
 
     host: str = "127.0.0.1"
@@ -149,6 +158,13 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_connections: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1_000
     connections_per_client: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 200
     max_header_bytes: Annotated[int, msgspec.Meta(ge=1_024, le=1_048_576)] = 65_536
+    requests_per_minute: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
+    failures_per_minute: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 100
+    workers: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+    keep_alive_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 5.0
+    linger_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0.0
+    stop_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 25.0
+    mcp_sessions: Literal["auto", "on", "off"] = "auto"
     tokens: list[TokenSettings] = []
 
 
@@ -193,13 +209,17 @@ class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     concurrency: jobs of one queue that a worker runs at a time.
     lease: seconds without a heartbeat after which other workers take over a worker's jobs.
+    chunk_seconds: how long a job of many subjects, tasks or traces should take.
+    most_waiting: jobs that may wait; more are refused until workers have done some.
     poll: seconds between two reads of a queue.
     compile_again: how often a worker compiles routines again with new traces (10m); by default
         never.
     """
 
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
-    lease: Annotated[float, msgspec.Meta(ge=1, le=3_600)] = 30.0
+    lease: Annotated[float, msgspec.Meta(ge=1, le=3_600)] = 3.0
+    chunk_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=3_600)] = 1.5
+    most_waiting: Annotated[int, msgspec.Meta(ge=1)] = 50_000
     poll: Annotated[float, msgspec.Meta(ge=0.01, le=60)] = 0.05
     limits: WorkLimits = WorkLimits()
     compile_again: str | None = None
@@ -208,6 +228,7 @@ class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings. The environment (`EM_DB`, …) overrides the file.
 
+    tools: Python modules or files whose functions are the tools of runs that are given none.
     record: whether the hooks of coding agents record sessions in this folder and those below.
     commands: what programs in shell commands do, in addition to `em/shell/programs.yaml`.
     """
@@ -226,6 +247,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workflows: dict[str, Any] = {}
     workflow_memory: WorkflowMemorySettings = WorkflowMemorySettings()
     work: WorkSettings = WorkSettings()
+    tools: str | list[str] = []
     record: bool = True
     recordings: RecordingSettings = RecordingSettings()
 
@@ -322,7 +344,13 @@ def _from(folder: Path, settings: Settings, keep: Sequence[str]) -> Settings:
         allow=allow,
         embed=msgspec.structs.replace(settings.embed, folder=placed(settings.embed.folder)),
         state=msgspec.structs.replace(settings.state, rules=rules and placed(rules)),
+        tools=[placed(one) if one.endswith(".py") else one for one in tool_sources(settings.tools)],
     )
+
+
+def tool_sources(tools: str | Sequence[str]) -> list[str]:
+    """Return the modules and files that the setting `tools` names."""
+    return [tools] if isinstance(tools, str) else list(tools)
 
 
 NAMED = (
@@ -338,6 +366,7 @@ NAMED = (
     "api.tokens",
     "state.rules",
     "recordings",
+    "tools",
 )
 """Settings that name an address, a variable, a program, code or a database, or that erase."""
 
@@ -385,6 +414,9 @@ def folder_hash(folder: Path) -> str:
     parts = [os.fsencode(folder.resolve()), file.read_bytes()]
     if isinstance(named, str):
         parts.append(_content(folder / named))
+    tools = _read_file(file).get("tools")
+    for one in [tools] if isinstance(tools, str) else tools if isinstance(tools, list) else ():
+        parts.append(_content(folder / str(one)))
     return content_hash(b"folder" + b"".join(content_hash(part).encode() for part in parts))
 
 
@@ -445,6 +477,9 @@ def _read_file(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise UsageError("expected names with values", place=str(path), fix="write `db: …`")
+    main, own = values.get("main_llm"), values.get("llm") or {}  # two names of one setting
+    if isinstance(main, dict) and isinstance(own, dict):
+        values["llm"] = {**values.pop("main_llm"), **own}
     return values
 
 

@@ -32,6 +32,15 @@ def test_anthropic_is_the_default() -> None:
     assert model.startswith("claude-")
 
 
+@pytest.mark.parametrize("name", ["openai", "gemini", "anthropic"])
+def test_a_single_key_chooses_its_provider(name: str) -> None:
+    variable = f"{name.upper()}_API_KEY"
+    assert chosen({variable: "k"})[::3] == (name, "k")
+    with pytest.raises(MissingKey):  # the general key is nobody's
+        get_llm_client("gemini", environ={"OPENAI_API_KEY": "ko"})
+    assert chosen({variable: "k", "EM_LLM_API_KEY": "mine"})[::3] == ("anthropic", "mine")
+
+
 def test_the_environment_chooses() -> None:
     provider, model, address, key = chosen({**ALL_KEYS, "EM_LLM_PROVIDER": "openai"})
     assert (provider, address, key) == ("openai", "https://api.openai.com/v1", "ko")
@@ -144,7 +153,7 @@ def test_an_unknown_provider_gets_the_closest_and_the_list() -> None:
 
 def test_a_missing_key_names_the_variable_and_the_provider_whose_key_is_there() -> None:
     with pytest.raises(MissingKey) as caught:
-        get_llm_client(environ={"OPENAI_API_KEY": "ko"})
+        get_llm_client(environ={"OPENAI_API_KEY": "ko", "GEMINI_API_KEY": "kg"})
     assert "ANTHROPIC_API_KEY" in caught.value.fix
     assert "EM_LLM_PROVIDER=openai" in caught.value.fix
     assert caught.value.exit_code == 2

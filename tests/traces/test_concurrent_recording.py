@@ -312,7 +312,7 @@ def test_an_agent_inside_of_another_is_a_call_of_it_or_makes_its_trace_incomplet
     with memory.record("without calls"), memory.record("idle"):
         pass
     traces = {kept.trace.mission.goal: kept.trace for kept in memory.traces()}
-    assert "recorded_tool" in traces["alone"].incomplete
+    assert "em.tool" in traces["alone"].incomplete
     assert '"help"' in traces["alone"].incomplete
     assert [call.result for call in traces["as a tool"].calls] == [20]
     assert [goal for goal, trace in traces.items() if trace.incomplete] == ["alone"]

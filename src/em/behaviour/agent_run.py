@@ -20,7 +20,7 @@ from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.compiler.calls import TracedCall
 from em.errors import EmError, NotRecordable
 from em.runner.drivers import CallTool, Effects, adrive, drive
-from em.traces.recorder import RecordedCall, Recorder, error_text
+from em.traces.recorder import RecordedCall, Recorder, error_text, find_payer
 from em.traces.trace import TraceEvent
 from em.values.canonical import Json, identical
 
@@ -220,6 +220,9 @@ def running() -> Run | None:
     """Return the run that this code is part of; None inside of a tool."""
     run = current.get()
     return None if run is NESTED else run
+
+
+find_payer.append(running)
 
 
 def record_call(

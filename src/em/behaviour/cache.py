@@ -120,6 +120,11 @@ class Cache:
                 if event.stream == self.stream:
                     self._pos = event.pos
                     self._take_note(event)
+            if self._pos < pos:
+                # A reader across streams does not see the newest while an older commit is under
+                # way: load again whatever is used until then.
+                self._tasks.clear()
+                self._live = None
 
     def _take_note(self, event: Event) -> None:
         body = event.body
@@ -431,7 +436,7 @@ def find_behaviour(store: Store, given: str) -> Artefact:
         raise InputError(
             f"expected the id of a behaviour, such as 3f2a91bc@1, got {given!r}",
             place="ID",
-            fix="`em cache list` shows them",
+            fix="`em behaviours list` shows them",
         )
     artefact = store.artefact(KIND, name, int(version))
     if artefact is not None:
@@ -449,7 +454,7 @@ def find_behaviour(store: Store, given: str) -> Artefact:
             place="ID",
             fix="give more characters of the id",
         )
-    raise NotFound(f"no behaviour {given!r}", place="ID", fix="`em cache list` shows them")
+    raise NotFound(f"no behaviour {given!r}", place="ID", fix="`em behaviours list` shows them")
 
 
 def _begins(name: str, given: str) -> bool:

@@ -14,6 +14,22 @@ THRESHOLD = 0.8
 class Check(Generic[T]):
     """Decide from the environment whether a recorded call is safe to make again.
 
+    ```python
+    from em import Check, Engine
+
+    shop = {"price": 3}
+    engine = Engine()
+
+    @engine.function(pre_check=Check(lambda: shop["price"], lambda now, then: now == then))
+    def buy(item: str) -> str:
+        return f"bought {item} for {shop['price']}"
+
+    engine.set_agent(lambda item: buy(item))
+    assert not engine("tea") and engine("tea").hit
+    shop["price"] = 4  # the check does not pass: the agent decides
+    assert engine("tea").value == "bought tea for 4"
+    ```
+
     capture: called with those of the tool's arguments that it names. What it returns is stored as
         JSON and restored by its return annotation.
     compare: called with the capture of now and the capture of then. It returns a bool, or a score

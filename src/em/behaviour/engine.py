@@ -4,6 +4,7 @@ import functools
 import inspect
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from em.behaviour.behaviour import FORMAT
 from em.behaviour.cache import Cache, Known, Stats, Stored, read_stats
 from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, encode, hints_of
+from em.behaviour.metrics import Metrics
 from em.behaviour.result import Progress, Result
 from em.behaviour.solver import run_agent_only, solve
 from em.behaviour.task import make_task
@@ -43,6 +45,25 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 class Engine:
     """Do a task by replaying a stored behaviour where one fits, and with the agent where not.
+
+    ```python
+    from em import Engine
+
+    engine = Engine()
+
+    @engine.function()
+    def greet(name: str) -> str:
+        return f"hello {name}"
+
+    def agent(name: str) -> str:  # yours: a model would decide here
+        return greet(name)
+
+    engine.set_agent(agent).finalize()
+    assert not engine("world")
+    again = engine("world")  # a hit: the agent is not asked
+    assert again.hit and again.value == "hello world"
+    assert engine.metrics.hit_rate == 0.5
+    ```
 
     db: where behaviours are stored: a path, a `postgresql://` address, or an open store. Without
         it they are private to this object and lost with it.
@@ -100,6 +121,7 @@ class Engine:
         self.takes_progress = False
         self.returns: Any = None
         self.watching: list[Run] = []
+        self.metrics = Metrics()
         self._signature: inspect.Signature | None = None
         self._positional: list[str] | None = None
         self._hints: dict[str, Any] = {}
@@ -324,15 +346,28 @@ class Engine:
         tags: Sequence[str] = (),
         params: Mapping[str, Any] | Sequence[str] = (),
         **kwargs: Any,
-    ) -> Any:
+    ) -> Result:
         """Do a task: replay a behaviour if one fits, else call the agent.
 
         Arguments are the agent's own. tags: only behaviours with the same tags are replayed.
         params: what may vary within one task: values by name, or names of arguments. With an
-        async agent, await the call.
+        async agent, await the call: it returns a coroutine of a Result then.
         """
         solving = self._solving(args, kwargs, tags, params)
-        return adrive(solving) if self.is_async else drive(solving)
+        if self.is_async:
+            later: Any = self._counted_later(adrive(solving))
+            awaited: Result = later  # as its type says, it can be awaited
+            return awaited
+        start = time.perf_counter()
+        result: Result = drive(solving)
+        self.metrics.count(result, time.perf_counter() - start)
+        return result
+
+    async def _counted_later(self, solving: Any) -> Result:
+        start = time.perf_counter()
+        result: Result = await solving
+        self.metrics.count(result, time.perf_counter() - start)
+        return result
 
     async def acall(self, *args: Any, **kwargs: Any) -> Result:
         """Do a task under asyncio, with any agent: a plain one runs in a thread."""

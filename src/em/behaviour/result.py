@@ -1,7 +1,7 @@
 """Result of an engine's call, and the progress that an agent is given when it takes over."""
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -70,6 +70,11 @@ class Result:
 
     def __bool__(self) -> bool:
         return self.how == "hit"
+
+    if TYPE_CHECKING:
+        # An engine of an async agent returns a coroutine of this. Its call has one type for both,
+        # so that `await engine(…)` is checked too; a result itself is nothing to wait for.
+        def __await__(self) -> Generator[Any, Any, "Result"]: ...
 
     def __repr__(self) -> str:
         why = f", reason={self.reason!r}" if self.reason else ""

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from em import telemetry
 from em.errors import BadAnswer, LlmError, LlmRefused, LlmRejected, LlmUnavailable, UsageError
 from em.llm.wires import Message, Reply, Request, Tokens, Wire, WireError
 from em.redaction.redactor import Redactor
@@ -173,7 +174,11 @@ class Client:
             max_tokens=max_tokens,
             temperature=temperature,
         )
-        return _Call(self).run(request)
+        with telemetry.span("em.model_call", {"gen_ai.request.model": self.model}) as span:
+            completion = _Call(self).run(request)
+            span.set("gen_ai.usage.input_tokens", completion.usage.input)
+            span.set("gen_ai.usage.output_tokens", completion.usage.output)
+        return completion
 
     def _account(self, usage: Tokens | None) -> float | None:
         """Add one answer to the total; return its cost."""

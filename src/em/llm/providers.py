@@ -53,11 +53,19 @@ def get_llm_client(
 ) -> LlmClient:
     """Make a client for a provider: the given one, else that of the environment or em.yaml.
 
+    Where none is named, the provider whose key is set, if there is one; Anthropic if several are.
+
     Raises MissingKey, MissingExtra, or UsageError for an unknown provider.
     """
     environ = os.environ if environ is None else environ
     settings = Settings.load(environ=environ) if settings is None else settings
-    name = provider or settings.llm.provider or _by_address(settings.llm.base_url) or DEFAULT
+    name = (
+        provider
+        or settings.llm.provider
+        or _by_address(settings.llm.base_url)
+        or _by_key(environ)
+        or DEFAULT
+    )
     found = _find(name, settings)
     base_url = settings.llm.base_url if _is_meant(name, settings) else None
     found = msgspec.structs.replace(
@@ -126,6 +134,14 @@ def _by_address(base_url: str | None) -> Literal["anthropic", "openai"] | None:
     if path.endswith("/chat/completions"):
         return "openai"
     return "anthropic" if path.endswith("/messages") else None
+
+
+def _by_key(environ: Mapping[str, str]) -> str | None:
+    """Return the built-in provider whose key is set, if it is the only one."""
+    if environ.get(KEY):
+        return None
+    known = [name for name, one in PROVIDERS.items() if one.key_env and environ.get(one.key_env)]
+    return known[0] if len(known) == 1 else None
 
 
 def _key(name: str, found: ProviderSettings, environ: Mapping[str, str]) -> str:

@@ -88,7 +88,7 @@ class Recording:
         if self._outer is not None and trace.calls:
             self._outer.mark_incomplete(
                 f"the calls of {short(trace.mission.goal)} inside of it are in a trace of their"
-                " own; decorate that agent with recorded_tool too, and it is one call here"
+                " own; decorate that agent with em.tool too, and it is one call here"
             )
         trace_id = self.trace_id = new_id()
         drafts = trace_events(trace, trace_id, subject=self._subject, sources=recorder.uses.take())

@@ -19,16 +19,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 import msgspec
 
+from em.errors import UsageError
 from em.log.use import Uses, collecting, uses_here
+from em.traces.adapters import adapted
+from em.traces.model_request import AskedCalls
 from em.traces.trace import Call, Message, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
 from em.values.call import Effect, Signature, Usage
 from em.values.canonical import Json, canonical
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _current: contextvars.ContextVar["Recorder | RecordedCall | None"] = contextvars.ContextVar(
     "em_recorder", default=None
@@ -99,6 +103,11 @@ class RecordedCall:
             _current.reset(self._token)
         if self._recorder is not None:
             self._recorder.end_call(self._place, self.event())
+
+    @property
+    def recorder(self) -> "Recorder | None":
+        """The recording that the call is in."""
+        return self._recorder
 
     def is_part_of(self, recorder: "Recorder") -> bool:
         """Return whether this call is being recorded by `recorder`."""
@@ -180,10 +189,16 @@ class Recorder:
         self.outcome: Outcome | None = None
         # What the agent got from a memory.
         self.uses = Uses()
+        # What the agent's model asked for, if its client is instrumented.
+        self.asked = AskedCalls(self)
 
     def said(self, role: str, text: str, *, speaker: str = "", addressee: str = "") -> None:
         """Record a message; a routine's inputs come from what users say."""
         self.add(Message(role=role, text=text, speaker=speaker, addressee=addressee))
+
+    def was_given(self, text: str) -> bool:
+        """Return whether the recording's input has this text already."""
+        return text in self._mission.input_summary.values()
 
     def answered(self, tokens: int | None = None) -> None:
         """Record that the agent's model answered, and the tokens that it took."""
@@ -197,9 +212,10 @@ class Recorder:
         if cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + cost_usd
 
-    def tool(self, function: F, *, name: str | None = None, effect: Effect | None = None) -> F:
-        """Wrap a tool so that its calls are recorded."""
-        return _recorded(function, name, self._unless_inside, effect=effect)
+    def tool(self, function: T, *, name: str | None = None, effect: Effect | None = None) -> T:
+        """Wrap a tool, of any kind that `em.tool` takes, so that its calls are recorded."""
+        recorded: T = recorded_by(self._unless_inside, function, name, effect)
+        return recorded
 
     def udf(self, function: F, *, name: str | None = None) -> F:
         """Wrap a function of the agent's own so that its calls are recorded."""
@@ -267,9 +283,17 @@ class Recorder:
         """Return why the trace is incomplete, "" if it is not."""
         running = (one.name for one in self._events if isinstance(one, RecordedCall))
         name = next(running, None)
-        if self.incomplete or name is None:
+        if self.incomplete:
             return self.incomplete
-        return f"a call of `{name}` was still running when the recording ended"
+        if name is not None:
+            return f"a call of `{name}` was still running when the recording ended"
+        asked = self.asked.never_ended()
+        if asked:
+            return (
+                f"the model asked for `{asked}`, and no result was sent back to it. If the agent"
+                f" made that call, decorate `{asked}` with em.tool"
+            )
+        return ""
 
     def trace(
         self,
@@ -298,16 +322,64 @@ class Recorder:
         )
 
 
-def recorded_tool(
-    function: F | None = None, *, name: str | None = None, effect: Effect | None = None
-) -> Any:
+@overload
+def tool(function: T, *, name: str | None = None, effect: Effect | None = None) -> T: ...
+@overload
+def tool(*, name: str | None = None, effect: Effect | None = None) -> Callable[[T], T]: ...
+def tool(function: Any = None, *, name: str | None = None, effect: Effect | None = None) -> Any:
     """Decorate a tool so that its calls are recorded inside of `memory.record`.
 
-    Elsewhere the calls are made as usual. With or without arguments.
+    ```python
+    import em
+
+    @em.tool(effect="read")
+    def get_order(order_id: str) -> dict[str, str]:
+        return {"order_id": order_id, "status": "pending"}
+
+    with em.Memory("em.db") as memory, memory.record("look up an order") as recorder:
+        get_order("#W1")
+        assert recorder.events[0].args == {"order_id": "#W1"}
+    ```
+
+    Elsewhere the calls are made as usual. With or without arguments. What is given may also be a
+    tool of LangChain or of the Anthropic SDK, a pydantic model with `__call__`, a definition with
+    its function, an MCP client, or a list of tools: the same kind is returned.
+
+    effect: "read" if its calls change nothing, else "write"; by default inferred from its name.
     """
     if function is None:
-        return functools.partial(recorded_tool, name=name, effect=effect)
-    return _recorded(function, name, _recorder_of, effect=effect)
+        return functools.partial(tool, name=name, effect=effect)
+    return recorded_by(recorder_for, function, name, effect)
+
+
+recorded_tool = tool
+"""Another name of `tool`."""
+
+
+def recorded_by(
+    recorder_of: Callable[[str], Recorder | None],
+    thing: Any,
+    name: str | None,
+    effect: Effect | None,
+) -> Any:
+    """Return a tool of any kind, or a list of tools, whose calls are recorded."""
+    if isinstance(thing, list):
+        return [recorded_by(recorder_of, one, name, effect) for one in thing]
+    found = adapted(thing)
+    if found is None:
+        if not callable(thing):
+            raise UsageError(
+                f"expected a tool, got a {type(thing).__name__}",
+                place=f"tool {name or thing!r}",
+                fix="pass a function, a tool of LangChain or the Anthropic SDK, a pydantic model"
+                " with __call__, (definition, function), an MCP client, or a list of these",
+            )
+        return _recorded(thing, name, recorder_of, effect=effect)
+    # An object with many tools gives each its own name.
+    own = name or (None if found.function is None else found.name)
+    return found.around(
+        lambda function: _recorded(function, own, recorder_of, effect=effect or found.effect)
+    )
 
 
 @contextmanager
@@ -334,7 +406,22 @@ def recorder_here() -> Recorder | None:
     return around if isinstance(around, Recorder) and around.is_open else None
 
 
-def _recorder_of(tool: str) -> Recorder | None:
+def payers_here() -> list[Recorder]:
+    """Return the recordings that the model's cost belongs to here, also inside of a call."""
+    return [one for find in find_payer if (one := find()) is not None]
+
+
+def _payer() -> Recorder | None:
+    around = _current.get()
+    found = around.recorder if isinstance(around, RecordedCall) else around
+    return found if found is not None and found.is_open else None
+
+
+find_payer: list[Callable[[], Recorder | None]] = [_payer]
+"""How the recordings are found that pay for a model here; the behaviour engine adds its own."""
+
+
+def recorder_for(tool: str) -> Recorder | None:
     """Return the recorder that a call of a decorated tool belongs to.
 
     None for a call inside of a recorded call, and outside of all recordings.

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import InputError
-from em.log.event import TRACE_PREFIX, Draft, Event, trace_stream
+from em.log.event import MAX_NAME, TRACE_PREFIX, Draft, Event, trace_stream
 from em.log.kinds import Edge, event_body, event_flow
+from em.log.summary import Summary, event_summary, shown_text, shown_value
 from em.values.call import Effect, Usage
 from em.values.canonical import Json
 from em.values.ids import new_id
@@ -20,6 +21,8 @@ from em.values.mismatch import mismatch
 from em.values.times import now
 
 Outcome = Literal["success", "failure", "unknown"]
+MOST_TOOLS, LONGEST_TOOL = 40, 60
+"""How many tools a summary names that a trace called, and with how many characters."""
 
 
 @event_body("tool_call")
@@ -226,6 +229,54 @@ class TraceStarted(msgspec.Struct, frozen=True):
     parent: str | None = None
     parent_call: str | None = None
     from_events: list[str] = []
+
+
+@event_summary("trace_started")
+def _summarise_start(made: Summary, body: Json, _at: datetime) -> None:
+    app = body.get("app")
+    made.name, made.status = body["goal"], "unknown"
+    made.agent = str(app.get("name", "")) if isinstance(app, dict) else ""
+    made.shown = {"input": shown_value(body.get("input"))}
+    if len(made.name) > MAX_NAME:
+        made.shown["cut"] = True
+    if body.get("tags"):
+        made.shown["tags"] = body["tags"]
+    if body.get("parent"):
+        made.parent = trace_stream(body["parent"])
+
+
+@event_summary("tool_call", "udf_call")
+def _summarise_call(made: Summary, body: Json, _at: datetime) -> None:
+    made.calls += 1
+    if body.get("error") is not None:
+        made.failed += 1
+        return
+    name = shown_text(body.get("tool") or body.get("function"), LONGEST_TOOL)
+    tools: list[str] = made.shown.setdefault("tools", [])
+    if name not in tools and len(tools) < MOST_TOOLS:
+        tools.append(name)
+
+
+@event_summary("call_ended")
+def _summarise_result(made: Summary, body: Json, _at: datetime) -> None:
+    made.failed += body.get("error") is not None
+
+
+@event_summary("trace_ended")
+def _summarise_end(made: Summary, body: Json, at: datetime) -> None:
+    made.ended = at
+    made.status = made.shown.get("label") or body["outcome"]
+    usage = body.get("usage")
+    tokens = usage.get("tokens") if isinstance(usage, dict) else None
+    for name, value in (("incomplete", body.get("incomplete")), ("tokens", tokens)):
+        made.shown.pop(name, None)
+        if value:
+            made.shown[name] = value
+
+
+@event_summary("trace_labelled")
+def _summarise_label(made: Summary, body: Json, _at: datetime) -> None:
+    made.status = made.shown["label"] = body["outcome"]
 
 
 @event_flow("trace_started")

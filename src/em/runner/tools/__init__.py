@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
@@ -21,8 +21,11 @@ from typing import Any, TypeVar
 
 from em.errors import RoutineError, UsageError
 from em.runner.authorship import refuse_unread
+from em.traces.adapters import adapted
 from em.trust import content_hash
 from em.values.call import Effect, Signature
+from em.values.canonical import Json
+from em.values.json_schema import problems, properties_of, schema_problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
@@ -43,8 +46,8 @@ class Tool:
     """A function that routines may call."""
 
     __slots__ = (
-        "description", "digest", "does_no_harm", "effect", "function", "is_async", "name",
-        "parameters", "preview", "signature", "takes_key", "within",
+        "args_schema", "description", "digest", "does_no_harm", "effect", "function", "is_async",
+        "name", "parameters", "preview", "signature", "takes_key", "within",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +75,8 @@ class Tool:
         self.does_no_harm: Callable[[], bool] | None = None
         # For a tool that can show what a call would do: the command, or a diff.
         self.preview: Callable[[Mapping[str, Any]], str] | None = None
+        # The JSON Schema that arguments must fit, if one was given.
+        self.args_schema: Json | None = None
         # For a declared tool: a digest of its declaration.
         self.digest = ""
         self.description = (inspect.getdoc(function) or "").partition("\n")[0]
@@ -79,10 +84,15 @@ class Tool:
 
 def renamed(tool: Tool, name: str) -> Tool:
     """Return a copy of a tool by another name; changing it leaves the first as it is."""
+    # Written out: a workflow copies the tool of each step for each run.
     other = Tool.__new__(Tool)
-    for slot in Tool.__slots__:
-        setattr(other, slot, getattr(tool, slot))
     other.name = name
+    other.function, other.effect, other.signature = tool.function, tool.effect, tool.signature
+    other.is_async, other.parameters = tool.is_async, tool.parameters
+    other.takes_key, other.within = tool.takes_key, tool.within
+    other.does_no_harm, other.preview = tool.does_no_harm, tool.preview
+    other.args_schema, other.digest = tool.args_schema, tool.digest
+    other.description = tool.description
     return other
 
 
@@ -96,14 +106,45 @@ class ToolRegistry(Mapping[str, Tool]):
     def fetch(url: str) -> str: ...
     """
 
-    def __init__(self, tools: Mapping[str, Function] | None = None) -> None:
+    def __init__(self, tools: "Tools" = None) -> None:
         self._tools: dict[str, Tool] = {}
-        for name, function in (tools or {}).items():
-            self.register(name, function)
+        for name, thing in _by_name(tools):
+            if isinstance(thing, Tool):
+                self._tools[name] = thing
+            else:
+                self.register(name, thing)
 
-    def register(self, name: str, function: Function, *, effect: Effect | None = None) -> None:
-        """Add a tool; one of the same name is replaced."""
-        self._tools[name] = Tool(name, function, effect)
+    def register(
+        self,
+        name: str,
+        function: Any,
+        *,
+        effect: Effect | None = None,
+        args_schema: Any = None,
+    ) -> None:
+        """Add a tool; one of the same name is replaced.
+
+        function: a function or a method, a tool of LangChain or the Anthropic SDK, a pydantic
+            model with `__call__`, or a definition with its function.
+        args_schema: a JSON Schema, or a pydantic model, that the arguments of each call must fit;
+            a call that doesn't fit is not made.
+        """
+        found = adapted(function)
+        if found is None:
+            tool = Tool(name, _taking_json(function), effect)
+        elif found.function is None:
+            raise UsageError(
+                f"a {type(function).__name__} has many tools",
+                place=f"tool {name}",
+                fix="use em.runner.tools.mcp.McpTools, which is a registry of them",
+            )
+        else:
+            tool = Tool(name, found.function, effect or found.effect)
+            tool.description = found.description.partition("\n")[0]
+            args_schema = found.schema if args_schema is None else args_schema
+        if args_schema is not None:
+            _check_arguments(tool, args_schema)
+        self._tools[name] = tool
 
     def tool(self, name: str | None = None, *, effect: Effect | None = None) -> Callable[[F], F]:
         """Decorate a function to add it as a tool."""
@@ -136,12 +177,105 @@ class ToolRegistry(Mapping[str, Tool]):
 
     @classmethod
     def load(cls, source: str) -> "ToolRegistry":
-        """Load the tools of a module (`package.module`) or a file: its registry, or functions."""
+        """Load the tools of a module (`package.module`) or a file.
+
+        They are those of its registry; without one, its functions and its tools of other libraries.
+        """
         module = load_module(source)
         for value in vars(module).values():
             if isinstance(value, cls):
                 return value
-        return cls(functions_of(module))
+        registry = cls(functions_of(module))
+        for name, value in vars(module).items():
+            if isinstance(value, type | tuple) or name.startswith("_"):
+                continue
+            found = adapted(value)
+            if found is not None and found.function is not None:
+                registry.register(found.name, value)
+        return registry
+
+
+Tools = Mapping[str, Any] | Iterable[Any] | None
+"""Tools as users give them: by name, or a list of tools that have names of their own."""
+
+
+def _by_name(tools: Tools) -> Iterator[tuple[str, Any]]:
+    """Yield tools with their names: those they are given by, or their own."""
+    if tools is None:
+        return
+    if isinstance(tools, Mapping):
+        yield from tools.items()
+        return
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise UsageError(
+            f"expected tools by name or a list of tools, got a {type(tools).__name__}",
+            place="tools",
+        )
+    for one in tools:
+        if isinstance(one, Mapping | list):
+            yield from _by_name(one)
+            continue
+        found = adapted(one)
+        if found is not None:
+            yield found.name, one
+        elif isinstance(one, Tool):
+            yield one.name, one
+        elif callable(one):
+            yield getattr(one, "__name__", type(one).__name__), one
+        else:
+            raise UsageError(
+                f"expected a tool, got a {type(one).__name__}",
+                place="tools",
+                fix="give functions, tools of other libraries, or (definition, function)",
+            )
+
+
+def _taking_json(function: Any) -> Any:
+    """Return a function whose parameters of pydantic's models may be given as JSON."""
+    if "pydantic" not in sys.modules or not callable(function):
+        return function
+    from em.traces.adapters.pydantic_model import taking_json
+
+    return taking_json(function)
+
+
+def _check_arguments(tool: Tool, schema: Any) -> None:
+    """Let a tool refuse arguments that don't fit a schema, before its function is called."""
+    schema = schema.model_json_schema() if hasattr(schema, "model_json_schema") else schema
+    if not isinstance(schema, Mapping):
+        raise UsageError(
+            f"args_schema must be a JSON Schema or a pydantic model, got {type(schema).__name__}",
+            place=f"tool {tool.name}",
+        )
+    tool.args_schema = dict(schema)
+    problem = schema_problem(tool.args_schema)
+    if problem:
+        raise UsageError(f"args_schema is not a JSON Schema: {problem}", place=f"tool {tool.name}")
+    inner = tool.function
+    known = tool.args_schema
+    hidden = {"idempotency_key"} - properties_of(known).keys()
+
+    def check(args: Mapping[str, Any]) -> None:
+        shown = {name: value for name, value in args.items() if name not in hidden}
+        for path, problem in problems(known, shown):
+            where = f"{path}: " if path else ""
+            raise ArgumentsDontFit(f"the arguments don't fit {tool.name}: {where}{problem}")
+
+    @functools.wraps(inner)
+    async def acall(**args: Any) -> Any:
+        check(args)
+        return await inner(**args)
+
+    @functools.wraps(inner)
+    def call(**args: Any) -> Any:
+        check(args)
+        return inner(**args)
+
+    tool.function = acall if tool.is_async else call
+
+
+class ArgumentsDontFit(ValueError):
+    """The arguments of a call don't fit the tool's schema. The call was not made."""
 
 
 def argument_problem(tool: Tool, args: Collection[str]) -> str:

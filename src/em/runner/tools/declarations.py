@@ -26,6 +26,7 @@ from em.runner.tools import Tool, code_digest
 from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.http import HttpFailed, request
 from em.runner.tools.mcp import McpFailed, Servers, value_of
+from em.runner.tools.named_input import NamedInput
 from em.runner.tools.permissions import Environment, check_host, find_program, host_of
 from em.settings import AllowSettings, McpServer
 from em.trust import content_hash
@@ -65,19 +66,24 @@ def declared_tools(
 
 
 def found_tools(
-    routine: Routine, names: set[str], registry: Mapping[str, Tool], allow: AllowSettings
+    routine: Routine,
+    names: set[str],
+    registry: Mapping[str, Tool],
+    allow: AllowSettings,
+    named: NamedInput,
 ) -> dict[str, Tool]:
-    """Return tools that need no declaration: those of coding agents.
+    """Return tools that need no declaration: readers, and those of coding agents.
 
     A shell command whose own tool is registered is run by that one.
     """
     from em.runner.tools.coding import coding_tool
+    from em.runner.tools.readers import reader
 
     tools: dict[str, Tool] = {}
     for name in sorted(names):
         spec = routine.says_how(name)
         if spec is None:
-            tool = coding_tool(name, allow)
+            tool = reader(name, allow, named) or coding_tool(name, allow)
         else:
             tool = through(spec, registry[spec.via]) if spec.via in registry else None
         if tool is not None:

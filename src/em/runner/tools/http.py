@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.message import Message
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies
 
@@ -52,12 +52,16 @@ def request(
     *,
     timeout: float,
     allow: AllowSettings,
+    at: str | None = None,
 ) -> tuple[bytes, str]:
-    """Return the answer's bytes and charset. Follow redirects on the same host, for reads."""
+    """Return the answer's bytes and charset. Follow redirects on the same host, for reads.
+
+    at: the network address to connect to, whatever the host's name means now.
+    """
     deadline = time.monotonic() + timeout
     for _ in range(MAX_REDIRECTS + 1):
         check_host(urlsplit(url), allow)
-        with _answer(method, url, headers, content, deadline, timeout) as answer:
+        with _answer(method, url, headers, content, deadline, timeout, at) as answer:
             if answer.is_success:
                 charset = _charset(answer.headers.get("Content-Type", ""))
                 return _read(answer, deadline, timeout), charset
@@ -75,18 +79,21 @@ def _answer(
     content: bytes | None,
     deadline: float,
     timeout: float,
+    at: str | None,
 ) -> "Iterator[httpx.Response]":
     """Send a request and open its answer; turn httpx's errors into those of this module."""
     import httpx
 
     host = host_of(urlsplit(url))
     try:
+        address = _address(url)
+        extensions: dict[str, Any] = {"timeout": httpx.Timeout(_left(deadline, timeout)).as_dict()}
+        if at is not None:
+            headers = {**headers, "Host": address.netloc.decode("ascii")}
+            extensions["sni_hostname"] = address.raw_host.decode("ascii")
+            address = address.copy_with(host=at)
         sent = httpx.Request(
-            method,
-            _address(url),
-            headers=_merged(headers),
-            content=content,
-            extensions={"timeout": httpx.Timeout(_left(deadline, timeout)).as_dict()},
+            method, address, headers=_merged(headers), content=content, extensions=extensions
         )
         proxies = tuple(sorted(getproxies().items()))
         answer = _client(proxies, method in _REPEATABLE).send(sent, stream=True)

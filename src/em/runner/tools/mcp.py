@@ -16,14 +16,17 @@ import msgspec
 
 from em.errors import MissingExtra
 from em.runner.run import StepTimeout, UnknownOutcome
+from em.runner.tools import ToolRegistry
 from em.runner.tools.command import MAX_OUTPUT, TAIL, plain_environment
-from em.runner.tools.permissions import check_host, find_program
+from em.runner.tools.permissions import check_host, find_program, host_of
 from em.settings import AllowSettings, McpServer
+from em.traces.adapters import with_signature
 from em.values.canonical import Json
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
-    from mcp_types import CallToolResult, ToolAnnotations
+    from mcp_types import CallToolResult
+    from mcp_types import Tool as ServerTool
 
     from mcp import Client
 
@@ -86,9 +89,24 @@ class Servers:
             program = find_program(server.command[0], allow)
         else:
             check_host(urlsplit(server.url), allow)
+        return self._kept(key, _Where(definition, program, env, headers))
+
+    def session_with(self, server: Any) -> "Session":
+        """Return a session with a server that the user's own code names."""
+        _check_installed()
+        if isinstance(server, str):
+            server = McpServer(url=server)
+        elif isinstance(server, list | tuple):
+            server = McpServer(command=list(server))
+        if not isinstance(server, McpServer):
+            return self._kept(str(id(server)).encode(), _Object(server))
+        own = AllowSettings(commands=[*(server.command or ())][:1], hosts=_hosts(server))
+        env = {name: os.environ[name] for name in server.env if name in os.environ}
+        return self.session(server, own, env, server.headers)
+
+    def _kept(self, key: bytes, where: "_Where | _Object") -> "Session":
         with self._lock:
             if key not in self._sessions:
-                where = _Where(definition, program, env, headers)
                 self._sessions[key] = Session(self._loop, where)
             return self._sessions[key]
 
@@ -153,10 +171,29 @@ class _Where(msgspec.Struct, frozen=True):
             yield client
 
 
+class _Object(msgspec.Struct, frozen=True):
+    """A server as the MCP library knows it: an object of a server, or how to start one."""
+
+    server: Any
+
+    @property
+    def name(self) -> str:
+        """The server as errors name it."""
+        return str(getattr(self.server, "name", "") or type(self.server).__name__)
+
+    @asynccontextmanager
+    async def connected(self, _complaints: TextIO) -> "AsyncIterator[Client]":
+        """Make a client."""
+        from mcp import Client
+
+        async with Client(self.server) as client:
+            yield client
+
+
 class Session:
     """One session with one server. The first call begins it, a call after its end another."""
 
-    def __init__(self, loop: Callable[[], "BlockingPortal"], where: _Where) -> None:
+    def __init__(self, loop: Callable[[], "BlockingPortal"], where: _Where | _Object) -> None:
         self._loop = loop
         self._where = where
         self.name = where.name
@@ -164,7 +201,7 @@ class Session:
         self._complaints: TextIO | None = None
         self._client: Client | None = None
         self._held: concurrent.futures.Future[None] | None = None
-        self._annotations: dict[str, ToolAnnotations | None] | None = None
+        self._listed: dict[str, ServerTool] | None = None
         self._stop: Callable[[], None] = lambda: None
 
     def call(self, tool: str, args: Json, seconds: float) -> "CallToolResult":
@@ -178,23 +215,28 @@ class Session:
 
     def does_no_harm(self, tool: str, seconds: float) -> bool:
         """Return whether the server declares a tool as read-only or idempotent."""
-        if self._annotations is None:
-            try:
-                self._annotations = self._asked(seconds)
-            except McpFailed:
-                return False  # the call itself will report why
-        hints = self._annotations.get(tool)
+        try:
+            known = self.tools(seconds).get(tool)
+        except McpFailed:
+            return False  # the call itself will report why
+        hints = None if known is None else known.annotations
         return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
-    def _asked(self, seconds: float) -> "dict[str, ToolAnnotations | None]":
+    def tools(self, seconds: float) -> "dict[str, ServerTool]":
+        """Return the server's tools by name, as it lists them; asked for once a session."""
+        if self._listed is None:
+            self._listed = self._asked(seconds)
+        return self._listed
+
+    def _asked(self, seconds: float) -> "dict[str, ServerTool]":
         client = self._connected(seconds)
 
-        async def ask() -> "dict[str, ToolAnnotations | None]":
-            found: dict[str, ToolAnnotations | None] = {}
+        async def ask() -> "dict[str, ServerTool]":
+            found: dict[str, ServerTool] = {}
             cursor = None
             for _page in range(100):
                 listed = await client.list_tools(cursor=cursor)
-                found |= {tool.name: tool.annotations for tool in listed.tools}
+                found |= {tool.name: tool for tool in listed.tools}
                 cursor = listed.next_cursor
                 if not cursor:
                     break
@@ -275,11 +317,57 @@ class Session:
             if client is not None and client is not self._client:
                 return  # another call ended it already
             held, self._held, self._client = self._held, None, None
-            self._annotations = None
+            self._listed = None
             if held is None or held.done():
                 return
             self._loop().start_task_soon(_called, self._stop)
             concurrent.futures.wait([held], CLOSING)
+
+
+class McpTools(ToolRegistry):
+    """The tools of an MCP server, by the server's own names. A context manager.
+
+        with McpTools(["python", "shop_server.py"]) as tools:
+            memory.run("cancel_order", {"order_id": "#W1"}, tools=tools)
+
+    server: a command, an address, a `McpServer`, or what `mcp.Client` takes, such as an `MCPServer`
+        in this process. Code that you write may name any: nothing else has to allow it.
+    timeout: seconds for each call.
+    """
+
+    def __init__(self, server: Any, *, timeout: float = 60.0) -> None:
+        super().__init__()
+        self._servers = Servers()
+        self._server, self._timeout = server, timeout
+
+    def __enter__(self) -> Self:
+        self._servers.__enter__()
+        try:
+            session = self._servers.session_with(self._server)
+            for name, listed in session.tools(self._timeout).items():
+                self._add(session, name, listed)
+        except BaseException:
+            self._servers.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._servers.__exit__(*exc)
+
+    def _add(self, session: Session, name: str, listed: "ServerTool") -> None:
+        def within(timeout: float | None) -> Callable[..., Any]:
+            seconds = self._timeout if timeout is None else min(timeout, self._timeout)
+            return lambda **args: value_of(session.call(name, args, seconds), None)
+
+        schema = dict(listed.input_schema)
+        call = with_signature(within(None), name, listed.description or "", schema)
+        is_read = listed.annotations is not None and bool(listed.annotations.read_only_hint)
+        self.register(name, call, effect="read" if is_read else "write", args_schema=schema)
+        self[name].does_no_harm = lambda: session.does_no_harm(name, self._timeout)
+
+
+def _hosts(server: McpServer) -> list[str]:
+    return [host_of(urlsplit(server.url))] if server.url else []
 
 
 async def _called(work: Callable[[], None]) -> None:
@@ -303,10 +391,8 @@ def value_of(answer: "CallToolResult", output: str | None) -> Any:
         raise McpBroken(f"the answer has more than {MAX_OUTPUT:,} characters")
     if output in ("text", "lines"):
         return text.splitlines() if output == "lines" else text
-    if answer.structured_content is not None:
-        return answer.structured_content
-    if output == "json":
+    if output == "json" and answer.structured_content is None:
         return msgspec.json.decode(text)
-    if len(texts) == len(answer.content):
-        return text
-    return [block.model_dump(mode="json", exclude_none=True) for block in answer.content]
+    from em.traces.adapters.mcp_client import given_by
+
+    return given_by(answer)

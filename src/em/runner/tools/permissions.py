@@ -8,10 +8,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
 from em.errors import NotAllowed
-from em.settings import FILE, AllowSettings, Settings, memory_folder
+from em.settings import FILE, AllowSettings, Settings, memory_folder, tool_sources
+
+if TYPE_CHECKING:
+    from em.runner.tools import Tool
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -24,6 +28,17 @@ def settings_for(folder: Path, given: AllowSettings | None) -> AllowSettings:
     if base.resolve().is_relative_to(folder.resolve()) and (base / FILE).exists():
         return AllowSettings()
     return Settings.load().allow
+
+
+def default_tools(folder: Path) -> "Mapping[str, Tool]":
+    """Return the tools that em.yaml names, unless it came with the routine of this folder."""
+    from em.runner.tools import ToolRegistry
+
+    base = memory_folder()
+    if base.resolve().is_relative_to(folder.resolve()) and (base / FILE).exists():
+        return {}
+    sources = tool_sources(Settings.load().tools)
+    return {name: tool for one in sources for name, tool in ToolRegistry.load(one).items()}
 
 
 def find_program(name: str, allow: AllowSettings) -> str:

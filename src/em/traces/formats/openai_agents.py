@@ -78,26 +78,24 @@ def _read_model(span: Span, data: Json) -> None:
     output = data.get("output") or (answer.get("output") if isinstance(answer, dict) else None)
     usage = data.get("usage") or (answer.get("usage") if isinstance(answer, dict) else None)
     span.tokens = tokens_of(usage)
-    texts, earlier, results = _conversation(data.get("input"))
-    answers, asked, _ = _conversation(output)
+    texts, earlier, results = read_items(data.get("input"))
+    answers, asked, _ = read_items(output)
     span.heard, span.earlier, span.results = texts, earlier, results
     span.answered = [Utterance("assistant", one.text) for one in answers]
     span.asked_for = asked
 
 
-def _conversation(items: Any) -> tuple[list[Utterance], list[Called], list[Ended]]:
+def read_items(items: Any) -> tuple[list[Utterance], list[Called], list[Ended]]:
     """Return the texts, the calls and the results of a conversation's items."""
     messages: list[Any] = []
     asked: list[Called] = []
     results: list[Ended] = []
     for item in items if isinstance(items, list) else [items] if items else []:
         kind = item.get("type") if isinstance(item, dict) else None
-        if kind == "function_call":
-            call = Called(
-                str(item.get("call_id")), str(item.get("name")), as_args(item.get("arguments"))
-            )
-            asked.append(call)
-        elif kind == "function_call_output":
+        if kind in ("function_call", "custom_tool_call"):
+            given = item.get("arguments", item.get("input"))
+            asked.append(Called(str(item.get("call_id")), str(item.get("name")), as_args(given)))
+        elif kind in ("function_call_output", "custom_tool_call_output"):
             results.append(Ended(str(item.get("call_id")), *ended(item, item.get("output"))))
         elif kind == "message" and isinstance(item, dict):
             messages.append({**item, "content": text_of(item.get("content"))})
