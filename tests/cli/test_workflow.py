@@ -37,6 +37,11 @@ workflows:
   broken:
     steps:
       - {name: a, tool: fail}
+  unsure:
+    params: [loud, {name: x}]
+    steps:
+      - {name: a, inputs: {prompt: x}}
+      - {name: b, tool: fail, when: "{{ params.loud }}"}
   slow:
     steps:
       - {name: a, inputs: {prompt: x}}
@@ -92,6 +97,28 @@ def test_from_the_list_to_what_each_step_was_given() -> None:
     cleaned = em("workflow", "cleanup", "--older-than", "0d")
     assert cleaned.out == run["run_id"] + "\n"
     assert "erased: 1 run, 4 entries" in cleaned.err
+
+
+def test_false_on_the_command_line_is_not_a_text_that_counts_as_true() -> None:
+    for words in (["-p", "loud=false"], ["--params", '{"loud": false}']):
+        done = em("workflow", "run", "unsure", "--tools", "tools.py", "--json", *words)
+        assert done.json["status"] == "ok", done.err
+    for words in (["-p", "loud=true"], ["-p", "loud=False"]):
+        done = em("workflow", "run", "unsure", "--tools", "tools.py", "--json", *words)
+        assert done.json["status"] == "failed"
+    kept = em(
+        "workflow",
+        "run",
+        "unsure",
+        "-p",
+        "loud=x",
+        "-p",
+        "name=true",
+        "--dry-run",
+        "--tools",
+        "tools.py",
+    )
+    assert kept.code == 0, "a text may be the word true where a text is declared"
 
 
 def test_progress_is_shown_on_a_terminal() -> None:

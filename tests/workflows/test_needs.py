@@ -241,3 +241,32 @@ def test_a_run_about_one_subject_recalls_that_subject(memory: Memory, write: Wri
     assert outputs["c"] == ["The plan is Bern."]
     assert outputs["d"] == ["The secret plan is Rome."]
     assert len(write(text).start("w").outputs["b"]) == 3
+
+
+def test_a_run_about_one_subject_may_recall_everybody(memory: Memory, write: Write) -> None:
+    memory.observe("ana", "The plan is Oslo.")
+    memory.observe("bob", "The other plan is Rome.")
+    text = (
+        "workflows:\n  w:\n    params: [who]\n    steps:\n"
+        "      - {name: r, tool: recall, inputs: {query: the plan, everybody: true}}\n"
+        "      - {name: a, memory: {needs: ['recall(the plan, 5, *)', r]},"
+        " inputs: {prompt: '{{memory.recall}} {{memory.r}}'}}\n"
+        "      - {name: b, memory: {needs: ['recall(the plan, 5, {{params.who}})']},"
+        " inputs: {prompt: '{{memory.recall}}'}}\n"
+    )
+    result = write(text).start("w", {"who": "*"}, subject="ana")
+    assert sorted(result.outputs["r"]) == ["The other plan is Rome.", "The plan is Oslo."]
+    assert str(result.outputs["a"]).count("Rome") == 2
+    # A parameter can't widen a search: it names a subject, which nobody is.
+    assert "Rome" not in str(result.outputs["b"])
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    ["everybody: '{{params.who}}'", "everybody: yes please", "everybody: true, subject: a"],
+)
+def test_who_is_recalled_is_written_in_the_workflow(write: Write, inputs: str) -> None:
+    step = "{name: r, tool: recall, inputs: {query: x, " + inputs + "}}"
+    flow = write(f"workflows:\n  w:\n    params: [who]\n    steps:\n      - {step}\n")
+    with pytest.raises(InvalidWorkflow, match="everybody"):
+        flow.start("w", {"who": "true"})

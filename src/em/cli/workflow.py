@@ -23,7 +23,11 @@ from em.cli.options import (
     answering,
     as_typed,
     everywhere,
+    listed,
+    listing,
     load_tools,
+    next_of,
+    note_more,
     open_memory,
     pairs,
     read_object,
@@ -41,12 +45,14 @@ from em.cli.output import (
 from em.cli.queue import enqueue
 from em.cli.routine import print_problems
 from em.errors import NotFound, UsageError
+from em.log.summary import Cursor
+from em.runner.history import STATUSES, RunSummary, find_runs
 from em.runner.package import keep_routine, write_files
 from em.runner.tools import ToolRegistry
 from em.values.ids import new_id
 from em.values.mismatch import closest
 from em.values.times import parse_duration
-from em.workflows.definition import Param, WorkflowDef, WorkflowFile
+from em.workflows.definition import Param, WorkflowDef, WorkflowFile, typed_params
 from em.workflows.inspection import (
     Rehearsed,
     RunView,
@@ -130,7 +136,12 @@ def _param(param: Param) -> dict[str, Any]:
 @workflow.command("run")
 @click.argument("name")
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter.")
-@click.option("--params", "params_file", metavar="FILE", help="Parameters as JSON; - for stdin.")
+@click.option(
+    "--params",
+    "params_file",
+    metavar="JSON|FILE",
+    help="Parameters as JSON, or a file with it; - for stdin.",
+)
 @click.option("--prompt", help="What the user asked for.  [the first required parameter]")
 @click.option("--dry-run", is_flag=True, help="Only show the inputs of each step.")
 @click.option("--run-id", help="Resume this run, or start it under this id.")
@@ -151,9 +162,10 @@ def run(
     **shared: Any,
 ) -> int:
     """Run the workflow NAME. Every step is written to a journal: see `em workflow resume`."""
-    given = {**(read_object(params_file) if params_file else {}), **pairs(params)}
     answers, yes = shared.pop("answers"), shared.pop("yes")
     file = shared.pop("file")
+    read = read_object(params_file) if params_file else {}
+    given = read | typed_params(WorkflowFile(file).workflow(name), pairs(params))
     if dry_run:
         tools = load_tools(shared["tools"]) or ToolRegistry()
         steps = rehearse(WorkflowFile(file), name, tools, given, prompt)
@@ -221,21 +233,37 @@ def resume(
 @workflow.command("inspect")
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--recent", is_flag=True, help="Show the newest run.")
-@click.option("--all", "every", is_flag=True, help="List all runs.")
+@click.option("--all", "every", is_flag=True, help="List runs, the newest first.")
 @click.option("--full", is_flag=True, help="Don't shorten texts.")
+@click.option("--workflow", "name", help="List only runs of this workflow.")
+@click.option("--status", type=click.Choice(STATUSES), help="List only runs with this status.")
+@listing(50)
 @everywhere
-def inspect(run_id: str | None, recent: bool, every: bool, full: bool) -> None:
+def inspect(
+    run_id: str | None,
+    recent: bool,
+    every: bool,
+    full: bool,
+    name: str | None,
+    status: str | None,
+    limit: int,
+    **chosen: Any,
+) -> None:
     """Show what each step of a run was given and returned.
 
-    It also shows the tokens that this saved against the full context. Without RUN and --recent, all
+    It also shows the tokens that this saved against the full context. Without RUN and --recent,
     runs are listed.
     """
     if sum((run_id is not None, recent, every)) > 1:
         raise UsageError("give only one of RUN, --recent and --all", place="inspect")
     workflows = _workflows()
     if run_id is None and not recent:
-        runs = workflows.runs()
-        emit({"runs": runs}, lambda: _print_runs(runs))
+        store = open_memory().store
+        page = find_runs(
+            store, "workflow", name=name, status=status, limit=limit, **listed(**chosen)
+        )
+        rows = [_line(one) for one in page.runs]
+        emit({"runs": rows, **next_of(page.older)}, lambda: _print_runs(rows, page.older))
         return
     if run_id is None:
         newest = workflows.runs(limit=1)
@@ -405,16 +433,25 @@ def _print_result(result: WorkflowResult, options: str) -> None:
         note(f"run {result.run_id}; inspect it with: em workflow inspect --recent")
 
 
-def _print_runs(runs: Sequence[Any]) -> None:
+def _line(one: RunSummary) -> dict[str, Any]:
+    return {
+        "run_id": one.run_id,
+        "began": one.began,
+        "status": one.status,
+        "steps": one.steps,
+        "workflow": one.routine,
+    }
+
+
+def _print_runs(runs: Sequence[Mapping[str, Any]], older: Cursor | None) -> None:
     if not runs:
         note("no workflow runs yet; `em workflow run` makes one")
         return
-    rows = [
-        (one.run_id, f"{one.began:%Y-%m-%d %H:%M:%S}", one.status, str(one.steps), one.workflow)
-        for one in runs
-    ]
+    shown = ({**one, "began": f"{one['began']:%Y-%m-%d %H:%M:%S}"} for one in runs)
+    rows = [tuple(map(str, one.values())) for one in shown]
     print_table(("run", "began", "status", "steps", "workflow"), rows)
     note(f"{count(len(runs), 'run')}; inspect one with: em workflow inspect RUN")
+    note_more(older)
 
 
 def _print_run(view: RunView, *, full: bool) -> None:

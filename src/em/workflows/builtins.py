@@ -119,7 +119,10 @@ class Models:
         temperature: float | None = None,
         least: int | None = None,
     ) -> Json:
-        """Run `parallel_query`: ask several models; return the answers by `provider/model`."""
+        """Run `parallel_query`: ask several models; return the answers by `provider/model`.
+
+        A model that is given as a mapping may have a `prompt` of its own.
+        """
         asked = [_named(one) for one in models] if isinstance(models, list) else []
         if not asked:
             raise InputError(
@@ -129,14 +132,16 @@ class Models:
             )
         from concurrent.futures import ThreadPoolExecutor
 
-        def one(who: tuple[str, str | None]) -> Json | EmError:
+        def one(model: Any, who: tuple[str, str | None]) -> Json | EmError:
+            own = model if isinstance(model, Mapping) else {}
+            length, heat = own.get("max_tokens", max_tokens), own.get("temperature", temperature)
             try:
-                return self.ask(prompt, *who, system, max_tokens, temperature)
+                return self.ask(own.get("prompt", prompt), *who, system, length, heat)
             except EmError as error:
                 return error
 
         with ThreadPoolExecutor(max_workers=min(SIDE_BY_SIDE, len(asked))) as pool:
-            found = dict(zip(_labels(asked), pool.map(one, asked), strict=True))
+            found = dict(zip(_labels(asked), pool.map(one, models, asked), strict=True))
         answers = {name: said for name, said in found.items() if not isinstance(said, EmError)}
         errors = {name: str(said) for name, said in found.items() if isinstance(said, EmError)}
         if len(answers) < (len(asked) if least is None else least):
@@ -342,9 +347,15 @@ class Binding:
         return self.conductor
 
     def _recalling(self, step: str) -> Any:
-        def recall(query: Any, k: int = 5, subject: str | None = None, **only: Any) -> Any:
+        def recall(
+            query: Any,
+            k: int = 5,
+            subject: str | None = None,
+            everybody: bool = False,
+            **only: Any,
+        ) -> Any:
             about = self._subject if subject is None else subject
-            found = self._workflows.recall(query, k, about, **only)
+            found = self._workflows.recall(query, k, None if everybody else about, **only)
             self._run.note_sources(step, found.from_events)
             return found.value
 

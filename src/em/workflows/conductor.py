@@ -21,7 +21,15 @@ from em.values.canonical import Json
 from em.workflows.builtins import Sourced
 from em.workflows.needs import FETCHED, Need
 from em.workflows.plan import APPROVE, ASK, Plan, PlannedStep
-from em.workflows.slices import Brought, Context, failed_slice, record_of, recording, slices_of
+from em.workflows.slices import (
+    Brought,
+    Context,
+    failed_slice,
+    record_of,
+    recording,
+    slice_of,
+    slices_of,
+)
 
 Fetch = Callable[[Need, Sequence[Any]], Sourced]
 """Fetches what a need asks for from outside the run; the need's arguments are filled in."""
@@ -161,8 +169,11 @@ class Conductor(Hooks):
             self._context.leave(step.id, [failed_slice(step.id, end.error)])
             return
         is_list = step.for_each is not None
-        records = [record_of(one) for one in (end.value if is_list else [end.value])]
-        slices = list(slices_of(step.id, records, is_list=is_list))
+        records = list(map(record_of, end.value)) if is_list else [record_of(end.value)]
+        if not is_list and "saved" not in records[0]:
+            slices = [slice_of(step.id, records[0])]  # as nearly every step
+        else:
+            slices = list(slices_of(step.id, records, is_list=is_list))
         self.outputs[step.id] = slices[-1].output
         self._context.leave(step.id, slices)
 

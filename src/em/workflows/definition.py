@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +21,7 @@ from em.values.call import Effect
 from em.values.canonical import Json, canonical
 from em.values.mismatch import mismatch
 from em.values.strict_yaml import load_yaml
+from em.workflows.dialect import MAIN_LLM, in_one_form
 
 ParamType = Literal["string", "integer", "number", "boolean", "list", "object"]
 OnFailure = Literal["abort_chain", "continue"]
@@ -200,7 +202,7 @@ def said(value: Json) -> Json:
 def read_workflow(value: Json, place: str) -> WorkflowDef:
     """Convert a plain value to a workflow. Raise the first problem."""
     try:
-        return msgspec.convert(said(value), WorkflowDef)
+        return msgspec.convert(in_one_form(said(value)), WorkflowDef)
     except msgspec.ValidationError as error:
         found = mismatch(error)
         raise InvalidWorkflow(
@@ -213,15 +215,35 @@ def read_workflow(value: Json, place: str) -> WorkflowDef:
 FIELD = "workflows"
 
 
+MOST_FILES, MOST_WORKFLOWS = 32, 256
+"""How many texts of files, and workflows in them, are read once."""
+
+
+@lru_cache(maxsize=MOST_FILES)
+def _values(text: bytes, place: str) -> dict[str, Json]:
+    """Return the workflows of a file's text. The text itself is the key, so none is ever stale."""
+    value = load_yaml(text, place, InvalidWorkflow)
+    found = workflows_in(value, place)
+    if Path(place).name == FILE or not isinstance(value, dict):
+        return found  # there `main_llm` is a setting
+    return {name: in_one_form(one, value.get(MAIN_LLM)) for name, one in found.items()}
+
+
+@lru_cache(maxsize=MOST_WORKFLOWS)
+def _workflow(text: bytes, place: str, name: str) -> WorkflowDef:
+    value = {**_values(text, place)[name], "name": name}
+    return read_workflow(value, f"{place}, workflow {name}")
+
+
 class WorkflowFile:
-    """The workflows of one file, by name, as they are written."""
+    """The workflows of one file, by name, as they are written.
+
+    The file is read each time. A text that was read before is not parsed again, whoever asks.
+    """
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = Path(path) if path is not None else memory_folder() / FILE
         self._named = path is not None
-        # The text that was read last, and its workflows.
-        self._read: tuple[bytes, dict[str, Json]] = (b"", {})
-        self._made: dict[str, WorkflowDef] = {}
 
     @property
     def place(self) -> str:
@@ -241,15 +263,12 @@ class WorkflowFile:
 
     def values(self) -> dict[str, Json]:
         """Return each workflow as its plain value."""
-        text = self.text()
-        if text != self._read[0]:
-            value = load_yaml(text, self.place, InvalidWorkflow)
-            self._read, self._made = (text, workflows_in(value, self.place)), {}
-        return self._read[1]
+        return dict(_values(self.text(), self.place))
 
     def workflow(self, name: str) -> WorkflowDef:
         """Return the workflow of that name. Raise its first problem."""
-        values = self.values()
+        text = self.text()
+        values = _values(text, self.place)
         if name not in values:
             close = get_close_matches(name, values, 1)
             there = f"there are: {', '.join(values)}" if values else self._none()
@@ -258,10 +277,7 @@ class WorkflowFile:
                 place=self.place,
                 fix=f"did you mean {close[0]!r}?" if close else there,
             )
-        if name not in self._made:
-            value = {**values[name], "name": name}
-            self._made[name] = read_workflow(value, f"{self.place}, workflow {name}")
-        return self._made[name]
+        return _workflow(text, self.place, name)
 
     def _none(self) -> str:
         return f"it has none; write them under `{FIELD}:`" + (
@@ -279,7 +295,7 @@ def workflows_in(value: Any, place: str) -> dict[str, Json]:
             place=place,
             fix=f"write `{FIELD}:`",
         )
-    known = Settings.__struct_fields__
+    known = (*Settings.__struct_fields__, MAIN_LLM)
     for name in value:
         if name not in known:
             close = get_close_matches(str(name), known, 1)
@@ -332,6 +348,20 @@ def check_params(workflow: WorkflowDef, given: Mapping[str, Any]) -> Json:
             place=place,
             fix="pass plain values (numbers, texts, lists, mappings)",
         ) from None
+
+
+def typed_params(workflow: WorkflowDef, words: Mapping[str, str]) -> Json:
+    """Return parameters that were typed on a command line, where everything is a text.
+
+    `true` and `false` are booleans where no type is declared: the text `false` would let a `when`
+    pass. `check_params` converts the others to what is declared.
+    """
+    open_ones = {param.name for param in workflow.parameters if param.type is None}
+    booleans = {"true": True, "false": False}
+    return {
+        name: booleans.get(word, word) if name in open_ones else word
+        for name, word in words.items()
+    }
 
 
 def prompt_of(workflow: WorkflowDef, params: Mapping[str, Any], prompt: str | None) -> str | None:

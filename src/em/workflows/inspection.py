@@ -11,8 +11,9 @@ import msgspec
 
 from em.errors import EmError
 from em.log.kinds import event_body
+from em.log.summary import Summary, event_summary, shown_value
 from em.runner.expressions.functions import FUNCTIONS
-from em.runner.history import PastRun, PastStep, read_run, run_id_of, started_runs
+from em.runner.history import PastRun, PastStep, read_run, run_query
 from em.runner.run import Failure, PendingPrompt, Status, StepReport
 from em.runner.tools import Tool
 from em.store.protocol import Store
@@ -66,6 +67,12 @@ class WorkflowStarted(msgspec.Struct, frozen=True):
     prompt: str | None = None
     resume_with: str = ""
     from_events: list[str] = []
+
+
+@event_summary("workflow_started")
+def _summarise_start(made: Summary, body: Json, _at: datetime) -> None:
+    made.name, made.status = body["workflow"], "running"
+    made.shown = {"input": shown_value(body["input"]), "hash": body["hash"]}
 
 
 @event_body("workflow_cleaned")
@@ -156,42 +163,12 @@ def _report(step: PastStep) -> StepReport:
     )
 
 
-class RunLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in short."""
-
-    run_id: str
-    workflow: str
-    began: datetime
-    status: str
-    steps: int
-
-
-def run_lines(store: Store, limit: int | None = None) -> list[RunLine]:
-    """Return the runs in short, newest first."""
-    runs = (
-        read_run(store, run_id_of(event), "workflow")
-        for event in started_runs(store, "workflow", limit)
-    )
-    return [
-        RunLine(
-            run_id=run.run_id,
-            workflow=run.routine,
-            began=run.began,
-            status=run.status,
-            steps=len(run.steps),
-        )
-        for run in runs
-    ]
-
-
 def latest_output(store: Store, workflow: str, step: str) -> tuple[Any, Sequence[str]]:
     """Return a step's output in the newest run of a workflow that has one, and its events."""
-    for event in started_runs(store, "workflow"):
-        if (event.body or {}).get("workflow") != workflow:
-            continue
+    for run in store.summaries.read(run_query("workflow", name=workflow)):
         found = [
             (done.item, done.result["output"], done.event_id)
-            for done in read_run(store, run_id_of(event), "workflow").steps
+            for done in read_run(store, run.id, "workflow").steps
             if done.step == step and isinstance(done.result, dict) and "output" in done.result
         ]
         if found:

@@ -42,6 +42,8 @@ _CALLED: dict[str, tuple[Kind, int, int]] = {
     "run": ("run", 2, 2),
 }
 WORDS = (*_BARE, *(f"{name}(…)" for name in _CALLED))
+EVERYBODY = "*"
+"""Stands for all subjects in `recall(query, 5, *)`."""
 _NEED = re.compile(
     r"\s*(?P<word>[^\s()!]+)\s*(?:\((?P<inside>.*)\))?\s*(?P<must>!)?\s*(?:as\s+(?P<name>\w+))?\s*",
     re.DOTALL,
@@ -69,6 +71,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     k: int = 5
     name: str = ""
     must: bool = False
+    everybody: bool = False
+    """Whether `recall` searches all subjects, also in a run about one."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -106,16 +110,19 @@ def parse_need(text: str, place: str) -> Need:
         raise _no_need(text, place, closest(word, list(_CALLED)))
     kind, least, most = _CALLED[word]
     arguments = _arguments(inside)
-    k = 5
+    k, everybody = 5, False
     if kind in ("recall", "heuristics"):
         # After the number comes the subject; commas before it belong to the query.
         about = [arguments.pop()] if len(arguments) > 2 and arguments[-2].isdecimal() else []
         if len(arguments) > 1 and arguments[-1].isdecimal():
             k = int(arguments.pop())
-        arguments = [", ".join(arguments), *about]
+        # Only if it is written here: a parameter can't widen a search to everybody.
+        everybody = kind == "recall" and about == [EVERYBODY]
+        arguments = [", ".join(arguments), *([] if everybody else about)]
     if not least <= len(arguments) <= most or not all(arguments):
         raise _no_need(text, place)
-    return _called(text, kind, arguments, k, must=must, name=name, place=place)
+    need = _called(text, kind, arguments, k, must=must, name=name, place=place)
+    return msgspec.structs.replace(need, everybody=True) if everybody else need
 
 
 def _called(

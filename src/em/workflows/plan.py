@@ -1,7 +1,7 @@
 """Plan: a workflow compiled for the runner, and the check that finds every problem of one."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ BUILT_IN: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     ROUTINE: (frozenset({"routine"}), frozenset({"routine", "input"})),
     "recall": (
         frozenset({"query"}),
-        frozenset({"query", "k", "subject", "since", "until", *FIELDS, "metadata"}),
+        frozenset({"query", "k", "subject", "everybody", "since", "until", *FIELDS, "metadata"}),
     ),
     ASK: (frozenset({"message"}), frozenset({"message", "fields"})),
     COMMAND: (frozenset({"command"}), frozenset({"command", "env", "output"})),
@@ -333,18 +333,27 @@ class Finding(NamedTuple):
 
 def refuse_invalid(workflow: WorkflowDef, tools: Mapping[str, Tool] | None, file: str) -> None:
     """Raise InvalidWorkflow with every problem if a workflow can't be run. Nothing is run."""
-    found = [one for one in findings(workflow, tools) if one.severity == "error"]
+    _refuse(workflow, findings(workflow, tools), file)
+
+
+def refuse_misfits(workflow: WorkflowDef, tools: Mapping[str, Tool], file: str) -> None:
+    """Raise InvalidWorkflow if a workflow that is valid in itself can't be run with these tools."""
+    _refuse(workflow, _tools(workflow, tools), file)
+
+
+def _refuse(workflow: WorkflowDef, problems: Iterable["Finding"], file: str) -> None:
+    found = [one for one in problems if one.severity == "error"]
     if not found:
         return
     first = found[0]
-    problems = [f"{_place(workflow, one.where)}: {one.message}" for one in found]
+    told = [f"{_place(workflow, one.where)}: {one.message}" for one in found]
     others = f" (and {len(found) - 1} more; `em workflow validate` lists them)"
     more = others if len(found) > 1 else ""
     raise InvalidWorkflow(
         f"{first.message}{more}",
         place=f"{file}, workflow {workflow.name}, {_place(workflow, first.where)}",
         fix=first.fix,
-        problems=problems,
+        problems=told,
     )
 
 
@@ -612,10 +621,20 @@ def _inputs(step: StepDef, number: int) -> Iterator[Finding]:
     for name in sorted(step.inputs.keys() - known, key=str):
         fix = closest(name, known) or f"its inputs are: {', '.join(sorted(known))}"
         yield Finding((*where, name), f"the tool {step.tool!r} has no input {name!r}", fix)
+    if step.tool == "recall" and "everybody" in step.inputs:
+        yield from _everybody(step, (*where, "everybody"))
     schema = step.inputs.get("output_schema")
     if isinstance(schema, dict):
         for inside, problem in json_schema.schema_problems(schema):
             yield Finding((*where, "output_schema", *inside), f"not a valid JSON Schema: {problem}")
+
+
+def _everybody(step: StepDef, where: Where) -> Iterator[Finding]:
+    """Check that a search of everybody is written as such: no parameter may widen one."""
+    if not isinstance(step.inputs["everybody"], bool):
+        yield Finding(where, "`everybody` must be true or false", "write everybody: true")
+    elif step.inputs["everybody"] and "subject" in step.inputs:
+        yield Finding(where, "`everybody` and `subject` exclude each other", "leave one out")
 
 
 def _place(workflow: WorkflowDef, where: Where) -> str:

@@ -1,6 +1,7 @@
 """Workflows: start a run, resume it, inspect past runs, erase old ones."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -8,22 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
-from em.errors import UsageError, WorkflowError
+from em.errors import StoreError, UsageError, WorkflowError
 from em.llm.client import LlmClient
-from em.log.event import WORKFLOW_CLEAN_UP, Draft, EventQuery, run_stream
+from em.log.event import WORKFLOW_CLEAN_UP, Draft, Event, EventQuery, run_stream
+from em.log.summary import Cursor, Summary, SummaryQuery
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
-from em.runner.drivers import drive
-from em.runner.engine import Tools, refuse_lost_secrets, same_input
+from em.runner.engine import refuse_lost_secrets, same_input
 from em.runner.expressions.language import as_text
-from em.runner.history import (
-    PastRun,
-    read_run,
-    refuse_partial,
-    run_id_of,
-    sources_of_steps,
-    started_runs,
-)
+from em.runner.history import RunFilter, RunSummary, find_runs, refuse_partial, run_id_of
 from em.runner.journal import (
     WORKFLOW_STARTED,
     Journal,
@@ -34,7 +28,8 @@ from em.runner.journal import (
 from em.runner.machine import Machine
 from em.runner.run import RunResult, StepReport
 from em.runner.secrets import Secrets, without_secrets
-from em.runner.tools import ToolRegistry
+from em.runner.span import drive_run
+from em.runner.tools import Tool, ToolRegistry, Tools
 from em.runner.tools.mcp import Servers
 from em.runner.validation import Problem
 from em.settings import AllowSettings, Settings, WorkflowMemorySettings
@@ -49,16 +44,14 @@ from em.workflows.definition import WorkflowDef, WorkflowFile, check_params, pro
 from em.workflows.inspection import (
     PastWorkflow,
     Rehearsed,
-    RunLine,
     RunView,
     WorkflowResult,
     inspect_run,
     latest_output,
     rehearse,
-    run_lines,
 )
 from em.workflows.needs import Need
-from em.workflows.plan import Plan, plan_of, refuse_invalid, validate_file
+from em.workflows.plan import Plan, plan_of, refuse_invalid, refuse_misfits, validate_file
 from em.workflows.slices import Context, CountTokens, about
 
 if TYPE_CHECKING:
@@ -118,29 +111,19 @@ def clean(
     """Erase old runs; and the oldest runs while there is more than `max_bytes`."""
     if older_than is not None and older_than < timedelta(0):
         raise UsageError("an age is not negative", place="days_old")
-    runs = list(_runs(store))
-    chosen: dict[str, PastRun] = {}
-    if older_than is not None:
-        before = datetime.now(UTC) - older_than
-        chosen |= {run.run_id: run for run in runs if run.began <= before}
-    if max_bytes is not None:
-        total = sum(_bytes(run) for run in runs)
-        for run in runs:
-            if total <= max_bytes:
-                break
-            total -= _bytes(run)
-            chosen[run.run_id] = run
-    left = _left(store, list(chosen.values()))
-    gone = [run for run in chosen.values() if run.run_id not in left]
+    chosen = _chosen(store, older_than, max_bytes)
+    left = _left(store, chosen)
+    gone = [run for run in chosen.values() if run.id not in left]
+    events = [event for run in gone for event in _events(store, run)]
     cleaned = Cleaned(
-        runs=[run.run_id for run in gone],
-        events=sum(len(run.events) for run in gone),
-        bytes=sum(_bytes(run) for run in gone),
+        runs=[run.id for run in gone],
+        events=len(events),
+        bytes=sum(run.size for run in gone),
         left=left,
     )
     if dry_run or not gone:
         return cleaned
-    erasure = store.erase([event.id for run in gone for event in run.events], reason=reason)
+    erasure = store.erase([event.id for event in events], reason=reason)
     _note(store, cleaned, reason)
     return msgspec.structs.replace(cleaned, scrubbed=erasure.scrubbed)
 
@@ -172,27 +155,50 @@ def _note(store: Store, cleaned: Cleaned, reason: str) -> None:
     store.commit(Commit(events=[Draft(stream=WORKFLOW_CLEAN_UP, kind=CLEANED, body=body)]))
 
 
-def _runs(store: Store) -> Iterator[PastRun]:
-    """Yield every run that is not erased, oldest first."""
-    for started in reversed(started_runs(store, "workflow")):
-        yield read_run(store, run_id_of(started), "workflow")
+OVER = ("ok", "failed", "forgotten")
 
 
-def _bytes(run: PastRun) -> int:
-    return sum(len(msgspec.json.encode(event.body)) for event in run.events)
+def _chosen(
+    store: Store, older_than: timedelta | None, max_bytes: float | None
+) -> dict[str, Summary]:
+    """Choose the runs to erase, oldest first. Reads only those, not the runs that stay."""
+    every = SummaryQuery(noun="workflow", oldest=True)
+    chosen: dict[str, Summary] = {}
+    if older_than is not None:
+        before = datetime.now(UTC) - older_than + timedelta(microseconds=1)
+        until = msgspec.structs.replace(every, until=before)
+        chosen |= {run.id: run for run in store.summaries.read(until)}
+    if max_bytes is not None:
+        too_much = store.summaries.size(every) - max_bytes
+        for run in store.summaries.read(every):
+            if too_much <= 0:
+                break
+            too_much -= run.size
+            chosen[run.id] = run
+    return chosen
 
 
-def _left(store: Store, runs: Sequence[PastRun]) -> dict[str, str]:
+def _events(store: Store, run: Summary) -> list[Event]:
+    found = store.read(EventQuery(stream=run.stream))
+    return [event for event in found if event.body is not None and event.kind != "erased"]
+
+
+def _left(store: Store, runs: Mapping[str, Summary]) -> dict[str, str]:
     """Return the runs that can't be erased, with the reason."""
-    left = {run.run_id: "it is not over" for run in runs if not run.is_over}
-    owners = {event.id: run.run_id for run in runs for event in run.events}
+    left = {run.id: "it is not over" for run in runs.values() if run.status not in OVER}
+    owners = {
+        event.id: run.id
+        for run in runs.values()
+        if run.id not in left
+        for event in _events(store, run)
+    }
     uses = list(_uses(store, owners))
     more = True
     while more:
         # Who stays for one run's sake may be what another is needed for.
         more = False
         for owner, user, told in uses:
-            if owner not in left and (user in left or user not in owners.values()):
+            if owner not in left and (user in left or user not in runs):
                 left[owner] = f"{told} refers to it"
                 more = True
     return left
@@ -200,13 +206,23 @@ def _left(store: Store, runs: Sequence[PastRun]) -> dict[str, str]:
 
 def _uses(store: Store, owners: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Yield each use of a run by something else: the run, the user's run, and its name."""
-    for artefact in store.artefacts():
-        for event_id in artefact.from_events:
-            if event_id in owners:
-                yield owners[event_id], "", f"{artefact.kind} {artefact.name}@{artefact.version}"
-    for user, event_id in sources_of_steps(store):
-        if event_id in owners and owners[event_id] != user:
-            yield owners[event_id], user, f"run {user}"
+    found = store.holders(list(owners))
+    ids = sorted({one.holder for one in found if one.noun == "events"})
+    users = {event.id: run_id_of(event) for event in _steps(store, ids)}
+    for source, noun, holder in found:
+        if noun == "artefacts":
+            yield owners[source], "", holder
+        elif users.get(holder, owners[source]) != owners[source]:
+            yield owners[source], users[holder], f"run {users[holder]}"
+
+
+def _steps(store: Store, ids: Sequence[str]) -> Iterator[Event]:
+    """Read those of these events that are steps of runs, or the end of one."""
+    kinds = ("step_started", "step_done", "run_paused", "run_ended")
+    for start in range(0, len(ids), 500):
+        for event in store.read(EventQuery(ids=ids[start : start + 500])):
+            if event.kind in kinds and event.body is not None:
+                yield event
 
 
 class WorkflowOptions(TypedDict, total=False):
@@ -238,6 +254,21 @@ class _Ready(NamedTuple):
     plan: Plan
     body: Json
 
+    @classmethod
+    def of(cls, workflow: WorkflowDef) -> "_Ready":
+        definition = msgspec.to_builtins(workflow)
+        text = msgspec.json.encode(definition).decode()
+        body = {"workflow": workflow.name, "hash": workflow.hash, "definition": text}
+        return cls(workflow, plan_of(definition), body)
+
+
+_READY: dict[int, _Ready] = {}
+"""Workflows that were checked and planned already, by the identity of their definition.
+
+Each entry holds its definition, so that no other object can get that identity. Definitions are
+immutable, and `WorkflowFile` makes one for each text of a file: a changed file has others.
+"""
+
 
 class Workflows:
     """The workflows of a file, run in one memory.
@@ -264,8 +295,8 @@ class Workflows:
         self._allow = self.settings.allow if allow is None else allow
         self._sources = sources or Sources()
         self.models = Models(self.settings, client)
-        # Workflows that were checked and planned already, by the identity of their definition.
-        self._ready: dict[int, _Ready] = {}
+        # The tools that were found to fit, by the identity of the workflow's definition.
+        self._fitting: dict[int, list[Tool | None]] = {}
 
     def start(
         self,
@@ -368,9 +399,11 @@ class Workflows:
         """Return what each step of a run was given and left, with tokens."""
         return inspect_run(self.store, run_id, count)
 
-    def runs(self, limit: int | None = None) -> list[RunLine]:
+    def runs(
+        self, limit: int | None = None, before: Cursor | None = None, **chosen: Unpack[RunFilter]
+    ) -> Sequence[RunSummary]:
         """List runs in short, newest first."""
-        return run_lines(self.store, limit)
+        return find_runs(self.store, "workflow", limit=limit, before=before, **chosen).runs
 
     def compile(
         self, run_id: str, may_freeze: "MayFreeze | None" = None, *, name: str | None = None
@@ -416,15 +449,20 @@ class Workflows:
         return self.resume(run_id, params=given, prompt=prompt, **options)
 
     def _planned(self, workflow: WorkflowDef) -> "_Ready":
-        ready = self._ready.get(id(workflow))
+        """Check and plan a workflow, once; check again that its tools fit if they are others."""
+        key, ready = id(workflow), _READY.get(id(workflow))
         if ready is None:
-            if len(self._ready) >= MOST_READY:
-                self._ready.clear()
             refuse_invalid(workflow, self.tools, self.file.place)
-            definition = msgspec.to_builtins(workflow)
-            text = msgspec.json.encode(definition).decode()
-            body = {"workflow": workflow.name, "hash": workflow.hash, "definition": text}
-            ready = self._ready[id(workflow)] = _Ready(workflow, plan_of(definition), body)
+            if len(_READY) >= MOST_READY:
+                _READY.clear()
+            ready = _READY[key] = _Ready.of(workflow)
+            return ready
+        tools = [self.tools.get(step.tool) for step in workflow.steps]
+        if self._fitting.get(key) != tools:
+            refuse_misfits(workflow, self.tools, self.file.place)
+            if len(self._fitting) >= MOST_READY:
+                self._fitting.clear()
+            self._fitting[key] = tools
         return ready
 
     def _run(
@@ -474,7 +512,8 @@ class Workflows:
             write=journal.write,
         )
         with servers:
-            result = secrets.result(drive(machine.run({}), journal.write))
+            driven = drive_run(plan.workflow.name, machine.run({}), journal.write, None)
+            result = secrets.result(driven)
         self._clean()
         return _told(plan, conductor, result)
 
@@ -484,7 +523,8 @@ class Workflows:
         if need.kind == "run":
             return Sourced(*latest_output(self.store, words[0], words[1]))
         if need.kind == "recall" and self._sources.recall is not None:
-            found = self._sources.recall(words[0], need.k, words[1] if words[1:] else subject)
+            about = words[1] if words[1:] else subject
+            found = self._sources.recall(words[0], need.k, None if need.everybody else about)
             return Sourced("\n".join(map(as_text, found.value)), found.from_events)
         if need.kind == "heuristics" and self._sources.heuristics is not None:
             return self._sources.heuristics(words[0], need.k)
@@ -503,7 +543,8 @@ class Workflows:
         limits = self.settings.workflow_memory
         if limits.keep_days is None and limits.max_mb is None:
             return
-        clean_if_due(self.store, limits)
+        with suppress(StoreError):  # the run is over and stays so; the next one cleans up
+            clean_if_due(self.store, limits)
 
 
 def _own(plan: Plan, answers: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,6 +115,8 @@ class Brought(Mapping[str, Any]):
 
     def warnings(self) -> list[str]:
         """Return a warning for each variable and need that resolved to nothing."""
+        if not self.missed:
+            return [*self.unmet]
         return self.unmet + [
             f"Memory variable {name!r} resolved to empty string"
             + (f": {hint}" if (hint := closest(name, list(self._values))) else "")

@@ -16,7 +16,7 @@ from em.compiler.package_files import package_texts
 from em.compiler.verification import verify_draft
 from em.errors import WorkflowError
 from em.runner.expressions.language import lexed
-from em.runner.history import run_id_of, started_runs
+from em.runner.history import run_query
 from em.runner.routine import (
     AssertStep,
     Prompt,
@@ -195,15 +195,9 @@ def compile_run(
 
 def _others(store: Store, past: PastWorkflow) -> Iterator[RunView]:
     """Yield the other successful runs of the same version of the workflow."""
-    for event in started_runs(store, "workflow"):
-        body = event.body or {}
-        run_id = run_id_of(event)
-        same = body.get("hash") == past.run.routine_hash and run_id != past.run_id
-        if not same:
-            continue
-        other = PastWorkflow.read(store, run_id)
-        if other.status == "ok":
-            yield view_of(other)
+    for run in store.summaries.read(run_query("workflow", name=past.workflow, status="ok")):
+        if run.shown["hash"] == past.run.routine_hash and run.id != past.run_id:
+            yield view_of(PastWorkflow.read(store, run.id))
 
 
 def _constants(frozen: Sequence[Frozen]) -> str:
