@@ -12,6 +12,7 @@ from served import Serve
 from em import Memory, recorded_tool
 from em.log.event import EventQuery
 from em.runner.package import find_routine, keep_routine
+from em.traces.trace import Message, Mission, ToolCall, Trace
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -125,6 +126,62 @@ def test_no_text_of_a_trace_becomes_a_part_of_a_page(
         assert "49" not in looking.page.locator("h1").inner_text(), "nor is it a template"
     assert not looking.complaints, "not even an attempt that the policy had to stop"
     assert not looking.elsewhere
+
+
+def test_a_trace_of_thousands_of_calls_is_scrolled_filtered_and_read(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    events: list[Any] = []
+    for number in range(3_000):
+        if number % 20 == 0:
+            events.append(Message(role="user", text=f"Go on with part {number}"))
+        error = "there is no such file" if number % 500 == 7 else None
+        args = {"file": f"f{number}.txt", "note": sample.HOSTILE}
+        events.append(ToolCall(tool=("look", "write")[number % 2], args=args, error=error))
+    with Memory(tmp_path / "em.db") as memory:
+        trace = memory.add_trace(Trace(mission=Mission(goal="look around"), events=events))
+    looking = look(serve().url, viewport={"width": 1280, "height": 800})
+    page = looking.page
+    page.goto(f"/ui/trace?id={trace}")
+    page.wait_for_selector(".window .row")
+    assert page.inner_text(".timeline .shown") == "3150 events"
+    assert page.evaluate("document.documentElement.scrollHeight") < 20 * 800
+    assert page.locator(".window .row").count() < 100, "only what is in view is drawn"
+    page.evaluate("document.querySelector('.window').scrollTop = 60000")
+    page.wait_for_selector("#row-2005")
+    page.click("#row-2005 .name")
+    page.wait_for_selector("#panel pre")
+    assert sample.HOSTILE[:20] in page.inner_text("#panel")
+    assert "n=2005" in page.url, "the address can be shared"
+    page.focus(".window")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_selector("#row-2006[aria-selected=true]")
+    page.select_option("#tl-outcome", "failed")
+    assert page.inner_text(".timeline .shown") == "6 of 3150 events"
+    page.select_option("#tl-outcome", "")
+    page.fill("#tl-words", "f2999")
+    assert page.inner_text(".timeline .shown") == "1 of 3150 events"
+    page.fill("#tl-words", "")
+    page.evaluate("document.querySelector('.window').scrollTop = 0")
+    page.click("#row-0 .fold")
+    assert page.inner_text(".timeline .shown") == "3130 of 3150 events"
+    page.goto(f"/ui/trace?id={trace}&n=2005")
+    page.wait_for_selector("#row-2005[aria-selected=true]")
+    assert not looking.complaints
+
+
+def test_a_trace_is_kept_and_learnt_from_by_a_button(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    address = fill(tmp_path)["/ui/trace"]
+    page = look(serve().url).page
+    page.goto(address)
+    page.fill("#keep-name", "from_the_page")
+    page.click("text=Compile and keep")
+    assert page.inner_text("h1").startswith("from_the_page")
+    page.goto(address)
+    page.click("text=Make a lesson")
+    assert "/ui/lesson?id=" in page.url or "there is no lesson in it" in page.inner_text("main")
 
 
 def test_the_policy_would_stop_what_got_through(serve: Serve, look: Any) -> None:

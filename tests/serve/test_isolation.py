@@ -80,6 +80,7 @@ def plant(service: Served) -> None:
     everybodys = post("/heuristics", {"trigger": "a door is locked", "action": "look for the key"})
     used = {**about, "outcome": "success", "task": f"unlock the {MARK}"}
     post(f"/heuristics/{everybodys['id']}/feedback", used)
+    post("/jobs", {"kind": "checkpoint", "subjects": ["ana"]})
     post("/ask", {**about, "question": f"Where is the {MARK}?"}, **{"Idempotency-Key": "same"})
 
 

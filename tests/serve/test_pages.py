@@ -14,6 +14,7 @@ from em import Memory
 from em.llm import ScriptedClient
 from em.serve.auth import COOKIE
 from em.serve.pages.forms import input_fields, prompt_fields, read_fields
+from em.traces.trace import Mission, ToolCall, Trace
 
 TOKEN, ANA = "a-token-that-is-long-enough", "ana-token-0123456789abc"
 READER = "reader-token-0123456789"
@@ -113,21 +114,75 @@ def test_lists_are_searched_filtered_and_go_on(filled: dict[str, str], service: 
     assert names("/ui/runs?status=needs_input") == [filled["/ui/run"].partition("=")[2]]
     assert names("/ui/runs?q=past-7-") == [n for n in every if n.startswith("past-7-")]
     assert len(names("/ui/runs?status=failed")) == 8
+    assert names("/ui/runs?since=2100-01-01") == names("/ui/runs?subject=nobody") == []
+    assert len(names("/ui/runs?since=2000-01-01&until=2100-01-01")) == 25
+    assert "since=2000-01-01" in service.http.get("/ui/runs?since=2000-01-01").text
+    assert "Pay A-17 back" not in service.http.get("/ui/traces?subject=nobody").text
+    assert service.http.get("/ui/runs?before=7").status_code == 400
     assert "Pay A-17 back" in service.http.get("/ui/traces?q=pay&outcome=success").text
     assert "No traces match" in service.http.get("/ui/traces?outcome=failure").text
     assert service.http.get("/ui/log?kind=run_ended").text.count(">run_ended<") == 50
     assert re.search(r"\b\d+ events verified", service.http.get("/ui/verify").text)
 
 
-def test_a_trace_stands_beside_the_routine_it_becomes(
+def test_a_trace_is_a_timeline_beside_what_each_event_holds(
     filled: dict[str, str], service: Served
 ) -> None:
-    text = service.http.get(filled["/ui/trace"]).text
-    assert "pruned: failed; retried successfully in call 2" in text
-    assert "pruned: nothing uses its result" in text
-    assert "{{ order.total }}" in text
+    trace = filled["/ui/trace"]
+    text = service.http.get(trace).text
+    assert "Choose an event" in text
     assert "create_refund uses order of get_order" in text  # what the drawing says in words
     assert 'href="/ui/routine?ref=pay_back%401"' in text
+    rows = service.http.get(trace.replace("/ui/trace?", "/ui/trace/rows?")).json()["rows"]
+    names = [row[2] for row in rows]
+    (refund,) = [row[0] for row in rows if row[2] == "create_refund"]
+    shown = [service.http.get(f"{trace}&n={number}").text for number in range(len(rows))]
+    assert any("Pruned: failed; retried successfully in call 2" in one for one in shown)
+    assert any("Pruned: nothing uses its result" in one for one in shown)
+    assert "{{ order.total }}" in shown[refund]
+    source = rows[names.index("get_order", names.index("get_order") + 1)][0]
+    assert f'n={source}" data-go="{source}">event {source + 1}</a>' in shown[refund]
+    part = service.http.get(trace.replace("/ui/trace?", "/ui/trace/event?") + f"&n={refund}").text
+    assert "{{ order.total }}" in part
+    assert "<html" not in part
+    assert service.http.get(f"{trace}&n=999").status_code == 200
+    beyond = service.http.get(trace.replace("/ui/trace?", "/ui/trace/event?") + "&n=999")
+    assert beyond.status_code == 404
+
+
+def test_a_long_trace_is_shown_in_parts_however_much_its_calls_hold(
+    tmp_path: Path, service: Served
+) -> None:
+    calls = [
+        ToolCall(tool="look", args={"n": number, "text": "x" * 5_000}, result={"n": number})
+        for number in range(2_000)
+    ]
+    with Memory(tmp_path / "em.db") as memory:
+        trace = memory.add_trace(Trace(mission=Mission(goal="look"), events=calls))
+    first = service.http.get(f"/ui/trace?id={trace}").text
+    later = service.http.get(f"/ui/trace?id={trace}&n=1450").text
+    assert (first.count('<li class="d0">'), later.count('<li class="d0">')) == (100, 100)
+    assert len(first) < 300_000
+    assert "Too many calls to compile on this page" in first
+    rows = service.http.get(f"/ui/trace/rows?id={trace}")
+    assert len(rows.json()["rows"]) == 2_000
+    assert len(rows.content) < 2_000 * 400, "a row is short, whatever its call holds"
+
+
+def test_a_change_of_a_file_is_shown_as_a_diff(tmp_path: Path, service: Served) -> None:
+    edit = {"file_path": "/app/a.py", "old_string": "a = 1\nb = 2", "new_string": "a = 1\nb = 3"}
+    patch = "*** Begin Patch\n*** Update File: b.py\n-old\n+new\n*** End Patch"
+    events = [
+        ToolCall(tool="Edit", args=edit, result="ok"),
+        ToolCall(tool="apply_patch", args={"input": patch}, result="ok"),
+    ]
+    with Memory(tmp_path / "em.db") as memory:
+        trace = memory.add_trace(Trace(mission=Mission(goal="edit"), events=events))
+    shown = service.http.get(f"/ui/trace?id={trace}&n=0").text
+    assert '<span class="del">-b = 2</span>' in shown
+    assert '<span class="add">+b = 3</span>' in shown
+    shown = service.http.get(f"/ui/trace?id={trace}&n=1").text
+    assert '<span class="add">+new</span>' in shown
 
 
 def test_state_is_shown_at_any_moment_with_its_history_and_conflicts(
@@ -170,6 +225,40 @@ def test_a_proposed_rule_is_accepted_on_the_page(serve: Serve) -> None:
     form = {"form_token": token_in(page), "subject": "ana", "rule": "limit", "verdict": "accepted"}
     assert service.http.post("/ui/rule", data=form).status_code == 303
     assert '<span class="badge warn">proposed' not in service.http.get("/ui/state?subject=ana").text
+
+
+def test_the_page_says_where_facts_come_from_and_corrects_them(serve: Serve) -> None:
+    service = serve()
+    with Memory("em.db") as memory:
+        memory.observe("eva", {"city": "Basel", "job": "nurse"}, type="Profile", at="2024-01-01")
+        memory.observe("eva", {"to": "Rome", "cost": 120}, type="Trip")
+        memory.observe("eva", "My name is Eva Lang.", speaker="eva", at="2025-01-01")
+        memory.observe("eva", "I don't live in Basel.", speaker="eva", at="2025-04-07")
+        memory.checkpoint("eva")
+        (trip,) = memory.state("eva").trips
+    page = service.http.get("/ui/state?subject=eva").text
+    assert "“My name is Eva Lang.”" in page
+    assert "(pattern)" in page
+    assert '<span class="badge warn">in doubt</span>' in page
+    assert "I don&#39;t live in Basel." in page
+    form = {"form_token": token_in(page), "subject": "eva"}
+    sent = [
+        ("correct", {"field": "profile.city", "value": "Bern"}),
+        ("correct", {"event": trip.event_ids[0], "field": "cost", "value": "90"}),
+        ("retract", {"field": "profile.job"}),
+    ]
+    for path, more in sent:
+        assert service.http.post(f"/ui/{path}", data={**form, **more}).status_code == 303
+    with Memory("em.db") as memory:
+        state = memory.state("eva")
+        assert (state.profile.city, state.profile.job, state.trips[0].cost) == ("Bern", None, 90)
+    retract = {**form, "event": trip.event_ids[0]}
+    assert service.http.post("/ui/retract", data=retract).status_code == 303
+    page = service.http.get("/ui/state?subject=eva").text
+    assert "No records at that time." in page
+    assert "in doubt" not in page
+    wrong = {**form, "form_token": "x", "field": "profile.city"}
+    assert service.http.post("/ui/retract", data=wrong).status_code == 403
 
 
 def test_a_routine_is_run_and_answered_on_its_page(filled: dict[str, str], service: Served) -> None:
@@ -296,7 +385,10 @@ def test_a_token_of_one_subject_never_sees_another(serve: Serve, tmp_path: Path)
         assert browser.get("/ui/runs").status_code == 403
         page = browser.get("/ui/state?subject=ana").text
         form = {"form_token": token_in(page), "subject": "bo", "ref": "refund@2", "id": "past-1-0"}
-        for path in ("/ui/checkpoint", "/ui/rule", "/ui/routine/run", "/ui/answer"):
+        for path in (
+            *("/ui/checkpoint", "/ui/rule", "/ui/routine/run", "/ui/answer"),
+            *("/ui/correct", "/ui/retract"),
+        ):
             assert browser.post(path, data=form).status_code == 403, path
 
 
@@ -308,7 +400,10 @@ def test_a_token_that_may_only_read_starts_and_answers_nothing(
         page = browser.get("/ui/routine?ref=refund").text
         assert "is read-only" in page
         form = {"form_token": token_in(page), "ref": "refund@2", "subject": "ana", "id": "past-1-0"}
-        for path in ("/ui/routine/run", "/ui/answer", "/ui/checkpoint", "/ui/rule"):
+        for path in (
+            *("/ui/checkpoint", "/ui/rule", "/ui/routine/run", "/ui/answer"),
+            *("/ui/correct", "/ui/retract"),
+        ):
             assert browser.post(path, data=form).status_code == 403, path
 
 

@@ -236,3 +236,46 @@ def test_a_common_question_is_answered_with_its_code_over_http(ana: Served) -> N
     assert "def answer(state):" in answer["code"]
     other = ana.post("/ask", {**asked, "question": "How many flights?"}).json()
     assert (other["route"], "'flights'" in other["note"]) == ("recall", True)
+
+
+def test_where_a_fact_comes_from_and_taking_it_back(ana: Served) -> None:
+    ana.post("/checkpoint", {"subject": "ana"})
+    (why,) = ana.get("/state/why", subject="ana", what="profile.city")["origins"]
+    assert (why["value"], why["how"], why["confidence"]) == ("Porto", "pattern", "stated")
+    assert why["words"] == "I moved to Porto in March."
+    (trip,) = ana.get("/state/records", subject="ana", collection="trips")["records"]
+    (event,) = trip["event_ids"]
+    (why,) = ana.get("/state/why", subject="ana", what=event)["origins"]
+    assert (why["value"], why["how"]) == (TRIP, "record")
+    wrong = ana.http.get("/state/why", params={"subject": "ana", "what": "profile.shoe"})
+    assert wrong.status_code == 404
+
+    change = {"subject": "ana", "event_id": event, "changes": {"cost_usd": 90}}
+    done = ana.http.post("/state/correct", json=change, headers={"Idempotency-Key": "k"})
+    assert done.status_code == 201, done.text
+    again = ana.http.post("/state/correct", json=change, headers={"Idempotency-Key": "k"})
+    assert again.json() == done.json()
+    assert ana.post("/state/retract", {"subject": "ana", "field": "profile.city"}).is_success
+    ana.post("/checkpoint", {"subject": "ana"})
+    (trip,) = ana.get("/state/records", subject="ana", collection="trips")["records"]
+    assert trip["record"] == {**TRIP, "cost_usd": 90}
+    assert ana.get("/state", subject="ana")["profile"].get("city") is None
+    assert ana.post("/state/retract", {"subject": "ana", "event_id": event}).is_success
+    ana.post("/checkpoint", {"subject": "ana"})
+    assert ana.get("/state", subject="ana")["collections"] == {"trips": 0}
+    both = {"subject": "ana", "event_id": event, "field": "profile.city"}
+    assert ana.post("/state/retract", both).status_code == 400
+    assert ana.post("/state/correct", {**change, "changes": {}}).status_code == 400
+    assert ana.post("/state/correct", {**change, "event_id": "none"}).status_code == 404
+
+
+def test_a_fact_in_doubt_is_told_as_such_over_http(ana: Served) -> None:
+    observe(ana, record={"employer": "Nokia"}, type="Profile", at="2024-01-01")
+    observe(ana, text="I quit Nokia on Friday.", at="2025-04-08")
+    ana.post("/checkpoint", {"subject": "ana"})
+    doubts = ana.get("/state", subject="ana")["in_doubt"]
+    assert doubts == {"profile.employer": "I quit Nokia on Friday."}
+    (why,) = ana.get("/state/why", subject="ana", what="profile.employer")["origins"]
+    assert (why["value"], why["doubt"]) == ("Nokia", "I quit Nokia on Friday.")
+    answer = ana.post("/ask", {"subject": "ana", "question": "Where does she work?"}).json()
+    assert (answer["value"], answer["in_doubt"]) == ("Nokia", ["profile.employer"])

@@ -52,11 +52,10 @@ def test_health_metrics_docs_and_a_log_of_json_lines(service: Served) -> None:
 def test_a_small_answer_does_not_wait_for_its_header_to_be_acknowledged() -> None:
     import socket
 
-    from uvicorn import Config
-
     from em.serve.server import listen
+    from em.settings import ApiSettings
 
-    with listen(Config("app", port=0)) as listening:
+    with listen(ApiSettings(port=0)) as listening:
         address = listening.getsockname()[:2]
         with socket.create_connection(address), listening.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -74,10 +73,15 @@ def test_heuristics_are_kept_found_and_paged(service: Served) -> None:
         assert answer.status_code == 201
         made.append(answer.json()["id"])
     first = service.get("/heuristics", limit=3)
-    second = service.get("/heuristics", limit=3, offset=3)
+    behind = first["pagination"].pop("next")
+    second = service.get("/heuristics", limit=3, cursor=behind)
+    assert second == service.get("/heuristics", limit=3, offset=3) | {
+        "pagination": second["pagination"]
+    }
     assert first["pagination"] == {"limit": 3, "offset": 0, "total": 5}
+    assert second["pagination"] == {"limit": 3, "offset": 0, "total": 5}
     ids = [one["id"] for one in (*first["heuristics"], *second["heuristics"])]
-    assert ids == sorted(made)
+    assert ids == made[::-1], "the newest first"
     even = service.get("/heuristics", source_task="task 0")
     assert {one["id"] for one in even["heuristics"]} == set(made[::2])
     found = service.get("/heuristics", task="why does the aaaa import hang?", top_k=2)
@@ -108,6 +112,13 @@ def test_trajectories_are_kept_apart_and_filtered(service: Served) -> None:
     assert failed["pagination"]["total"] == 1
     assert service.get("/trajectories", task="LOAD")["pagination"]["total"] == 2
     assert service.get("/trajectories", task="unload")["trajectories"] == []
+    first = service.get("/trajectories", limit=2)
+    rest = service.get("/trajectories", limit=2, cursor=first["pagination"]["next"])
+    assert [one["task"] for one in rest["trajectories"]] == ["other"]
+    assert service.get("/trajectories", since="2100-01-01")["pagination"]["total"] == 0
+    assert service.get("/trajectories", subject="nobody")["trajectories"] == []
+    wrong = service.http.get("/trajectories", params={"cursor": "12"})
+    assert (wrong.status_code, "cursor" in wrong.json()["error"]["message"]) == (400, True)
     one = service.get(f"/trajectories/{kept['id']}")
     assert [step["tool"] for step in one["steps"]] == ["insert", "insert"]
 

@@ -1,10 +1,12 @@
 """Workflows over HTTP: list, run, status, answer a gate, inspect."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
-from served import Serve, Served
+from served import Serve, Served, token_in
+from tests.children import wait_until
 
 FLOW = """
 workflows:
@@ -76,3 +78,42 @@ def test_what_is_wrong_has_the_envelope(
     answer = flows.post("/workflow-runs", body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     assert flows.get("/workflow-runs")["runs"] == []
+
+
+def test_a_gate_is_answered_on_the_page_of_the_run(flows: Served) -> None:
+    body = {"workflow": "tell", "params": {"topic": "bees"}}
+    run = flows.post("/workflow-runs", body).json()["run_id"]
+    page = flows.http.get(f"/ui/workflow?id={run}").text
+    assert "Waiting for an answer" in page
+    (name,) = set(re.findall(r'type="radio" name="([^"]+)"', page))
+    form = {"form_token": token_in(page), "id": run, name: "true"}
+    wrong = flows.http.post("/ui/workflow/answer", data={**form, "form_token": "guessed"})
+    assert wrong.status_code == 403
+    answered = flows.http.post("/ui/workflow/answer", data=form)
+    assert (answered.status_code, answered.headers["location"]) == (303, f"/ui/workflow?id={run}")
+    path = f"/workflow-runs/{run}"
+    wait_until(lambda: flows.get(path)["status"] == "ok")
+    assert flows.http.post("/ui/workflow/answer", data=form).status_code == 400, "it has ended"
+
+
+def test_a_page_is_told_when_a_run_goes_on(flows: Served) -> None:
+    run = flows.post("/workflow-runs", {"workflow": "tell", "params": {"topic": "bees"}}).json()
+    stream = f"/ui/live?stream=run/{run['run_id']}&after="
+    with flows.http.stream("GET", f"{stream}0") as told:
+        assert told.headers["content-type"].startswith("text/event-stream")
+        lines = told.iter_lines()
+        assert next(lines).startswith("id: "), "what the page has not seen yet is told at once"
+        assert next(lines) == "event: changed"
+        pos = int(next(lines).removeprefix("data: "))
+    with flows.http.stream("GET", f"{stream}{pos}") as told:
+        answers = {"answers": {"text": {"approve": True}}}
+        flows.post(f"/workflow-runs/{run['run_id']}/answers", answers)
+        lines = told.iter_lines()
+        later = next(int(line.removeprefix("id: ")) for line in lines if line.startswith("id: "))
+        assert later > pos
+
+
+def test_a_service_stops_although_a_page_listens(flows: Served) -> None:
+    with flows.http.stream("GET", "/ui/live?stream=run/none") as told:
+        assert told.status_code == 200
+        assert flows.stop() == 0

@@ -1,8 +1,9 @@
 """HTTP API of heuristics: store, find, brief, reflect, and the seeded benchmark."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -12,8 +13,10 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.errors import InputError
 from em.heuristics.benchmark import Evaluation, evaluate
-from em.heuristics.heuristic import Evidence, Heuristic, Lesson
+from em.heuristics.heuristic import Evidence, Heuristic, Lesson, count_heuristics
+from em.heuristics.heuristic import list_heuristics as list_lessons
 from em.log.event import EventQuery
+from em.log.summary import Cursor
 from em.serve.api.shapes import (
     BriefingOut,
     FeedbackIn,
@@ -31,14 +34,16 @@ from em.serve.service import (
     AnyRequest,
     Key,
     Limit,
+    Moment,
     Offset,
     Pending,
+    Place,
     Service,
     errors,
-    page,
     service_of,
 )
 from em.traces.catalogue import get_traces
+from em.values.times import moment
 
 TopK = Annotated[int, QueryParameter(ge=1, le=50, description="Return at most this many lessons.")]
 Query = Annotated[str | None, QueryParameter(max_length=2_000)]
@@ -52,6 +57,11 @@ def may_see(caller: Caller, lesson: Lesson) -> bool:
     return lesson.subject is None or caller.sees(lesson.subject)
 
 
+def subjects_seen(caller: Caller) -> list[str] | None:
+    """Return the subjects of the lessons that a caller may see; "" for those about nobody."""
+    return None if caller.subjects is None else ["", *caller.subjects]
+
+
 @get("/heuristics", responses=errors(), sync_to_thread=True, tags=["heuristics"])
 def list_heuristics(
     request: AnyRequest,
@@ -61,28 +71,36 @@ def list_heuristics(
     task: Query = None,
     top_k: TopK = 5,
     subject: Subject = None,
+    since: Moment = None,
+    until: Moment = None,
+    cursor: Place = None,
 ) -> Heuristics:
-    """List the heuristics in use, ordered by id; with `task`, those that fit it, best first."""
+    """List the heuristics in use, the newest first; with `task`, those that fit it, best first."""
     service = service_of(request)
     caller = service.caller(request)
     if subject is not None:
         caller.must_see(subject)
     if task is not None:
-        found = service.memory.brief(task, top_k, subject=subject).heuristics
-        ranked = [HeuristicOut.of_ranked(one) for one in found]
+        best = service.memory.brief(task, top_k, subject=subject).heuristics
+        ranked = [HeuristicOut.of_ranked(one) for one in best]
         return Heuristics(ranked, Pagination(top_k, 0, len(ranked)))
 
-    book = service.memory.heuristics
-
-    def chosen() -> Iterator[str]:
-        for heuristic_id, lesson in book.every_lesson():
-            wanted = source_task is None or lesson.source_task == source_task
-            about = subject is None or lesson.subject == subject
-            if wanted and about and may_see(caller, lesson):
-                yield heuristic_id
-
-    shown, pagination = page(chosen(), limit, offset)
-    return Heuristics([HeuristicOut.of(book.get(one)) for one in shown], pagination)
+    about = subjects_seen(caller) if subject is None else [subject]
+    listed = list_lessons(
+        service.store,
+        source_task=source_task,
+        subjects=about,
+        since=None if since is None else moment(since, "since"),
+        until=None if until is None else moment(until, "until"),
+        before=Cursor.of(cursor),
+    )
+    found = list(islice(listed, offset, offset + limit + 1))
+    shown, more = found[:limit], len(found) > limit
+    total = count_heuristics(service.store, source_task=source_task, subjects=about)
+    return Heuristics(
+        [HeuristicOut.of(one) for _, one in shown],
+        Pagination(limit, offset, total, str(shown[-1][0]) if more else None),
+    )
 
 
 @get("/heuristics/{heuristic_id:str}", responses=errors(404), tags=["heuristics"])

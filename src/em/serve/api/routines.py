@@ -1,21 +1,27 @@
 """HTTP API of routines: list them; start, list, read and answer their runs."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from litestar import Response, get, post
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.log.event import EventQuery, run_stream
+from em.log.summary import Cursor
 from em.runner.history import (
     PastRun,
+    RunFilter,
+    RunKind,
+    RunSummary,
+    end_of_run,
+    find_runs,
     read_run,
     read_served_run,
-    run_id_of,
-    started_runs,
+    run_query,
 )
 from em.runner.package import find_routine, kept_routines, routine_of, texts_of, trials_of
 from em.serve.api.shapes import (
+    Pagination,
     ProofOut,
     RoutineOut,
     Routines,
@@ -30,14 +36,18 @@ from em.serve.service import (
     AnyRequest,
     Key,
     Limit,
+    Moment,
     Offset,
     Pending,
+    Place,
     errors,
     page,
     service_of,
 )
 from em.store.protocol import Artefact
+from em.values.canonical import Json
 from em.values.ids import new_id
+from em.values.times import moment
 
 
 @get("/routines", responses=errors(), sync_to_thread=True, tags=["routines"])
@@ -114,13 +124,72 @@ async def respond_with_run(
     return await service.carry_out(request, key, data, work)
 
 
-@get("/runs", responses=errors(), sync_to_thread=True, tags=["routines"])
-def list_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> Runs:
-    """List runs of routines, newest first."""
+Chosen = Annotated[str | None, QueryParameter(max_length=512)]
+
+
+def page_of_runs(
+    request: AnyRequest,
+    kind: RunKind,
+    limit: int,
+    offset: int,
+    cursor: str | None,
+    name: str | None,
+    status: str | None,
+    subject: str | None,
+    since: str | None,
+    until: str | None,
+) -> tuple[list[tuple[RunSummary, Json]], Pagination]:
+    """Return a page of runs in short, each with the body of the event that ended or paused it."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    shown, pagination = page(started_runs(service.store, "routine"), limit, offset)
-    return Runs([_run(read_run(service.store, run_id_of(event))) for event in shown], pagination)
+    chosen: RunFilter = {
+        "name": name,
+        "status": status,
+        "subjects": None if subject is None else [subject],
+        "since": None if since is None else moment(since, "since"),
+        "until": None if until is None else moment(until, "until"),
+    }
+    before = Cursor.of(cursor)
+    found = find_runs(service.store, kind, before=before, limit=offset + limit, **chosen)
+    total = service.store.summaries.count(run_query(kind, **chosen))
+    older = None if found.older is None else str(found.older)
+    shown = [(run, end_of_run(service.store, run.run_id)) for run in found.runs[offset:]]
+    return shown, Pagination(limit, offset, total, older)
+
+
+@get("/runs", responses=errors(), sync_to_thread=True, tags=["routines"])
+def list_runs(
+    request: AnyRequest,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    routine: Chosen = None,
+    status: Chosen = None,
+    subject: Chosen = None,
+    since: Moment = None,
+    until: Moment = None,
+    cursor: Place = None,
+) -> Runs:
+    """List runs of routines, newest first."""
+    shown, pagination = page_of_runs(
+        request, "routine", limit, offset, cursor, routine, status, subject, since, until
+    )
+    return Runs([_in_short(run, end) for run, end in shown], pagination)
+
+
+def _in_short(run: RunSummary, end: Json) -> RunOut:
+    return RunOut(
+        run_id=run.run_id,
+        status=run.status,
+        routine=run.stored or run.routine,
+        started_at=run.began,
+        **ending(end),
+    )
+
+
+def ending(end: Json) -> Json:
+    """Return the fields of a run's shape that the event has which ended or paused it."""
+    shown = {"output": "output", "failure": "failure", "prompt": "pending_prompt"}
+    return {field: end.get(name) for name, field in shown.items()}
 
 
 @get("/runs/{run_id:str}", responses=errors(404), sync_to_thread=True, tags=["routines"])

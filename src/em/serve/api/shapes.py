@@ -17,6 +17,7 @@ from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Us
 from em.runner.run import Failure, PendingPrompt, Remembered
 from em.serve.api.step import StepIn
 from em.state.checkpoint import Checkpoint
+from em.state.origin import Origin
 from em.state.questions import Answer
 from em.state.rules import Alert, written_condition
 from em.state.schema import Constraint, Coverage, PolicyName, Severity, StateSchema, Verdict
@@ -25,6 +26,7 @@ from em.store.protocol import Passage
 from em.traces.catalogue import TraceSummary
 from em.traces.trace import KeptTrace, Outcome
 from em.values.canonical import Json
+from em.work.job import Kind, State
 from em.workflows.inspection import StepView
 from em.workflows.slices import Tokens
 
@@ -43,12 +45,17 @@ def fill(shape: type[S], model: object, **more: Any) -> S:
     return shape(**{**same, **more})
 
 
-class Pagination(msgspec.Struct, frozen=True):
-    """The position of a page in its collection."""
+class Pagination(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The position of a page in its collection.
+
+    Lists of runs, traces and lessons count up to 1,000, so that a page costs what it shows. `next`
+    is the `cursor` of the next page, if there is one.
+    """
 
     limit: int
     offset: int
     total: int
+    next: str | None = None
 
 
 class HeuristicIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -235,11 +242,17 @@ class Reflected(msgspec.Struct, frozen=True):
 
 
 class HealthOut(msgspec.Struct, frozen=True):
-    """Whether the service is ready: ok, degraded or unreachable."""
+    """Whether the service is ready: ok, degraded, unreachable or stopping."""
 
     status: str
     store: str
     version: str
+
+
+class LiveOut(msgspec.Struct, frozen=True):
+    """Whether the process responds."""
+
+    status: str
 
 
 class ObservationIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -570,7 +583,10 @@ class CheckpointOut(msgspec.Struct, frozen=True):
 
 
 class StateOut(msgspec.Struct, frozen=True):
-    """A subject's state: its facts, and the number of records in each collection."""
+    """A subject's state: its facts, and the number of records in each collection.
+
+    in_doubt: the facts that the subject put in doubt, with its words.
+    """
 
     subject: str
     version: int
@@ -578,6 +594,7 @@ class StateOut(msgspec.Struct, frozen=True):
     collections: dict[str, int]
     coverage: Coverage
     unstructured: Sequence[Unstructured]
+    in_doubt: dict[str, str]
 
 
 class CodeOut(msgspec.Struct, frozen=True):
@@ -629,6 +646,7 @@ class AnswerOut(msgspec.Struct, frozen=True, kw_only=True):
     asked_model: bool
     plain: bool
     note: str
+    in_doubt: Sequence[str]
 
     @classmethod
     def of(cls, answer: Answer) -> "AnswerOut":
@@ -717,6 +735,32 @@ class Rules(msgspec.Struct, frozen=True):
     rules: Sequence[RuleOut]
 
 
+class Origins(msgspec.Struct, frozen=True):
+    """Where a fact comes from, or each of the records of an event."""
+
+    origins: Sequence[Origin]
+
+
+class CorrectIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A person's correction of the record that came from an event: new values of its fields."""
+
+    subject: Name
+    event_id: Name
+    changes: Json
+
+
+class RetractIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to take back: a field such as `profile.city`, or the record that came from an event.
+
+    key: that of the record whose field it is; empty for the profile.
+    """
+
+    subject: Name
+    field: Name | None = None
+    event_id: Name | None = None
+    key: list[Any] = []
+
+
 class RuleIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A person's verdict on a rule that a model derived."""
 
@@ -735,3 +779,60 @@ class ResolveIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: PolicyName | None = None
     order: list[Name] = []
     key: list[Any] | None = None
+
+
+class JobIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Work to queue.
+
+    name: the routine or workflow to run, or what to call a compilation.
+    inputs: one run for each, of routines and workflows.
+    subjects: to checkpoint or to embed; none stands for all. traces: to compile or to reflect on.
+    subject: who the runs are about. llm: use the model that the worker is configured with.
+    """
+
+    kind: Kind
+    name: Annotated[str, msgspec.Meta(max_length=512)] = ""
+    inputs: Annotated[list[Json], msgspec.Meta(max_length=10_000)] = []
+    prompt: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None
+    subjects: Annotated[list[Name], msgspec.Meta(max_length=10_000)] = []
+    traces: Annotated[list[Name], msgspec.Meta(max_length=10_000)] = []
+    subject: Name | None = None
+    queue: Name | None = None
+    llm: bool = False
+
+
+class JobOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job, with its results when it has ended.
+
+    done: how many items are done. waiting: the runs that wait for an answer, each with the command
+    that resumes it. failed: what failed, each with its reason. problem: why it could not run.
+    """
+
+    id: str
+    state: State
+    kind: str = ""
+    name: str = ""
+    subject: str | None = None
+    items: int = 0
+    queue: str | None = None
+    worker: str | None = None
+    attempts: int = 0
+    queued_at: datetime | None = None
+    ended_at: datetime | None = None
+    done: int = 0
+    waiting: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    problem: str = ""
+
+
+class JobsQueued(msgspec.Struct, frozen=True):
+    """The jobs that were queued."""
+
+    jobs: list[JobOut]
+
+
+class Jobs(msgspec.Struct, frozen=True):
+    """A page of jobs."""
+
+    jobs: list[JobOut]
+    pagination: Pagination

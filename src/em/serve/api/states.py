@@ -3,14 +3,15 @@
 A question's code can't be sent here: it would run in the server's process.
 """
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
 from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
-from em.errors import NotFound
-from em.log.event import check_name
+from em.errors import NotFound, UsageError
+from em.log.event import Draft, check_name
 from em.serve.api.shapes import (
     Alerts,
     AnswerOut,
@@ -21,10 +22,13 @@ from em.serve.api.shapes import (
     CodeOut,
     ConflictOut,
     Conflicts,
+    CorrectIn,
     Kept,
+    Origins,
     RecordOut,
     Records,
     ResolveIn,
+    RetractIn,
     RuleIn,
     RuleOut,
     Rules,
@@ -44,6 +48,7 @@ from em.serve.service import (
 )
 from em.state.schema import KIND
 from em.state.state import State
+from em.state.subjects import Subjects
 from em.store.protocol import Commit
 from em.values.ids import new_id
 
@@ -95,6 +100,7 @@ def get_state(
         {name: len(getattr(state, name)) for name in state.collections},
         state.coverage,
         state.unstructured[:100],
+        {field: why.doubt for field, why in state.doubts.items()},
     )
 
 
@@ -117,6 +123,26 @@ def get_records(
         )
     shown, pagination = page(getattr(state, collection), limit, offset)
     return Records([RecordOut(state.as_record(one), one.event_ids) for one in shown], pagination)
+
+
+@get("/state/why", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
+def get_why(
+    request: AnyRequest,
+    subject: Subject,
+    what: Annotated[
+        str,
+        QueryParameter(
+            max_length=512,
+            description="A field such as `profile.city`, or the id of an event that gave records.",
+        ),
+    ],
+    key: Annotated[
+        list[str] | None,
+        QueryParameter(description="The key of the record whose field it is.", required=False),
+    ] = None,
+) -> Origins:
+    """Return who said something, when, in which words, and whether it is inferred or in doubt."""
+    return Origins(_state(request, subject).origins(what, key or ()))
 
 
 @get("/state/code", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
@@ -170,22 +196,65 @@ async def post_resolve(
     request: AnyRequest, data: JSONBody[ResolveIn], key: Key = None
 ) -> Response[Kept]:
     """Record a person's decision about a field; the next checkpoint applies it."""
+
+    def draft(subjects: Subjects) -> Draft:
+        decision = msgspec.structs.asdict(data)
+        return subjects.decision(decision.pop("subject"), decision.pop("field"), **decision)
+
+    return await _decide(request, data, key, draft)
+
+
+async def _decide(
+    request: AnyRequest,
+    data: ResolveIn | CorrectIn | RetractIn | RuleIn,
+    key: str | None,
+    draft: Callable[[Subjects], Draft],
+) -> Response[Kept]:
+    """Store a person's decision once, whatever else is written about the subject meanwhile."""
     service = service_of(request)
     service.caller(request, "write").must_see(data.subject)
 
-    def work(data: ResolveIn, pending: Pending) -> None:
-        decision = msgspec.structs.asdict(data)
-        subject, field = decision.pop("subject"), decision.pop("field")
+    def work(data: ResolveIn | CorrectIn | RetractIn | RuleIn, pending: Pending) -> None:
         event = new_id()
 
         def change() -> Commit:
-            draft = service.memory.subjects.decision(subject, field, **decision)
-            draft = msgspec.structs.replace(draft, id=event)
-            return Commit(events=[draft], request=pending.answer(Kept(event), 201, (event,)))
+            made = msgspec.structs.replace(draft(service.memory.subjects), id=event)
+            return Commit(events=[made], request=pending.answer(Kept(event), 201, (event,)))
 
-        service.memory.subjects.decide(subject, change)
+        service.memory.subjects.decide(data.subject, change)
 
     return await service.carry_out(request, key, data, work)
+
+
+@post("/state/correct", responses=errors(404, 409, 410), tags=["state"])
+async def post_correct(
+    request: AnyRequest, data: JSONBody[CorrectIn], key: Key = None
+) -> Response[Kept]:
+    """Record a person's correction of a record; the next checkpoint applies it.
+
+    A fact is corrected with `/resolve`.
+    """
+
+    def draft(subjects: Subjects) -> Draft:
+        return subjects.correction(data.subject, data.event_id, data.changes)
+
+    return await _decide(request, data, key, draft)
+
+
+@post("/state/retract", responses=errors(404, 409, 410), tags=["state"])
+async def post_retract(
+    request: AnyRequest, data: JSONBody[RetractIn], key: Key = None
+) -> Response[Kept]:
+    """Take back a fact or a record; the next checkpoint applies it. The log still has both."""
+
+    def draft(subjects: Subjects) -> Draft:
+        if (data.field is None) == (data.event_id is None):
+            raise UsageError("expected either `field` or `event_id`", place="field")
+        if data.field is not None:
+            return subjects.retraction(data.subject, data.field, data.key)
+        return subjects.retraction(data.subject, data.event_id)
+
+    return await _decide(request, data, key, draft)
 
 
 @get("/rules", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
@@ -198,27 +267,21 @@ def get_rules(request: AnyRequest, subject: Subject) -> Rules:
 @post("/rules", responses=errors(404, 409, 410), tags=["state"])
 async def post_rule(request: AnyRequest, data: JSONBody[RuleIn], key: Key = None) -> Response[Kept]:
     """Record a person's verdict on a derived rule; the next checkpoint applies it."""
-    service = service_of(request)
-    service.caller(request, "write").must_see(data.subject)
 
-    def work(data: RuleIn, pending: Pending) -> None:
-        event = new_id()
+    def draft(subjects: Subjects) -> Draft:
+        return subjects.verdict(data.subject, data.rule, data.verdict)
 
-        def change() -> Commit:
-            draft = service.memory.subjects.verdict(data.subject, data.rule, data.verdict)
-            draft = msgspec.structs.replace(draft, id=event)
-            return Commit(events=[draft], request=pending.answer(Kept(event), 201, (event,)))
-
-        service.memory.subjects.decide(data.subject, change)
-
-    return await service.carry_out(request, key, data, work)
+    return await _decide(request, data, key, draft)
 
 
 HANDLERS = [
     post_checkpoint,
     get_state,
     get_records,
+    get_why,
     get_code,
+    post_correct,
+    post_retract,
     post_ask,
     post_check,
     get_alerts,

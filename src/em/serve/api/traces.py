@@ -15,28 +15,37 @@ from litestar import Response, get, post
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from em.errors import Conflict, InputError, MissingExtra, TooLarge
-from em.serve.api.shapes import LabelIn, Trajectories, TrajectoryIn, TrajectoryOut
+from em.log.summary import Cursor
+from em.serve.api.shapes import LabelIn, Pagination, Trajectories, TrajectoryIn, TrajectoryOut
 from em.serve.auth import Caller
 from em.serve.guard import log_line
 from em.serve.service import (
     AnyRequest,
     Key,
     Limit,
+    Moment,
     Offset,
     Pending,
+    Place,
     errors,
-    page,
     read_json,
     service_of,
 )
 from em.store.protocol import Store
-from em.traces.catalogue import get_traces, list_traces
+from em.traces.catalogue import (
+    MOST_SCANNED,
+    TraceFilter,
+    count_traces,
+    get_traces,
+    list_traces,
+)
 from em.traces.formats._spans import Span, add_spans
 from em.traces.formats.otel import NAME, spans_of
 from em.traces.intake import Intake
 from em.traces.trace import Outcome, Trace, label_event, read_trace, trace_events
 from em.traces.transcripts import UNEXPECTED
 from em.values.ids import new_id
+from em.values.times import moment
 
 Query = Annotated[str | None, QueryParameter(max_length=2_000)]
 
@@ -66,13 +75,38 @@ def list_trajectories(
     outcome: Annotated[
         Outcome | None, QueryParameter(description="Only with this outcome.")
     ] = None,
+    subject: Annotated[str | None, QueryParameter(max_length=512)] = None,
+    agent: Annotated[str | None, QueryParameter(max_length=512)] = None,
+    since: Moment = None,
+    until: Moment = None,
+    cursor: Place = None,
 ) -> Trajectories:
     """List trajectories, oldest first. `task` matches a part of the task, ignoring case."""
     service = service_of(request)
-    subjects = service.caller(request).subjects
-    found = list_traces(service.store, task=task, outcome=outcome, subjects=subjects).traces
-    shown, pagination = page(reversed(found), limit, offset)
-    return Trajectories([TrajectoryOut.in_short(one) for one in shown], pagination)
+    caller = service.caller(request)
+    if subject is not None:
+        caller.must_see(subject)
+    chosen: TraceFilter = {
+        "task": task,
+        "outcome": outcome,
+        "subjects": caller.subjects if subject is None else [subject],
+        "agent": agent,
+        "since": None if since is None else moment(since, "since"),
+        "until": None if until is None else moment(until, "until"),
+    }
+    found = list_traces(
+        service.store,
+        before=Cursor.of(cursor),
+        limit=offset + limit,
+        scan=MOST_SCANNED,
+        oldest=True,
+        **chosen,
+    )
+    total = count_traces(service.store, **chosen)
+    return Trajectories(
+        [TrajectoryOut.in_short(one) for one in found.traces[offset:]],
+        Pagination(limit, offset, total, None if found.older is None else str(found.older)),
+    )
 
 
 @get(

@@ -3,8 +3,8 @@
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
 
-from em.runner.history import read_served_run, run_id_of, started_runs
-from em.serve.api.routines import respond_with_run
+from em.runner.history import read_served_run
+from em.serve.api.routines import Chosen, ending, page_of_runs, respond_with_run
 from em.serve.api.shapes import (
     AnswersIn,
     ParamOut,
@@ -20,7 +20,9 @@ from em.serve.service import (
     AnyRequest,
     Key,
     Limit,
+    Moment,
     Offset,
+    Place,
     Service,
     errors,
     page,
@@ -74,13 +76,31 @@ async def post_workflow_run(
 
 
 @get("/workflow-runs", responses=errors(), sync_to_thread=True, tags=["workflows"])
-def list_workflow_runs(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) -> WorkflowRuns:
-    """List runs of workflows, newest first."""
-    service = service_of(request)
-    service.caller(request).must_see(None)
-    shown, pagination = page(started_runs(service.store, "workflow"), limit, offset)
-    found = ((event, PastWorkflow.read(service.store, run_id_of(event))) for event in shown)
-    runs = [fill(WorkflowRunOut, past.result(), started_at=event.at) for event, past in found]
+def list_workflow_runs(
+    request: AnyRequest,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    workflow: Chosen = None,
+    status: Chosen = None,
+    subject: Chosen = None,
+    since: Moment = None,
+    until: Moment = None,
+    cursor: Place = None,
+) -> WorkflowRuns:
+    """List runs of workflows, newest first. The warnings of a run are where it is read alone."""
+    shown, pagination = page_of_runs(
+        request, "workflow", limit, offset, cursor, workflow, status, subject, since, until
+    )
+    runs = [
+        WorkflowRunOut(
+            run_id=run.run_id,
+            workflow=run.routine,
+            status=run.status,
+            started_at=run.began,
+            **ending(end),
+        )
+        for run, end in shown
+    ]
     return WorkflowRuns(runs, pagination)
 
 

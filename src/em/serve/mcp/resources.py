@@ -104,6 +104,7 @@ def state_as_json(state: "State") -> Json:
         "subject": state.subject,
         "version": state.version,
         "profile": state.profile_row(),
+        "in_doubt": {field: why.doubt for field, why in state.doubts.items()},
         "records": {name: state.rows(name) for name in state.collections},
         "unstructured": len(state.unstructured),
     }

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any, TextIO, cast
 
 import anyio
@@ -83,9 +84,12 @@ class _Changes(InMemorySubscriptionBus):
 
 
 class McpServer:
-    """A memory as an MCP server, for any transport."""
+    """A memory as an MCP server, for any transport.
 
-    def __init__(self, desk: Desk) -> None:
+    key: signs what a client sends back with its answers; all processes of a service must have it.
+    """
+
+    def __init__(self, desk: Desk, key: bytes | None = None) -> None:
         self._desk = desk
         self._routines = Routines(desk)
         self._reading = Reading(desk)
@@ -111,7 +115,7 @@ class McpServer:
             on_subscriptions_listen=self._listening,
         )
         security = RequestStateSecurity(
-            keys=[os.urandom(32)], ttl=WAIT_FOR_AN_ANSWER, bind_principal=self._name_of
+            keys=[key or os.urandom(32)], ttl=WAIT_FOR_AN_ANSWER, bind_principal=self._name_of
         )
         self.server.middleware.append(RequestStateBoundary(security, default_audience="em"))
 
@@ -242,14 +246,20 @@ MOST_SESSIONS = 1_000
 
 
 class Mounted:
-    """The MCP server mounted in the HTTP service, behind its guard."""
+    """The MCP server mounted in the HTTP service, behind its guard.
 
-    def __init__(self, memory: Memory, settings: Settings) -> None:
-        self._mcp = McpServer(Desk(memory, settings))
+    A session of a client is in the memory of one process. Where several may get its requests, there
+    are none: a question of a routine is then returned, to be answered with `resume`.
+    """
+
+    def __init__(self, memory: Memory, settings: Settings, key: bytes) -> None:
+        self._mcp = McpServer(Desk(memory, settings), sha256(b"mcp" + key).digest())
+        wanted, workers = settings.api.mcp_sessions, settings.api.workers
         self._manager = StreamableHTTPSessionManager(
             self._mcp.server,
             max_request_body_size=settings.api.max_request_bytes,
             max_sessions=MOST_SESSIONS,
+            stateless=wanted == "off" or (wanted == "auto" and workers > 1),
         )
 
     @asynccontextmanager

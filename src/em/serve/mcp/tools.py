@@ -137,8 +137,13 @@ class ListTraces(Arguments, frozen=True):
     """The traces to list."""
 
     outcome: Outcome | None = None
+    subject: Annotated[str, _about("Only about this subject.", max_length=512)] | None = None
+    agent: Annotated[str, _about("Only of the app with this name.", max_length=512)] | None = None
+    since: Annotated[str, _about("Only begun at or after this time.", max_length=64)] | None = None
+    until: Annotated[str, _about("Only begun before this time.", max_length=64)] | None = None
     limit: Limit = 20
     offset: Annotated[int, _about("Skip this many.", ge=0, le=2**31 - 1)] = 0
+    cursor: Annotated[str, _about("Go on behind this: `next`.", max_length=64)] | None = None
 
 
 class SearchTraces(Arguments, frozen=True):
@@ -397,14 +402,26 @@ def _step(step: StepIn) -> Json:
 
 def _list_traces(desk: "Desk", caller: Caller, given: ListTraces) -> Json:
     """List attempts at tasks, newest first, with their outcomes."""
+    from em.log.summary import Cursor
     from em.serve.api.shapes import TrajectoryOut
-    from em.traces.catalogue import list_traces
+    from em.traces.catalogue import TraceFilter, count_traces, list_traces
+    from em.values.times import moment
 
-    found = list_traces(desk.store, outcome=given.outcome, subjects=caller.subjects).traces
-    shown = found[given.offset : given.offset + given.limit]
+    if given.subject is not None:
+        caller.must_see(given.subject)
+    chosen: TraceFilter = {
+        "outcome": given.outcome,
+        "subjects": caller.subjects if given.subject is None else [given.subject],
+        "agent": given.agent,
+        "since": None if given.since is None else moment(given.since, "since"),
+        "until": None if given.until is None else moment(given.until, "until"),
+    }
+    before, limit = Cursor.of(given.cursor), given.offset + given.limit
+    page = list_traces(desk.store, before=before, limit=limit, **chosen)
     return {
-        "traces": [_short(TrajectoryOut.in_short(one)) for one in shown],
-        "total": len(found),
+        "traces": [_short(TrajectoryOut.in_short(one)) for one in page.traces[given.offset :]],
+        "total": count_traces(desk.store, **chosen),
+        **({} if page.older is None else {"next": str(page.older)}),
     }
 
 
@@ -412,14 +429,23 @@ def _search_traces(desk: "Desk", caller: Caller, given: SearchTraces) -> Json:
     """Find attempts at tasks by words of the task or of its messages, best first."""
     from em.serve.api.shapes import TrajectoryOut
     from em.text.terms import STOP_WORDS
-    from em.traces.catalogue import list_traces
+    from em.traces.catalogue import MOST_SCANNED, list_traces, summaries_of
 
     wanted = set(given.query.casefold().split())
     wanted = wanted - STOP_WORDS or wanted
     scores = _passage_scores(desk, caller, given.query)
     ranked = []
-    found = list_traces(desk.store, outcome=given.outcome, subjects=caller.subjects).traces
-    for number, one in enumerate(found):
+    # The goals of the newest traces, and whatever was said in any.
+    newest = list_traces(
+        desk.store, outcome=given.outcome, subjects=caller.subjects, limit=MOST_SCANNED
+    )
+    said = [
+        one
+        for one in summaries_of(desk.store, list(scores))
+        if caller.sees(one.subject) and given.outcome in (None, one.outcome)
+    ]
+    found = {one.id: one for one in (*newest.traces, *said)}
+    for number, one in enumerate(found.values()):
         task = one.goal.casefold()
         score = sum(word in task for word in wanted) / len(wanted) + scores.get(one.id, 0.0)
         if score:

@@ -2,12 +2,24 @@
 
 from typing import Any
 
-from em.serve.pages import behaviours, lessons, log, login, overview, routines, runs, state, traces
+from em.serve.pages import (
+    behaviours,
+    lessons,
+    live,
+    log,
+    login,
+    overview,
+    routines,
+    runs,
+    state,
+    traces,
+)
 
 HANDLERS: list[Any] = [
     *login.HANDLERS,
     *overview.HANDLERS,
     *runs.HANDLERS,
+    *live.HANDLERS,
     *traces.HANDLERS,
     *routines.HANDLERS,
     *behaviours.HANDLERS,

@@ -4,10 +4,11 @@ from itertools import islice
 
 from litestar import Response, get
 
-from em.heuristics.heuristic import Heuristic, Ranked
-from em.serve.api.heuristics import may_see
+from em.heuristics.heuristic import Heuristic, Ranked, list_heuristics
+from em.log.summary import Cursor
+from em.serve.api.heuristics import may_see, subjects_seen
 from em.serve.auth import PAGES
-from em.serve.pages.view import page, parameter, whole_number
+from em.serve.pages.view import page, parameter
 from em.serve.service import AnyRequest, service_of
 
 SHOWN = 25
@@ -18,9 +19,9 @@ def get_lessons(request: AnyRequest) -> Response[str]:
     """Show the lessons that the caller may see, or those that fit a task."""
     service = service_of(request)
     caller = service.caller(request)
-    task, skip = parameter(request, "q"), whole_number(request, "skip") or 0
+    task, before = parameter(request, "q"), Cursor.of(parameter(request, "before"))
     ranked: list[Ranked] = []
-    listed: list[Heuristic] = []
+    listed: list[tuple[Cursor, Heuristic]] = []
     if task:
         subjects = [None] if caller.subjects is None else [None, *sorted(caller.subjects)]
         best: dict[str, Ranked] = {}
@@ -32,16 +33,16 @@ def get_lessons(request: AnyRequest) -> Response[str]:
             key=lambda one: -one.score,
         )[:SHOWN]
     else:
-        every = (one for one in service.memory.heuristics.every() if may_see(caller, one.lesson))
-        listed = list(islice(every, skip, skip + SHOWN + 1))
+        seen = list_heuristics(service.store, subjects=subjects_seen(caller), before=before)
+        listed = list(islice(seen, SHOWN + 1))
     return page(
         request,
         "lessons.html",
         q=task,
         ranked=ranked,
-        listed=listed[:SHOWN],
-        more=skip + SHOWN if len(listed) > SHOWN else None,
-        skip=skip,
+        listed=[one for _, one in listed[:SHOWN]],
+        older=listed[SHOWN - 1][0] if len(listed) > SHOWN else None,
+        before=before,
     )
 
 

@@ -1,19 +1,30 @@
 """Log in with a token, log out, and the files that every page loads."""
 
+import asyncio
 from importlib.resources import files
 
 from litestar import Response, get, post
 from litestar.params import FromPath
 
-from em.errors import EmError, NotFound
+from em.errors import NotFound, Unauthorized
 from em.serve.auth import COOKIE, LOGIN, PAGES
+from em.serve.guard import address_of
 from em.serve.pages.forms import form_of
-from em.serve.pages.view import HEADERS, cookie_of, go_to, page, parameter, sessions_of
+from em.serve.pages.view import (
+    HEADERS,
+    cookie_of,
+    go_to,
+    page,
+    parameter,
+    rates_of,
+    sessions_of,
+)
 from em.serve.service import AnyRequest
 
 _FILES = {
     "em.css": "text/css; charset=utf-8",
     "em.js": "text/javascript; charset=utf-8",
+    "timeline.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 
@@ -36,10 +47,11 @@ def get_login(request: AnyRequest) -> Response[str]:
 async def post_login(request: AnyRequest) -> Response[str]:
     """Check the token and give the browser a session cookie."""
     form = await form_of(request)
-    next_ = _safe(str(form.get("next", "")))
+    next_, sessions = _safe(str(form.get("next", ""))), sessions_of(request)
     try:
-        cookie = sessions_of(request).log_in(str(form.get("token", "")))
-    except EmError:
+        cookie = await asyncio.to_thread(sessions.log_in, str(form.get("token", "")))
+    except Unauthorized:
+        await rates_of(request).failures.take(address_of(request.scope))
         problem = "Unknown token."
         return page(request, "login.html", code=401, next=next_, problem=problem)
     answer = go_to(next_)
@@ -55,7 +67,7 @@ async def post_login(request: AnyRequest) -> Response[str]:
 async def post_logout(request: AnyRequest) -> Response[str]:
     """Log out."""
     await form_of(request)
-    sessions_of(request).log_out(cookie_of(request))
+    await asyncio.to_thread(sessions_of(request).log_out, cookie_of(request))
     answer = go_to(LOGIN)
     answer.headers["Set-Cookie"] = f"{COOKIE}=; Path={PAGES}; Max-Age=0; HttpOnly; SameSite=Strict"
     return answer

@@ -12,7 +12,15 @@ from litestar import Response, get
 
 from em.behaviour.cache import Counts, count
 from em.errors import NotFound, StoreError
-from em.log.event import BEHAVIOUR_PREFIX, RUN_PREFIX, TRACE_PREFIX, Event, EventQuery
+from em.log.event import (
+    BEHAVIOUR_PREFIX,
+    RUN_PREFIX,
+    TRACE_PREFIX,
+    Event,
+    EventQuery,
+    run_stream,
+)
+from em.log.summary import Summary
 from em.runner.history import (
     RUN_EVENTS,
     PastRun,
@@ -312,14 +320,11 @@ def _went(rows: Rows) -> list[Chart]:
     ]
 
 
-def _runs(service: Service, ids: Sequence[str]) -> list[PastRun]:
-    found: list[PastRun] = []
-    for run_id in ids[:SHOWN]:
-        try:
-            found.append(read_run(service.store, run_id, None))
-        except NotFound:
-            continue  # erased since it was counted
-    return found
+def _runs(service: Service, ids: Sequence[str]) -> list[Summary]:
+    """Return runs in short, in this order, without those that were erased since."""
+    streams = [run_stream(run_id) for run_id in ids[:SHOWN]]
+    found = service.store.summaries.of(streams)
+    return [found[stream] for stream in streams if stream in found]
 
 
 HANDLERS = [get_overview]

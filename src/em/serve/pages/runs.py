@@ -3,29 +3,29 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from litestar import Response, get, post
 
 from em.errors import EmError, NotFound, StoreBusy, UsageError
 from em.log.event import run_stream
+from em.log.summary import Cursor
 from em.memory import Memory
 from em.runner.agreement import INPUTS
-from em.runner.history import PastRun, PastStep, find_runs, read_run, savings
+from em.runner.history import STATUSES, PastRun, PastStep, RunFilter, find_runs, read_run, savings
 from em.runner.journal import how_to_resume
 from em.runner.package import find_routine, routine_of
 from em.runner.routine import Routine
-from em.runner.run import RunResult
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import spans
 from em.serve.pages.forms import form_of, prompt_fields, read_fields
-from em.serve.pages.view import address, go_to, page, parameter, whole_number
+from em.serve.pages.view import address, filters, go_to, page, parameter, within
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Store
 from em.values.canonical import Json
 from em.values.ids import new_id
-from em.workflows.inspection import inspect_run, run_lines
+from em.workflows.inspection import inspect_run
 
 AT_ONCE = 8
 FIRST_NOTE = 10.0
@@ -52,7 +52,20 @@ class Background:
         pos = read_run(self._memory.store, run_id).pos
         self._do(run_id, pos, lambda: self._memory.resume(run_id, answers=answers))
 
-    def _do(self, run_id: str, pos: int, work: Callable[[], RunResult]) -> None:
+    def answer_workflow(self, run_id: str, answers: dict[str, Any]) -> None:
+        """Resume a run of a workflow with answers to its prompt or gate."""
+        pos = self._memory.store.head(run_stream(run_id))[0]
+        runner = self._memory.workflows()
+        self._do(run_id, pos, lambda: runner.resume(run_id, answers=answers))
+
+    def finish(self, seconds: float) -> None:
+        """Wait for the runs in progress, at most this long."""
+        deadline = time.monotonic() + seconds
+        for _ in range(AT_ONCE):
+            if not self._free.acquire(timeout=max(deadline - time.monotonic(), 0)):
+                return
+
+    def _do(self, run_id: str, pos: int, work: Callable[[], object]) -> None:
         if not self._free.acquire(blocking=False):
             raise StoreBusy(
                 f"{AT_ONCE} runs are in progress already", fix="wait until one of them ends"
@@ -87,7 +100,6 @@ def background_of(request: AnyRequest) -> Background:
 
 
 MOST_STEPS = 500
-STATUSES = ("ok", "failed", "needs_input", "running", "forgotten")
 
 
 @get(f"{PAGES}/runs", include_in_schema=False, sync_to_thread=True)
@@ -96,9 +108,11 @@ def get_runs(request: AnyRequest) -> Response[str]:
     service = service_of(request)
     service.caller(request).must_see(None)
     words, status = parameter(request, "q"), parameter(request, "status")
-    before = whole_number(request, "before")
+    before = Cursor.of(parameter(request, "before"))
     status = status if status in STATUSES else ""
-    found = find_runs(service.store, words=words, status=status, before=before, limit=25)
+    chosen = filters(request)
+    asked = _asked(chosen, status)
+    found = find_runs(service.store, words=words, before=before, limit=25, **asked)
     return page(
         request,
         "runs.html",
@@ -108,7 +122,15 @@ def get_runs(request: AnyRequest) -> Response[str]:
         status=status,
         before=before,
         statuses=STATUSES,
+        chosen=chosen,
     )
+
+
+def _asked(chosen: Mapping[str, str], status: str = "") -> RunFilter:
+    since, until = within(chosen)
+    subject = chosen.get("subject")
+    about = None if subject is None else [subject]
+    return {"subjects": about, "status": status, "since": since, "until": until}
 
 
 @get(f"{PAGES}/run", include_in_schema=False, sync_to_thread=True)
@@ -205,11 +227,20 @@ SHOWN = 50
 
 @get(f"{PAGES}/workflows", include_in_schema=False, sync_to_thread=True)
 def get_workflows(request: AnyRequest) -> Response[str]:
-    """Show the newest runs of workflows."""
+    """Show runs of workflows, newest first."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    runs = run_lines(service.store, SHOWN)
-    return page(request, "workflows.html", runs=runs)
+    before = Cursor.of(parameter(request, "before"))
+    chosen = filters(request)
+    found = find_runs(service.store, "workflow", before=before, limit=SHOWN, **_asked(chosen))
+    return page(
+        request,
+        "workflows.html",
+        runs=found.runs,
+        older=found.older,
+        before=before,
+        chosen=chosen,
+    )
 
 
 @get(f"{PAGES}/workflow", include_in_schema=False, sync_to_thread=True)
@@ -217,9 +248,49 @@ def get_workflow(request: AnyRequest) -> Response[str]:
     """Show one run of a workflow, step by step."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    seen = inspect_run(service.store, parameter(request, "id"))
+    return _show_workflow(request, service, parameter(request, "id"))
+
+
+def _show_workflow(
+    request: AnyRequest, service: Service, run_id: str, problem: EmError | None = None
+) -> Response[str]:
+    pos = service.store.head(run_stream(run_id))[0]
+    seen = inspect_run(service.store, run_id)
     most = max((step.tokens.full for step in seen.steps if step.tokens), default=0) or 1
-    return page(request, "workflow.html", seen=seen, most=most)
+    prompt = seen.pending_prompt
+    return page(
+        request,
+        "workflow.html",
+        code=200 if problem is None else 400,
+        seen=seen,
+        most=most,
+        pos=pos,
+        fields=[] if prompt is None else prompt_fields(prompt.fields),
+        is_live=seen.status == "running",
+        problem=problem,
+    )
 
 
-HANDLERS = [get_runs, get_run, post_answer, get_workflows, get_workflow]
+@post(f"{PAGES}/workflow/answer", include_in_schema=False)
+async def post_workflow_answer(request: AnyRequest) -> Response[str]:
+    """Answer the prompt or gate of a workflow's run, and resume it."""
+    form = await form_of(request)
+    service = service_of(request)
+    service.caller(request, "write").must_see(None)
+    run_id = str(form.get("id", ""))
+
+    def work() -> Response[str]:
+        prompt = inspect_run(service.store, run_id).pending_prompt
+        if prompt is None:
+            raise UsageError("the run is not waiting for an answer", place=f"run {run_id}")
+        try:
+            answer = read_fields(prompt_fields(prompt.fields), form)
+            background_of(request).answer_workflow(run_id, {prompt.step_id: answer})
+        except EmError as problem:
+            return _show_workflow(request, service, run_id, problem)
+        return go_to(address("/workflow", id=run_id))
+
+    return await asyncio.to_thread(work)
+
+
+HANDLERS = [get_runs, get_run, post_answer, get_workflows, get_workflow, post_workflow_answer]

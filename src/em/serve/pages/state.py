@@ -1,23 +1,25 @@
 """Pages of state: a subject's tables, histories, conflicts, rules and code at any time; ask."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from litestar import Response, get, post
 
-from em.errors import EmError, NotFound
+from em.errors import EmError, InputError, NotFound
 from em.log.event import EventQuery, subject_stream
+from em.runner.answers import json_or_text
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.forms import form_of
 from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
+from em.state.origin import Origin
 from em.state.rules import written_condition
 from em.state.schema import PROFILE
 from em.state.state import State
-from em.state.subjects import NEWS
+from em.state.subjects import NEWS, Subjects
 from em.store.protocol import Passage
 from em.values.times import moment
 
@@ -107,17 +109,24 @@ def _slider(service: Service, subject: str, as_of: datetime | None) -> Slider | 
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """A single-valued field: its value, and all values that were observed."""
+    """A single-valued field: its value, all values that were observed, and where it comes from."""
 
     name: str
     value: Any
     history: Sequence[Any]
+    why: Origin | None = None
 
 
 def _profile(state: State) -> list[Fact]:
     if PROFILE not in state.schema.types:
         return []
-    return _facts(state, state.profile, state.schema.types[PROFILE].fields.values())
+    facts = _facts(state, state.profile, state.schema.types[PROFILE].fields.values())
+    return [
+        msgspec.structs.replace(one, why=state.why(f"profile.{one.name}"))
+        if one.value is not None
+        else one
+        for one in facts
+    ]
 
 
 def _facts(state: State, record: Any, fields: Any) -> list[Fact]:
@@ -130,6 +139,15 @@ def _facts(state: State, record: Any, fields: Any) -> list[Fact]:
     ]
 
 
+class Row(msgspec.Struct, frozen=True):
+    """A record: its fields, its events, its key as JSON, and whether it was inferred."""
+
+    facts: Sequence[Fact]
+    event_ids: Sequence[str]
+    key: str
+    inferred: bool
+
+
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A collection: its columns and first records. Records with a key have histories."""
 
@@ -137,7 +155,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     key: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Fact]]
+    rows: Sequence[Row]
     count: int
 
 
@@ -148,7 +166,11 @@ def _table(state: State, name: str) -> Table:
     rows = []
     for record in records[:ROWS]:
         facts = {fact.name: fact for fact in _facts(state, record, type_.fields.values())}
-        rows.append([facts.get(column, Fact(column, None, ())) for column in columns])
+        plain = state.as_record(record)
+        key = msgspec.json.encode([plain.get(name) for name in type_.key or ()]).decode()
+        shown = [facts.get(column, Fact(column, None, ())) for column in columns]
+        inferred = type_.key is None and state.inferred(record)
+        rows.append(Row(shown, record.event_ids, key, inferred))
     return Table(
         name=name,
         type=type_.name,
@@ -199,4 +221,49 @@ async def post_rule(request: AnyRequest) -> Response[str]:
     return go_to(address("/state", subject=subject))
 
 
-HANDLERS = [get_state, post_checkpoint, post_rule]
+@post(f"{PAGES}/correct", include_in_schema=False)
+async def post_correct(request: AnyRequest) -> Response[str]:
+    """Correct a fact, or a field of a record that came from an event."""
+    form = await form_of(request)
+    subjects, subject = _deciding(request, form)
+    field, value = str(form.get("field", "")), json_or_text(str(form.get("value", "")))
+    event = str(form.get("event", ""))
+    if event:
+        await asyncio.to_thread(subjects.correct, subject, event, {field: value})
+    else:
+        key = _key_in(form)
+        await asyncio.to_thread(subjects.resolve, subject, field, value=value, key=key)
+    return await _decided(subjects, subject)
+
+
+@post(f"{PAGES}/retract", include_in_schema=False)
+async def post_retract(request: AnyRequest) -> Response[str]:
+    """Take back a fact, or the record that came from an event."""
+    form = await form_of(request)
+    subjects, subject = _deciding(request, form)
+    what = str(form.get("event", "") or form.get("field", ""))
+    await asyncio.to_thread(subjects.retract, subject, what, _key_in(form))
+    return await _decided(subjects, subject)
+
+
+def _deciding(request: AnyRequest, form: Mapping[str, Any]) -> tuple[Subjects, str]:
+    service, subject = service_of(request), str(form.get("subject", ""))
+    service.caller(request, "write").must_see(subject)
+    return service.memory.subjects, subject
+
+
+def _key_in(form: Mapping[str, Any]) -> list[Any]:
+    """Return the key of a record, which the form has as JSON."""
+    try:
+        return msgspec.json.decode(str(form.get("key", "") or "[]"), type=list[Any])
+    except msgspec.MsgspecError:
+        raise InputError("expected the key of a record as a JSON list", place="key") from None
+
+
+async def _decided(subjects: Subjects, subject: str) -> Response[str]:
+    """Apply what a person decided, and show it."""
+    await asyncio.to_thread(subjects.checkpoint, subject)
+    return go_to(address("/state", subject=subject))
+
+
+HANDLERS = [get_state, post_checkpoint, post_rule, post_correct, post_retract]

@@ -1,28 +1,43 @@
 """Pages of traces: the list, and one trace beside the routine it compiles to."""
 
-from collections.abc import Sequence
-from typing import Any
+import asyncio
+import threading
+import time
 
 import msgspec
-from litestar import Response, get
+from litestar import Response, get, post
 
 from em.compiler.compile_trace import compile_trace
 from em.compiler.draft import Draft
-from em.errors import EmError
+from em.errors import EmError, NotFound
+from em.log.summary import Cursor
 from em.runner.package import kept_routines
 from em.serve.auth import PAGES
-from em.serve.pages.drawing import Span, graph_of, spans
-from em.serve.pages.view import page, parameter, whole_number
+from em.serve.pages.drawing import graph_of
+from em.serve.pages.forms import form_of
+from em.serve.pages.timeline import rows_of, shown_event, tools_in
+from em.serve.pages.view import (
+    HEADERS,
+    address,
+    filters,
+    go_to,
+    page,
+    parameter,
+    whole_number,
+    within,
+)
 from em.serve.service import AnyRequest, Service, service_of
-from em.traces.catalogue import get_traces, list_traces
-from em.traces.trace import Approval, KeptTrace, Message, ToolCall
+from em.traces.catalogue import MOST_SCANNED, get_traces, list_traces
+from em.traces.trace import KeptTrace
 
 OUTCOMES = ("success", "failure", "unknown")
+AT_ONCE = 30
+"""Calls of the largest trace that is compiled whenever its page is shown."""
 MOST_CALLS = 400
-"""Calls of the largest trace that is compiled for its page."""
-MOST_EVENTS = 500
-MOST_SCANNED = 2_000
-"""Traces that don't match a search, after which a page ends and links to the next."""
+"""Calls of the largest trace that is compiled for its page when somebody asks for it."""
+KEPT_DRAFTS, KEPT_SECONDS = 4, 60.0
+ROWS = 100
+"""Rows of a timeline that stand on a page without its script."""
 
 
 @get(f"{PAGES}/traces", include_in_schema=False, sync_to_thread=True)
@@ -32,16 +47,21 @@ def get_traces_page(request: AnyRequest) -> Response[str]:
     caller = service.caller(request)
     words, outcome = parameter(request, "q"), parameter(request, "outcome")
     outcome = outcome if outcome in OUTCOMES else ""
-    before = whole_number(request, "before")
+    before = Cursor.of(parameter(request, "before"))
+    chosen = filters(request)
+    subject, (since, until) = chosen.get("subject"), within(chosen)
+    if subject is not None:
+        caller.must_see(subject)
     found = list_traces(
         service.store,
-        subjects=caller.subjects,
+        subjects=caller.subjects if subject is None else [subject],
+        since=since,
+        until=until,
         task=words,
         outcome=outcome or None,
         before=before,
         limit=25,
         scan=MOST_SCANNED,
-        count_calls=True,
     )
     return page(
         request,
@@ -52,31 +72,18 @@ def get_traces_page(request: AnyRequest) -> Response[str]:
         outcome=outcome,
         before=before,
         outcomes=OUTCOMES,
+        chosen=chosen,
     )
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a trace: a message, a call or an approval."""
-
-    kind: str
-    name: str
-    text: str = ""
-    args: Any = None
-    result: Any = None
-    error: Any = None
-    seconds: float | None = None
-    span: Span | None = None
 
 
 @get(f"{PAGES}/trace", include_in_schema=False, sync_to_thread=True)
 def get_trace(request: AnyRequest) -> Response[str]:
-    """Show one trace: its events, and the routine it compiles to."""
-    service = service_of(request)
+    """Show one trace: a timeline of its events, one of them whole, and the routine it becomes."""
+    service, stored, draft, problem = _opened(request)
     caller = service.caller(request)
-    trace_id = parameter(request, "id")
-    (stored,) = get_traces(service.store, [trace_id])
-    caller.must_find(stored.subject, f"trace {trace_id!r}")
-    draft, problem = _compiled(stored)
+    number = whole_number(request, "n")
+    rows = rows_of(stored.trace, draft)
+    first = (number or 0) // ROWS * ROWS
     return page(
         request,
         "trace.html",
@@ -84,92 +91,126 @@ def get_trace(request: AnyRequest) -> Response[str]:
         trace=stored.trace,
         has_output=stored.trace.final_output is not msgspec.UNSET,
         usage=stored.trace.recorded_usage,
-        lines=_lines(stored)[:MOST_EVENTS],
-        left_out=max(0, len(stored.trace.events) - MOST_EVENTS),
+        rows=rows[first : first + ROWS],
+        first=first,
+        size=ROWS,
+        count=len(rows),
+        tools=tools_in(rows),
+        longest=max((row.seconds or 0.0 for row in rows), default=0.0),
+        event=None if number is None else shown_event(stored.trace, draft, number),
         draft=draft,
-        pairs=[] if draft is None else _pairs(draft),
+        steps=0 if draft is None else len({row.became for row in rows} - {"", "pruned"}),
         graph=None if draft is None else graph_of(draft.routine),
         problem=problem,
-        routines=_became(service, stored) if caller.subjects is None else [],
+        routines=_made_of(service, stored) if caller.subjects is None else [],
+        may_keep=caller.subjects is None,
+        compile=parameter(request, "compile"),
+        can_compile=0 < len(stored.trace.calls) <= MOST_CALLS,
+        learnt=parameter(request, "learnt"),
     )
 
 
-def _lines(stored: KeptTrace) -> list[Line]:
-    took = [getattr(event, "duration_ms", None) for event in stored.trace.events]
-    starts: list[tuple[float, float]] = []
-    at = 0.0
-    for one in took:
-        starts.append((at, (one or 0.0) / 1e3))
-        at += (one or 0.0) / 1e3
-    bars: Sequence[Span | None] = spans(starts) if at else [None] * len(took)
-    return [
-        _line(event, seconds, bar)
-        for event, seconds, bar in zip(stored.trace.events, took, bars, strict=True)
-    ]
+@get(f"{PAGES}/trace/rows", include_in_schema=False, sync_to_thread=True)
+def get_rows(request: AnyRequest) -> Response[bytes]:
+    """Return all rows of a trace's timeline as JSON, for the script that draws those in view."""
+    _, stored, draft, _ = _opened(request)
+    data = msgspec.json.encode({"rows": rows_of(stored.trace, draft)})
+    return Response(data, media_type="application/json", headers=HEADERS)
 
 
-def _line(event: Any, took: float | None, span: Span | None) -> Line:
-    if isinstance(event, Message):
-        return Line(kind="message", name=event.role, text=event.text)
-    if isinstance(event, Approval):
-        return Line(kind="approval", name="asked", text=event.prompt, result=event.answer)
-    return Line(
-        kind="tool" if isinstance(event, ToolCall) else "udf",
-        name=event.tool if isinstance(event, ToolCall) else event.function,
-        args=event.args,
-        result=event.result,
-        error=event.error,
-        seconds=None if took is None else took / 1e3,
-        span=span,
-    )
+@get(f"{PAGES}/trace/event", include_in_schema=False, sync_to_thread=True)
+def get_trace_event(request: AnyRequest) -> Response[str]:
+    """Return one event of a trace, as the part of a page that the script puts in."""
+    _, stored, draft, _ = _opened(request)
+    number = whole_number(request, "n")
+    event = None if number is None else shown_event(stored.trace, draft, number)
+    if event is None:
+        raise NotFound(f"this trace has no event {number}", place="n")
+    asked = parameter(request, "compile")
+    return page(request, "trace_event.html", event=event, stored=stored, compile=asked)
 
 
-def _compiled(stored: KeptTrace) -> tuple[Draft | None, EmError | None]:
-    """Compile a trace, without storing the routine."""
-    if not 0 < len(stored.trace.calls) <= MOST_CALLS:
-        return None, None
-    try:
-        return compile_trace(stored.trace), None
-    except EmError as error:
-        return None, error
+@post(f"{PAGES}/trace/keep", include_in_schema=False)
+async def post_keep(request: AnyRequest) -> Response[str]:
+    """Compile a trace, store the routine, and go to its page."""
+    form = await form_of(request)
+    service = service_of(request)
+    service.caller(request, "write").must_see(None)
+    trace_id, name = str(form.get("id", "")), str(form.get("name", "")).strip()
+
+    def work() -> Response[str]:
+        kept = service.memory.compile(trace_id, name=name or None)
+        return go_to(address("/routine", ref=kept.ref))
+
+    return await asyncio.to_thread(work)
 
 
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """A call, whether it was pruned and why, and the step that it became."""
+@post(f"{PAGES}/trace/lesson", include_in_schema=False)
+async def post_lesson(request: AnyRequest) -> Response[str]:
+    """Learn lessons from a trace, and go to the first, or back if there is none."""
+    form = await form_of(request)
+    service = service_of(request)
+    trace_id = str(form.get("id", ""))
+    (stored,) = get_traces(service.store, [trace_id])
+    service.caller(request, "write").must_find(stored.subject, f"trace {trace_id!r}")
 
-    number: int
-    name: str
-    effect: str
-    failed: bool
-    keep: bool
-    reason: str
-    step: Any = None
-    wires: Sequence[Any] = ()
+    def work() -> Response[str]:
+        found = service.memory.reflect(trace_id, subject=stored.subject)
+        if found:
+            return go_to(address("/lesson", id=found[0].id))
+        return go_to(address("/trace", id=trace_id, learnt="nothing"))
 
-
-def _pairs(draft: Draft) -> list[Pair]:
-    """Pair calls with their steps; the recording has the calls that were not pruned, in order."""
-    steps = {step.id: step for step in draft.routine.steps}
-    became = iter(draft.recording)
-    pairs = []
-    for call, verdict in zip(draft.calls, draft.verdicts, strict=True):
-        recorded = next(became, None) if verdict.keep else None
-        pairs.append(
-            Pair(
-                number=call.index + 1,
-                name=call.name,
-                effect=call.effect,
-                failed=call.failed,
-                keep=verdict.keep,
-                reason=verdict.reason,
-                step=None if recorded is None else steps.get(recorded.step),
-                wires=[found for found in draft.explained if found.call == call.index],
-            )
-        )
-    return pairs
+    return await asyncio.to_thread(work)
 
 
-def _became(service: Service, stored: KeptTrace) -> list[str]:
+def _opened(
+    request: AnyRequest,
+) -> tuple[Service, KeptTrace, Draft | None, EmError | None]:
+    """Return the trace that a request names, and what it compiles to."""
+    service = service_of(request)
+    trace_id = parameter(request, "id")
+    (stored,) = get_traces(service.store, [trace_id])
+    service.caller(request).must_find(stored.subject, f"trace {trace_id!r}")
+    most = MOST_CALLS if parameter(request, "compile") else AT_ONCE
+    if not 0 < len(stored.trace.calls) <= most:
+        return service, stored, None, None
+    return service, stored, *_drafts_of(request).of(stored)
+
+
+class Drafts:
+    """Routines that traces were compiled to a moment ago: a page, its rows and its events need one.
+
+    They are kept for a minute, and those of few traces.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[object, ...], tuple[float, Draft | None, EmError | None]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, stored: KeptTrace) -> tuple[Draft | None, EmError | None]:
+        """Compile a trace, without storing the routine."""
+        key = (stored.id, stored.trace.outcome, len(stored.event_ids))
+        with self._lock:
+            now = time.monotonic()
+            fresh = [one for one in self._made.items() if now - one[1][0] < KEPT_SECONDS]
+            self._made = dict(fresh[-KEPT_DRAFTS:])
+            if key in self._made:
+                return self._made[key][1:]
+        try:
+            made: tuple[Draft | None, EmError | None] = (compile_trace(stored.trace), None)
+        except EmError as error:
+            made = (None, error)
+        with self._lock:
+            self._made[key] = (time.monotonic(), *made)
+        return made
+
+
+def _drafts_of(request: AnyRequest) -> Drafts:
+    found: Drafts = request.app.state.drafts
+    return found
+
+
+def _made_of(service: Service, stored: KeptTrace) -> list[str]:
     """Return the stored routines that were compiled from this trace."""
     ids = set(stored.event_ids)
     return [
@@ -179,4 +220,4 @@ def _became(service: Service, stored: KeptTrace) -> list[str]:
     ]
 
 
-HANDLERS = [get_traces_page, get_trace]
+HANDLERS = [get_traces_page, get_trace, get_rows, get_trace_event, post_keep, post_lesson]

@@ -2,29 +2,42 @@
 // Without scripts, the browser reloads live pages, and the slider has a button.
 "use strict";
 
-function follow(element) {
-  const seconds = Number(element.dataset.live);
+async function refresh(element) {
+  if (document.hidden || element.contains(document.activeElement)) return element;
+  const answer = await fetch(location.href, { credentials: "same-origin" });
+  if (answer.redirected) return null;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const fresh = page.getElementById(element.id);
+  if (fresh === null) return null;
+  if (fresh.innerHTML === element.innerHTML) return element;
+  const next = document.importNode(fresh, true);
+  element.replaceWith(next);
+  const state = next.querySelector(".head .badge");
+  document.getElementById("announcement").textContent = state ? state.textContent : "";
+  return next;
+}
+
+// Look again every few seconds.
+function look(element) {
   setTimeout(async () => {
-    let next = element;
-    try {
-      if (!document.hidden && !element.contains(document.activeElement)) {
-        const answer = await fetch(location.href, { credentials: "same-origin" });
-        if (answer.redirected) return;
-        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const fresh = page.getElementById(element.id);
-        if (fresh === null) return;
-        if (fresh.innerHTML !== element.innerHTML) {
-          next = document.importNode(fresh, true);
-          element.replaceWith(next);
-          const state = next.querySelector(".head .badge");
-          document.getElementById("announcement").textContent = state ? state.textContent : "";
-        }
-      }
-    } catch {
-      // The service can't be reached: try again next time.
-    }
-    if (next.dataset.live) follow(next);
-  }, seconds * 1000);
+    // If the service can't be reached, try again next time.
+    const next = await refresh(element).catch(() => element);
+    if (next && next.dataset.live) look(next);
+  }, Number(element.dataset.live) * 1000);
+}
+
+// The service says when the stream of a run has grown; where it can't, look every few seconds.
+function listen(element) {
+  const source = new EventSource(element.dataset.told);
+  let current = element;
+  source.addEventListener("changed", async () => {
+    current = (await refresh(current).catch(() => current)) || current;
+    if (!current.dataset.live) source.close();
+  });
+  source.addEventListener("error", () => {
+    if (source.readyState !== EventSource.CLOSED) return; // it connects again by itself
+    look(current);
+  });
 }
 
 // On a phone the navigation scrolls sideways: scroll to the current page.
@@ -32,7 +45,10 @@ const pages = document.querySelector(".top nav");
 const current = pages && pages.querySelector("[aria-current]");
 if (current) pages.scrollLeft = current.offsetLeft - pages.offsetLeft - 24;
 
-for (const element of document.querySelectorAll("[data-live]")) follow(element);
+for (const element of document.querySelectorAll("[data-live]")) {
+  if (element.dataset.told) listen(element);
+  else look(element);
+}
 
 for (const slider of document.querySelectorAll("input[data-moment]")) {
   const output = document.getElementById(slider.dataset.moment);
