@@ -51,6 +51,11 @@ def test_others_are_asked_about_and_answered_by_a_file() -> None:
 def test_inputs_are_given_by_name_and_read_by_their_type() -> None:
     ran = em("run", "send", "to=a=b", "urgent=true", "--tools", "tools.py", "--json")
     assert ran.json["output"] == ["a=b", True]
+    typed = '{"to": "ann", "urgent": false}'
+    ran = em("run", "send", "--input", typed, "--tools", "tools.py", "--json")
+    assert ran.json["output"] == ["ann", False]
+    ran = em("run", "send", "--input", '{"to": ', "--tools", "tools.py")
+    assert (ran.code, "the JSON object that was typed" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_version_and_help_read_well() -> None:
 
 
 def test_a_command_under_another_name_is_named() -> None:
-    assert "Did you mean 'heuristics'?" in em("lessons").err
+    assert "Did you mean 'lessons'?" in em("heuristics").err
     assert "Claude Code, Codex or opencode" in em("--help").out
 
 

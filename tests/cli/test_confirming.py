@@ -101,7 +101,7 @@ def test_leaving_the_questions_leaves_nothing_half_written() -> None:
     shown = on_terminal("compile", "trace.json", "-o", "out", "--keep", typed="y\n\x04")
     assert "Traceback" not in shown
     assert not Path("out").exists()
-    assert em("routine", "list", "--json").out.strip() in ("", "[]")
+    assert "routine" not in em("routine", "list", "--json").out.replace('"routines"', "")
 
 
 def test_nothing_is_offered_where_nobody_can_answer() -> None:

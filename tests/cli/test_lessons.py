@@ -34,10 +34,10 @@ def test_reflect_keeps_nothing_without_store_and_all_of_it_with(tmp_path: Path) 
     looked = em("--db", "h.db", "reflect", file)
     assert "insert_order fails with: invalid total" in looked.out
     assert "not stored" in looked.err
-    assert em("--db", "h.db", "heuristics", "list", "--json").json == {"heuristics": []}
+    assert em("--db", "h.db", "lessons", "list", "--json").json == {"heuristics": []}
     assert em("--db", "h.db", "reflect", file, "--store").code == 0
-    (kept,) = em("--db", "h.db", "heuristics", "list", "--json").json["heuristics"]
-    shown = em("--db", "h.db", "heuristics", "show", kept["id"])
+    (kept,) = em("--db", "h.db", "lessons", "list", "--json").json["heuristics"]
+    shown = em("--db", "h.db", "lessons", "show", kept["id"])
     assert "failed:" in shown.out
     assert "worked:" in shown.out
     found = em("--db", "h.db", "retrieve", "debug a failing insert of an order", "--json").json
@@ -59,7 +59,7 @@ def test_a_lesson_waits_for_a_second_session_and_says_so(tmp_path: Path) -> None
     first = em("--db", "h.db", "reflect", session("yarl"), "--store")
     assert "seen in one session" in first.out
     assert "1 of them not told yet; stored" in first.err
-    assert em("--db", "h.db", "heuristics", "list", "--json").json == {"heuristics": []}
+    assert em("--db", "h.db", "lessons", "list", "--json").json == {"heuristics": []}
     second = em("--db", "h.db", "reflect", session("rich"), "--store")
     assert "It helped in 2 of 2 sessions." in second.out
     assert second.err == "1 lesson; stored\n"
@@ -81,14 +81,14 @@ def test_what_a_refusing_model_says_is_told_and_nothing_kept(
 
 def test_looking_after_lessons(tmp_path: Path) -> None:
     em("--db", "h.db", "reflect", write(tmp_path / "t.json", TRAJECTORY), "--store")
-    (kept,) = em("--db", "h.db", "heuristics", "list", "--json").json["heuristics"]
+    (kept,) = em("--db", "h.db", "lessons", "list", "--json").json["heuristics"]
     for _ in range(5):
-        fed = em("--db", "h.db", "heuristics", "feedback", kept["id"], "--outcome", "failure")
+        fed = em("--db", "h.db", "lessons", "feedback", kept["id"], "--outcome", "failure")
     assert "its runs keep failing" in fed.out
-    assert "no lessons yet" in em("--db", "h.db", "heuristics", "list").err
-    assert "retired" in em("--db", "h.db", "heuristics", "list", "--retired").out
-    missing = em("--db", "h.db", "heuristics", "show", "nope")
-    assert (missing.code, "em heuristics list" in missing.err) == (1, True)
+    assert "no lessons yet" in em("--db", "h.db", "lessons", "list").err
+    assert "retired" in em("--db", "h.db", "lessons", "list", "--retired").out
+    missing = em("--db", "h.db", "lessons", "show", "nope")
+    assert (missing.code, "em lessons list" in missing.err) == (1, True)
     assert em("--db", "h.db", "reflect").code == 2
     assert em("--db", "h.db", "reflect", "gone.json").code == 2
 

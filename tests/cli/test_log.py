@@ -7,14 +7,20 @@ import signal
 import sqlite3
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from em_command import EM, em, on_terminal
 from tests.children import LIMIT
+from tests.raw import run_sql
 
 from em import Memory
+from em.cli.log import tail
+from em.log.event import Event
+from em.store.log import Log
 
 BODY = '{"role": "user", "text": "hello"}'
 
@@ -339,6 +345,24 @@ def test_tail_follows_until_ctrl_c() -> None:
     assert (process.returncode, err) == (0, b"")
 
 
+def test_tail_shows_once_what_comes_between_its_two_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append("first")
+    followed: list[int] = []
+
+    def follow(_log: Log, *, after: int, **_chosen: object) -> Iterator[Event]:
+        followed.append(after)
+        return iter(())
+
+    monkeypatch.setattr(Log, "head_seq", lambda _log: 0)  # it was appended just after this look
+    monkeypatch.setattr(Log, "follow", follow)
+    for limit in ("10", "0"):
+        obj = {"db": ".em/em.db", "json": True}
+        CliRunner().invoke(tail, ["-f", "-n", limit], obj=obj, catch_exceptions=False)
+    assert followed == [1, 0]
+
+
 def test_ctrl_c_during_an_import_leaves_the_log_whole(tmp_path: Path) -> None:
     line = json.dumps({"stream": "s", "kind": "note", "body": {"x": "y" * 500}})
     (tmp_path / "many.jsonl").write_text(f"{line}\n" * 200_000)
@@ -476,3 +500,11 @@ def test_one_trace_is_forgotten_by_its_id() -> None:
     with Memory("em.db") as memory:
         assert [one.id for one in memory.traces()] == [kept]
     assert em("--db", "em.db", "forget", "--trace", "nothing", "--yes").code != 0
+
+
+def test_lists_are_made_again_from_the_log() -> None:
+    with Memory("em.db") as memory:
+        memory.add_trace({"task": "pay", "steps": [], "outcome": "success"})
+        run_sql(memory.store, "UPDATE summaries SET status = 'tampered'")
+        assert em("log", "rebuild", EM_DB="em.db").out == "rebuilt: 1 row\n"
+        assert run_sql(memory.store, "SELECT status FROM summaries") == [("success",)]

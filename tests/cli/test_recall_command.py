@@ -48,7 +48,8 @@ def test_json_is_one_object(talk: list[str]) -> None:
 
 
 def test_windows_order_and_bounds(talk: list[str]) -> None:
-    window = em("recall", "flat", "-k", "1", "--neighbours", "1").out.splitlines()
+    asked = ("what", "did", "Bo", "ask", "about", "the", "flat")
+    window = em("recall", *asked, "-k", "1", "--neighbours", "1").out.splitlines()
     assert window[1:] == [
         "  Ana: I moved to Porto last Friday",
         "> Bo: How is the new flat?",

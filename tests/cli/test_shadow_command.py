@@ -103,7 +103,7 @@ def test_a_routine_may_be_kept_in_shadow(tmp_path: Path, db: str) -> None:
     folder.mkdir()
     (folder / "routine.yaml").write_bytes(msgspec.yaml.encode({**ROUTINE, "name": "other"}))
     assert em("routine", "keep", str(folder), "--shadow", "--db", db).code == 0
-    rows = em("routine", "list", "--db", db, "--json").json
+    rows = em("routine", "list", "--db", db, "--json").json["routines"]
     assert {row["routine"]: row["state"] for row in rows} == {
         "other@1": "retired",
         "refund@1": "retired",
@@ -118,7 +118,7 @@ def test_what_is_compiled_may_begin_in_shadow(db: str) -> None:
     assert em("routine", "show", "pay_back", "--db", db).code == 1
     assert em("compile", trace, "-o", "folder", "--shadow", "--db", db).code == 2
     assert em("compile", "--all", "--shadow", "--db", db).code == 0
-    rows = em("routine", "list", "--db", db, "--json").json
+    rows = em("routine", "list", "--db", db, "--json").json["routines"]
     assert {row["state"] for row in rows} == {"retired"}
 
 

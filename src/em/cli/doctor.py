@@ -32,6 +32,7 @@ EXTRAS = {
     "embed": "onnxruntime",
     "distributed": "dbos",
     "mcp": "mcp",
+    "otel": "opentelemetry.sdk",
     "sandbox": "pydantic_monty",
     "shell": "tree_sitter_bash",
 }
@@ -41,6 +42,7 @@ KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "EM_LLM_API_KEY
 CORE = ("msgspec", "click", "rich", "PyYAML", "httpx", "pyahocorasick", "snowballstemmer")
 CODE_OF_A_MEMORY = ("classes and rules of states", "functions of routines")
 """What does not run of a memory that is not trusted."""
+QUEUE_STATES = ("works", "not installed")
 LOW_SPACE = 256 * 1024 * 1024
 
 
@@ -53,18 +55,28 @@ def doctor(deep: bool) -> int:
     Exit code 1 if something is wrong.
     """
     database, problems = _database(deep=deep)
+    queue = _queue()
+    problems += [queue] if queue not in QUEUE_STATES else []
     report = {
         "ok": not problems,
         "versions": _versions(),
         "database": database,
         "trust": {"folder": _folder_trust(), "memory": _memory_trust()},
-        "extras": {extra: find_spec(module) is not None for extra, module in EXTRAS.items()},
+        "extras": {extra: _has(module) for extra, module in EXTRAS.items()},
+        "queue": queue,
         "sandboxes": _sandboxes(),
         "keys": {key: bool(os.environ.get(key)) for key in KEYS},
         "problems": problems,
     }
     emit(report, lambda: _print(report))
     return 1 if problems else 0
+
+
+def _has(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package around it is there
+        return False
 
 
 def _versions() -> dict[str, str]:
@@ -75,6 +87,15 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package.lower()] = "missing"
     return found
+
+
+def _queue() -> str:
+    """Say whether queued work can be done here, or what is wrong."""
+    if find_spec("dbos") is None:
+        return QUEUE_STATES[1]
+    from em.work.database import queue_problem
+
+    return queue_problem() or QUEUE_STATES[0]
 
 
 def _sandboxes() -> dict[str, str]:
@@ -163,6 +184,8 @@ def _print(report: dict[str, Any]) -> None:
         for name, value in report[title].items():
             shown = f"{value:,}" if isinstance(value, int) and name != "schema" else value
             click.echo(f"  {name:<14}{shown}")
+    click.secho("queue", bold=True)
+    click.echo(f"  {report['queue']}")
     click.secho("trust", bold=True)
     for name, found in report["trust"].items():
         click.echo(f"  {name:<14}{found['state']}")

@@ -1,4 +1,4 @@
-"""Commands about lessons: `em heuristics`, `reflect`, `retrieve`, `evaluate` and `loop`."""
+"""Commands about lessons: `em lessons`, `reflect`, `retrieve`, `evaluate` and `loop`."""
 
 from itertools import islice
 from pathlib import Path
@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from em.cli.options import everywhere, limited, model, open_memory, reading
+from em.cli.options import (
+    everywhere,
+    listed,
+    listing,
+    model,
+    next_of,
+    note_more,
+    open_memory,
+    reading,
+)
 from em.cli.output import count, emit, note, print_table, printable
 from em.errors import UsageError
-from em.heuristics.heuristic import Heuristic, Lesson, Ranked, settled
+from em.heuristics.heuristic import Heuristic, Lesson, Ranked, list_heuristics, settled
 from em.log.event import trace_stream
 from em.memory import Memory
 from em.traces.catalogue import SHORTEST
@@ -19,20 +28,27 @@ if TYPE_CHECKING:
     from em.heuristics.loop import IterationDone, LoopResult
 
 
-@click.group("heuristics", no_args_is_help=True)
+@click.group("lessons", no_args_is_help=True)
 @everywhere
-def heuristics() -> None:
+def lessons() -> None:
     """List, show, merge and retire the lessons in a memory."""
 
 
-@heuristics.command("list")
-@limited(50)
+@lessons.command("list")
 @click.option("--retired", is_flag=True, help="Include retired lessons.")
+@listing(50)
 @everywhere
-def list_(limit: int, retired: bool) -> None:
-    """List lessons. Shows how often each was learned, and how the runs that used it ended."""
-    book = open_memory().heuristics
-    found = list(islice(book.every(retired=retired), limit))
+def list_(limit: int, retired: bool, **chosen: Any) -> None:
+    """List lessons, the newest first.
+
+    Shows how often each was learned, and how the runs that used it ended.
+    """
+    memory = open_memory()
+    book = memory.heuristics
+    each = list_heuristics(memory.store, retired=retired, **listed(**chosen))
+    page = list(islice(each, limit + 1))
+    found = [one for _, one in page[:limit]]
+    older = page[limit - 1][0] if len(page) > limit else None
     against = {one.id: [c.other.id for c in book.contradictions(one)] for one in found}
 
     def text() -> None:
@@ -41,9 +57,10 @@ def list_(limit: int, retired: bool) -> None:
             return
         columns = ("id", "how", "learned", "went well", "state", "when, do")
         print_table(columns, [_row(one, against[one.id]) for one in found], may_go=("how",))
+        note_more(older)
 
     rows = [{**as_json(one), "contradicts": against[one.id]} for one in found]
-    emit({"heuristics": rows}, text)
+    emit({"heuristics": rows, **next_of(older)}, text)
 
 
 def _row(one: Heuristic, against: list[str]) -> tuple[str, ...]:
@@ -72,7 +89,7 @@ def as_json(one: Heuristic) -> dict[str, Any]:
     }
 
 
-@heuristics.command("show")
+@lessons.command("show")
 @click.argument("heuristic_id", metavar="ID")
 @everywhere
 def show(heuristic_id: str) -> None:
@@ -118,7 +135,7 @@ def _print_lesson(one: Heuristic) -> None:
             click.echo(f"  {name:<8}{printable(text)}")
 
 
-@heuristics.command("retire")
+@lessons.command("retire")
 @click.argument("heuristic_ids", metavar="ID...", nargs=-1, required=True)
 @click.option("--reason", default="", help="Why. Stored with the lesson.")
 @everywhere
@@ -128,7 +145,7 @@ def retire(heuristic_ids: tuple[str, ...], reason: str) -> None:
     _print_changed([book.retire(heuristic_id, reason) for heuristic_id in heuristic_ids], "retired")
 
 
-@heuristics.command("merge")
+@lessons.command("merge")
 @click.argument("keep", metavar="ID")
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True)
 @everywhere
@@ -137,7 +154,7 @@ def merge(keep: str, others: tuple[str, ...]) -> None:
     _print_changed([open_memory().heuristics.merge(keep, others)], "now has all the evidence")
 
 
-@heuristics.command("feedback")
+@lessons.command("feedback")
 @click.argument("heuristic_ids", metavar="ID...", nargs=-1, required=True)
 @click.option(
     "--outcome",

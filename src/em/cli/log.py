@@ -113,6 +113,7 @@ def tail(*, limit: int, follow: bool, **chosen: Any) -> None:
     events_log = open_memory().log
     last = events_log.head_seq()
     events = list(events_log.read(**chosen, limit=limit, newest=True))
+    last = max(last, *(event.seq for event in events), 0)  # some may have come since
     as_json = wants_json()
     if as_json:
         _print_lines(events)
@@ -158,6 +159,26 @@ def verify(stream: str | None, head_file: str | None, save_head: str | None) -> 
     shown = ("ok", "events", "streams", "erased", "findings")
     emit({name: getattr(report, name) for name in shown}, lambda: _print_report(report))
     return 0 if report.ok else 1
+
+
+@log.command()
+@everywhere
+def rebuild() -> None:
+    """Make what lists show of runs, traces, jobs and lessons again from the log.
+
+    Lists are kept up to date by themselves. Use this if one shows something else than the log has.
+    """
+    summaries = open_memory().store.summaries
+    made = 0
+
+    def tell(number: int) -> None:
+        nonlocal made
+        made += number
+        advance(number)
+
+    with progress("summarising", None) as advance:
+        summaries.rebuild(tell)
+    emit({"summaries": made}, f"rebuilt: {count(made, 'row')}")
 
 
 @log.command()

@@ -6,21 +6,24 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 import msgspec
 
-from em.cli.output import only_results_on_stdout
+from em.cli.output import note, only_results_on_stdout
 from em.errors import EmError, InputError, NotFound, UsageError
 from em.log.event import Event
+from em.log.summary import Cursor
 from em.memory import Memory
 from em.runner.tools import ToolRegistry
 from em.runner.tools.permissions import settings_for
 from em.settings import AllowSettings
 from em.store.log import Log
 from em.store.protocol import Store
+from em.values.times import moment
 
 if TYPE_CHECKING:
     from em.llm.client import LlmClient
@@ -78,8 +81,8 @@ def answering(function: F) -> F:
         click.option("--yes", is_flag=True, help="Answer yes to every confirmation."),
         click.option(
             "--answers",
-            metavar="FILE",
-            help="Answers as JSON: {step: {field: value}}; - for stdin.",
+            metavar="JSON|FILE",
+            help="Answers as JSON, {step: {field: value}}, or a file with it; - for stdin.",
         ),
         click.option("--allow-env", multiple=True, metavar="NAME", help=_ALLOW.format("read")),
         click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("call")),
@@ -103,6 +106,58 @@ def limited(default: int, least: int = 1) -> Callable[[F], F]:
         show_default=True,
         help="How many to show.",
     )
+
+
+def listing(default: int) -> Callable[[F], F]:
+    """Add the options that every list of runs, traces and lessons takes."""
+
+    def add(function: F) -> F:
+        for option in (
+            click.option("--cursor", metavar="CURSOR", help="Go on behind this, as a list says."),
+            click.option("--until", metavar="TIME", help="Only those that began before this."),
+            click.option("--since", metavar="TIME", help="Only those that began at or after this."),
+            click.option("--subject", help="Only those about this subject."),
+            limited(default),
+        ):
+            function = option(function)
+        return function
+
+    return add
+
+
+class Listed(TypedDict):
+    """The options of `listing` as lists take them."""
+
+    subjects: Sequence[str] | None
+    since: datetime | None
+    until: datetime | None
+    before: Cursor | None
+
+
+def listed(
+    subject: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    cursor: str | None = None,
+) -> Listed:
+    """Read the options of `listing`."""
+    return {
+        "subjects": None if subject is None else [subject],
+        "since": None if since is None else moment(since, "since"),
+        "until": None if until is None else moment(until, "until"),
+        "before": Cursor.of(cursor),
+    }
+
+
+def next_of(older: Cursor | None) -> dict[str, str]:
+    """Return where a list goes on, as its JSON has it; nothing on the last page."""
+    return {} if older is None else {"next": str(older)}
+
+
+def note_more(older: Cursor | None) -> None:
+    """Tell where a list goes on."""
+    if older is not None:
+        note(f"… there are more: repeat with --cursor {older}")
 
 
 def with_tools(function: F) -> F:
@@ -289,7 +344,9 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_object(file: str) -> dict[str, Any]:
-    """Read a JSON object from a file, or from standard input for `-`."""
+    """Read a JSON object from a file, from standard input for `-`, or from the word itself."""
+    if file.lstrip().startswith("{"):
+        return parse_object(file, "the JSON object that was typed")
     with reading(file) as (source, name):
         return parse_object(source.read(), name)
 

@@ -12,80 +12,130 @@ from typing import Any, TextIO
 import click
 
 import em
+from em.cli.examples import with_examples
 from em.cli.output import note, print_error
 from em.errors import EmError, StoreError, UsageError
 
 _SHOW = warnings.showwarning
+VARIABLE = "_EM_COMPLETE"
+"""The variable by which a shell asks for completions."""
 
-COMMANDS = {
-    "alerts": ("em.cli.state:alerts", "List the deadlines and alerts that are due for a subject."),
-    "ask": ("em.cli.state:ask", "Answer a question about a subject."),
-    "cache": ("em.cli.cache:cache", "List, show, export, import and forget recorded behaviours."),
-    "check": ("em.cli.state:check", "List the rules that fire before an action."),
-    "checkpoint": (
-        "em.cli.state:checkpoint",
-        "Compile new observations of a subject into typed state.",
-    ),
-    "compile": (
-        "em.cli.routine:compile_",
-        "Compile a trace into a routine that runs without a model.",
-    ),
-    "conflicts": ("em.cli.state:conflicts", "List the contradictions about a subject."),
-    "doctor": ("em.cli.doctor:doctor", "Check the installation, the database, extras and keys."),
-    "evaluate": (
-        "em.cli.heuristics:evaluate",
-        "Measure how well lessons are retrieved, on a seeded benchmark.",
-    ),
-    "export": ("em.cli.routine:export", "Write a routine as a script that runs without em."),
-    "forget": ("em.cli.log:forget", "Erase events and everything derived from them."),
-    "heuristics": ("em.cli.heuristics:heuristics", "List, show, merge and retire lessons."),
-    "hooks": ("em.cli.install:hooks", "Answer the hooks of coding agents."),
-    "import": ("em.cli.traces:import_", "Import transcripts that agents left on disk."),
-    "install": (
-        "em.cli.install:install",
-        "Install em into Claude Code, Codex or opencode.",
-    ),
-    "log": ("em.cli.log:log", "Append to, show, verify, export and import the log."),
-    "loop": ("em.cli.heuristics:loop", "Run an agent repeatedly until a goal is reached."),
-    "mcp": ("em.cli.mcp:mcp", "Serve the memory to an agent, as an MCP server."),
-    "observe": ("em.cli.state:observe", "Record observations about a subject."),
-    "queue": ("em.cli.queue:queue", "List, show, cancel and retry queued jobs."),
-    "recall": ("em.cli.recall:recall", "Search what was said."),
-    "reflect": ("em.cli.heuristics:reflect", "Learn lessons from traces."),
-    "repl": ("em.cli.state:repl", "Start a Python prompt with a subject's typed state."),
-    "resolve": ("em.cli.state:resolve", "Settle a contradiction about a subject."),
-    "resume": ("em.cli.run:resume", "Resume a run that was interrupted or waits for an answer."),
-    "retrieve": ("em.cli.heuristics:retrieve", "List the lessons that fit a task, with scores."),
-    "routine": ("em.cli.routine:routine", "List, show, keep, retire, promote and heal routines."),
-    "rules": ("em.cli.state:rules", "List, accept and reject the rules about a subject."),
-    "run": ("em.cli.run:run", "Run a routine."),
-    "runs": ("em.cli.run:runs", "List and show past runs of routines."),
-    "serve": ("em.cli.serve:serve", "Serve the memory over HTTP: web pages and a JSON API."),
-    "shadow": (
-        "em.cli.shadow:shadow",
-        "Count how often routines would have done what the agents did.",
-    ),
-    "smoke-llm": ("em.cli.doctor:smoke_llm", "Ask the configured model one small question."),
-    "state": ("em.cli.state:state", "Show a subject's compiled state."),
-    "suggest": ("em.cli.traces:suggest", "Suggest which traces are worth compiling."),
-    "traces": ("em.cli.traces:traces", "List, show, compare and label traces."),
-    "trust": ("em.cli.trust:trust", "Trust code or a folder's em.yaml after you have read it."),
-    "ui": ("em.cli.serve:ui", "Open the memory in a browser."),
-    "uninstall": ("em.cli.install:uninstall", "Undo `em install` completely."),
-    "validate": ("em.cli.routine:validate", "List every problem of a routine."),
-    "watch": ("em.cli.traces:watch", "Import transcripts while they are written."),
-    "worker": ("em.cli.queue:worker", "Run queued jobs: runs, checkpoints, compilations."),
-    "workflow": (
-        "em.cli.workflow:workflow",
-        "Run workflows whose steps name the context they need.",
-    ),
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Memory": {
+        "import": ("em.cli.traces:import_", "Import transcripts that agents left on disk."),
+        "watch": ("em.cli.traces:watch", "Import transcripts while they are written."),
+        "observe": ("em.cli.state:observe", "Record observations about a subject."),
+        "recall": ("em.cli.recall:recall", "Search what was said."),
+        "traces": ("em.cli.traces:traces", "List, show, compare and label traces."),
+        "forget": ("em.cli.log:forget", "Erase events and everything derived from them."),
+        "log": ("em.cli.log:log", "Append to, show, verify, export and import the log."),
+    },
+    "Routines": {
+        "suggest": ("em.cli.traces:suggest", "Suggest which traces are worth compiling."),
+        "compile": (
+            "em.cli.routine:compile_",
+            "Compile a trace into a routine that runs without a model.",
+        ),
+        "run": ("em.cli.run:run", "Run a routine."),
+        "resume": (
+            "em.cli.run:resume",
+            "Resume a run that was interrupted or waits for an answer.",
+        ),
+        "runs": ("em.cli.run:runs", "List and show past runs of routines."),
+        "validate": ("em.cli.routine:validate", "List every problem of a routine."),
+        "routine": (
+            "em.cli.routine:routine",
+            "List, show, keep, retire, promote and heal routines.",
+        ),
+        "export": ("em.cli.routine:export", "Write a routine as a script that runs without em."),
+        "shadow": (
+            "em.cli.shadow:shadow",
+            "Count how often routines would have done what the agents did.",
+        ),
+    },
+    "Agents": {
+        "install": ("em.cli.install:install", "Install em into Claude Code, Codex or opencode."),
+        "uninstall": ("em.cli.install:uninstall", "Undo `em install` completely."),
+        "hooks": ("em.cli.install:hooks", "Answer the hooks of coding agents."),
+        "mcp": ("em.cli.mcp:mcp", "Serve the memory to an agent, as an MCP server."),
+        "behaviours": (
+            "em.cli.behaviours:behaviours",
+            "List, show, export, import and forget recorded behaviours.",
+        ),
+    },
+    "State": {
+        "state": ("em.cli.state:state", "Show a subject's compiled state."),
+        "ask": ("em.cli.state:ask", "Answer a question about a subject."),
+        "checkpoint": (
+            "em.cli.state:checkpoint",
+            "Compile new observations of a subject into typed state.",
+        ),
+        "check": ("em.cli.state:check", "List the rules that fire before an action."),
+        "alerts": (
+            "em.cli.state:alerts",
+            "List the deadlines and alerts that are due for a subject.",
+        ),
+        "conflicts": ("em.cli.state:conflicts", "List the contradictions about a subject."),
+        "resolve": ("em.cli.state:resolve", "Settle a contradiction about a subject."),
+        "rules": ("em.cli.state:rules", "List, accept and reject the rules about a subject."),
+        "repl": ("em.cli.state:repl", "Start a Python prompt with a subject's typed state."),
+    },
+    "Lessons": {
+        "reflect": ("em.cli.heuristics:reflect", "Learn lessons from traces."),
+        "retrieve": (
+            "em.cli.heuristics:retrieve",
+            "List the lessons that fit a task, with scores.",
+        ),
+        "lessons": ("em.cli.heuristics:lessons", "List, show, merge and retire lessons."),
+        "evaluate": (
+            "em.cli.heuristics:evaluate",
+            "Measure how well lessons are retrieved, on a seeded benchmark.",
+        ),
+        "loop": ("em.cli.heuristics:loop", "Run an agent repeatedly until a goal is reached."),
+    },
+    "Workflows": {
+        "workflow": (
+            "em.cli.workflow:workflow",
+            "Run workflows whose steps name the context they need.",
+        ),
+        "queue": ("em.cli.queue:queue", "List, show, cancel and retry queued jobs."),
+        "worker": ("em.cli.queue:worker", "Run queued jobs: runs, checkpoints, compilations."),
+    },
+    "Service": {
+        "serve": ("em.cli.serve:serve", "Serve the memory over HTTP: web pages and a JSON API."),
+        "ui": ("em.cli.serve:ui", "Open the memory in a browser."),
+    },
+    "Administration": {
+        "backup": ("em.cli.backup:backup", "Copy the memory to a file while it is used."),
+        "schema": (
+            "em.cli.schema:schema",
+            "Print JSON Schemas of the files that people write.",
+        ),
+        "completion": ("em.cli.completion:completion", "Complete `em` in bash, zsh or fish."),
+        "doctor": (
+            "em.cli.doctor:doctor",
+            "Check the installation, the database, extras and keys.",
+        ),
+        "trust": ("em.cli.trust:trust", "Trust code or a folder's em.yaml after you have read it."),
+        "smoke-llm": ("em.cli.doctor:smoke_llm", "Ask the configured model one small question."),
+    },
 }
-"""Each command: its function and its help. A module is imported when its command is used."""
+"""The commands by what they are about, each with its function and its help.
+
+A module is imported when its command is used.
+"""
+COMMANDS = {name: told for commands in GROUPS.values() for name, told in commands.items()}
 CHANGE_ROUTINES = frozenset({"compile", "forget", "routine"})
 """Commands after which coding agents may have other routines."""
 
 
-SAME_AS = {"lessons": "heuristics", "lesson": "heuristics", "keep": "compile", "list": "traces"}
+SAME_AS = {
+    "cache": "behaviours",
+    "heuristics": "lessons",
+    "lesson": "lessons",
+    "keep": "compile",
+    "list": "traces",
+}
 """Commands that people look for under another name."""
 
 
@@ -101,7 +151,11 @@ class LazyGroup(click.Group):
         if name in COMMANDS:
             module, _, attribute = COMMANDS[name][0].partition(":")
             command: click.Command = getattr(import_module(module), attribute)
-            return command
+            if VARIABLE in os.environ:
+                from em.cli.completion import with_names
+
+                return with_names(name, command)
+            return with_examples(name, command)
         from difflib import get_close_matches
 
         close = [SAME_AS[name]] if name in SAME_AS else get_close_matches(name, COMMANDS, 1)
@@ -124,9 +178,15 @@ class LazyGroup(click.Group):
         return result
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands in `--help`."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
+        """Write the lists of commands in `--help`, one for each thing they are about."""
+        width = max(map(len, COMMANDS)) + 2
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name.ljust(width - 2), text) for name, (_, text) in commands.items()]
+                )
+        formatter.write_paragraph()
+        formatter.write_text("`em COMMAND --help` shows an example of each.")
 
 
 @contextmanager
@@ -171,6 +231,8 @@ def main() -> None:
 
 def run(args: list[str]) -> int:
     """Run one command; return its exit code."""
+    if VARIABLE in os.environ:
+        root.main(args=args, prog_name="em", complete_var=VARIABLE)  # it exits
     as_json = "--json" in args
     warnings.showwarning = _show_warning
     try:

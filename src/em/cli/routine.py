@@ -101,7 +101,7 @@ def list_() -> None:
         else:
             note("no stored routines; `em compile TRACE --keep` stores one")
 
-    emit(rows, text)
+    emit({"routines": rows}, text)
 
 
 @routine.command("show")

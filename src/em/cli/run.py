@@ -30,8 +30,11 @@ from em.cli.options import (
     as_typed,
     everywhere,
     find_package,
-    limited,
+    listed,
+    listing,
     load_tools,
+    next_of,
+    note_more,
     open_memory,
     read_object,
 )
@@ -48,7 +51,7 @@ from em.cli.output import (
 from em.errors import EmError, RoutineError, UsageError
 from em.memory import Memory
 from em.runner.engine import resume_run, run_routine
-from em.runner.history import PastRun, Saved, find_runs, read_run, savings
+from em.runner.history import STATUSES, PastRun, RunSummary, Saved, find_runs, read_run, savings
 from em.runner.journal import how_to_resume
 from em.runner.machine import AutoFix
 from em.runner.package import ROUTINE, Package, is_folder
@@ -94,7 +97,12 @@ def _shared(function: F) -> F:
 @click.command("run")
 @click.argument("routine")
 @click.argument("named", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--input", "input_file", metavar="FILE", help="The input as JSON; - for stdin.")
+@click.option(
+    "--input",
+    "input_file",
+    metavar="JSON|FILE",
+    help="The input as JSON, or a file with it; - for stdin.",
+)
 @click.option("--no-journal", is_flag=True, help="Store nothing. Such a run can't be resumed.")
 @click.option("--subject", metavar="NAME", help="Who the run is about. Forgotten with them.")
 @click.option(
@@ -525,11 +533,16 @@ def runs() -> None:
 
 
 @runs.command("list")
-@limited(20)
+@click.option("--routine", help="Only runs of the routine with this name.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
+@listing(20)
 @everywhere
-def list_(limit: int) -> None:
+def list_(routine: str | None, status: str | None, limit: int, **chosen: Any) -> None:
     """List the newest runs with their status, the newest last."""
-    found = [_as_json(one) for one in reversed(find_runs(open_memory().store, limit=limit).runs)]
+    page = find_runs(
+        open_memory().store, name=routine, status=status, limit=limit, **listed(**chosen)
+    )
+    found = [_as_json(one) for one in reversed(page.runs)]
 
     def text() -> None:
         if not found:
@@ -537,16 +550,17 @@ def list_(limit: int) -> None:
             return
         columns = ("run", "began", "status", "steps", "routine")
         print_table(columns, [tuple(str(one[name]) for name in columns) for one in found])
+        note_more(page.older)
 
-    emit({"runs": found}, text)
+    emit({"runs": found, **next_of(page.older)}, text)
 
 
-def _as_json(one: PastRun) -> dict[str, Any]:
+def _as_json(one: RunSummary) -> dict[str, Any]:
     return {
         "run": one.run_id,
         "began": one.began.strftime("%Y-%m-%d %H:%M:%S"),
         "status": one.status,
-        "steps": one.step_count,
+        "steps": one.steps,
         "routine": one.routine,
     }
 

@@ -348,6 +348,7 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
         return
     profile = found.as_record(found.profile)
     inferred = [name for name in profile if _is_inferred(found, name)]
+    in_doubt = {field.partition(".")[2]: why.doubt for field, why in found.doubts.items()}
     sizes = {name: len(getattr(found, name)) for name in found.collections}
 
     def text() -> None:
@@ -355,7 +356,8 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
         for name, value in profile.items():
             shown = "taken back" if value is None else value
             mark = "  (inferred)" if name in inferred else ""
-            click.echo(f"  {printable(f'{name}: {shown}')}{mark}")
+            mark += f"  (in doubt: {in_doubt[name]!r})" if name in in_doubt else ""
+            click.echo(f"  {printable(f'{name}: {shown}{mark}')}")
         for name, size in sizes.items():
             click.echo(f"  {name}: {count(size, 'record')}")
         for one in found.unstructured[:limit]:
@@ -367,6 +369,7 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
             "version": found.version,
             "profile": profile,
             "inferred": inferred,
+            "in_doubt": in_doubt,
             "collections": sizes,
             "coverage": found.coverage,
             "unstructured": [msgspec.to_builtins(one) for one in found.unstructured],
@@ -465,13 +468,9 @@ def why(subject: str, what: str) -> int:
     memory = open_memory()
     found = memory.state(subject)
     try:
-        origins = [found.why(what)]
+        known = found.origins(what)
     except NotFound:
-        event = find_event(memory.log, what).id
-        keyless = [name for name, type_ in found.collections.items() if type_.key is None]
-        records = [one for name in keyless for one in getattr(found, name)]
-        origins = [found.why(one) for one in records if event in one.event_ids]
-    known = [one for one in origins if one is not None]
+        known = found.origins(find_event(memory.log, what).id)
 
     def text() -> None:
         for one in known:
@@ -480,6 +479,8 @@ def why(subject: str, what: str) -> int:
             said = f"{who}{one.words}" if one.words else who.rstrip(": ")
             moment = one.at.strftime("%Y-%m-%d %H:%M")
             click.echo(printable(f"  {moment}  {one.event_ids[0]}  {said}".rstrip()))
+            if one.doubted_by:
+                click.echo(printable(f"  in doubt: {one.doubted_by[0]}  {one.doubt}"))
         if not known:
             note(f"nothing is known of {what}")
 
@@ -522,6 +523,28 @@ def retract(subject: str, what: str) -> None:
         decided = memory.retract(subject, find_event(memory.log, what).id)
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"taken back: event {decided}")
+
+
+@state.command()
+@click.argument("subject")
+@click.argument("one", metavar="KEY")
+@click.argument("other", metavar="OTHER")
+@click.option("--type", "type_", default="Person", show_default=True, help="Their type.")
+@everywhere
+def same(subject: str, one: str, other: str, type_: str) -> None:
+    """Say that the records KEY and OTHER are one: what is known of KEY becomes OTHER's.
+
+    The history has both. `em resolve SUBJECT --undo` parts them again. A key of several fields
+    is a JSON list.
+
+    \b
+    em state same ana sister Lia
+    """
+    memory = open_memory()
+    keys = [found if isinstance(found := json_or_text(k), list) else [found] for k in (one, other)]
+    decided = memory.subjects.same(subject, keys[0], keys[1], type_)
+    memory.subjects.checkpoint(subject)
+    emit({"event_id": decided}, f"one record: event {decided}")
 
 
 @state.command()
@@ -675,6 +698,8 @@ def _print_alerts(found: list[Alert]) -> int:
             click.secho(one.severity, fg=_COLOURS[one.severity], nl=False)
             proposed = " (proposed)" if one.proposed else ""
             click.echo(f"  {printable(one.rule)}{proposed}: {printable(message)}{due}{events}")
+            if one.in_doubt:
+                click.echo(f"    in doubt: {', '.join(one.in_doubt)}")
         if not found:
             note("no alerts")
 

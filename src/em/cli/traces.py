@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 import msgspec
 
-from em.cli.options import everywhere, limited, open_memory, reading
+from em.cli.options import (
+    everywhere,
+    limited,
+    listed,
+    listing,
+    next_of,
+    note_more,
+    open_memory,
+    reading,
+)
 from em.cli.output import (
     Advance,
     count,
@@ -30,8 +39,8 @@ from em.traces.catalogue import (
     children_of,
     diff_traces,
     get_traces,
-    latest_traces,
     list_traces,
+    trace_ids,
 )
 from em.traces.trace import Approval, KeptTrace, Message, Outcome, ToolCall, TraceEvent, UdfCall
 
@@ -56,11 +65,22 @@ def traces() -> None:
 @traces.command("list")
 @click.option("--task", help="Only traces whose goal contains this, in upper or lower case.")
 @click.option("--outcome", type=_OUTCOME)
-@limited(20)
+@click.option("--agent", help="Only traces of this app, as the column `from` names it.")
+@listing(20)
 @everywhere
-def list_(task: str | None, outcome: str | None, limit: int) -> None:
+def list_(
+    task: str | None, outcome: str | None, agent: str | None, limit: int, **chosen: Any
+) -> None:
     """List the traces that began last, the latest first."""
-    found = latest_traces(open_memory().store, task=task, outcome=outcome, limit=limit)
+    page = list_traces(
+        open_memory().store,
+        task=task,
+        outcome=outcome,
+        agent=agent,
+        limit=limit,
+        **listed(**chosen),
+    )
+    found = page.traces
 
     def text() -> None:
         if not found:
@@ -68,8 +88,9 @@ def list_(task: str | None, outcome: str | None, limit: int) -> None:
             return
         columns = ("trace", "began", "from", "outcome", "calls", "failed", "tokens", "goal")
         print_table(columns, [_row(one) for one in found], may_go=("tokens", "failed", "outcome"))
+        note_more(page.older)
 
-    emit({"traces": found}, text)
+    emit({"traces": found, **next_of(page.older)}, text)
 
 
 def _row(one: TraceSummary) -> tuple[str, ...]:
@@ -248,8 +269,9 @@ class _ListsFormats(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from em.traces.formats import importers
 
-        self.epilog = f"Formats: {', '.join(importers())}."
         super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(f"Formats: {', '.join(importers())}.")
 
 
 @click.command("import", cls=_ListsFormats)
@@ -541,7 +563,7 @@ def _print_proposal(one: "Proposal") -> None:
 
 
 def _note_unlabelled(memory: Memory, task: str | None, taken: int) -> None:
-    unlabelled = len(list_traces(memory.store, task=task, outcome="unknown").traces) - taken
+    unlabelled = len(trace_ids(memory.store, task=task, outcome="unknown")) - taken
     if unlabelled > 0:
         note(
             f"without an outcome: {count(unlabelled, 'trace')}; label them "

@@ -1,4 +1,4 @@
-"""`em cache`: list, show, export, import and forget the behaviours that engines recorded."""
+"""`em behaviours`: list, show, export, import and forget the behaviours that engines recorded."""
 
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,13 @@ from em.store.protocol import Artefact
 _ENGINE = click.option("--engine", metavar="NAME", help="Only the behaviours of this engine.")
 
 
-@click.group("cache", no_args_is_help=True)
+@click.group("behaviours", no_args_is_help=True)
 @everywhere
-def cache() -> None:
+def behaviours() -> None:
     """List, show, export, import and forget recorded behaviours."""
 
 
-@cache.command("list")
+@behaviours.command("list")
 @_ENGINE
 @limited(20)
 @everywhere
@@ -75,7 +75,7 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-@cache.command("show")
+@behaviours.command("show")
 @click.argument("behaviour", metavar="ID")
 @everywhere
 def show(behaviour: str) -> None:
@@ -113,7 +113,7 @@ def _print_behaviour(name: str, state: str, found: Behaviour, counts: Counts) ->
     )
 
 
-@cache.command("stats")
+@behaviours.command("stats")
 @_ENGINE
 @everywhere
 def stats(engine: str | None) -> None:
@@ -128,7 +128,7 @@ def stats(engine: str | None) -> None:
     emit(plain, lambda: print_table(("what", "count"), rows))
 
 
-@cache.command("forget")
+@behaviours.command("forget")
 @click.argument("behaviour", metavar="ID")
 @click.option("--retire", is_flag=True, help="Only retire it; its run stays in the log.")
 @everywhere
@@ -150,7 +150,7 @@ def forget(behaviour: str, retire: bool) -> None:
     emit({"id": name, "retired": True, "erasure": erasure}, text)
 
 
-@cache.command("export")
+@behaviours.command("export")
 @click.argument("behaviour", metavar="ID")
 @click.option(
     "-o", "--output", required=True, type=click.Path(file_okay=False), metavar="DIR",
@@ -169,7 +169,7 @@ def export(behaviour: str, output: str) -> None:
     )
 
 
-@cache.command("import")
+@behaviours.command("import")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False), metavar="DIR")
 @click.option("--engine", metavar="NAME", help="The engine that gets it.  [as exported]")
 @click.option("--task", metavar="JSON", help="The agent's arguments by name.  [input.json]")
@@ -183,7 +183,7 @@ def import_(
     params: tuple[str, ...],
     tags: tuple[str, ...],
 ) -> None:
-    """Import a routine package as a behaviour. `em cache export` and `em compile` write DIR."""
+    """Import DIR, which `em behaviours export` or `em compile` wrote, as a behaviour."""
     stored = import_routine(
         open_memory(create=True).store,
         Path(folder),

@@ -1,4 +1,4 @@
-"""`em cache`, as a user runs it."""
+"""`em behaviours`, as a user runs it."""
 
 import json
 from pathlib import Path
@@ -42,31 +42,31 @@ def db(tmp_path: Path) -> str:
 
 
 def test_list_show_and_stats_tell_of_behaviours(db: str) -> None:
-    listed = em("cache", "list", "--db", db)
+    listed = em("behaviours", "list", "--db", db)
     assert "in use" in listed.out
     assert '{"item":"{{ item }}"}' in listed.out
-    (row,) = em("cache", "list", "--json", "--db", db, "--engine", SHOP).json["behaviours"]
+    (row,) = em("behaviours", "list", "--json", "--db", db, "--engine", SHOP).json["behaviours"]
     assert (row["hits"], row["misses"], row["steps"]) == (1, 0, 2)
     short = listed.out.splitlines()[1].split()[0]
-    shown = em("cache", "show", short, "--db", db).out
+    shown = em("behaviours", "show", short, "--db", db).out
     assert row["id"] in shown
     assert "{{ order_result.total }}" in shown
     assert '"open"' in shown
     assert "1 hit" in shown
-    assert em("cache", "show", row["id"], "--json", "--db", db).json["behaviour"]["steps"]
-    stats = em("cache", "stats", "--json", "--db", db).json
+    assert em("behaviours", "show", row["id"], "--json", "--db", db).json["behaviour"]["steps"]
+    stats = em("behaviours", "stats", "--json", "--db", db).json
     assert (stats["hits"], stats["misses"], stats["recorded"]) == (1, 1, 1)
-    assert "hits" in em("cache", "stats", "--db", db).out
+    assert "hits" in em("behaviours", "stats", "--db", db).out
 
 
 def test_what_is_not_there_is_said(db: str, tmp_path: Path) -> None:
-    assert "no behaviour 'nope@1'" in em("cache", "show", "nope@1", "--db", db).err
-    assert "expected the id of a behaviour" in em("cache", "show", "nope", "--db", db).err
+    assert "no behaviour 'nope@1'" in em("behaviours", "show", "nope@1", "--db", db).err
+    assert "expected the id of a behaviour" in em("behaviours", "show", "nope", "--db", db).err
     empty = str(tmp_path / "empty.db")
     Memory(empty).close()
-    assert "no behaviours yet" in em("cache", "list", "--db", empty).err
-    assert em("cache", "list", "--json", "--db", empty).json == {"behaviours": []}
-    assert em("cache", "--db", empty).code in (0, 2)
+    assert "no behaviours yet" in em("behaviours", "list", "--db", empty).err
+    assert em("behaviours", "list", "--json", "--db", empty).json == {"behaviours": []}
+    assert em("behaviours", "--db", empty).code in (0, 2)
 
 
 @pytest.mark.parametrize("how", ["--retire", ""])
@@ -74,8 +74,8 @@ def test_a_forgotten_behaviour_answers_no_more_also_where_it_is_loaded(db: str, 
     orders: list[Any] = []
     with shop(db, orders) as engine:
         assert engine("lamp", params=["item"])
-        (row,) = em("cache", "list", "--json", "--db", db).json["behaviours"]
-        done = em("cache", "forget", row["id"], *filter(None, [how]), "--db", db)
+        (row,) = em("behaviours", "list", "--json", "--db", db).json["behaviours"]
+        done = em("behaviours", "forget", row["id"], *filter(None, [how]), "--db", db)
         assert done.code == 0, done.err
         result = engine("lamp", params=["item"])
         assert not result
@@ -88,9 +88,9 @@ def test_a_forgotten_behaviour_answers_no_more_also_where_it_is_loaded(db: str, 
 
 
 def test_a_behaviour_becomes_a_routine_that_runs_and_comes_back(db: str, tmp_path: Path) -> None:
-    (row,) = em("cache", "list", "--json", "--db", db).json["behaviours"]
+    (row,) = em("behaviours", "list", "--json", "--db", db).json["behaviours"]
     folder = tmp_path / "routine"
-    exported = em("cache", "export", row["id"], "-o", str(folder), "--db", db)
+    exported = em("behaviours", "export", row["id"], "-o", str(folder), "--db", db)
     assert exported.code == 0, exported.err
     assert em("validate", str(folder)).code == 0
     text = (folder / "routine.yaml").read_text()
@@ -108,7 +108,7 @@ def test_a_behaviour_becomes_a_routine_that_runs_and_comes_back(db: str, tmp_pat
     assert ran.json["output"] == {"receipt": "receipt 00041", "order": 41}
 
     other = str(tmp_path / "other.db")
-    assert em("cache", "import", str(folder), "--db", other).code == 0
+    assert em("behaviours", "import", str(folder), "--db", other).code == 0
     orders: list[Any] = []
     with shop(other, orders) as engine:
         result = engine("sofa", params=["item"])
@@ -131,9 +131,11 @@ def test_a_compiled_routine_becomes_a_behaviour(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_text(json.dumps(trace))
     assert em("compile", str(tmp_path / "trace.json"), "-o", str(tmp_path / "r")).code == 0
     db = str(tmp_path / "em.db")
-    missing = em("cache", "import", str(tmp_path / "r"), "--db", db)
+    missing = em("behaviours", "import", str(tmp_path / "r"), "--db", db)
     assert "--engine" in missing.err
-    brought = em("cache", "import", str(tmp_path / "r"), "--engine", SHOP, "--db", db, "--json")
+    brought = em(
+        "behaviours", "import", str(tmp_path / "r"), "--engine", SHOP, "--db", db, "--json"
+    )
     assert brought.json["id"].startswith("shop/")
     orders: list[Any] = []
 
@@ -152,6 +154,8 @@ def test_a_routine_that_does_more_than_call_is_refused(tmp_path: Path) -> None:
     (folder / "routine.yaml").write_text(
         "name: r\nsteps:\n  - {id: s1, type: tool.call, tool: pay, when: 'x'}\n"
     )
-    refused = em("cache", "import", str(folder), "--engine", "e", "--db", str(tmp_path / "em.db"))
+    refused = em(
+        "behaviours", "import", str(folder), "--engine", "e", "--db", str(tmp_path / "em.db")
+    )
     assert refused.code == 1
     assert "step s1" in refused.err
