@@ -1,7 +1,7 @@
 """`make bench`, or `python -m bench NAME…` for some of them. Exit code 1 if a bar is missed.
 
-`right`, `learn`, `fuzz` and `faults` take options when one is named alone, as
-`python -m bench right --help`.
+`right`, `learn`, `fuzz`, `faults` and `scale` take options when one is named alone, as
+`python -m bench right --help`. `python -m bench load --help` is a load for your own hardware.
 """
 
 import platform
@@ -15,6 +15,7 @@ from bench import (
     hooks,
     importing,
     lessons,
+    load,
     mcp,
     pages,
     recall,
@@ -22,7 +23,6 @@ from bench import (
     redaction,
     routines,
     sandbox,
-    scaling,
     service,
     startup,
     state,
@@ -35,6 +35,8 @@ from bench.figure import Figure
 from bench.fuzz import rounds as fuzz
 from bench.learn import workloads as learn
 from bench.right import parts as right
+from bench.scale import parts as scale
+from bench.scale import workers
 from bench.series import rotation as series
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -54,6 +56,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "series": series.figures,
     "fuzz": fuzz.figures,
     "faults": faults.figures,
+    "scale": scale.figures,
     "sandbox": sandbox.calls,
     "behaviour": behaviour.hits,
     "recall": recall.quality,
@@ -74,9 +77,8 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "importing-large": importing.large,
     "service": service.load,
     "pages": pages.overview,
-    "queue-jobs": scaling.jobs,
-    "queue-checkpoints": scaling.checkpoints,
-    "queue-commits": scaling.commits,
+    "queue-jobs": workers.jobs,
+    "queue-commits": workers.commits,
     "state-records": state.as_records,
     "state-sentences": state.as_sentences,
     "state-compile": state.compiling,
@@ -117,6 +119,11 @@ def main(words: list[str]) -> int:
     if words[:1] == ["faults"] and len(words) > 1:
         kinds = faults.read_options(words[1:])
         names, BENCHES["faults"] = ["faults"], lambda: faults.figures(kinds)
+    if words[:1] == ["scale"] and len(words) > 1:
+        grown = scale.read_options(words[1:])
+        names, BENCHES["scale"] = ["scale"], lambda: scale.figures(grown)
+    if words[:1] == ["load"]:
+        return load.main(words[1:])
     unknown = set(names) - BENCHES.keys()
     if unknown:
         print(f"no bench {min(unknown)!r}; there are: {', '.join(BENCHES)}", file=sys.stderr)

@@ -10,9 +10,10 @@ from statistics import median
 from typing import Any
 
 from bench.figure import Figure, in_turns, seconds
+from bench.scale import journal
+from bench.scale.journal import STEPS
 
 DATA = Path(os.environ.get("EM_BENCH_DATA", "../shared/data"))
-STEPS = 100
 
 
 def compile_retail() -> Iterator[Figure]:
@@ -138,14 +139,7 @@ def run_steps() -> Iterator[Figure]:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "routine.yaml").write_text(
-            "name: bench\nsteps:\n"
-            + "".join(
-                f'  - {{id: s{n}, type: tool.call, tool: add, args: {{x: "{{{{ x{n} }}}}", y: 1}},'
-                f" save_as: x{n + 1}}}\n"
-                for n in range(STEPS)
-            )
-        )
+        journal.write_routine(folder)
         package = Package(folder)
         rounds = 50
 
@@ -182,57 +176,8 @@ def run_steps() -> Iterator[Figure]:
         )
 
         for synchronous in ("normal", "full"):
-            yield _journalled(folder, package, add, synchronous)
+            yield journal.routine_step(synchronous)
         yield _loading((folder / "routine.yaml").read_bytes())
-
-
-def _journalled(folder: Path, package: Any, add: Any, synchronous: str) -> Figure:
-    """One step with its result in the journal, beside one insert that is committed.
-
-    Both with the same durability: `normal` survives a killed process, `full` a power cut.
-    """
-    from bench.store import EVENTS_TABLE, INSERT, plain_connection, plain_rows
-    from em.runner.engine import run_routine
-    from em.store.sqlite import SqliteStore
-
-    numbers = iter(range(1_000_000))
-
-    def ours() -> float:
-        path = folder / f"{synchronous}{next(numbers)}.db"
-        with SqliteStore(path, synchronous=synchronous) as store:
-            return seconds(
-                lambda: [
-                    run_routine(package, {"x0": 0}, {"add": add}, store=store) for _ in range(10)
-                ]
-            ) / (10 * STEPS)
-
-    def plain() -> float:
-        connection = plain_connection(folder / f"{synchronous}{next(numbers)}.plain")
-        connection.execute(f"PRAGMA synchronous={synchronous}")
-        connection.executescript(EVENTS_TABLE)
-        rows = plain_rows(0, 10 * STEPS)
-
-        def work() -> None:
-            for row in rows:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute(INSERT, row)
-                connection.execute("COMMIT")
-
-        spent = seconds(work) / (10 * STEPS)
-        connection.close()
-        return spent
-
-    mine, other, ratio = in_turns(ours, plain, rounds=7)
-    return Figure(
-        f"one such step, journal on (synchronous={synchronous})",
-        mine * 1e6,
-        "one committed SQLite insert",
-        other * 1e6,
-        "µs",
-        ratio,
-        1.5,
-        False,
-    )
 
 
 def _loading(text: bytes) -> Figure:

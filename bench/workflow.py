@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.figure import Figure, in_turns, seconds
+from bench.figure import Figure
 from bench.model import model_files
+from bench.scale import journal
 
-STEPS, RUNS = 50, 10
 ROOT = Path(__file__).parent.parent
 
 
@@ -18,73 +18,7 @@ def overhead() -> Iterator[Figure]:
     Beside one insert that is committed, with the same durability.
     """
     for synchronous in ("normal", "full"):
-        yield _beside_an_insert(synchronous)
-
-
-def _beside_an_insert(synchronous: Any) -> Figure:
-    from bench.store import EVENTS_TABLE, INSERT, plain_connection, plain_rows
-    from em.store.sqlite import SqliteStore
-    from em.workflows import Workflows
-
-    numbers = iter(range(1_000_000))
-
-    def add(x: int, y: int) -> int:
-        return x + y
-
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        file = folder / "flow.yaml"
-        file.write_text(_chain_of_sums())
-
-        def ours() -> float:
-            path = folder / f"{next(numbers)}.db"
-            with SqliteStore(path, synchronous=synchronous) as store:
-                flow = Workflows(store, file=file, tools={"add": add})
-                workflow = flow.file.workflow("sums")
-                flow.start_this(workflow)  # planned once, as by a worker that runs many
-                return seconds(lambda: [flow.start_this(workflow) for _ in range(RUNS)]) / (
-                    RUNS * STEPS
-                )
-
-        def plain() -> float:
-            connection = plain_connection(folder / f"{next(numbers)}.plain")
-            connection.execute(f"PRAGMA synchronous={synchronous}")
-            connection.executescript(EVENTS_TABLE)
-            rows = plain_rows(0, RUNS * STEPS)
-
-            def work() -> None:
-                for row in rows:
-                    connection.execute("BEGIN IMMEDIATE")
-                    connection.execute(INSERT, row)
-                    connection.execute("COMMIT")
-
-            took = seconds(work) / (RUNS * STEPS)
-            connection.close()
-            return took
-
-        mine, other, ratio = in_turns(ours, plain, rounds=7)
-        return Figure(
-            f"one step of a {STEPS}-step workflow, journal on, synchronous={synchronous}",
-            mine * 1e6,
-            "one insert of such a row, committed",
-            other * 1e6,
-            "µs",
-            ratio,
-            2,
-            False,
-        )
-
-
-def _chain_of_sums() -> str:
-    steps = []
-    for n in range(STEPS):
-        before = f"memory.s{n - 1}_output" if n else "params.x"
-        needs = f"[tool_output(s{n - 1})]" if n else "[]"
-        steps.append(
-            f"      - {{name: s{n}, tool: add, effect: read, memory: {{needs: {needs}}},"
-            f" inputs: {{x: '{{{{{before}}}}}', y: 1}}}}\n"
-        )
-    return f"workflows:\n  sums:\n    params: [{{x: 0}}]\n    steps:\n{''.join(steps)}"
+        yield journal.workflow_step(synchronous)
 
 
 def tokens() -> Iterator[Figure]:

@@ -207,9 +207,9 @@ class Run(Act):
 
     def runs(self, memory: Memory) -> dict[str, str]:
         """Return the status of every run."""
-        from em.runner.history import read_run, run_id_of, started_runs
+        from em.runner.history import read_run, run_query
 
-        names = [run_id_of(event) for event in started_runs(memory.store, self.kind)]
+        names = [one.id for one in memory.store.summaries.read(run_query(self.kind))]
         return {name: read_run(memory.store, name, self.kind).status for name in names}
 
     kind: ClassVar[Any] = "routine"

@@ -111,7 +111,7 @@ def use_traces(memory: Memory, ids: Any) -> None:
     from em.cli.traces import print_timeline
     from em.traces.catalogue import children_of, diff_traces, get_traces, list_traces
 
-    list_traces(memory.store, limit=5, count_calls=True)
+    list_traces(memory.store, limit=5)
     for trace_id in ids[:3]:
         (kept,) = get_traces(memory.store, [trace_id])
         diff_traces(kept.trace, kept.trace)

@@ -1,0 +1,1 @@
+"""Where em stops on one machine: writers, lists, the journal, workers, connections."""
