@@ -1,6 +1,7 @@
 # Everything needs only Python 3.11+ and make; the rest is installed into .venv, pinned.
 PYTHON ?= python3
 BIN := .venv/bin
+OTHER = .venvs/$(shell $(PYTHON) -c 'import platform; print(platform.python_version())')
 # By environment, so that the environment in which pip builds the package is pinned too.
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -14,13 +15,13 @@ OTHER_CLIENTS := opencode-ai@1.18.33
 OPENCODE_PLUGIN := @opencode-ai/plugin@1.18.33  # opencode installs it into every home that has plugins
 MINI := mini-swe-agent==2.4.6 mcp  # mcp: its library for models imports it
 
-.PHONY: help demo test test-properties test-clients setup-clients lint bench bench-peers golden constraints clean setup-sandbox setup-browser
+.PHONY: help demo docs test test-python test-wheel test-properties test-clients setup-clients lint bench bench-peers golden constraints clean setup-sandbox setup-browser
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: .venv/server ## set up, and show em at work: record, compile, run
-	@$(BIN)/python examples/csv_report/demo.py
+	@$(BIN)/python examples/help_desk/demo.py
 
 test: .venv/dev setup-sandbox ## set up, and run every check
 	$(BIN)/ruff format --check --quiet .
@@ -28,6 +29,22 @@ test: .venv/dev setup-sandbox ## set up, and run every check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest
+
+test-python: setup-sandbox ## a small part of the tests on another Python: make test-python PYTHON=python3.12
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "em needs Python 3.11 or newer" >&2; exit 1; }
+	$(PYTHON) -m venv $(OTHER)
+	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+		$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(OTHER)/bin/python -m pytest -k "not postgres" tests/test_imports.py tests/values tests/work
+
+test-wheel: .venv/dev ## build the wheel, install it into an empty environment, and try the first hour
+	rm -rf build/wheel && mkdir -p build/wheel/projects
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	$(BIN)/python -m bench.series.transcripts build/wheel/projects
+	$(PYTHON) -m venv build/wheel/empty
+	PIP_CONSTRAINT=constraints.txt build/wheel/empty/bin/python -m pip install --quiet \
+		--disable-pip-version-check "em-core[shell] @ file://$(CURDIR)/$$(ls build/wheel/*.whl)"
+	build/wheel/empty/bin/python tests/wheel/first_hour.py README.md build/wheel/projects
 
 test-properties: .venv/dev setup-sandbox ## every night: fifty times as many examples for each property
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=nightly --timeout=7200
@@ -56,6 +73,10 @@ setup-browser: ## install Debian's Chromium (as root or with sudo): the pages ar
 		$$sudo apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1 \
 		|| { $$sudo apt-get update -qq && $$sudo apt-get install -qq -y --no-install-recommends chromium; } >/dev/null; }
 
+docs: .venv/docs ## build the documentation as a site, into build/docs; a broken link is an error
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo "open build/docs/index.html"
+
 bench: .venv/dev setup-sandbox ## set up, and print each figure beside its limit
 	$(BIN)/python -m bench
 
@@ -71,7 +92,7 @@ constraints: .venv/dev ## pin what is installed now, without naming where it cam
 	$(BIN)/python -m pip freeze --exclude-editable --exclude em-core --exclude pip --exclude setuptools | sort -f > constraints.txt
 
 clean: ## remove what these targets made
-	rm -rf .venv .clients .em .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf build .venv .clients .em .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -84,6 +105,10 @@ clean: ## remove what these targets made
 
 .venv/server: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[server]'
+	@touch .venv/core $@
+
+.venv/docs: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[docs]'
 	@touch .venv/core $@
 
 .venv/dev: .venv/bin/python pyproject.toml constraints.txt
