@@ -152,25 +152,14 @@ class Workplace:
         wait_until(holds, self.progress)
 
     def freeze(self, worker: Fork) -> None:
-        """Stop a worker, but not while it has the lock of the queue's file: all would wait then."""
+        """Stop a worker, but not while it has the lock of a file of SQLite: all would wait then."""
         while True:
             worker.send_signal(signal.SIGSTOP)
             wait_until(lambda: ") T " in Path(f"/proc/{worker.pid}/stat").read_text())
-            if self._queue_is_free():
+            if all(map(_is_free, self.folder.glob("em*.db"))):  # none on PostgreSQL
                 return
             worker.send_signal(signal.SIGCONT)
             time.sleep(0.05)
-
-    def _queue_is_free(self) -> bool:
-        path = self.folder / "em.queue.db"
-        if not path.exists():  # on PostgreSQL
-            return True
-        with closing(sqlite3.connect(path, timeout=1)) as queue:
-            try:
-                queue.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                return False
-            return True
 
     def progress(self) -> tuple[int, int]:
         """Grows with each effect and each tool that was called."""
@@ -180,6 +169,15 @@ class Workplace:
     def end(self) -> None:
         for process in self._started:
             kill(process)
+
+
+def _is_free(database: Path) -> bool:
+    with closing(sqlite3.connect(database, timeout=1)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        return True
 
 
 def kill(process: Fork) -> None:
