@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,13 +102,28 @@ def test_every_code_block_runs(page: Path, tmp_path: Path) -> None:
             RUN[block.language](block, page)
 
 
+@cache
+def headings(page: Path) -> frozenset[str]:
+    """Return the headings of a page as links name them."""
+    found = set()
+    tokens = MarkdownIt("commonmark").parse(page.read_text())
+    for token, text in pairwise(tokens):
+        if token.type == "heading_open":
+            words = re.sub(r"[^\w\- ]", "", text.content.lower())
+            found.add(words.replace(" ", "-"))
+    return frozenset(found)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for token in MarkdownIt("commonmark").parse(page.read_text()):
         for child in token.children or []:
             target = str(child.attrs.get("href", "")) if child.type == "link_open" else ""
             if target and "://" not in target:
-                assert (page.parent / target.partition("#")[0]).exists(), target
+                name, _, heading = target.partition("#")
+                there = page.parent / name if name else page
+                assert there.exists(), target
+                assert not heading or heading in headings(there), target
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
