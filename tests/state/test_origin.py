@@ -45,6 +45,49 @@ def test_what_a_model_and_a_record_and_a_person_say_is_told_apart(memory: Memory
         state.why("profile.shoe_size")
 
 
+def test_a_decision_tells_who_made_it(memory: Memory) -> None:
+    memory.observe("ana", {"city": "Faro", "job": "nurse"}, type="Profile", speaker="form")
+    memory.observe("ana", {"to": "Rome", "cost": 10}, type="Trip", speaker="form")
+    memory.checkpoint("ana")
+    (trip,) = memory.state("ana").trips
+    memory.subjects.resolve("ana", "city", value="Porto", by="reception")
+    memory.subjects.correct("ana", trip, {"cost": 12}, by="accounts")
+    memory.subjects.retract("ana", "profile.job", by="reception")
+    state = memory.checkpoint("ana")
+    assert (state.why("city").speaker, state.why(state.trips[0]).speaker) == (
+        "reception",
+        "accounts",
+    )
+    assert state.profile.history["job"][-1].speaker == "reception"
+    assert state.field_origins(state.schema.types["Profile"]) == {"city": state.why("city")}
+
+
+def test_an_event_with_several_values_decides_only_with_the_value(memory: Memory) -> None:
+    memory.declare("ana", "Person", "name")
+    text = memory.observe("ana", "Bo lives in Rome, and Cy lives in Oslo.", role="user")
+    records = [
+        {"type": "Person", "record": {"name": name, "city": city}, "evidence": [words]}
+        for name, city, words in (
+            ("Bo", "Rome", "Bo lives in Rome"),
+            ("Cy", "Oslo", "Cy lives in Oslo"),
+        )
+    ]
+    reply = {"records": [{**one, "events": ["e1"]} for one in records], "facts": []}
+    memory.checkpoint("ana", llm=ScriptedClient([reply]))
+    with pytest.raises(InputError, match="several values"):
+        memory.resolve("ana", "Person.city", event=text)
+    memory.resolve("ana", "Person.city", event=text, key=["Bo"])
+    with pytest.raises(NotFound, match="no such value"):
+        memory.resolve("ana", "Person.city", event=text, value="Bern")
+    memory.resolve("ana", "Person.city", event=text, value="Oslo")
+    state = memory.checkpoint("ana")
+    (collection,) = state.collections
+    cities = {
+        one.name: (one.city, one.history["city"][-1].status) for one in getattr(state, collection)
+    }
+    assert cities == {"Bo": ("Rome", "decided"), "Cy": ("Oslo", "decided")}
+
+
 def test_a_record_can_be_corrected_and_taken_back_and_both_undone(memory: Memory) -> None:
     for cost in (10, 20, 30):
         memory.observe("ana", {"to": "Rome", "cost": cost}, type="Trip")

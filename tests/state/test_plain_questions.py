@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from em import Memory
+from em.state.plain_question import examples
 
 TRIPS = [
     {"to": "Lisbon", "country": "Portugal", "date": "2024-05-02", "cost_usd": 840.5, "days": 4},
@@ -25,7 +26,8 @@ BOOKS = [
 def ana(memory: Memory) -> Memory:
     memory.observe_many({"subject": "ana", "record": one, "type": "Trip"} for one in TRIPS)
     memory.observe_many({"subject": "ana", "record": one, "type": "Book"} for one in BOOKS)
-    memory.observe("ana", {"city": "Porto", "employer": "Acme"}, type="Profile")
+    profile = {"city": "Porto", "employer": "Acme", "birthday": "1990-01-02"}
+    memory.observe("ana", profile, type="Profile")
     memory.checkpoint("ana")
     return memory
 
@@ -70,6 +72,15 @@ def ana(memory: Memory) -> Memory:
         ("Where does Ana work?", "Acme"),
         ("What is my employer?", "Acme"),
         ("What's her city?", "Porto"),
+        ("What is Ana's city?", "Porto"),
+        ("What is the city of Ana?", "Porto"),
+        ("Which city does she live in?", "Porto"),
+        ("In what city does Ana live now?", "Porto"),
+        ("Where is she living?", "Porto"),
+        ("Where is Ana currently working?", "Acme"),
+        ("Who does she work for?", "Acme"),
+        ("Tell me her employer", "Acme"),
+        ("When was Ana born?", datetime.date(1990, 1, 2)),
     ],
 )  # fmt: skip
 def test_common_questions_are_answered_with_the_code_shown(
@@ -131,6 +142,11 @@ def test_a_word_that_nothing_accounts_for_is_named(ana: Memory, question: str, w
         "Tell me about my trips",
         "Where does Bo live?",
         "What is my shoe size?",
+        "Which country does she live in?",  # a city is no country
+        "Where does Ana Smith live?",
+        "What is Bo's city?",
+        "What is the city of Bo?",
+        "What is her mother's city?",
         "",
         "?",
         "trips " * 200,
@@ -221,6 +237,42 @@ def test_an_open_contradiction_of_the_profile_is_said(ana: Memory) -> None:
     ana.checkpoint("ana")
     answer = ana.ask("ana", "Where does she live?")
     assert (answer.route, "contradict" in answer.note) == ("recall", True)
+
+
+def test_two_fields_that_say_where_somebody_lives_must_agree(memory: Memory) -> None:
+    memory.observe("bea", {"city": "Porto", "residence": "Faro"}, type="Profile")
+    memory.checkpoint("bea")
+    answer = memory.ask("bea", "Where does she live?")
+    assert (answer.route, "say different things" in answer.note) == ("recall", True)
+    assert memory.ask("bea", "What is her city?").value == "Porto"
+
+
+def test_what_was_is_answered_only_if_it_never_changed(ana: Memory) -> None:
+    assert ana.ask("ana", "What was her employer?").value == "Acme"
+    ana.observe("ana", {"employer": "Nokia"}, type="Profile", at="2020-01-01")
+    ana.checkpoint("ana")
+    assert "several values" in ana.ask("ana", "What was her employer?").note
+    assert ana.ask("ana", "What is her employer?").value == "Acme"
+
+
+@pytest.mark.parametrize("subject", ["Ana Kowalski", "user-42", "+351 912 345 678", "<b>'x'</b>"])
+def test_the_examples_of_a_state_are_questions_that_it_answers(
+    memory: Memory, subject: str
+) -> None:
+    memory.observe(subject, {"city": "Porto", "shoe_size": 38}, type="Profile")
+    memory.observe(subject, {"to": "Rome", "date": "2024-01-02"}, type="Trip")
+    memory.checkpoint(subject)
+    state = memory.state(subject)
+    found = examples(state, datetime.date(2025, 1, 1))
+    assert [memory.ask(subject, one).value for one in found] == ["Porto", 38, 1]
+    memory.retract(subject, "profile.city")
+    memory.checkpoint(subject)
+    left = examples(memory.state(subject), datetime.date(2025, 1, 1))
+    assert [memory.ask(subject, one).value for one in left] == [
+        38,
+        1,
+        datetime.date(2024, 1, 2),
+    ]
 
 
 def test_the_past_is_asked_as_it_was(ana: Memory) -> None:

@@ -515,7 +515,7 @@ def _fold_decision(
         return
     sources = [event] if decision.event is None else [event, decision.event]
     value = None if decision.retract else decision.value
-    entry = Entry(value, at, known, sources, "person", "decided", "decision")
+    entry = Entry(value, at, known, sources, "person", "decided", "decision", speaker=decision.by)
     key = tuple(decision.record_key or ())
     folded.facts.append(Fact(decision.type, key, decision.field, entry))
 

@@ -82,6 +82,7 @@ def origin_of_record(store: Store, subject: str, value: Json, events: Sequence[s
     found = {event.id: event for event in store.read(EventQuery(ids=list(events)))}
     first, last = found[events[0]], found[events[-1]]
     body = first.body or {}
+    decider = (last.body or {}).get("by") if last.kind == "decided" else ""
     how: How = "decision" if last.kind == "decided" else "record"
     confidence: Status = "decided" if last.kind == "decided" else "stated"
     words = ""
@@ -92,7 +93,7 @@ def origin_of_record(store: Store, subject: str, value: Json, events: Sequence[s
                 words = " … ".join(item.get("evidence") or ())
     return Origin(
         value=value,
-        speaker=body.get("speaker") or body.get("role") or "",
+        speaker=decider or body.get("speaker") or body.get("role") or "",
         words=words,
         how=how,
         confidence=confidence,

@@ -37,6 +37,7 @@ from em.state.vocabulary import (
     is_same,
     periods_at,
     profile_fields,
+    type_words,
     words_of,
 )
 
@@ -52,8 +53,11 @@ _KINDS = frozenset("kind type species breed sort role relation relationship clas
 _SIGN = re.compile(r"US\$|[$€£¥%]")
 _CODES = frozenset(code.lower() for code in CURRENCIES.values()) | {"chf", "cad", "aud", "inr"}
 _SHARES = frozenset("percent percentage pct rate share ratio".split())
-_LIVES = ("lives_in", "residence", "city", "town", "home", "address", "location", "country")
+_LIVES = ("lives_in", "residence", "city", "town")
+_NEAR = ("home", "address", "location", "country")
+"""Fields that say where somebody lives if none of the closer ones does."""
 _WORKS = ("works_at", "works_for", "employer", "company", "workplace")
+_BORN = ("birthday", "birth_date", "birthdate", "date_of_birth", "born", "born_on")
 
 
 class NotUnderstood(Exception):
@@ -555,38 +559,125 @@ def _trend_body(kind: str, value: str, day: str, periods: Sequence[Period]) -> s
     return "\n".join(lines) + f"\n    return {words}\n"
 
 
+_NOW = "(?:currently |now )?"
+_PROFILE_FORMS = (
+    (rf"where (?:do|does) @ {_NOW}live(?: now)?", (_LIVES, _NEAR)),
+    (rf"where (?:am|is|are) @ {_NOW}living(?: now)?", (_LIVES, _NEAR)),
+    (rf"where (?:do|does) @ {_NOW}work(?: now)?", (_WORKS,)),
+    (rf"where (?:am|is|are) @ {_NOW}working(?: now)?", (_WORKS,)),
+    (rf"(?:who|whom) (?:do|does) @ {_NOW}work for(?: now)?", (_WORKS,)),
+    (r"when (?:was|were) @ born", (_BORN,)),
+)
+"""Questions with words of their own, and the fields that answer them: the first group with any."""
+_PROFILE_NAMES = (
+    r"(?:what|who|where|when) (?:is|are|was|were) @(?: 's)? (?:current )?(?P<name>.+)",
+    r"(?:what|who) (?:is|are|was|were) the (?:current )?(?P<name>.+) of @",
+    r"(?:tell|show|give) me @(?: 's)? (?:current )?(?P<name>.+)",
+    rf"(?:what|which) (?P<name>city|town|country) (?:do|does) @ {_NOW}live in(?: now)?",
+    rf"in (?:what|which) (?P<name>city|town|country) (?:do|does) @ {_NOW}live(?: now)?",
+)
+"""Questions that name the field. `@` stands for the subject."""
+
+
 def _about_profile(state: State, words: Sequence[str]) -> str | None:
     """Return the code for a question about the profile; None if it is none."""
     fields = {field.name: field for field in profile_fields(state)}
+    text = _with_subject(state, words)
+    for pattern, groups in _PROFILE_FORMS:
+        if re.fullmatch(pattern, text):
+            codes = (_agreed_field(state, fields, names) for names in groups)
+            return next((code for code in codes if code is not None), None)
+    for pattern in _PROFILE_NAMES:
+        found = re.fullmatch(pattern, text)
+        for name in () if found is None else _fields_named(fields, found["name"].split()):
+            if {"was", "were"}.intersection(words):
+                _check_past(state, name)
+            return _agreed_field(state, fields, (name,))
+    return None
+
+
+def _with_subject(state: State, words: Sequence[str]) -> str:
+    """Return a question with `@` for the subject, which has several words in some names."""
     own = {"i", "my", *PRONOUNS, *words_of(state.subject)}
-    text = " ".join("@" if word in own else word for word in words)
-    if re.fullmatch(r"where (?:do|does) @ (?:currently )?live(?: now)?", text):
-        return _first_of(state, fields, _LIVES)
-    if re.fullmatch(r"where (?:do|does) @ (?:currently )?work(?: now)?", text):
-        return _first_of(state, fields, _WORKS)
-    if re.fullmatch(r"who (?:do|does) @ work for", text):
-        return _first_of(state, fields, _WORKS)
-    found = re.fullmatch(r"(?:what|who|where|when) (?:is|are|was) @ (?:current )?(.+)", text)
-    if found is None:
-        return None
-    asked = found[1].split()
+    marked = ["@" if word in own else word for word in words]
+    return " ".join(
+        word for n, word in enumerate(marked) if word != "@" or marked[n - 1 : n] != ["@"]
+    )
+
+
+def _fields_named(fields: dict[str, FieldSchema], asked: Sequence[str]) -> Iterator[str]:
     for name, field in fields.items():
         parts = field_words(field)
         if len(parts) == len(asked) and all(map(is_same, parts, asked)):
-            return _first_of(state, fields, (name,))
-    return None
+            yield name
 
 
-def _first_of(state: State, fields: dict[str, FieldSchema], names: Sequence[str]) -> str | None:
-    """Return the code for the first of these fields that has a value."""
+def _check_past(state: State, name: str) -> None:
+    """Refuse "what was her city" if there were several: it is open which one is meant."""
+    values = [entry.value for entry in state.profile.history.get(name, ())]
+    if any(value != values[0] for value in values):
+        raise NotUnderstood(f"{name!r} had several values, and it is open which one is meant")
+
+
+def _agreed_field(state: State, fields: dict[str, FieldSchema], names: Sequence[str]) -> str | None:
+    """Return the code for the first of these fields with a value; all that have one must agree."""
+    found = [name for name in names if getattr(state.profile, name, None) is not None]
     for name in names:
-        if name not in fields:
-            continue
-        if getattr(state.profile, name, None) is not None:
-            return f"def answer(state):\n    return state.profile.{name}\n"
-        if state.profile.history.get(name):
+        if name in fields and name not in found and state.profile.history.get(name):
+            if state.profile.history[name][-1].value is None:
+                continue  # it was taken back
             raise NotUnderstood(f"the values of {name!r} contradict each other, or can't be read")
-    return None
+    if any(getattr(state.profile, name) != getattr(state.profile, found[0]) for name in found):
+        raise NotUnderstood(f"{' and '.join(map(repr, found))} say different things")
+    return f"def answer(state):\n    return state.profile.{found[0]}\n" if found else None
+
+
+EXAMPLES = 3
+MANY_RECORDS = 5_000
+"""With more records than this, examples ask about the profile only: others read every record."""
+
+
+def examples(state: State, today: date) -> list[str]:
+    """Return questions that this state answers without a model, a few of different kinds."""
+    found: list[str] = []
+    for kind in (_own_examples(state), _record_examples(state)):
+        understood = (question for question in kind if _is_answered(state, question, today))
+        found += islice(understood, EXAMPLES - 1)
+    return found[:EXAMPLES]
+
+
+def _is_answered(state: State, question: str, today: date) -> bool:
+    try:
+        answer(state, question, today)
+    except NotUnderstood:
+        return False
+    return True
+
+
+def _own_examples(state: State) -> Iterator[str]:
+    simple = (str, int, float, Decimal, date)
+    fields = profile_fields(state)
+    known = [one for one in fields if isinstance(getattr(state.profile, one.name, None), simple)]
+    is_name = re.fullmatch(r"[\w .-]{1,30}", state.subject) is not None
+    does, whose = (
+        ("does " + state.subject, f"{state.subject}'s") if is_name else ("do they", "their")
+    )
+    if any(one.name in (*_LIVES, *_NEAR) for one in known):
+        yield f"Where {does} live?"
+    if any(one.name in _WORKS for one in known):
+        yield f"Where {does} work?"
+    others = [one for one in known if one.name not in (*_LIVES, *_NEAR, *_WORKS)]
+    for one in others[:10]:
+        yield f"What is {whose} {' '.join(field_words(one))}?"
+
+
+def _record_examples(state: State) -> Iterator[str]:
+    if sum(type_.count for type_ in state.collections.values()) > MANY_RECORDS:
+        return
+    for type_ in islice(state.collections.values(), 2):
+        words = " ".join(type_words(type_))
+        yield f"How many {type_.collection.replace('_', ' ')}?"
+        yield f"When was the last {words}?"
 
 
 def _run(state: State, code: str) -> PlainAnswer:

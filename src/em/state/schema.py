@@ -213,6 +213,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     retract: take a field's value back.
     rule: the rule that `verdict` is about, with a digest of its content: `ID DIGEST`.
     same: the key of the record whose fields become those of the one with `record_key`.
+    by: who decided, as far as the entrance knows: the name of a token, or `local`.
     """
 
     type: str = ""
@@ -229,6 +230,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
     verdict: Verdict | None = None
     same: list[object] | None = None
+    by: str = ""
 
 
 @event_body("question")

@@ -297,29 +297,45 @@ class State:
 
     def _doubt(self, type_: TypeSchema, name: str, key: Sequence[Any], chosen: Any) -> Entry | None:
         """Return what last put a value in doubt, if nothing newer says it."""
-        since = to_micros(chosen.at), to_micros(chosen.recorded_at)
-        found = [
-            entry
+        return _newest_doubt(self._doubted(type_, key).get(name, ()), chosen)
+
+    def _doubted(self, type_: TypeSchema, key: Sequence[Any]) -> dict[str, list[Entry]]:
+        """Return what puts the fields of one record in doubt."""
+        return {
+            type_.fields[given].name: entries
             for known, doubts in self._histories(type_, doubts=True)
+            if list(known) == list(key)
             for given, entries in doubts.items()
-            if list(known) == list(key) and type_.fields[given].name == name
-            for entry in entries
-            if entry.at >= since[0] and entry.recorded_at >= since[1]
-        ]
-        return max(found, key=lambda entry: entry.recorded_at, default=None)
+            if given in type_.fields
+        }
+
+    def field_origins(self, type_: TypeSchema, key: Sequence[Any] = ()) -> dict[str, Origin]:
+        """Return where each value of one record with a key comes from, by the field's name.
+
+        The profile is the record with an empty key. This reads the records once, not per field.
+        """
+        doubted = self._doubted(type_, key)
+        found: dict[str, Origin] = {}
+        for known, facts in self._histories(type_):
+            if list(known) != list(key):
+                continue
+            for given, entries in facts.items():
+                name = type_.fields[given].name
+                by_time = sorted(map(self._entry, entries), key=lambda e: (e.at, e.recorded_at))
+                chosen = self._settled(type_, name, by_time)
+                if chosen is not None and chosen.value is not None:
+                    doubt = _newest_doubt(doubted.get(name, ()), chosen)
+                    found[name] = origin_of_entry(chosen, doubt)
+        return found
 
     @cached_property
     def doubts(self) -> Mapping[str, Origin]:
         """The values that the subject put in doubt, by field: `profile.city`."""
         type_ = self.schema.types.get(PROFILE)
-        found = {}
-        for _, doubts in () if type_ is None else self._histories(type_, doubts=True):
-            for given in doubts:
-                name = type_.fields[given].name if type_ and given in type_.fields else ""
-                why = self.why(f"profile.{name}") if name else None
-                if why is not None and why.value is not None and why.doubted_by:
-                    found[f"profile.{name}"] = why
-        return found
+        if type_ is None or not self._doubted(type_, ()):
+            return {}
+        origins = self.field_origins(type_)
+        return {f"profile.{name}": one for name, one in origins.items() if one.doubted_by}
 
     def doubts_in(self, names: Collection[str]) -> tuple[str, ...]:
         """Return the fields in doubt that code uses, by the names that it mentions."""
@@ -469,6 +485,13 @@ class State:
     def alerts(self, now_: Moment | None = None) -> list[Alert]:
         """Return what is due: deadlines, active windows, and what the user's alerts find."""
         return rules.due(self, self._rules, (self.as_of or now()) if now_ is None else moment(now_))
+
+
+def _newest_doubt(doubts: Sequence[Entry], chosen: Any) -> Entry | None:
+    """Return what last put a chosen value in doubt, if nothing newer says it."""
+    since = to_micros(chosen.at), to_micros(chosen.recorded_at)
+    later = [one for one in doubts if one.at >= since[0] and one.recorded_at >= since[1]]
+    return max(later, key=lambda one: one.recorded_at, default=None)
 
 
 def _row(record: Any, module: ModuleType) -> Json:

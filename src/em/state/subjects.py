@@ -337,11 +337,17 @@ class Subjects:
         policy: PolicyName | None = None,
         order: Sequence[str] = (),
         key: Sequence[Any] | None = None,
+        by: str = "",
     ) -> Draft:
-        """Make the event that decides a field: by a value, by an event's value, or by a policy."""
-        if sum(given is not None for given in (value, event, policy)) != 1:
+        """Make the event that decides a field: by a value, by an event's value, or by a policy.
+
+        Where an event has several values for the field, `value` and `key` say which is right.
+        by: who decides.
+        """
+        if (policy is None) == (value is None and event is None):
             raise UsageError(
-                "resolve needs exactly one of value, event and policy", place="resolve"
+                "resolve needs a value, an event or a policy, and no policy beside the others",
+                place="resolve",
             )
         if policy == "source" and not order:
             raise UsageError("the policy `source` needs an order of sources", place="order")
@@ -349,49 +355,61 @@ class Subjects:
         type_, name = state._field(field)
         given = next(known.given for known in type_.fields.values() if known.name == name)
         if policy is not None:
-            decision = Decision(type=type_.given, field=given, policy=Policy(policy, list(order)))
+            chosen = Policy(policy, list(order))
+            decision = Decision(type=type_.given, field=given, policy=chosen, by=by)
             return _decided(subject, decision)
         if event is not None:
-            found = [
-                (k, e) for k, e in state.history(f"{type_.name}.{name}") if event in e.event_ids
-            ]
-            if not found:
-                raise NotFound(f"event {event} has no value for {field}", place="event")
-            key, value = found[-1][0], found[-1][1].value
+            history = state.history(f"{type_.name}.{name}")
+            key, value = _value_of(event, history, field, value, key)
         decision = Decision(
-            type=type_.given, field=given, value=value, event=event, record_key=list(key or ())
+            type=type_.given,
+            field=given,
+            value=value,
+            event=event,
+            record_key=list(key or ()),
+            by=by,
         )
         return _decided(subject, decision)
 
-    def correct(self, subject: str, record: Any, changes: Mapping[str, Any]) -> str:
+    def correct(
+        self, subject: str, record: Any, changes: Mapping[str, Any], *, by: str = ""
+    ) -> str:
         """Record a person's correction of a record's fields; return the event's id."""
         return self.decide(
-            subject, lambda: Commit(events=[self.correction(subject, record, changes)])
+            subject, lambda: Commit(events=[self.correction(subject, record, changes, by=by)])
         )
 
-    def correction(self, subject: str, record: Any, changes: Mapping[str, Any]) -> Draft:
+    def correction(
+        self, subject: str, record: Any, changes: Mapping[str, Any], *, by: str = ""
+    ) -> Draft:
         """Make the event that corrects a record; it is found by its event in the state of now."""
         if not changes:
             raise InputError("a correction needs at least one field", place="changes")
         place = self._place(subject, record)
         named = self._given(subject, place, dict(changes))
-        return _decided(subject, Decision(place=place, changes=named))
+        return _decided(subject, Decision(place=place, changes=named, by=by))
 
-    def retract(self, subject: str, what: Any, key: Sequence[Any] = ()) -> str:
+    def retract(self, subject: str, what: Any, key: Sequence[Any] = (), *, by: str = "") -> str:
         """Take back a record, or the value of a field such as `profile.city`."""
-        return self.decide(subject, lambda: Commit(events=[self.retraction(subject, what, key)]))
+        return self.decide(
+            subject, lambda: Commit(events=[self.retraction(subject, what, key, by=by)])
+        )
 
-    def retraction(self, subject: str, what: Any, key: Sequence[Any] = ()) -> Draft:
+    def retraction(
+        self, subject: str, what: Any, key: Sequence[Any] = (), *, by: str = ""
+    ) -> Draft:
         """Make the event that takes back a record, or the value of a field."""
         if not isinstance(what, str):
-            return _decided(subject, Decision(place=self._place(subject, what)))
+            return _decided(subject, Decision(place=self._place(subject, what), by=by))
         state = self.state(subject)
         try:
             type_, name = state._field(what)
         except NotFound:
-            return _decided(subject, Decision(place=state.place(what)))
+            return _decided(subject, Decision(place=state.place(what), by=by))
         given = next(known.given for known in type_.fields.values() if known.name == name)
-        decision = Decision(type=type_.given, field=given, record_key=list(key), retract=True)
+        decision = Decision(
+            type=type_.given, field=given, record_key=list(key), retract=True, by=by
+        )
         return _decided(subject, decision)
 
     def same(
@@ -445,7 +463,7 @@ class Subjects:
                         return state.place(one)
         return state.place(record)
 
-    def judge(self, subject: str, rule: str, verdict: Verdict) -> str:
+    def judge(self, subject: str, rule: str, verdict: Verdict, *, by: str = "") -> str:
         """Record a person's verdict on a rule that a model derived, and apply it.
 
         The verdict is about the rule's content: a rule that changes later is proposed anew. Return
@@ -453,13 +471,13 @@ class Subjects:
         """
 
         def change() -> Commit:
-            return Commit(events=[self.verdict(subject, rule, verdict)])
+            return Commit(events=[self.verdict(subject, rule, verdict, by=by)])
 
         event = self.decide(subject, change)
         self.checkpoint(subject, accept=True)
         return event
 
-    def verdict(self, subject: str, rule: str, verdict: Verdict) -> Draft:
+    def verdict(self, subject: str, rule: str, verdict: Verdict, *, by: str = "") -> Draft:
         """Make the event of a verdict on a rule."""
         found = [one for one in self.state(subject).rules if one.id == rule]
         if not found:
@@ -468,7 +486,7 @@ class Subjects:
                 place="rule",
                 fix="`em rules SUBJECT` lists the rules",
             )
-        return _decided(subject, Decision(rule=rule_key(found[0]), verdict=verdict))
+        return _decided(subject, Decision(rule=rule_key(found[0]), verdict=verdict, by=by))
 
     def undo(self, subject: str, decision: str) -> str:
         """Take back a decision, or an earlier undo, by its event; return the new event's id."""
@@ -514,6 +532,32 @@ def _has_taken_name(body: Json) -> bool:
     types: dict[str, Json] = body.get("types") or {}
     collections = {one.get("collection") for given, one in types.items() if given != PROFILE}
     return not collections.isdisjoint(reserved_collections())
+
+
+def _value_of(
+    event: str,
+    history: Sequence[tuple[list[Any], Any]],
+    field: str,
+    value: Any,
+    key: Sequence[Any] | None,
+) -> tuple[list[Any], Any]:
+    """Return the key and the value that an event has for a field; it must be only one."""
+    found = [
+        (known, entry.value)
+        for known, entry in history
+        if event in entry.event_ids
+        and (key is None or list(known) == list(key))
+        and (value is None or entry.value == value)
+    ]
+    if not found:
+        raise NotFound(f"event {event} has no such value for {field}", place="event")
+    if any(one != found[0] for one in found):
+        raise InputError(
+            f"event {event} has several values for {field}",
+            place="event",
+            fix="say which one is right: give the value, and the key of the record, too",
+        )
+    return found[0]
 
 
 def _decided(subject: str, decision: Decision) -> Draft:

@@ -770,7 +770,10 @@ class RuleIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ResolveIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A person's decision about a field: one of `value`, `event` and `policy`."""
+    """A person's decision about a field: `value`, `event` or `policy`.
+
+    Where an event has several values for the field, `value` and `key` say which is right.
+    """
 
     subject: Name
     field: Name

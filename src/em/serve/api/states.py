@@ -212,13 +212,15 @@ async def _decide(
 ) -> Response[Kept]:
     """Store a person's decision once, whatever else is written about the subject meanwhile."""
     service = service_of(request)
-    service.caller(request, "write").must_see(data.subject)
+    caller = service.caller(request, "write")
+    caller.must_see(data.subject)
 
     def work(data: ResolveIn | CorrectIn | RetractIn | RuleIn, pending: Pending) -> None:
         event = new_id()
 
         def change() -> Commit:
-            made = msgspec.structs.replace(draft(service.memory.subjects), id=event)
+            made = draft(service.memory.subjects)
+            made = msgspec.structs.replace(made, id=event, body={**made.body, "by": caller.name})
             return Commit(events=[made], request=pending.answer(Kept(event), 201, (event,)))
 
         service.memory.subjects.decide(data.subject, change)
