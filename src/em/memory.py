@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from em.behaviour.engine import Engine
     from em.compiler.confirmation import Confirm
+    from em.compiler.decision import Decision, Question
     from em.compiler.growth import Growth
     from em.compiler.heal import Healing
     from em.compiler.shadow import Promotion, Shadow, ShadowReport, Which
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from em.runner.engine import RunOptions
     from em.runner.machine import AutoFix
     from em.runner.package import KeptRoutine
+    from em.runner.retirement import InUse
     from em.runner.routine import Routine
     from em.runner.run import RunResult
     from em.runner.tools import Tools
@@ -328,6 +330,42 @@ class Memory:
 
         self._shadow.wait()
         return promote(self.store, routine, after=after, force=force)
+
+    def retire(self, routine: str, *, by: str = "") -> "InUse":
+        """Take a version of a routine out of use, `name@version`; its name means the one before.
+
+        by: who does it, as the log says. `restore` undoes it.
+        """
+        from em.runner.retirement import retire
+
+        return retire(self.store, routine, by=by)
+
+    def restore(self, routine: str, *, by: str = "") -> "InUse":
+        """Put a retired version of a routine in use again, `name@version`.
+
+        One that never was in use is promoted instead: it raises NeverInUse (`never_in_use`).
+        """
+        from em.runner.retirement import restore
+
+        return restore(self.store, routine, by=by)
+
+    def undecided(self, routine: str) -> "list[Question]":
+        """Return what a person can decide about a routine, each with its choices."""
+        from em.compiler.decision import current_version, questions
+        from em.runner.package import find_routine, routine_of
+
+        found = find_routine if "@" in routine else current_version
+        return questions(routine_of(found(self.store, routine)))
+
+    def decide(self, routine: str, choice: str, *, by: str = "") -> "Decision":
+        """Store a routine with a person's decision as a new version.
+
+        choice: the id of a choice of `undecided`. by: who decides, as the log says. Compiling the
+        routine again keeps the decision.
+        """
+        from em.compiler.decision import decide
+
+        return decide(self.store, routine, choice, by=by)
 
     def add_trace(self, trace: "Trace | Mapping[str, Any]", *, subject: str | None = None) -> str:
         """Store one attempt at a task. Return the trace's id; its stream is `trace/ID`.

@@ -1,5 +1,6 @@
 """Commands about routines: `em routine`, `em compile`, `em validate`, `em export`."""
 
+import getpass
 import re
 import sys
 from contextlib import ExitStack
@@ -77,7 +78,7 @@ _SHADOW = click.option(
 
 @click.group("routine", no_args_is_help=True)
 def routine() -> None:
-    """List, show, keep, unpack, retire, promote and heal the routines in a memory."""
+    """List, show, keep, unpack, decide, retire, restore, promote and heal stored routines."""
 
 
 @routine.command("list")
@@ -174,18 +175,78 @@ def unpack(ref: str, output: str) -> None:
     emit({"routine": name, "folder": output}, f"{name} is in {output}")
 
 
+_BY = click.option("--by", metavar="NAME", help="Who decides, for the log  [your login].")
+
+
+def _person(by: str | None) -> str:
+    """Return who does something, for the log: as given, or the login; empty without one."""
+    try:
+        return getpass.getuser() if by is None else by
+    except (KeyError, OSError):
+        return ""
+
+
 @routine.command("retire")
 @click.argument("ref", metavar="NAME@VERSION")
+@_BY
 @everywhere
-def retire(ref: str) -> int:
+def retire(ref: str, by: str | None) -> int:
     """Retire a version: its name then means the version before. It can still be read."""
-    store = open_memory().store
-    artefact = find_routine(store, ref)
-    done = bool(store.commit(Commit(retire=[artefact.id])).retired)
-    name = f"{artefact.name}@{artefact.version}"
-    already = "" if done else " already"
-    emit({"routine": name, "retired": done}, f"{name} is{already} retired")
+    done = open_memory().retire(ref, by=_person(by))
+    already = "" if done.changed else " already"
+    text = f"{done.routine} is{already} retired; {_meaning(done.routine, done.now)}"
+    emit({"routine": done.routine, "retired": done.changed, "now": done.now}, text)
     return 0
+
+
+@routine.command("restore")
+@click.argument("ref", metavar="NAME@VERSION")
+@_BY
+@everywhere
+def restore(ref: str, by: str | None) -> int:
+    """Put a retired version in use again. Its name then means the newest version in use."""
+    done = open_memory().restore(ref, by=_person(by))
+    already = "" if done.changed else " already"
+    text = f"{done.routine} is{already} in use; {_meaning(done.routine, done.now)}"
+    emit({"routine": done.routine, "restored": done.changed, "now": done.now}, text)
+    return 0
+
+
+def _meaning(ref: str, now: str) -> str:
+    name = ref.partition("@")[0]
+    return f"{name} means {now}" if now else f"no version of {name} is in use"
+
+
+@routine.command("decide")
+@click.argument("ref", metavar="NAME")
+@click.argument("choice", metavar="[CHOICE]", required=False)
+@_BY
+@everywhere
+def decide(ref: str, choice: str | None, by: str | None) -> None:
+    """List what a person can decide about a routine, or decide it.
+
+    Without CHOICE, list each value with several explanations, each value that runs ask for, and the
+    checks before effects. CHOICE is the code before an answer: the routine with that answer is
+    stored as a new version, the log says who decided, and `em compile --again` keeps it.
+    """
+    memory = open_memory()
+    if choice is not None:
+        done = memory.decide(ref, choice, by=_person(by))
+        kept = f"stored as {done.new}; the version before is {done.old}"
+        emit(done, f"decided: {printable(done.words)}\n{kept}")
+        return
+    open_ = memory.undecided(ref)
+
+    def text_() -> None:
+        for question in open_:
+            click.echo(printable(question.words))
+            mark = "not needed: " if question.kind == "check" else ""
+            for one in question.choices:
+                click.echo(printable(f"  {one.id}  {mark}{one.words}"))
+        if not open_:
+            note("there is nothing to decide")
+
+    emit({"routine": ref, "questions": open_}, text_)
 
 
 @routine.command("promote")

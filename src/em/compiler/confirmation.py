@@ -37,7 +37,16 @@ from em.runner.package import (
     texts_of,
     write_files,
 )
-from em.runner.routine import Asked, PromptStep, ReturnStep, Routine, Step, ToolStep, UdfStep
+from em.runner.routine import (
+    Asked,
+    Decided,
+    PromptStep,
+    ReturnStep,
+    Routine,
+    Step,
+    ToolStep,
+    UdfStep,
+)
 from em.runner.run import Remembered, RunResult
 from em.store.protocol import Store
 from em.values.canonical import Json, identical, short
@@ -68,7 +77,10 @@ def confirm(routine: Routine, names: Iterable[str]) -> Routine:
                 place="--confirm",
                 fix=closest(name, list(known)) or asks,
             )
-        routine = _replaced(routine, name, quoted(asked.recorded), literal(asked.recorded))
+        places = [f"{step}.{place}" for step, place in places_of(routine, name)]
+        taken = Decided(of=name, take=quoted(asked.recorded), places=places)
+        routine = replaced(routine, name, taken.take, literal(asked.recorded))
+        routine = msgspec.structs.replace(routine, decided=[*routine.decided, taken])
     return routine
 
 
@@ -90,11 +102,11 @@ def confirmed(draft: Draft, choice: Confirm) -> Draft:
         routine=confirm(draft.routine, dict.fromkeys(names)),
         input={name: value for name, value in draft.input.items() if name not in names},
         explained=[_as_constant(one, names) for one in draft.explained],
-        confirmed=[place for name in names for place in _places_of(draft.routine, name)],
+        confirmed=[place for name in names for place in places_of(draft.routine, name)],
     )
 
 
-def _places_of(routine: Routine, name: str) -> Iterator[tuple[str, str]]:
+def places_of(routine: Routine, name: str) -> Iterator[tuple[str, str]]:
     """Yield step and place of each argument that is just this input."""
     for step in routine.steps:
         if isinstance(step, ToolStep | UdfStep):
@@ -145,12 +157,12 @@ def _learn_input(routine: Routine, name: str, answer: Any, scope: Json) -> Routi
     if len(fitting) == 1 and (len(tried) > 1 or asked.others):
         (text,) = fitting
         value = literal(asked.recorded) if text == quoted(asked.recorded) else f"{{{{ {text} }}}}"
-        return _replaced(routine, name, text, value)
+        return replaced(routine, name, text, value)
     if fitting == tried == [quoted(asked.recorded)]:
         # The same value in one more task; it is a constant when that can't be chance any more.
         asked = msgspec.structs.replace(asked, tasks=asked.tasks + 1)
         if of_constant(asked.tasks) >= ENOUGH:
-            return _replaced(routine, name, quoted(asked.recorded), literal(asked.recorded))
+            return replaced(routine, name, quoted(asked.recorded), literal(asked.recorded))
         asks = {**routine.asks, name: asked}
         return msgspec.structs.replace(routine, asks=asks)
     rest = [text for text in asked.candidates if text in fitting or text not in tried]
@@ -253,7 +265,7 @@ def _each_call(
     return msgspec.structs.replace(routine, steps=steps)
 
 
-def _replaced(routine: Routine, name: str, expression: str, value: Any) -> Routine:
+def replaced(routine: Routine, name: str, expression: str, value: Any) -> Routine:
     """Replace an input by an expression; the routine no longer declares the input.
 
     value: what stands for an argument that was just this input.
@@ -340,7 +352,7 @@ def _remember(store: Store, past: PastRun, answers: Json) -> Remembered | None:
         files = {ROUTINE: render_again(learnt, old[ROUTINE])}
         check_text(learnt, files[ROUTINE])
         if _INPUT in old:
-            files[_INPUT] = _declared(old[_INPUT], learnt)
+            files[_INPUT] = declared_input(old[_INPUT], learnt)
         if newest is None:
             write_files(files, package.folder)
             return Remembered(names=names, where=str(package.folder))
@@ -361,7 +373,7 @@ def _learnt(text: str, scope: Json, answers: Json) -> tuple[Routine, list[str]]:
     return routine, names
 
 
-def _declared(text: str, routine: Routine) -> str:
+def declared_input(text: str, routine: Routine) -> str:
     """Return the recorded input without what the routine no longer declares."""
     given = msgspec.json.decode(text)
     undeclared = Declared(routine.input_schema).without(given)

@@ -10,19 +10,32 @@ import msgspec
 
 from em.compiler.calls import calls_of
 from em.compiler.compile_trace import CompiledTrace, compile_several
+from em.compiler.confirmation import declared_input
+from em.compiler.decision import applied
 from em.compiler.file_changes import session_of
+from em.compiler.package_files import check_text, render_again
 from em.errors import EmError, NotFound
 from em.log.event import TRACE_PREFIX, EventQuery
 from em.runner.authorship import WRITTEN_BY
-from em.runner.package import UDF, KeptRoutine, find_routine, keep_routine, routine_of, texts_of
+from em.runner.package import (
+    ROUTINE,
+    UDF,
+    KeptRoutine,
+    find_routine,
+    keep_routine,
+    routine_of,
+    texts_of,
+)
 from em.runner.routine import PlanStep, Routine, RulesStep
 from em.runner.tools.coding import FILE_TEXT
 from em.runner.trial import Trials
+from em.runner.validation import INPUT
 from em.runner.version_change import changes, proof_change
 from em.store.protocol import Artefact, Store
 from em.traces.catalogue import get_traces, pooled_traces
 from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect
+from em.values.json_schema import properties_of
 
 PAGE = 200
 """Traces that are listed at a time."""
@@ -126,7 +139,32 @@ def _compiled(
     others: Sequence[KeptTrace],
 ) -> CompiledTrace:
     # A wrong trial is judged against those of the old version.
-    return compile_several(traces, name=old.name, declared=declared, force=True, pool=others)
+    made = compile_several(traces, name=old.name, declared=declared, force=True, pool=others)
+    return _as_decided(made, old)
+
+
+def _as_decided(made: CompiledTrace, old: KeptRoutine) -> CompiledTrace:
+    """Return a compiled routine with what people decided about the old one.
+
+    Its trials were made without that, so that they count as made before it was changed.
+    """
+    if not old.decided:
+        return made
+    routine, files = made.draft.routine, dict(made.files)
+    for one in old.decided:
+        routine = applied(routine, one)
+    # Deciding where a value comes from left other inputs without a use: they were no reason then.
+    settled = properties_of(old.input_schema).keys() - old.asks.keys()
+    asks = {
+        name: one for name, one in routine.asks.items() if not (one.is_unused and name in settled)
+    }
+    routine = msgspec.structs.replace(routine, asks=asks)
+    files[ROUTINE] = render_again(routine, files[ROUTINE])
+    check_text(routine, files[ROUTINE])
+    if INPUT in files:
+        files[INPUT] = declared_input(files[INPUT], routine)
+    draft = msgspec.structs.replace(made.draft, routine=routine)
+    return msgspec.structs.replace(made, draft=draft, files=files)
 
 
 def _why_worse(old: KeptRoutine, made: CompiledTrace, added: Sequence[str]) -> str:

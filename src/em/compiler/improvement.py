@@ -212,6 +212,7 @@ def with_what_stays(draft: Draft, routine: Routine) -> Routine:
         tools=tools,
         request=old.request,
         asks=old.asks,
+        decided=old.decided,
         steps=_with_terms(draft, routine),
     )
     return _without_idle_questions(kept)

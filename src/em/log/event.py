@@ -107,6 +107,7 @@ HEURISTIC_PREFIX = "heuristic/"
 JOB_PREFIX = "job/"
 LOOP_PREFIX = "loop/"
 PROPOSAL_PREFIX = "proposal/"
+ROUTINE_PREFIX = "routine/"
 RUN_PREFIX = "run/"
 SHADOW_PREFIX = "shadow/"
 SUBJECT_PREFIX = "subject/"
@@ -151,6 +152,11 @@ def loop_stream(loop_id: str) -> str:
 def proposal_stream(key: str) -> str:
     """Return the stream of a proposal to keep a routine."""
     return PROPOSAL_PREFIX + key
+
+
+def routine_stream(name: str) -> str:
+    """Name the stream of what people did with a routine: decided, retired, restored."""
+    return ROUTINE_PREFIX + name
 
 
 def run_stream(run_id: str) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from em.errors import InvalidRoutine, NotFound, RoutineError, SandboxError, UsageError
+from em.log.event import Draft
 from em.runner.authorship import WRITTEN_BY, code_notes, runs_in_sandbox
 from em.runner.card import KIND
 from em.runner.routine import Program, Routine
@@ -373,10 +374,13 @@ def keep_routine(
     from_events: Sequence[str] = (),
     *,
     retired: bool = False,
+    note: Draft | None = None,
+    expected_pos: Mapping[str, int] | None = None,
 ) -> KeptRoutine:
     """Store a package as a new version; an unchanged package keeps its version.
 
     retired: store it out of use: its name still means the version before.
+    note: an event that says why, in the same commit. expected_pos: as of a commit.
     """
     routine = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
     if not routine.name or any(sign in routine.name for sign in "@/\\."):
@@ -389,7 +393,8 @@ def keep_routine(
     draft = ArtefactDraft(
         kind=KIND, name=routine.name, body=body, from_events=from_events, retired=retired
     )
-    commit = Commit(artefacts=[draft], events=code_notes(files, routine.name, from_events))
+    notes = [*code_notes(files, routine.name, from_events), *([] if note is None else [note])]
+    commit = Commit(artefacts=[draft], events=notes, expected_pos=expected_pos or {})
     (artefact,) = store.commit(commit).artefacts
     return _kept(artefact)
 

@@ -428,6 +428,21 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     found: Sequence[str] = ()
 
 
+class Decided(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a person decided about a value or a check. Compiling the routine again keeps it.
+
+    of: an asked input (`note`), an argument (`pay.amount`), or the step or effect of a guard.
+    take: the expression that gives the value. places: the arguments that it is the value of.
+    drop: the guard that need not hold. ignore: the input is no reason for anything.
+    """
+
+    of: str
+    take: str = ""
+    places: Sequence[str] = ()
+    drop: str = ""
+    ignore: bool = False
+
+
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The request in words, with the inputs that it mentions: `refund order {{ order_id }}`.
 
@@ -461,6 +476,7 @@ class Routine(
     secrets: Sequence[Secret] = ()
     request: Request | None = None
     asks: dict[str, Asked] = {}
+    decided: Sequence[Decided] = ()
     seen: dict[str, str] = {}
     """What reads returned when recorded, as hashes: recorded answers count only while it is so."""
     steps: Sequence[Step] = ()
