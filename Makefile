@@ -15,7 +15,7 @@ OTHER_CLIENTS := opencode-ai@1.18.33
 OPENCODE_PLUGIN := @opencode-ai/plugin@1.18.33  # opencode installs it into every home that has plugins
 MINI := mini-swe-agent==2.4.6 mcp  # mcp: its library for models imports it
 
-.PHONY: help demo docs test test-python test-wheel test-properties test-clients setup-clients lint bench bench-peers golden constraints clean setup-sandbox setup-browser
+.PHONY: help demo docs test test-python test-wheel test-properties test-clients setup-clients lint bench bench-peers screenshots golden constraints clean setup-sandbox setup-browser
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -79,6 +79,9 @@ docs: .venv/docs ## build the documentation as a site, into build/docs; a broken
 
 bench: .venv/dev setup-sandbox ## set up, and print each figure beside its limit
 	$(BIN)/python -m bench
+
+screenshots: .venv/dev setup-browser ## a picture of every page, light and dark, into docs/images
+	$(BIN)/python -m bench.screenshots
 
 golden: .venv/core ## compile the recorded example again, to look at the difference
 	$(BIN)/em compile examples/csv_report/trace.json -o examples/csv_report/routine --name csv_report

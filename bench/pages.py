@@ -1,6 +1,8 @@
-"""The overview page: with 100,000 runs beside the same with 100."""
+"""Every page of a filled database beside its limits; the overview also with 100,000 runs."""
 
 import asyncio
+import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -10,7 +12,11 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from bench.figure import Figure, in_turns, rate_figure, time_figure
+from bench import audit
+from bench.figure import Figure, in_turns, rate_figure, seconds, time_figure
+from bench.filled.database import FULL, data_folder, fill
+from bench.service import served
+from bench.startup import run
 from em import Memory, Settings
 from em.log.event import Draft
 from em.runner.package import keep_routine, opened
@@ -25,6 +31,86 @@ steps:
   - {id: done, type: return, value: hello}
 """
 USAGE = {"usage": {"tokens": 8_200, "cost_usd": 0.041, "duration_ms": 21_000, "calls": 9}}
+
+MOST_MS, MOST_MS_LARGEST = 300, 1_000
+
+
+def every() -> Iterator[Figure]:
+    """All pages that three clicks lead to, as they are answered and as a browser shows them."""
+    with tempfile.TemporaryDirectory(prefix="em-bench-") as folder:
+        db = Path(folder) / "em.db"
+        fill(db, FULL, data_folder())
+        with Memory(db) as memory:
+            largest = _largest_trace(memory)
+        with served(db) as url, httpx.Client(base_url=url, timeout=120) as client:
+            site = audit.crawl(client)
+            print(f"  {len(site.visited)} pages of {len(site.links):,} addresses that were found")
+            yield from _times(client, site)
+            yield from _weights(client, site)
+            yield from _reach(site)
+            yield from _looks(url, site, largest)
+
+
+def _times(client: httpx.Client, site: audit.Site) -> Iterator[Figure]:
+    start = statistics.median(run([sys.executable, "-c", "pass"]) for _ in range(9))
+    print(f"  python -c pass takes {start * 1e3:.0f} ms here")
+    found = {}
+    for link in site.visited:
+        took = [seconds(lambda link=link: client.get(link.address)) for _ in range(5)]
+        found[link.address] = statistics.median(took) * 1e3
+    worst = sorted(found, key=found.__getitem__, reverse=True)
+    for address in worst[:5]:
+        print(f"    {found[address]:6.0f} ms  {address}")
+    yield _limit(f"slowest page, {worst[0]}", found[worst[0]], MOST_MS, "ms")
+
+
+def _weights(client: httpx.Client, site: audit.Site) -> Iterator[Figure]:
+    found = {link.address: audit.weight(client, link.address) for link in site.visited}
+    heaviest = max(found, key=found.__getitem__)
+    what = f"heaviest page without its data, {heaviest}"
+    yield _limit(what, found[heaviest] / 1e3, audit.MOST_WEIGHT / 1e3, "kB")
+
+
+def _reach(site: audit.Site) -> Iterator[Figure]:
+    unreached = site.unreached()
+    for one in [*unreached, *site.broken]:
+        print(f"    {one}")
+    yield _none("kinds of pages that three clicks do not lead to", len(unreached))
+    yield _none("links that lead nowhere", len(site.broken))
+
+
+def _looks(url: str, site: audit.Site, largest: str) -> Iterator[Figure]:
+    if audit.chromium() is None:
+        print("  no Chromium: make setup-browser installs it; nothing was looked at")
+        return
+    with audit.eye(url) as eye:
+        if not eye.has_axe:
+            print("  axe-core is not there: pip install axe-playwright-python")
+        took = statistics.median(eye.seconds_until_drawn(largest) for _ in range(3))
+        what = "largest trace, until the browser has drawn it"
+        yield _limit(what, took * 1e3, MOST_MS_LARGEST, "ms")
+        looks = [eye.look(link.address) for link in site.visited]
+    wrong = [one for one in looks if one.problems]
+    for one in wrong:
+        print(f"    {one.address}")
+        for problem in one.problems:
+            print(f"        {problem}")
+    yield _none(
+        "pages with overflow, a complaint of the browser or of axe, or too high", len(wrong)
+    )
+
+
+def _largest_trace(memory: Memory) -> str:
+    most = max(memory.traces(), key=lambda kept: len(kept.trace.events))
+    return f"/ui/trace?id={most.id}"
+
+
+def _limit(what: str, ours: float, most: float, unit: str) -> Figure:
+    return Figure(what, ours, "its limit", most, unit, ours / most, 1.0, False)
+
+
+def _none(what: str, count: int) -> Figure:
+    return Figure(what, count, "none", 0, "", count, 0.0, False)
 
 
 def overview() -> Iterator[Figure]:

@@ -62,6 +62,14 @@ def _em(port: int, db: Path) -> list[str]:
     return [sys.executable, "-m", "em", "--db", str(db), "serve", "--port", str(port)]
 
 
+@contextlib.contextmanager
+def served(db: Path) -> Iterator[str]:
+    """Serve a database; the address of the service."""
+    port = _free_port()
+    with _running(_em(port, db), port):
+        yield f"http://127.0.0.1:{port}"
+
+
 async def _request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: str, body: bytes
 ) -> tuple[int, bytes]:

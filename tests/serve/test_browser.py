@@ -24,7 +24,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: make setup-browser installs it"),
 ]
 TOKEN = "a-token-that-is-long-enough"
-SIZES = [(1280, "light"), (1280, "dark"), (375, "light"), (375, "dark")]
 
 
 SHADOWED = """\
@@ -84,24 +83,6 @@ def look(browser: "Browser") -> Iterator[Any]:
 def fill(tmp_path: Path, word: str = "") -> dict[str, str]:
     with Memory(tmp_path / "em.db") as memory:
         return sample.addresses(sample.fill(memory, word))
-
-
-def test_every_page_fits_a_phone_and_a_desk_and_says_nothing_wrong(
-    serve: Serve, look: Any, tmp_path: Path
-) -> None:
-    addresses = fill(tmp_path)
-    service = serve()
-    for width, scheme in SIZES:
-        looking = look(service.url, viewport={"width": width, "height": 900}, color_scheme=scheme)
-        for name, address in addresses.items():
-            looking.page.goto(address)
-            shown = looking.page.evaluate("document.documentElement.scrollWidth")
-            assert shown <= width, (name, width)
-            ground = looking.page.evaluate("getComputedStyle(document.body).backgroundColor")
-            is_dark = int(ground.split("(")[1].split(",")[0]) < 128
-            assert is_dark == (scheme == "dark"), name
-        assert not looking.complaints
-        assert not looking.elsewhere, "nothing comes from another host"
 
 
 def test_no_text_of_a_trace_becomes_a_part_of_a_page(
