@@ -165,6 +165,46 @@ def test_a_trace_is_kept_and_learnt_from_by_a_button(
     assert "/ui/lesson?id=" in page.url or "there is no lesson in it" in page.inner_text("main")
 
 
+def test_a_group_is_found_compiled_and_kept_by_buttons_whatever_it_is_called(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    tool, word = f"cancel_{'y' * 90}", f"{sample.HOSTILE} {'z' * 300}"
+    with Memory(tmp_path / "em.db") as memory:
+        for number in ("W-1001", "W-2044", "W-3977"):
+            args = {"order_id": number}
+            calls = [
+                ToolCall(tool="get_order", args=args, result=args, effect="read"),
+                ToolCall(tool=tool, args=args, result=f"done {word}", effect="write"),
+            ]
+            mission = Mission(goal=f"Cancel it {word}", input_summary=args)
+            memory.add_trace(Trace(mission=mission, events=calls, outcome="success"))
+    service = serve()
+    looking = look(service.url, viewport={"width": 390, "height": 800})
+    page = looking.page
+    page.goto("/ui")
+    page.get_by_role("heading", name="What can be saved").wait_for()
+    compile_it = page.get_by_role("link", name="Compile: Cancel yyy")
+    compile_it.wait_for()  # comes by itself, without a reload
+    for width in (390, 768, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    compile_it.click()
+    keep = page.get_by_role("button", name="Keep as a routine")
+    keep.wait_for()
+    for width in (1280, 768, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.get_by_role("row").count() == 4
+    assert page.title() != "owned"
+    page.get_by_label("Name").fill("cancel")
+    keep.click()
+    assert page.inner_text("h1").startswith("cancel")
+    page.goto("/ui")
+    page.get_by_role("link", name="cancel", exact=True).first.wait_for()
+    assert page.get_by_role("link", name="Compile").count() == 0
+    assert (page.title(), looking.complaints, looking.elsewhere) == ("Overview · em", [], [])
+
+
 def test_the_policy_would_stop_what_got_through(serve: Serve, look: Any) -> None:
     looking = look(serve().url)
     looking.page.goto("/ui")

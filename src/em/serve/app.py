@@ -34,6 +34,7 @@ from em.serve.guard import (
     status_of,
 )
 from em.serve.pages import HANDLERS as PAGES
+from em.serve.pages.groups import Compilations, Groups
 from em.serve.pages.overview import Activity
 from em.serve.pages.runs import Background
 from em.serve.pages.traces import Drafts
@@ -70,6 +71,8 @@ def make_app(
                 "activity": Activity(memory.store),
                 "background": background,
                 "drafts": Drafts(),
+                "groups": Groups(memory, stopping),
+                "compilations": Compilations(memory.store),
             }
         ),
         exception_handlers={

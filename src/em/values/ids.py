@@ -2,6 +2,7 @@
 
 import os
 import time
+from datetime import UTC, datetime
 
 
 def new_ids(count: int) -> list[str]:
@@ -17,3 +18,8 @@ def new_ids(count: int) -> list[str]:
 def new_id() -> str:
     """Make one identifier."""
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(8).hex()}"
+
+
+def made_at(identifier: str) -> datetime:
+    """Return when an identifier was made."""
+    return datetime.fromtimestamp(int(identifier[:12], 16) / 1e3, UTC)

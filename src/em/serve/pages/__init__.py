@@ -4,6 +4,7 @@ from typing import Any
 
 from em.serve.pages import (
     behaviours,
+    groups,
     lessons,
     live,
     log,
@@ -18,6 +19,7 @@ from em.serve.pages import (
 HANDLERS: list[Any] = [
     *login.HANDLERS,
     *overview.HANDLERS,
+    *groups.HANDLERS,
     *runs.HANDLERS,
     *live.HANDLERS,
     *traces.HANDLERS,

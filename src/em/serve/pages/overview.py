@@ -1,26 +1,24 @@
-"""The overview: what was saved, hit rates, failures and open prompts; and its counts."""
+"""The overview: what can be and was saved, what waits, failed and was learnt; and its counts."""
 
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, timedelta
-from typing import Any
+from datetime import date, datetime, timedelta
+from heapq import merge
+from itertools import islice
+from typing import Any, NamedTuple
 
 import msgspec
 from litestar import Response, get
 
-from em.behaviour.cache import Counts, count
+from em.behaviour.cache import Counts, count, id_of, newest_behaviours
 from em.errors import NotFound, StoreError
-from em.log.event import (
-    BEHAVIOUR_PREFIX,
-    RUN_PREFIX,
-    TRACE_PREFIX,
-    Event,
-    EventQuery,
-    run_stream,
-)
-from em.log.summary import Summary
+from em.heuristics.heuristic import list_heuristics
+from em.log.event import BEHAVIOUR_PREFIX, RUN_PREFIX, TRACE_PREFIX, Event, EventQuery
+from em.log.summary import Noun, Summary, SummaryQuery
+from em.runner.card import KIND as ROUTINE
 from em.runner.history import (
     RUN_EVENTS,
     PastRun,
@@ -32,16 +30,16 @@ from em.runner.history import (
 )
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import Chart, chart
-from em.serve.pages.view import page, parameter
-from em.serve.service import AnyRequest, Service, service_of
+from em.serve.pages.groups import Groups, newest_seq
+from em.serve.pages.view import address, page, parameter, short
+from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Commit, Record, Store
 from em.values.call import Usage
+from em.values.ids import made_at
 from em.values.times import now
 
-FORMAT = 1
+FORMAT = 2
 SUBJECT, TYPE, ID = "~activity", "activity", "days"
-FAILED = 20
-"""Failed runs to remember, the newest."""
 KEPT_AFTER = 1_000
 """Events to count before storing the counts again."""
 _BEHAVIOURS = ("behaviour_recorded", "behaviour_replayed", "behaviour_missed")
@@ -92,17 +90,17 @@ class _Counted(msgspec.Struct):
     seq: int = 0
     anew_at: int = 0
     days: dict[str, Day] = {}
-    waiting: dict[str, int] = {}
-    failed: list[str] = []
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The counts by day, oldest first. `behind`: the number of events not counted yet."""
+    """The counts by day, oldest first.
+
+    newest: the number of the newest event. behind: how many events are not counted yet.
+    """
 
     days: Mapping[str, Day]
-    waiting: Sequence[str]
-    failed: Sequence[str]
     behind: int
+    newest: int
 
     @property
     def total(self) -> Day:
@@ -123,8 +121,8 @@ class Activity:
     """What runs and behaviours saved, day by day. Safe to share between threads.
 
     The counts are a projection that is stored and caught up with the log, so that an overview costs
-    as much after 100,000 runs as after 100. It holds counts and ids of runs, no content. After
-    something was erased, everything is counted again from what is left.
+    as much after 100,000 runs as after 100. It holds counts, no content. After something was
+    erased, everything is counted again from what is left.
     """
 
     def __init__(self, store: Store) -> None:
@@ -141,13 +139,8 @@ class Activity:
             self._counted = known = self._catch_up(known, time.monotonic() + within)
             if known.seq - self._kept_seq >= KEPT_AFTER:
                 self._keep(known)
-            newest = self._newest_seq()
-            return Seen(
-                dict(sorted(known.days.items())),
-                [run for run, _ in sorted(known.waiting.items(), key=lambda one: -one[1])],
-                list(reversed(known.failed)),
-                max(0, newest - known.seq),
-            )
+            newest = newest_seq(self._store)
+            return Seen(dict(sorted(known.days.items())), max(0, newest - known.seq), newest)
 
     def _load(self) -> _Counted:
         for record in self._store.records(SUBJECT, TYPE, [ID]):
@@ -165,12 +158,8 @@ class Activity:
             self._store.commit(Commit(records=[record]))
         self._kept_seq = known.seq
 
-    def _newest_seq(self) -> int:
-        newest = next(iter(self._store.read(EventQuery(limit=1, newest=True))), None)
-        return 0 if newest is None else newest.seq
-
     def _catch_up(self, known: _Counted, deadline: float) -> _Counted:
-        newest = self._newest_seq()
+        newest = newest_seq(self._store)
         while known.seq < newest:
             query = EventQuery(kinds=_KINDS, after=known.seq, before=newest + 1)
             for event in self._store.read(query):
@@ -189,20 +178,13 @@ class Activity:
     def _count(self, known: _Counted, event: Event) -> None:
         body = event.body
         if body is None or event.kind == "erased":
-            # A run of which a part was forgotten can't be answered.
-            known.waiting.pop(run_id_of(event), None)
             return
         day = known.days.setdefault(event.at.date().isoformat(), Day())
-        run_id, change = run_id_of(event), run_change(event)
-        if change is not None:
-            known.waiting.pop(run_id, None)
-        match change or event.kind:
+        match run_change(event) or event.kind:
             case "started":
                 day.runs += 1
-            case "paused":
-                known.waiting[run_id] = event.seq
             case "ended":
-                self._count_end(known, day, run_id, body)
+                self._count_end(day, run_id_of(event), body)
             case "behaviour_recorded":
                 day.recorded += 1
             case "behaviour_replayed" | "behaviour_missed":
@@ -211,12 +193,9 @@ class Activity:
                 day.traces += 1
                 day.traces_failed += body.get("outcome") == "failure"
 
-    def _count_end(
-        self, known: _Counted, day: Day, run_id: str, body: Mapping[str, object]
-    ) -> None:
+    def _count_end(self, day: Day, run_id: str, body: Mapping[str, object]) -> None:
         if body.get("status") != "ok":
             day.failed += 1
-            known.failed = [*known.failed, run_id][-FAILED:]
             return
         day.ok += 1
         with suppress(NotFound):  # a workflow, which replaces no agent; or its start was erased
@@ -243,7 +222,15 @@ def _is_counted(event: Event) -> bool:
 
 WINDOWS = {"30": 1, "90": 3, "365": 7}
 """Days to look back, and the days in one bar."""
-SHOWN = 10
+WEEK = timedelta(days=7)
+SHOWN = 5
+"""Lines of one list on this page."""
+MOST_READ = 200
+"""Observations, and failed runs, that are looked at: the newest."""
+PATIENCE = 0.15
+"""Seconds that the page counts what is new before it is shown without the rest."""
+_PARAM = re.compile(r"\{\{ [^{}]* \}\}")
+"""What stands in a behaviour's task for a value that may differ."""
 Rows = Sequence[tuple[str, Day]]
 
 
@@ -260,26 +247,28 @@ def get_overview(request: AnyRequest) -> Response[str]:
     caller = service.caller(request)
     if caller.subjects is not None:
         return page(request, "subjects.html", subjects=sorted(caller.subjects))
-    seen = activity_of(request).look()
+    groups: Groups = request.app.state.groups
+    seen = activity_of(request).look(PATIENCE)
     window = parameter(request, "days")
     window = window if window in WINDOWS else "30"
     rows = _rows(seen, int(window), WINDOWS[window])
     total = add_up(day for _, day in rows)
-    tried = total.hits + total.misses + total.hand_overs
     return page(
         request,
         "overview.html",
         seen=seen,
+        recurring=groups.look(),
         window=window,
         windows=list(WINDOWS),
         total=total,
-        tried=tried,
-        is_empty=not seen.days,
-        saved=_saved(rows),
-        went=_went(rows),
-        waiting=_runs(service, seen.waiting),
-        waiting_count=len(seen.waiting),
-        failed=_runs(service, seen.failed),
+        tried=total.hits + total.misses + total.hand_overs,
+        is_empty=not seen.newest,
+        charts=_charts(rows),
+        today=now().date(),
+        waiting=list(islice(_runs(service.store, "needs_input"), SHOWN)),
+        waiting_count=sum(map(service.store.summaries.count, _queries("needs_input"))),
+        failures=_failures(service.store),
+        learnt=[part for part in _learnt(service.store, now() - WEEK) if part.items],
     )
 
 
@@ -298,33 +287,128 @@ def _label(first: date, per_bar: int) -> str:
     return first.isoformat() if per_bar == 1 else f"{per_bar} days from {first.isoformat()}"
 
 
-def _saved(rows: Rows) -> list[Chart]:
-    what: list[tuple[str, str, Callable[[Day], float]]] = [
-        ("Calls saved", "", lambda day: day.calls),
-        ("Tokens saved", "", lambda day: day.tokens),
-        ("Seconds saved", "s", lambda day: day.seconds),
-        ("Money saved", "$", lambda day: day.cost),
+def _charts(rows: Rows) -> list[Chart]:
+    """Draw what was saved and how it went, each only if there is something to draw."""
+    tokens = [max(0.0, day.tokens) for _, day in rows]
+    calls = [max(0.0, day.calls) for _, day in rows]
+    saved = ("Tokens saved", tokens) if any(tokens) else ("Calls saved", calls)
+    drawn: list[tuple[str, Sequence[str], Sequence[Sequence[float]]]] = [
+        (saved[0], [saved[0]], [[value] for value in saved[1]]),
+        ("Runs of routines", ["ok", "failed"], [[day.ok, day.failed] for _, day in rows]),
+        (
+            "Behaviours",
+            ["hits", "handed over", "misses"],
+            [[day.hits, day.hand_overs, day.misses] for _, day in rows],
+        ),
     ]
+    labels = [label for label, _ in rows]
     return [
-        chart(title, [title], [(label, [max(0.0, of(day))]) for label, day in rows], [unit])
-        for title, unit, of in what
+        chart(title, names, list(zip(labels, values, strict=True)), [""] * len(names))
+        for title, names, values in drawn
+        if any(map(sum, values))
     ]
 
 
-def _went(rows: Rows) -> list[Chart]:
-    cache = [(label, [day.hits, day.hand_overs, day.misses]) for label, day in rows]
-    runs = [(label, [day.ok, day.failed]) for label, day in rows]
-    return [
-        chart("Behaviours", ["hits", "handed over", "misses"], cache, ["", "", ""]),
-        chart("Runs of routines", ["ok", "failed"], runs, ["", ""]),
-    ]
+def _queries(status: str, since: datetime | None = None) -> list[SummaryQuery]:
+    """Return the queries for runs of routines and of workflows with this status."""
+    nouns: tuple[Noun, ...] = ("run", "workflow")
+    return [SummaryQuery(noun=noun, status=status, since=since) for noun in nouns]
 
 
-def _runs(service: Service, ids: Sequence[str]) -> list[Summary]:
-    """Return runs in short, in this order, without those that were erased since."""
-    streams = [run_stream(run_id) for run_id in ids[:SHOWN]]
-    found = service.store.summaries.of(streams)
-    return [found[stream] for stream in streams if stream in found]
+def _runs(store: Store, status: str, since: datetime | None = None) -> Iterator[Summary]:
+    """Yield runs of routines and of workflows with this status, the newest first."""
+    lists = [store.summaries.read(query) for query in _queries(status, since)]
+    yield from merge(*lists, key=lambda run: run.cursor, reverse=True)
+
+
+class Failure(NamedTuple):
+    """A way to fail: the newest run that did, and how many did."""
+
+    run: Summary
+    times: int
+
+
+def _failures(store: Store) -> list[Failure]:
+    """Return the failures of the last week, the same ones once."""
+    found: dict[tuple[str, str], Failure] = {}
+    for run in islice(_runs(store, "failed", now() - WEEK), MOST_READ):
+        known = found.setdefault((run.name, run.shown.get("note", "")), Failure(run, 0))
+        found[run.name, run.shown.get("note", "")] = known._replace(times=known.times + 1)
+    return list(found.values())[:SHOWN]
+
+
+class Item(NamedTuple):
+    """Something that was learnt: its name, a link, when, and a few words about it."""
+
+    title: str
+    address: str
+    at: datetime
+    words: str = ""
+
+
+class Learnt(NamedTuple):
+    """What was learnt of one kind, the newest first. `every`: the page of all of them."""
+
+    kind: str
+    items: Sequence[Item]
+    every: str
+    more: bool = False
+
+
+def _learnt(store: Store, since: datetime) -> Iterator[Learnt]:
+    for kind, path, found in (
+        ("Routines", "/routines", _new_routines(store, since)),
+        ("Behaviours", "/behaviours", _new_behaviours(store, since)),
+        ("Lessons", "/lessons", _new_lessons(store, since)),
+        ("Facts", "/state", _new_facts(store, since)),
+    ):
+        items = list(islice(found, SHOWN + 1))
+        yield Learnt(kind, items[:SHOWN], address(path), len(items) > SHOWN)
+
+
+def _new_routines(store: Store, since: datetime) -> Iterator[Item]:
+    # Ids begin with the time: small rows are enough, whatever the routines hold.
+    newest = {card.name: card for card in store.cards(ROUTINE)}
+    for card in sorted(newest.values(), key=lambda card: card.id, reverse=True):
+        at = made_at(card.id)
+        if at < since:
+            return
+        version = f"version {card.version}" if card.version > 1 else ""
+        ref = f"{card.name}@{card.version}"
+        yield Item(card.name, address("/routine", ref=ref), at, version)
+
+
+def _new_behaviours(store: Store, since: datetime) -> Iterator[Item]:
+    for one in newest_behaviours(store, None, SHOWN + 1):
+        if one.created_at >= since and one.retired_at is None and one.body is not None:
+            task = one.body.get("task")
+            title = _as_words(task) if isinstance(task, Mapping) else short(task)
+            engine = one.name.rpartition("/")[0]
+            yield Item(title, address("/behaviour", id=id_of(one)), one.created_at, engine)
+
+
+def _new_lessons(store: Store, since: datetime) -> Iterator[Item]:
+    for cursor, one in list_heuristics(store, since=since):
+        words = f"do: {one.lesson.action}"
+        yield Item(one.lesson.trigger, address("/lesson", id=one.id), cursor.at, words)
+
+
+def _new_facts(store: Store, since: datetime) -> Iterator[Item]:
+    """Yield each subject of which something was observed, with the newest of it."""
+    seen: set[str] = set()
+    query = EventQuery(kinds=["observation"], newest=True, limit=MOST_READ)
+    for event in reversed(list(store.read(query))):
+        body, subject = event.body, event.subject
+        if event.recorded_at < since or body is None or subject is None or subject in seen:
+            continue
+        seen.add(subject)
+        words = body.get("text") or _as_words(body.get("record") or {})
+        yield Item(subject, address("/state", subject=subject), event.recorded_at, words)
+
+
+def _as_words(record: Mapping[str, object]) -> str:
+    words = (f"{name.replace('_', ' ')} {short(value)}" for name, value in record.items())
+    return _PARAM.sub("…", ", ".join(words))
 
 
 HANDLERS = [get_overview]

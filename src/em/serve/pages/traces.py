@@ -132,14 +132,15 @@ def get_trace_event(request: AnyRequest) -> Response[str]:
 
 @post(f"{PAGES}/trace/keep", include_in_schema=False)
 async def post_keep(request: AnyRequest) -> Response[str]:
-    """Compile a trace, store the routine, and go to its page."""
+    """Compile a trace, or several together, store the routine, and go to its page."""
     form = await form_of(request)
     service = service_of(request)
     service.caller(request, "write").must_see(None)
-    trace_id, name = str(form.get("id", "")), str(form.get("name", "")).strip()
+    given, name = form.get("id", ""), str(form.get("name", "")).strip()
+    ids = [*map(str, given)] if isinstance(given, list) else [str(given)]
 
     def work() -> Response[str]:
-        kept = service.memory.compile(trace_id, name=name or None)
+        kept = service.memory.compile(ids, name=name or None)
         return go_to(address("/routine", ref=kept.ref))
 
     return await asyncio.to_thread(work)
