@@ -4,6 +4,7 @@
 
 const HEIGHT = 30;
 const AROUND = 12;
+const FEW = 20;
 
 class Timeline {
   constructor(root, rows) {
@@ -71,8 +72,11 @@ class Timeline {
   }
 
   draw(anew = false) {
-    const first = Math.max(0, Math.floor(this.box.scrollTop / HEIGHT) - AROUND);
-    const last = Math.min(this.shown.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / HEIGHT) + AROUND);
+    const few = this.shown.length < FEW;
+    this.box.classList.toggle("few", few);
+    const first = few ? 0 : Math.max(0, Math.floor(this.box.scrollTop / HEIGHT) - AROUND);
+    const seen = Math.ceil((this.box.scrollTop + this.box.clientHeight) / HEIGHT);
+    const last = few ? this.shown.length : Math.min(this.shown.length, seen + AROUND);
     if (!anew && first === this.first && last === this.last) return;
     this.first = first;
     this.last = last;
