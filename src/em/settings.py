@@ -276,7 +276,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if named and not is_folder_trusted(path.parent):
             from_file = _without(from_file, named)
             if tells:
-                warnings.warn(Untrusted(path, named), stacklevel=2)
+                warnings.warn(Untrusted(path, named), stacklevel=1)  # from here: shown once
         if environ.get("EM_EMBED"):
             known = from_file.get("embed")
             given["embed"] = {

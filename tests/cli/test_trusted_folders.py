@@ -68,6 +68,14 @@ def test_a_command_says_what_it_ignored() -> None:
     assert "em trust --folder" in said.err
 
 
+def test_a_command_says_it_once() -> None:
+    write("allow: {commands: [ls]}")
+    Path("empty").mkdir()
+    Path("empty/routine.yaml").write_text("name: empty\nsteps: [{id: end, type: return, value: 1}]")
+    said = em("run", "empty", "--allow-command", "ls")
+    assert (said.code, said.err.count("ignored until you trust this folder")) == (0, 1)
+
+
 def test_trust_is_for_this_content_and_this_place(tmp_path: Path) -> None:
     write("allow: {commands: [ls]}")
     assert em("trust", "--folder", ".", "--yes").code == 0
