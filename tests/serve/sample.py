@@ -298,7 +298,7 @@ def fill(memory: Memory, word: str = "") -> dict[str, str]:
         "/ui/state#one": "subject=ana&check=book&ask=where+does+ana+live",
         "/ui/recall": "q=window+seats",
         "/ui/lessons": "",
-        "/ui/lessons#fit": "q=a+refund+fails",
+        "/ui/lessons#fit": "task=a+refund+fails",
         "/ui/lesson": f"id={lesson}",
         "/ui/log": "",
         "/ui/event": f"id={event.id}",

@@ -7,9 +7,9 @@ behaviours loaded in this process are current. Replays are events of `behaviours
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -388,29 +388,99 @@ def _differing(given: Any, stored: Any, path: str = "") -> str:
 SHORT = 8
 
 
-def newest_behaviours(store: Store, engine: str | None, limit: int) -> list[Artefact]:
-    """Return the newest behaviours, retired ones too, newest first."""
+class BehaviourPage(msgspec.Struct, frozen=True):
+    """Some behaviours in the order in which they were recorded, retired ones too.
+
+    first: the number of the event that recorded the first. further: where to go on. 0 for none.
+    """
+
+    behaviours: Sequence[Artefact]
+    first: int
+    further: int
+
+
+class BehaviourFilter(TypedDict, total=False):
+    """Which behaviours to list.
+
+    engine: of this engine. words: that their task contains, in upper or lower case.
+    status: `in use` or `retired`. since, until: when they were recorded.
+    """
+
+    engine: str | None
+    words: str
+    status: str
+    since: datetime | None
+    until: datetime | None
+
+
+LOOKED_AT = 500
+"""Behaviours that don't match, after which a search ends and says where to go on."""
+
+
+def list_behaviours(
+    store: Store,
+    *,
+    limit: int,
+    beyond: int = 0,
+    oldest: bool = False,
+    **chosen: Unpack[BehaviourFilter],
+) -> BehaviourPage:
+    """List behaviours by when they were recorded, the newest first. It reads what it returns.
+
+    beyond: go on behind the event of this number. oldest: the oldest first instead.
+    """
     found: dict[str, Artefact] = {}
-    for name, event_id in reversed(_recorded(store, engine, limit)):
-        for artefact in store.artefacts(KIND, name):
-            if event_id in artefact.from_events:
-                found.setdefault(artefact.id, artefact)
-    return list(found.values())
+    first, last, passed_over = 0, beyond, 0
+    for event in _recorded(store, beyond, chosen, oldest=oldest):
+        if len(found) >= limit or passed_over == LOOKED_AT:
+            return BehaviourPage(list(found.values()), first, last)
+        last = event.seq
+        fitting = [one for one in _made_of(store, event, chosen) if one.id not in found]
+        found |= {one.id: one for one in fitting}
+        first = first or (last if fitting else 0)
+        passed_over += not fitting
+    return BehaviourPage(list(found.values()), first, 0)
 
 
-def _recorded(store: Store, engine: str | None, limit: int) -> list[tuple[str, str]]:
-    """Return name and event of the newest behaviours, oldest first."""
-    size = limit
+def _recorded(
+    store: Store, beyond: int, chosen: BehaviourFilter, *, oldest: bool
+) -> Iterator[Event]:
+    """Stream the events that recorded behaviours, a few at first."""
+    size = 26
     while True:
-        events = list(store.read(EventQuery(kinds=["behaviour_recorded"], newest=True, limit=size)))
-        found = [
-            (f"{body['engine']}/{body['key']}", event.id)
-            for event in events
-            if (body := event.body) is not None and engine in (None, body["engine"])
-        ]
-        if len(found) >= limit or len(events) < size:
-            return found[-limit:]
-        size *= 8  # there were events of other engines in between
+        query = EventQuery(
+            kinds=["behaviour_recorded"],
+            since=chosen.get("since"),
+            until=chosen.get("until"),
+            after=beyond if oldest else 0,
+            before=None if oldest else beyond or None,
+            limit=size,
+            newest=not oldest,
+        )
+        events = list(store.read(query))
+        yield from events if oldest else reversed(events)
+        if len(events) < size:
+            return
+        beyond, size = events[-1 if oldest else 0].seq, 500
+
+
+def _made_of(store: Store, event: Event, chosen: BehaviourFilter) -> Iterator[Artefact]:
+    """Yield the behaviours that an event recorded, those that are chosen."""
+    if (body := event.body) is None or chosen.get("engine") not in (None, body["engine"]):
+        return
+    words, status = chosen.get("words", "").casefold(), chosen.get("status")
+    for one in store.artefacts(KIND, f"{body['engine']}/{body['key']}"):
+        is_chosen = not status or status == ("retired" if one.retired_at else "in use")
+        if event.id in one.from_events and is_chosen and words in task_of(one).casefold():
+            yield one
+
+
+def task_of(artefact: Artefact) -> str:
+    """Return the task of a behaviour as text; its name if it was erased."""
+    if artefact.body is None:
+        return artefact.name
+    task = artefact.body.get("task")
+    return task if isinstance(task, str) else msgspec.json.encode(task).decode()
 
 
 def _quoting(body: Json, event_id: str) -> Json:

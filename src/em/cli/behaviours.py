@@ -14,7 +14,7 @@ from em.behaviour.cache import (
     find_behaviour,
     forget_behaviour,
     id_of,
-    newest_behaviours,
+    list_behaviours,
     read_stats,
     short_id,
 )
@@ -38,7 +38,7 @@ def behaviours() -> None:
 def list_(engine: str | None, limit: int) -> None:
     """List the newest behaviours, with the results of their replays."""
     store = open_memory().store
-    found = newest_behaviours(store, engine, limit)
+    found = list_behaviours(store, engine=engine, limit=limit).behaviours
     counts = read_stats(store, engine).behaviours
     rows = [_summary(artefact, counts.get(id_of(artefact), Counts())) for artefact in found]
 

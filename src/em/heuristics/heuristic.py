@@ -445,12 +445,13 @@ def list_heuristics(
     since: datetime | None = None,
     until: datetime | None = None,
     before: Cursor | None = None,
+    oldest: bool = False,
 ) -> Iterator[tuple[Cursor, Heuristic]]:
     """Iterate over heuristics, the newest first, each with the place where a list goes on after it.
 
     It reads those that are taken. retired: also those out of use. source_task, subjects: learned
     from this task, about one of these subjects. since, until: when they were stored as they are.
-    before: go on behind this place.
+    before: go on behind this place. oldest: the oldest first instead.
     """
     query = SummaryQuery(
         noun="lesson",
@@ -460,6 +461,7 @@ def list_heuristics(
         since=since,
         until=until,
         beyond=before,
+        oldest=oldest,
     )
     for row in store.summaries.read(query):
         found = find_heuristic(store, row.id)

@@ -5,7 +5,8 @@ beside each routine. It is made again when the routine or the code that makes it
 `maker` notices: an old card may show what a later em would leave out.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -57,6 +58,53 @@ class _Stored(msgspec.Struct, frozen=True):
 
     maker: str
     card: RoutineCard | None
+
+
+class ListedRoutine(msgspec.Struct, frozen=True, kw_only=True):
+    """A routine in a list: its newest version in use, or the newest if all are retired.
+
+    at: when that version was stored. about: what it does, where it is in use.
+    """
+
+    name: str
+    version: int
+    versions: int
+    at: datetime
+    status: str
+    about: str
+
+    @property
+    def ref(self) -> str:
+        """The routine with the number of its version."""
+        return f"{self.name}@{self.version}"
+
+
+def list_routines(store: Store, words: str = "") -> list[ListedRoutine]:
+    """Return the routines whose name or description contains the words, by name.
+
+    It reads a small row for each version, and makes the cards that are missing.
+    """
+    box = CardBox(store)
+    cards = box.newest()
+    box.save()
+    versions: dict[str, list[Card]] = {}
+    for row in store.cards(KIND, retired=True):
+        versions.setdefault(row.name, []).append(row)
+    listed = [_listed(rows, cards.get(name)) for name, rows in versions.items()]
+    wanted = words.casefold()
+    return [one for one in listed if wanted in f"{one.name} {one.about}".casefold()]
+
+
+def _listed(rows: Sequence[Card], card: tuple[int, RoutineCard] | None) -> ListedRoutine:
+    newest = max(rows, key=lambda row: (row.retired_at is None, row.version))
+    return ListedRoutine(
+        name=newest.name,
+        version=newest.version,
+        versions=len(rows),
+        at=newest.created_at,
+        status="in use" if newest.retired_at is None else "retired",
+        about="" if card is None else card[1].about,
+    )
 
 
 class CardBox:

@@ -309,10 +309,14 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPage(msgspec.Struct, frozen=True):
-    """Some runs, newest first; `older` is where to go on, None where nothing is left."""
+    """Some runs, newest first; `older` is where to go on, None where nothing is left.
+
+    first: the place of the first run, None if there are none.
+    """
 
     runs: Sequence[RunSummary]
     older: Cursor | None
+    first: Cursor | None = None
 
 
 class RunFilter(TypedDict, total=False):
@@ -336,29 +340,36 @@ def find_runs(
     words: str = "",
     before: Cursor | None = None,
     limit: int | None = 20,
+    oldest: bool = False,
     **chosen: Unpack[RunFilter],
 ) -> RunPage:
     """Find the newest runs whose name, id or input contains the words.
 
     before: go on behind this place, which an earlier page returned.
+    oldest: the oldest first instead.
     """
     found: list[RunSummary] = []
-    passed_over, last = 0, before
-    for row in store.summaries.read(run_query(kind, before, **chosen)):
+    passed_over, first, last = 0, None, before
+    for row in store.summaries.read(run_query(kind, before, oldest=oldest, **chosen)):
         if len(found) == limit or passed_over == LOOKED_AT:
-            return RunPage(found, last)
+            return RunPage(found, last, first)
         last = row.cursor
         if _has_words(store, row, words):
+            first = first or last
             found.append(_in_short(store, row))
         else:
             passed_over += 1
-    return RunPage(found, None)
+    return RunPage(found, None, first)
 
 
 def run_query(
-    kind: RunKind, before: Cursor | None = None, **chosen: Unpack[RunFilter]
+    kind: RunKind,
+    before: Cursor | None = None,
+    *,
+    oldest: bool = False,
+    **chosen: Unpack[RunFilter],
 ) -> SummaryQuery:
-    """Return the query of the summaries of runs, newest first."""
+    """Return the query of the summaries of runs, newest first unless `oldest`."""
     subjects = chosen.get("subjects")
     return SummaryQuery(
         noun="workflow" if kind == "workflow" else "run",
@@ -368,6 +379,7 @@ def run_query(
         since=chosen.get("since"),
         until=chosen.get("until"),
         beyond=before,
+        oldest=oldest,
     )
 
 

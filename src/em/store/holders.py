@@ -171,15 +171,24 @@ def restore_artefacts(session: Session, ids: Sequence[str]) -> None:
 
 
 CARD_COLUMNS = (
-    "id, name, version, (SELECT cards.body FROM cards WHERE cards.id = artefacts.id) AS card"
+    "id, name, version, created_at, retired_at,"
+    " (SELECT cards.body FROM cards WHERE cards.id = artefacts.id) AS card"
 )
-USABLE = "retired_at IS NULL AND body IS NOT NULL"
+READABLE = "body IS NOT NULL"
+USABLE = f"retired_at IS NULL AND {READABLE}"
 
 
 def to_card(row: tuple[Any, ...]) -> Card:
     """Decode a row of CARD_COLUMNS."""
-    body = None if row[3] is None else msgspec.json.decode(row[3])
-    return Card(id=row[0], name=row[1], version=row[2], body=body)
+    one, name, version, created_at, retired_at, body = row
+    return Card(
+        id=one,
+        name=name,
+        version=version,
+        created_at=from_micros(created_at),
+        retired_at=None if retired_at is None else from_micros(retired_at),
+        body=None if body is None else msgspec.json.decode(body),
+    )
 
 
 def put_cards(session: Session, cards: Sequence[tuple[str, bytes]]) -> None:

@@ -48,7 +48,7 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """An artefact in use as a list shows it, without its body.
+    """An artefact as a list shows it, without its body.
 
     body: what was made of the artefact for lists, as `Commit.cards` stored it; None if nothing was.
     """
@@ -56,6 +56,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     version: int
+    created_at: datetime
+    retired_at: datetime | None
     body: Json | None
 
 
@@ -459,8 +461,11 @@ class Store(Protocol):
     def artefacts(self, kind: str | None = None, name: str | None = None) -> Iterator[Artefact]:
         """Return every version, by kind, name and number."""
 
-    def cards(self, kind: str) -> Iterator[Card]:
-        """Return every version that is in use and not erased, by name and number, in small rows."""
+    def cards(self, kind: str, *, retired: bool = False) -> Iterator[Card]:
+        """Return every version that is in use and not erased, by name and number, in small rows.
+
+        retired: also those out of use.
+        """
 
     def records(
         self,

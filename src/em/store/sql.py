@@ -30,6 +30,7 @@ from em.store.events import (
 from em.store.holders import (
     ARTEFACT_COLUMNS,
     CARD_COLUMNS,
+    READABLE,
     USABLE,
     complete_request,
     put_artefact,
@@ -438,10 +439,11 @@ class SqlStore(ABC):
         ):
             yield to_artefact(row)
 
-    def cards(self, kind: str) -> Iterator[Card]:
+    def cards(self, kind: str, *, retired: bool = False) -> Iterator[Card]:
         """Return every version that is in use and not erased, by name and number."""
+        also = READABLE if retired else USABLE
         for row in self._paged(
-            CARD_COLUMNS, "artefacts", {"kind": kind}, ("name", "version"), (1, 2), also=USABLE
+            CARD_COLUMNS, "artefacts", {"kind": kind}, ("name", "version"), (1, 2), also=also
         ):
             yield to_card(row)
 

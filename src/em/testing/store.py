@@ -597,6 +597,12 @@ class HolderConformance:
         assert found[1].body is not None
         assert found[1].body["about"].startswith("with ")
         assert SECRET not in found[1].body["about"]
+        every = [
+            (one.name, one.version, one.retired_at is None)
+            for one in store.cards("routine", retired=True)
+        ]
+        assert every == [("q", 1, False), ("r", 1, True), ("r", 2, True)]
+        assert found[1].created_at == second.created_at
         assert list(store.cards("state")) == []
         store.erase([source.id])
         store.commit(Commit(cards={second.id: {"about": "too late"}}))

@@ -50,10 +50,14 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracePage(msgspec.Struct, frozen=True):
-    """Some traces. `older`: the `before` of the next page, None on the last."""
+    """Some traces. `older`: the `before` of the next page, None on the last.
+
+    first: the place of the first trace, None if there are none.
+    """
 
     traces: Sequence[TraceSummary]
     older: Cursor | None
+    first: Cursor | None = None
 
 
 class TraceFilter(TypedDict, total=False):
@@ -95,16 +99,17 @@ def list_traces(
     task, tags = (chosen.get("task") or "").casefold(), {*(chosen.get("tags") or ())}
     found: list[TraceSummary] = []
     skipped = 0
-    last = before
+    first, last = None, before
     for row in store.summaries.read(_query(chosen, before, oldest=oldest)):
         if len(found) == limit or skipped == scan:
-            return TracePage(found, last)
+            return TracePage(found, last, first)
         last = row.cursor
         if tags.issubset(row.shown.get("tags") or ()) and task in _goal(store, row).casefold():
+            first = first or last
             found.append(_summary(store, row))
         else:
             skipped += 1
-    return TracePage(found, None)
+    return TracePage(found, None, first)
 
 
 def summaries_of(store: Store, trace_ids: Sequence[str]) -> list[TraceSummary]:

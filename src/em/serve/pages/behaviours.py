@@ -1,47 +1,106 @@
 """Pages of behaviours: hits, misses, hand-overs, and their reasons."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from litestar import Response, get
 
 from em.behaviour.cache import (
+    BehaviourFilter,
     Counts,
     behaviour_of,
     find_behaviour,
     id_of,
-    newest_behaviours,
+    list_behaviours,
     recent_counts,
     recent_uses,
+    task_of,
 )
 from em.log.event import behaviour_stream
 from em.serve.auth import PAGES
 from em.serve.pages.shadow import ShadowView, shadow_view
+from em.serve.pages.table import (
+    SINCE,
+    UNTIL,
+    Column,
+    Filter,
+    Found,
+    ListShape,
+    ListView,
+    place_of_event,
+)
 from em.serve.pages.view import page, parameter
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Artefact, Store
 
-SHOWN = 50
+BEHAVIOURS = ListShape(
+    "/behaviours",
+    "behaviours",
+    (
+        Column("Task", "task"),
+        Column("Engine", "engine"),
+        Column("State"),
+        Column("Steps", "steps", is_number=True),
+        Column("Hits", is_number=True),
+        Column("Handed over", is_number=True),
+        Column("Saved", is_number=True),
+        Column("Recorded", "at"),
+    ),
+    (
+        Filter("q", "Words of the task", "words", is_first=True),
+        Filter("engine", "Engine", is_first=True),
+        Filter("status", "State", "choice", ("in use", "retired")),
+        SINCE,
+        UNTIL,
+    ),
+    "at",
+)
 
 
 @get(f"{PAGES}/behaviours", include_in_schema=False, sync_to_thread=True)
 def get_behaviours(request: AnyRequest) -> Response[str]:
-    """Show the newest behaviours, and the reasons of misses and hand-overs."""
+    """Show behaviours, and the reasons of the newest misses and hand-overs."""
     service = service_of(request)
     service.caller(request).must_see(None)
     engine = parameter(request, "engine") or None
-    found = newest_behaviours(service.store, engine, SHOWN)
     uses = recent_uses(service.store, engine)
+    view = ListView(BEHAVIOURS, request)
+    found = _listed(service.store, view)
     rows = [(artefact, _state(artefact), _counts(service.store, artefact)) for artefact in found]
     engines = sorted({one.name.rpartition("/")[0] for one in found} | {u.engine for u in uses.uses})
     return page(
         request,
         "behaviours.html",
+        view=view,
         rows=rows,
         id_of=id_of,
-        engine=engine or "",
-        engines=engines,
+        task_of=task_of,
         uses=uses,
         shadow=_shadow(service.store, [engine] if engine else engines),
+    )
+
+
+def _listed(store: Store, view: ListView) -> Sequence[Artefact]:
+    chosen: BehaviourFilter = {
+        "engine": view.get("engine") or None,
+        "words": view.get("q"),
+        "status": view.get("status"),
+        "since": view.time("since"),
+        "until": view.time("until"),
+    }
+
+    def read(place: str, oldest: bool, limit: int) -> Found[Artefact]:
+        beyond = place_of_event(place)
+        found = list_behaviours(store, limit=limit, beyond=beyond, oldest=oldest, **chosen)
+        return Found(found.behaviours, str(found.first or ""), str(found.further or ""))
+
+    return view.page(
+        read,
+        {
+            "task": lambda one: task_of(one).casefold(),
+            "engine": lambda one: one.name.casefold(),
+            "steps": lambda one: len((one.body or {}).get("steps", ())),
+        },
     )
 
 

@@ -1,5 +1,6 @@
 """Pages of lessons: search by task, and one lesson with its evidence and use."""
 
+from collections.abc import Sequence
 from itertools import islice
 
 from litestar import Response, get
@@ -7,11 +8,27 @@ from litestar import Response, get
 from em.heuristics.heuristic import Heuristic, Ranked, list_heuristics
 from em.log.summary import Cursor
 from em.serve.api.heuristics import may_see, subjects_seen
-from em.serve.auth import PAGES
+from em.serve.auth import PAGES, Caller
+from em.serve.pages.table import SINCE, SUBJECT, UNTIL, Column, Filter, Found, ListShape, ListView
 from em.serve.pages.view import page, parameter
-from em.serve.service import AnyRequest, service_of
+from em.serve.service import AnyRequest, Service, service_of
 
-SHOWN = 25
+BEST = 25
+"""The most lessons that are shown for a task."""
+LESSONS = ListShape(
+    "/lessons",
+    "lessons",
+    (Column("Learned", "at"),),
+    (
+        Filter("task", "Find lessons for a task", "words", is_first=True),
+        SUBJECT,
+        Filter("source_task", "Learned from the task"),
+        SINCE,
+        UNTIL,
+        Filter("retired", "Include retired lessons", "flag"),
+    ),
+    "at",
+)
 
 
 @get(f"{PAGES}/lessons", include_in_schema=False, sync_to_thread=True)
@@ -19,31 +36,46 @@ def get_lessons(request: AnyRequest) -> Response[str]:
     """Show the lessons that the caller may see, or those that fit a task."""
     service = service_of(request)
     caller = service.caller(request)
-    task, before = parameter(request, "q"), Cursor.of(parameter(request, "before"))
-    ranked: list[Ranked] = []
-    listed: list[tuple[Cursor, Heuristic]] = []
-    if task:
-        subjects = [None] if caller.subjects is None else [None, *sorted(caller.subjects)]
-        best: dict[str, Ranked] = {}
-        for subject in subjects:
-            for one in service.memory.brief(task, SHOWN, subject=subject).heuristics:
-                best.setdefault(one.heuristic.id, one)
-        ranked = sorted(
-            (one for one in best.values() if may_see(caller, one.heuristic.lesson)),
-            key=lambda one: -one.score,
-        )[:SHOWN]
-    else:
-        seen = list_heuristics(service.store, subjects=subjects_seen(caller), before=before)
-        listed = list(islice(seen, SHOWN + 1))
-    return page(
-        request,
-        "lessons.html",
-        q=task,
-        ranked=ranked,
-        listed=[one for _, one in listed[:SHOWN]],
-        older=listed[SHOWN - 1][0] if len(listed) > SHOWN else None,
-        before=before,
-    )
+    view = ListView(LESSONS, request)
+    subject = view.get("subject")
+    if subject:
+        caller.must_see(subject)
+    ranked = _best(service, caller, view.get("task"), subject) if view.get("task") else []
+    listed = [] if view.get("task") else _listed(service, caller, view)
+    return page(request, "lessons.html", view=view, ranked=ranked, listed=listed)
+
+
+def _best(service: Service, caller: Caller, task: str, subject: str) -> list[Ranked]:
+    """Return the lessons that fit a task best, the best first."""
+    own = [subject] if subject else sorted(caller.subjects or ())
+    best: dict[str, Ranked] = {}
+    for about in (None, *own):
+        for one in service.memory.brief(task, BEST, subject=about).heuristics:
+            best.setdefault(one.heuristic.id, one)
+    seen = (one for one in best.values() if may_see(caller, one.heuristic.lesson))
+    return sorted(seen, key=lambda one: -one.score)[:BEST]
+
+
+def _listed(service: Service, caller: Caller, view: ListView) -> Sequence[Heuristic]:
+    subject = view.get("subject")
+
+    def read(place: str, oldest: bool, limit: int) -> Found[Heuristic]:
+        listed = list_heuristics(
+            service.store,
+            retired=bool(view.get("retired")),
+            source_task=view.get("source_task") or None,
+            subjects=[subject] if subject else subjects_seen(caller),
+            since=view.time("since"),
+            until=view.time("until"),
+            before=Cursor.of(place),
+            oldest=oldest,
+        )
+        found = list(islice(listed, limit + 1))
+        shown = found[:limit]
+        further = str(shown[-1][0]) if len(found) > limit else ""
+        return Found([one for _, one in shown], str(shown[0][0]) if shown else "", further)
+
+    return view.page(read)
 
 
 @get(f"{PAGES}/lesson", include_in_schema=False, sync_to_thread=True)

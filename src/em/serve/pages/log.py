@@ -2,46 +2,78 @@
 
 from litestar import Response, get
 
-from em.log.event import EventQuery
+from em.log.event import Event, EventQuery
 from em.log.kinds import HOMES
 from em.serve.auth import PAGES
-from em.serve.pages.view import page, parameter, whole_number
+from em.serve.pages.table import (
+    SINCE,
+    SUBJECT,
+    UNTIL,
+    Column,
+    Filter,
+    Found,
+    ListShape,
+    ListView,
+    of_one_subject,
+    place_of_event,
+)
+from em.serve.pages.view import page, parameter
 from em.serve.service import AnyRequest, service_of
 
-SHOWN = 50
+LOG = ListShape(
+    "/log",
+    "events",
+    (
+        Column("Seq", "seq", is_number=True),
+        Column("When"),
+        Column("Kind"),
+        Column("Stream"),
+        Column("What"),
+    ),
+    (
+        Filter("kind", "Kind", options=sorted(HOMES), is_first=True),
+        Filter("stream", "Stream", is_first=True),
+        SUBJECT._replace(is_first=True),
+        SINCE,
+        UNTIL,
+    ),
+    "seq",
+)
 
 
 @get(f"{PAGES}/log", include_in_schema=False, sync_to_thread=True)
 def get_log(request: AnyRequest) -> Response[str]:
-    """Show the newest events. A token limited to subjects sees one subject at a time."""
+    """Show events, the newest first. A token limited to subjects sees one subject at a time."""
     service = service_of(request)
     caller = service.caller(request)
-    subject, stream = parameter(request, "subject"), parameter(request, "stream")
-    kind, before = parameter(request, "kind"), whole_number(request, "before")
-    if caller.subjects is not None and not subject:
-        subject = min(caller.subjects, default="")
-    caller.must_see(subject or None)
-    query = EventQuery(
-        subject=subject or None,
-        stream=stream or None,
-        kinds=[kind] if kind else [],
-        before=before,
-        limit=SHOWN + 1,
-        newest=True,
-    )
-    events = list(reversed(list(service.store.read(query))))
+    view = ListView(of_one_subject(LOG, caller), request)
+    subject = view.get("subject") or None
+    caller.must_see(subject)
+
+    def read(place: str, oldest: bool, limit: int) -> Found[Event]:
+        beyond = place_of_event(place)
+        query = EventQuery(
+            subject=subject,
+            stream=view.get("stream") or None,
+            kinds=[view.get("kind")] if view.get("kind") else [],
+            since=view.time("since"),
+            until=view.time("until"),
+            after=beyond if oldest else 0,
+            before=None if oldest else beyond or None,
+            limit=limit + 1,
+            newest=not oldest,
+        )
+        found = list(service.store.read(query))[:: 1 if oldest else -1]
+        shown = found[:limit]
+        further = str(shown[-1].seq) if len(found) > limit else ""
+        return Found(shown, str(shown[0].seq) if shown else "", further)
+
     return page(
         request,
         "log.html",
-        events=events[:SHOWN],
-        older=events[SHOWN - 1].seq if len(events) > SHOWN else None,
-        subject=subject,
-        subjects=[] if caller.subjects is None else sorted(caller.subjects),
-        stream=stream,
-        kind=kind,
-        kinds=sorted(HOMES),
-        before=before,
-        follow=bool(parameter(request, "follow")) and before is None,
+        view=view,
+        events=view.page(read),
+        follow=bool(parameter(request, "follow")) and not view.cursor,
         may_verify=caller.subjects is None,
     )
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from litestar import Response, get
 
-from em.behaviour.cache import Counts, count, id_of, newest_behaviours
+from em.behaviour.cache import Counts, count, id_of, list_behaviours
 from em.errors import NotFound, StoreError
 from em.heuristics.heuristic import list_heuristics
 from em.log.event import BEHAVIOUR_PREFIX, RUN_PREFIX, TRACE_PREFIX, Event, EventQuery
@@ -31,6 +31,7 @@ from em.runner.history import (
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import Chart, chart
 from em.serve.pages.groups import Groups, newest_seq
+from em.serve.pages.subjects import show_subjects
 from em.serve.pages.view import address, page, parameter, short
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Commit, Record, Store
@@ -246,7 +247,7 @@ def get_overview(request: AnyRequest) -> Response[str]:
     service = service_of(request)
     caller = service.caller(request)
     if caller.subjects is not None:
-        return page(request, "subjects.html", subjects=sorted(caller.subjects))
+        return show_subjects(request, service, caller)
     groups: Groups = request.app.state.groups
     seen = activity_of(request).look(PATIENCE)
     window = parameter(request, "days")
@@ -379,7 +380,7 @@ def _new_routines(store: Store, since: datetime) -> Iterator[Item]:
 
 
 def _new_behaviours(store: Store, since: datetime) -> Iterator[Item]:
-    for one in newest_behaviours(store, None, SHOWN + 1):
+    for one in list_behaviours(store, limit=SHOWN + 1).behaviours:
         if one.created_at >= since and one.retired_at is None and one.body is not None:
             task = one.body.get("task")
             title = _as_words(task) if isinstance(task, Mapping) else short(task)

@@ -2,15 +2,17 @@
 
 import asyncio
 from difflib import unified_diff
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from litestar import Response, get, post
 
 from em.compiler.shadow import ENOUGH, NotPromoted
 from em.errors import EmError, InputError
+from em.runner.card import ListedRoutine, list_routines
 from em.runner.package import (
     ROUTINE,
+    KeptRoutine,
     find_routine,
     kept_routines,
     routine_of,
@@ -26,24 +28,65 @@ from em.serve.pages.drawing import graph_of
 from em.serve.pages.forms import Field, form_of, input_fields, read_fields
 from em.serve.pages.runs import background_of
 from em.serve.pages.shadow import shadow_view
+from em.serve.pages.table import SINCE, UNTIL, Column, Filter, ListShape, ListView
 from em.serve.pages.view import address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
-from em.store.protocol import Artefact
+from em.store.protocol import Artefact, Store
 from em.values.canonical import short
+
+ROUTINES = ListShape(
+    "/routines",
+    "routines",
+    (
+        Column("Routine", "name"),
+        Column("What it does"),
+        Column("Proof"),
+        Column("Steps", is_number=True),
+        Column("Versions", "versions", is_number=True),
+        Column("Newest", "at"),
+    ),
+    (
+        Filter("q", "Words", "words", hint="name or what it does", is_first=True),
+        Filter("status", "Status", "choice", ("in use", "retired"), is_first=True),
+        SINCE,
+        UNTIL,
+    ),
+    "at",
+)
+
+
+class Shown(NamedTuple):
+    """A row of the list, with the routine itself; None if this version of em can't read it."""
+
+    listed: ListedRoutine
+    routine: KeptRoutine | None
 
 
 @get(f"{PAGES}/routines", include_in_schema=False, sync_to_thread=True)
 def get_routines(request: AnyRequest) -> Response[str]:
-    """Show the newest version of each stored routine."""
+    """Show the stored routines: searched, filtered, sorted, page by page."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    words = parameter(request, "q")
-    newest: dict[str, tuple[Artefact, int]] = {}
-    for one in kept_routines(service.store):
-        if one.body is not None and words.casefold() in one.name.casefold():
-            newest[one.name] = (one, newest.get(one.name, (one, 0))[1] + 1)
-    shown = [(routine_of(one), one, versions) for one, versions in newest.values()]
-    return page(request, "routines.html", routines=shown, q=words)
+    view = ListView(ROUTINES, request)
+    since, until, status = view.time("since"), view.time("until"), view.get("status")
+    listed = [
+        one
+        for one in list_routines(service.store, view.get("q"))
+        if status in ("", one.status)
+        and (since is None or one.at >= since)
+        and (until is None or one.at < until)
+    ]
+    keys = {"name": lambda one: one.name.casefold(), "versions": lambda one: one.versions}
+    found = view.page_of_all(listed, {**keys, "at": lambda one: one.at})
+    routines = [Shown(one, _readable(service.store, one)) for one in found]
+    return page(request, "routines.html", view=view, routines=routines)
+
+
+def _readable(store: Store, listed: ListedRoutine) -> KeptRoutine | None:
+    try:
+        return routine_of(find_routine(store, listed.ref))
+    except EmError:
+        return None
 
 
 @get(f"{PAGES}/routine", include_in_schema=False, sync_to_thread=True)

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from litestar import Response, get, post
@@ -13,14 +13,25 @@ from em.log.event import run_stream
 from em.log.summary import Cursor
 from em.memory import Memory
 from em.runner.agreement import INPUTS
-from em.runner.history import STATUSES, PastRun, PastStep, RunFilter, find_runs, read_run, savings
+from em.runner.history import (
+    STATUSES,
+    PastRun,
+    PastStep,
+    RunFilter,
+    RunKind,
+    RunSummary,
+    find_runs,
+    read_run,
+    savings,
+)
 from em.runner.journal import how_to_resume
 from em.runner.package import find_routine, routine_of
 from em.runner.routine import Routine
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import spans
 from em.serve.pages.forms import form_of, prompt_fields, read_fields
-from em.serve.pages.view import address, filters, go_to, page, parameter, within
+from em.serve.pages.table import SINCE, SUBJECT, UNTIL, Column, Filter, Found, ListShape, ListView
+from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Store
 from em.values.canonical import Json
@@ -102,35 +113,60 @@ def background_of(request: AnyRequest) -> Background:
 MOST_STEPS = 500
 
 
+_COLUMNS = (
+    Column("Status"),
+    Column("Began", "began"),
+    Column("Steps", "steps", is_number=True),
+    Column("Details"),
+)
+_WORDS = Filter("q", "Words", "words", hint="name, id or input", is_first=True)
+_STATUS = Filter("status", "Status", "choice", STATUSES, is_first=True)
+RUNS = ListShape(
+    "/runs",
+    "runs",
+    (Column("Routine", "routine"), *_COLUMNS),
+    (_WORDS, _STATUS, Filter("routine", "Routine"), SUBJECT, SINCE, UNTIL),
+    "began",
+)
+WORKFLOWS = ListShape(
+    "/workflows",
+    "workflow runs",
+    (Column("Workflow", "workflow"), *_COLUMNS),
+    (_WORDS, _STATUS, Filter("workflow", "Workflow"), SUBJECT, SINCE, UNTIL),
+    "began",
+)
+
+
 @get(f"{PAGES}/runs", include_in_schema=False, sync_to_thread=True)
 def get_runs(request: AnyRequest) -> Response[str]:
-    """Show runs, newest first, filtered by words and status."""
+    """Show runs of routines: searched, filtered, sorted, page by page."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    words, status = parameter(request, "q"), parameter(request, "status")
-    before = Cursor.of(parameter(request, "before"))
-    status = status if status in STATUSES else ""
-    chosen = filters(request)
-    asked = _asked(chosen, status)
-    found = find_runs(service.store, words=words, before=before, limit=25, **asked)
-    return page(
-        request,
-        "runs.html",
-        runs=found.runs,
-        older=found.older,
-        q=words,
-        status=status,
-        before=before,
-        statuses=STATUSES,
-        chosen=chosen,
+    view = ListView(RUNS, request)
+    return page(request, "runs.html", view=view, runs=_runs(service.store, "routine", view))
+
+
+def _runs(store: Store, kind: RunKind, view: ListView) -> Sequence[RunSummary]:
+    subject = view.get("subject")
+    chosen: RunFilter = {
+        "name": view.get(kind) or None,
+        "status": view.get("status"),
+        "subjects": [subject] if subject else None,
+        "since": view.time("since"),
+        "until": view.time("until"),
+    }
+
+    def read(place: str, oldest: bool, limit: int) -> Found[RunSummary]:
+        before = Cursor.of(place)
+        words = view.get("q")
+        found = find_runs(
+            store, kind, words=words, before=before, limit=limit, oldest=oldest, **chosen
+        )
+        return Found(found.runs, str(found.first or ""), str(found.older or ""))
+
+    return view.page(
+        read, {kind: lambda run: run.routine.casefold(), "steps": lambda run: run.steps}
     )
-
-
-def _asked(chosen: Mapping[str, str], status: str = "") -> RunFilter:
-    since, until = within(chosen)
-    subject = chosen.get("subject")
-    about = None if subject is None else [subject]
-    return {"subjects": about, "status": status, "since": since, "until": until}
 
 
 @get(f"{PAGES}/run", include_in_schema=False, sync_to_thread=True)
@@ -222,25 +258,13 @@ def marks(line: PastStep) -> str:
     return "fixed" if line.fix or line.status == "defaulted" else line.status.replace(" ", "-")
 
 
-SHOWN = 50
-
-
 @get(f"{PAGES}/workflows", include_in_schema=False, sync_to_thread=True)
 def get_workflows(request: AnyRequest) -> Response[str]:
-    """Show runs of workflows, newest first."""
+    """Show runs of workflows: searched, filtered, sorted, page by page."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    before = Cursor.of(parameter(request, "before"))
-    chosen = filters(request)
-    found = find_runs(service.store, "workflow", before=before, limit=SHOWN, **_asked(chosen))
-    return page(
-        request,
-        "workflows.html",
-        runs=found.runs,
-        older=found.older,
-        before=before,
-        chosen=chosen,
-    )
+    view = ListView(WORKFLOWS, request)
+    return page(request, "workflows.html", view=view, runs=_runs(service.store, "workflow", view))
 
 
 @get(f"{PAGES}/workflow", include_in_schema=False, sync_to_thread=True)

@@ -11,39 +11,32 @@ from litestar import Response, get, post
 from em.errors import EmError, InputError, NotFound
 from em.log.event import EventQuery, subject_stream
 from em.runner.answers import json_or_text
-from em.serve.auth import PAGES, Caller
+from em.serve.auth import PAGES
 from em.serve.pages.forms import form_of
+from em.serve.pages.subjects import show_subjects
 from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
 from em.state.origin import Origin
 from em.state.rules import written_condition
 from em.state.schema import PROFILE
 from em.state.state import State
-from em.state.subjects import NEWS, Subjects
+from em.state.subjects import Subjects
 from em.store.protocol import Passage
 from em.values.times import moment
 
 ROWS = 100
-LATELY = 1_000
 
 
 @get(f"{PAGES}/state", include_in_schema=False, sync_to_thread=True)
 def get_state(request: AnyRequest) -> Response[str]:
-    """Show a subject's state; without a subject, the subjects of recent observations."""
+    """Show a subject's state; without a subject, the list of subjects."""
     service = service_of(request)
     caller = service.caller(request)
     subject = parameter(request, "subject")
     if not subject:
-        return page(request, "subjects.html", subjects=_recent_subjects(service, caller))
+        return show_subjects(request, service, caller)
     caller.must_see(subject)
     return _show(request, service, subject)
-
-
-def _recent_subjects(service: Service, caller: Caller) -> list[str]:
-    if caller.subjects is not None:
-        return sorted(caller.subjects)
-    news = service.store.rows(EventQuery(kinds=NEWS, limit=LATELY, newest=True))
-    return list(dict.fromkeys(row.subject for row in reversed(list(news)) if row.subject))
 
 
 def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:

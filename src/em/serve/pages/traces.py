@@ -15,19 +15,24 @@ from em.runner.package import kept_routines
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import graph_of
 from em.serve.pages.forms import form_of
+from em.serve.pages.table import SINCE, SUBJECT, UNTIL, Column, Filter, Found, ListShape, ListView
 from em.serve.pages.timeline import rows_of, shown_event, tools_in
 from em.serve.pages.view import (
     HEADERS,
     address,
-    filters,
     go_to,
     page,
     parameter,
     whole_number,
-    within,
 )
 from em.serve.service import AnyRequest, Service, service_of
-from em.traces.catalogue import MOST_SCANNED, get_traces, list_traces
+from em.traces.catalogue import (
+    MOST_SCANNED,
+    TraceFilter,
+    TraceSummary,
+    get_traces,
+    list_traces,
+)
 from em.traces.trace import KeptTrace
 
 OUTCOMES = ("success", "failure", "unknown")
@@ -40,40 +45,63 @@ ROWS = 100
 """Rows of a timeline that stand on a page without its script."""
 
 
+TRACES = ListShape(
+    "/traces",
+    "traces",
+    (
+        Column("Goal", "task"),
+        Column("Outcome"),
+        Column("When", "at"),
+        Column("Calls", "calls", is_number=True),
+        Column("Agent", "agent"),
+        Column("Subject"),
+    ),
+    (
+        Filter("task", "Words of the goal", "words", is_first=True),
+        Filter("outcome", "Outcome", "choice", OUTCOMES, is_first=True),
+        SUBJECT,
+        Filter("agent", "Agent"),
+        SINCE,
+        UNTIL,
+    ),
+    "at",
+)
+
+
 @get(f"{PAGES}/traces", include_in_schema=False, sync_to_thread=True)
 def get_traces_page(request: AnyRequest) -> Response[str]:
-    """Show the traces that the caller may see, newest first, filtered by words and outcome."""
+    """Show the traces that the caller may see: searched, filtered, sorted, page by page."""
     service = service_of(request)
     caller = service.caller(request)
-    words, outcome = parameter(request, "q"), parameter(request, "outcome")
-    outcome = outcome if outcome in OUTCOMES else ""
-    before = Cursor.of(parameter(request, "before"))
-    chosen = filters(request)
-    subject, (since, until) = chosen.get("subject"), within(chosen)
-    if subject is not None:
+    view = ListView(TRACES, request)
+    subject = view.get("subject")
+    if subject:
         caller.must_see(subject)
-    found = list_traces(
-        service.store,
-        subjects=caller.subjects if subject is None else [subject],
-        since=since,
-        until=until,
-        task=words,
-        outcome=outcome or None,
-        before=before,
-        limit=25,
-        scan=MOST_SCANNED,
+    chosen: TraceFilter = {
+        "subjects": [subject] if subject else caller.subjects,
+        "since": view.time("since"),
+        "until": view.time("until"),
+        "task": view.get("task"),
+        "outcome": view.get("outcome") or None,
+        "agent": view.get("agent") or None,
+    }
+
+    def read(place: str, oldest: bool, limit: int) -> Found[TraceSummary]:
+        before = Cursor.of(place)
+        found = list_traces(
+            service.store, before=before, limit=limit, scan=MOST_SCANNED, oldest=oldest, **chosen
+        )
+        return Found(found.traces, str(found.first or ""), str(found.older or ""))
+
+    traces = view.page(
+        read,
+        {
+            "task": lambda one: one.title.casefold(),
+            "calls": lambda one: one.calls,
+            "agent": lambda one: one.app.casefold(),
+        },
     )
-    return page(
-        request,
-        "traces.html",
-        traces=found.traces,
-        older=found.older,
-        q=words,
-        outcome=outcome,
-        before=before,
-        outcomes=OUTCOMES,
-        chosen=chosen,
-    )
+    return page(request, "traces.html", view=view, traces=traces)
 
 
 @get(f"{PAGES}/trace", include_in_schema=False, sync_to_thread=True)

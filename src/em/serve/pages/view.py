@@ -4,7 +4,6 @@ Text from traces is untrusted. Templates escape it, and should that ever fail, t
 policy forbids inline scripts and any file that is not ours.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -20,7 +19,6 @@ from em.serve.auth import PAGES, Caller, Sessions, cookie_in
 from em.serve.guard import CALLER, ErrorBody
 from em.serve.rate import Rates
 from em.serve.service import AnyRequest
-from em.values.times import moment
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self';"
@@ -129,21 +127,6 @@ def whole_number(request: AnyRequest, name: str) -> int | None:
     if not text.isdecimal() or len(text) > 18:
         raise InputError(f"expected a whole number, got {text[:40]!r}", place=name)
     return int(text)
-
-
-def filters(request: AnyRequest) -> dict[str, str]:
-    """Return the parameters that every list takes besides its own, those that are given."""
-    given = {name: parameter(request, name) for name in ("subject", "since", "until")}
-    return {name: value for name, value in given.items() if value}
-
-
-def within(chosen: Mapping[str, str]) -> tuple[datetime | None, datetime | None]:
-    """Return the times that `filters` has."""
-    since, until = chosen.get("since"), chosen.get("until")
-    return (
-        None if since is None else moment(since, "since"),
-        None if until is None else moment(until, "until"),
-    )
 
 
 def address(path: str, **params: Any) -> str:
