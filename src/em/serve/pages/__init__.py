@@ -12,6 +12,7 @@ from em.serve.pages import (
     overview,
     routines,
     runs,
+    search,
     state,
     traces,
 )
@@ -28,4 +29,5 @@ HANDLERS: list[Any] = [
     *state.HANDLERS,
     *lessons.HANDLERS,
     *log.HANDLERS,
+    *search.HANDLERS,
 ]

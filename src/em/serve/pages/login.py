@@ -24,6 +24,7 @@ from em.serve.service import AnyRequest
 _FILES = {
     "em.css": "text/css; charset=utf-8",
     "em.js": "text/javascript; charset=utf-8",
+    "search.js": "text/javascript; charset=utf-8",
     "timeline.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }

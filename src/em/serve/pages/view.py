@@ -68,7 +68,7 @@ def page(request: AnyRequest, template: str, /, *, code: int = 200, **values: An
     limited = caller.subjects is not None
     shown = {
         "caller": caller,
-        "navigation": [] if caller.name == "anyone" else _navigation(limited=limited),
+        "navigation": [] if caller.name == "anyone" else navigation(limited=limited),
         "section": _section(request.url.path),
         "form_token": sessions.form_token(cookie_of(request)),
         "logged_in": sessions.needs_login() and caller.name != "anyone",
@@ -88,7 +88,8 @@ def _section(path: str) -> str:
     return path if path in known else f"{path}s"
 
 
-def _navigation(*, limited: bool) -> list[tuple[str, str]]:
+def navigation(*, limited: bool) -> list[tuple[str, str]]:
+    """Return the address and the name of each page that a caller may see."""
     return [
         (PAGES + path, name) for path, name, everybody in NAVIGATION if not (everybody and limited)
     ]
