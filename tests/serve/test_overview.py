@@ -5,9 +5,11 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import sample
 from served import Serve, Served, log_in, token_in
@@ -17,7 +19,8 @@ from em.compiler.suggestions import Suggestion
 from em.llm import ScriptedClient
 from em.log.event import EventQuery
 from em.runner.package import find_routine
-from em.serve.pages.groups import Group, Groups
+from em.serve.pages.groups import Group, Groups, example_of
+from em.traces.catalogue import TraceSummary
 from em.traces.trace import Mission, ToolCall, Trace
 
 TOKEN, READER, ANA = (
@@ -194,6 +197,12 @@ def test_only_who_may_see_everything_sees_groups_and_only_writers_keep(
         assert "bos-own-words" not in refused.text
 
 
+def test_a_memory_in_which_nothing_recurs_says_so(serve: Serve, tmp_path: Path) -> None:
+    with Memory(tmp_path / "em.db") as memory:
+        memory.add_trace(cancelled("1001"))
+    assert headings(serve().http.get("/ui").text) == ["Nothing to report"], "and looks for nothing"
+
+
 def test_a_search_ends_with_the_service(tmp_path: Path) -> None:
     stopping = threading.Event()
     stopping.set()
@@ -222,6 +231,10 @@ def test_a_group_is_told_in_words() -> None:
     assert group.title == "Cancel order, change *.py"
     assert group.saves == {"model calls": 4.0, "dollars": 0.5}
     assert (group.trials, group.untried) == (None, "Not tried on other traces.")
+    asked = "Please cancel order W-1001."
+    row = TraceSummary(id="a", seq=1, at=datetime.now(UTC), goal="Help", input={"request": asked})
+    assert example_of(row) == asked
+    assert example_of(msgspec.structs.replace(row, input={"order_id": "W-1001"})) == "Help"
     reads = Group(Suggestion(**{**told, "effects": []}))
     assert reads.title == "Look up: get a, get b, get c, get d, …"
     proof = {"right": 0, "handed_over": 5, "wrong": 0, "summary": "right in 0 of 5"}

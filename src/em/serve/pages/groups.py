@@ -29,7 +29,7 @@ from em.serve.pages.drawing import graph_of
 from em.serve.pages.view import address, page, parameter
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Store
-from em.traces.catalogue import get_traces, pooled_traces, summaries_of
+from em.traces.catalogue import TraceSummary, get_traces, pooled_traces, summaries_of
 from em.values.canonical import Json
 
 CHANGED = ("trace_started", "trace_ended", "trace_labelled", "erased")
@@ -46,6 +46,8 @@ KEPT_DRAFTS, KEPT_SECONDS = 4, 60.0
 PATIENCE = 0.2
 """Seconds that a page waits for a draft before it is shown without."""
 LONGEST_WAY = 4
+FEWEST_WORDS = 3
+"""Words of a text that is a request and no value."""
 SHORTEST = 0.1
 """Seconds that are worth telling."""
 
@@ -53,11 +55,12 @@ SHORTEST = 0.1
 class Group(msgspec.Struct, frozen=True):
     """Traces that belong together, as a page shows them.
 
-    kept_as: the routine in use that was made of some of them.
+    kept_as: the routine in use that was made of some of them. example: what was asked for once.
     """
 
     found: Suggestion
     kept_as: str = ""
+    example: str = ""
 
     @property
     def title(self) -> str:
@@ -122,6 +125,13 @@ def sentence(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def example_of(trace: TraceSummary) -> str:
+    """Return what was asked for in words: the longest sentence of the input, else the goal."""
+    given = trace.input.values() if isinstance(trace.input, dict) else [trace.input]
+    said = [text for text in given if isinstance(text, str) and len(text.split()) >= FEWEST_WORDS]
+    return max(said, key=len, default=trace.goal)
+
+
 class Recurring(msgspec.Struct, frozen=True):
     """What recurs. is_looking: it is being found now, and the groups are those of before."""
 
@@ -146,11 +156,13 @@ class Recurring(msgspec.Struct, frozen=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """What a search found, and the newest event that there was when it began."""
+    """What a search found, and the newest event that there was when it began.
+
+    groups: each with the first events of its sample, by which it is known what was made of it.
+    """
 
     seq: int
-    groups: Sequence[tuple[Suggestion, Sequence[str]]]
-    """Each with the first events of its sample, by which it is known what was made of it."""
+    groups: Sequence[tuple[Group, Sequence[str]]]
 
 
 class _Answer(msgspec.Struct):
@@ -184,7 +196,10 @@ class Groups:
             found, problem, is_looking = self._found, self._problem, self._is_looking
         groups = [] if found is None else found.groups
         return Recurring(
-            [Group(one, kept_as(self._store, events)) for one, events in groups],
+            [
+                msgspec.structs.replace(one, kept_as=kept_as(self._store, events))
+                for one, events in groups
+            ],
             is_looking,
             "" if found or is_looking else problem,
         )
@@ -203,10 +218,7 @@ class Groups:
     def _search(self) -> None:
         began, problem, found = time.monotonic(), "", None
         try:
-            seq = newest_seq(self._store)
-            found = _Found(
-                seq, [(one, _first_events(self._store, one.sample)) for one in self._suggest()]
-            )
+            found = _Found(newest_seq(self._store), [*map(self._group, self._suggest())])
         except (EmError, OSError, msgspec.MsgspecError) as error:
             problem = str(error)
             log_line(level="error", event="suggest", message=problem)
@@ -215,6 +227,10 @@ class Groups:
             self._found, self._problem = found or self._found, problem
             self._is_looking = False
             self._not_before = ended + max(LEAST_REST, REST * (ended - began))
+
+    def _group(self, one: Suggestion) -> tuple[Group, Sequence[str]]:
+        asked = [example_of(trace) for trace in summaries_of(self._store, one.sample[-1:])]
+        return Group(one, example="".join(asked)), _first_events(self._store, one.sample)
 
     def _suggest(self) -> list[Suggestion]:
         """Run `em suggest` and return what it prints."""

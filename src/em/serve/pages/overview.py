@@ -264,6 +264,7 @@ def get_overview(request: AnyRequest) -> Response[str]:
         total=total,
         tried=total.hits + total.misses + total.hand_overs,
         is_empty=not seen.newest,
+        counted=bool(seen.days),
         charts=_charts(rows),
         today=now().date(),
         waiting=list(islice(_runs(service.store, "needs_input"), SHOWN)),
@@ -380,12 +381,15 @@ def _new_routines(store: Store, since: datetime) -> Iterator[Item]:
 
 
 def _new_behaviours(store: Store, since: datetime) -> Iterator[Item]:
-    for one in list_behaviours(store, limit=SHOWN + 1).behaviours:
+    told: set[tuple[str, str]] = set()
+    for one in list_behaviours(store, limit=2 * SHOWN).behaviours:
         if one.created_at >= since and one.retired_at is None and one.body is not None:
             task = one.body.get("task")
             title = _as_words(task) if isinstance(task, Mapping) else short(task)
             engine = one.name.rpartition("/")[0]
-            yield Item(title, address("/behaviour", id=id_of(one)), one.created_at, engine)
+            if (title, engine) not in told:
+                told.add((title, engine))
+                yield Item(title, address("/behaviour", id=id_of(one)), one.created_at, engine)
 
 
 def _new_lessons(store: Store, since: datetime) -> Iterator[Item]:

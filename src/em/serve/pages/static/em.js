@@ -13,7 +13,8 @@ async function refresh(element) {
   const next = document.importNode(fresh, true);
   element.replaceWith(next);
   const state = next.querySelector(".head .badge");
-  document.getElementById("announcement").textContent = state ? state.textContent : "";
+  const told = next.dataset.announce || (state ? state.textContent : "");
+  document.getElementById("announcement").textContent = told;
   return next;
 }
 
