@@ -97,10 +97,7 @@ class Group(msgspec.Struct, frozen=True):
             return self.found.problem
         if self.trials is None or self.trials[0]:
             return ""
-        return (
-            f"tried on {sum(self.trials)} of them, each time with what the others teach: it would"
-            " have asked or handed over every time"
-        )
+        return f"tried on {sum(self.trials)} of them: it would have handed over every time"
 
     @property
     def saves(self) -> Json:
