@@ -140,6 +140,7 @@ class AsyncMemory:
     compile_again = _threaded(Memory.compile_again)
     run = _threaded(Memory.run)
     resume = _threaded(Memory.resume)
+    cancel = _threaded(Memory.cancel)
     heal = _threaded(Memory.heal)
     workflow = _threaded(Memory.workflow)
     recall = _threaded(Memory.recall)

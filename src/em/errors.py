@@ -61,6 +61,7 @@
     └── Conflict              another writer was faster: read again, then decide
         ├── PositionConflict  the stream has moved on since it was read
         │   └── RunBusy       another process works on this run
+        │       └── Cancelled a person cancelled this run
         ├── DuplicateEvent    the log has an event with this id already
         ├── ChainConflict     an imported event does not continue its stream
         └── ClaimLost         another process took over the request key
@@ -466,6 +467,12 @@ class RunBusy(PositionConflict):
     """Another process works on this run, or has continued it."""
 
     code = "run_busy"
+
+
+class Cancelled(RunBusy):
+    """A person cancelled this run: it stops before its next step."""
+
+    code = "cancelled"
 
 
 class DuplicateEvent(Conflict):

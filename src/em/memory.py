@@ -573,19 +573,39 @@ class Memory:
         auto_fix_fn: "AutoFix | None" = None,
         *,
         input_data: Json | None = None,
+        retry: bool = False,
+        by: str = "",
         **options: "Unpack[RunOptions]",
     ) -> "RunResult":
         """Resume a run that was interrupted or needs input; no call with an effect is repeated.
 
         Until the first one, reads are made again. Answers are remembered as by `run`.
+        retry: take up a run that failed or was cancelled at the step where it stopped; raises
+        RoutineError where a call might be made twice. by: who wants it, for the log.
         """
         from em.runner.engine import resume_run
 
         options.setdefault("allow", self._allow)
         result = resume_run(
-            self.store, run_id, tools, auto_fix_fn, input_data=input_data, **options
+            self.store,
+            run_id,
+            tools,
+            auto_fix_fn,
+            input_data=input_data,
+            retry=retry,
+            by=by,
+            **options,
         )
         return self._remembered(result)
+
+    def cancel(self, run_id: str, *, by: str = "") -> None:
+        """Stop a run of a routine or a workflow before its next step, wherever it runs.
+
+        What was done stays done. by: who wants it, for the log. Raises UsageError if it is over.
+        """
+        from em.runner.cancellation import cancel_run
+
+        cancel_run(self.store, run_id, by=by)
 
     def _remembered(self, result: "RunResult") -> "RunResult":
         from em.compiler.confirmation import remember_answers

@@ -1,5 +1,6 @@
 """Options that several commands share; the memory, routine and files that they name."""
 
+import getpass
 import os
 import shlex
 import sys
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ALLOW = "Let declared tools {} this, in addition to what em.yaml allows. Repeatable."
+
+
+def person() -> str:
+    """Return the name of the person at the terminal, for the log."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""  # a container may run as nobody in particular
 
 
 def _take(ctx: click.Context, param: click.Parameter, value: Any) -> None:

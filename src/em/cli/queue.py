@@ -18,6 +18,7 @@ from em.cli.options import (
     load_tools,
     open_memory,
     pairs,
+    person,
     read_object,
     read_objects,
 )
@@ -155,9 +156,9 @@ def _print_job(view: "JobView") -> None:
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
 @everywhere
 def cancel(jobs: tuple[str, ...]) -> None:
-    """Cancel jobs. A running job stops after its current run or subject."""
+    """Cancel jobs. A running job stops before its next step, or after its current subject."""
     opened = open_queue()
-    views = [opened.cancel(job) for job in jobs]
+    views = [opened.cancel(job, by=person()) for job in jobs]
     emit({"jobs": views}, f"cancelled: {count(len(views), 'job')}")
 
 

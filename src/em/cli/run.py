@@ -36,6 +36,7 @@ from em.cli.options import (
     next_of,
     note_more,
     open_memory,
+    person,
     read_object,
 )
 from em.cli.output import (
@@ -50,11 +51,22 @@ from em.cli.output import (
 )
 from em.errors import EmError, RoutineError, UsageError
 from em.memory import Memory
+from em.runner.cancellation import cancel_run
 from em.runner.engine import resume_run, run_routine
-from em.runner.history import STATUSES, PastRun, RunSummary, Saved, find_runs, read_run, savings
-from em.runner.journal import how_to_resume
+from em.runner.history import (
+    STATUSES,
+    PastRun,
+    RunKind,
+    RunSummary,
+    Saved,
+    find_runs,
+    read_run,
+    savings,
+)
+from em.runner.journal import by_whom, how_to_resume
 from em.runner.machine import AutoFix
 from em.runner.package import ROUTINE, Package, is_folder
+from em.runner.retry import RETRIED, retry_problem
 from em.runner.routine import ToolSpec
 from em.runner.run import Planned, Remembered, RunResult
 from em.runner.tools import ToolRegistry, functions_of, load_module
@@ -216,10 +228,17 @@ def _by_name(package: Package, named: Sequence[str], known: dict[str, Any]) -> d
 @click.option(
     "--input", "input_file", metavar="FILE", help="The same input again, if it contained secrets."
 )
+@click.option("--retry", is_flag=True, help="Take up a failed or cancelled run where it stopped.")
 @_shared
 @everywhere
 def resume(
-    *, run_id: str, input_file: str | None, answers: str | None, yes: bool, **shared: Any
+    *,
+    run_id: str,
+    input_file: str | None,
+    retry: bool,
+    answers: str | None,
+    yes: bool,
+    **shared: Any,
 ) -> int:
     """Resume RUN, which was interrupted or waits for an answer.
 
@@ -232,7 +251,8 @@ def resume(
     if input_file:
         again["input_data"] = read_object(input_file)
     go = _resuming(memory, run_id, again)
-    result = converse(go, go, _answers(answers), yes=yes)
+    first = _resuming(memory, run_id, {**again, "retry": True, "by": person()}) if retry else go
+    result = converse(first, go, _answers(answers), yes=yes)
     return _print_end(memory, run_id, result, again["resume_with"])
 
 
@@ -529,7 +549,7 @@ def _figure(what: str, value: float | None) -> str:
 @click.group("runs", no_args_is_help=True)
 @everywhere
 def runs() -> None:
-    """List and show past runs of routines."""
+    """List, show and cancel runs of routines."""
 
 
 @runs.command("list")
@@ -587,6 +607,21 @@ def show(run_id: str) -> None:
     emit(data, lambda: _print_run(memory, run_id, past, steps))
 
 
+@runs.command("cancel")
+@click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
+@everywhere
+def cancel(run_ids: tuple[str, ...]) -> None:
+    """Stop runs before their next step, wherever they run. What was done stays done."""
+    cancel_from_here(open_memory(), run_ids, "routine")
+
+
+def cancel_from_here(memory: Memory, run_ids: Sequence[str], kind: RunKind) -> None:
+    """Cancel runs in the name of the person at the terminal, and print what became of them."""
+    found = [cancel_run(memory.store, one, by=person(), kind=kind) for one in run_ids]
+    data = [{"run": one.run_id, "status": one.status} for one in found]
+    emit({"runs": data}, f"cancelled: {count(len(found), 'run')}")
+
+
 def _print_run(memory: Memory, run_id: str, past: PastRun, steps: list[dict[str, Any]]) -> None:
     rows = [
         (
@@ -606,7 +641,8 @@ def _print_run(memory: Memory, run_id: str, past: PastRun, steps: list[dict[str,
             continue
         number = "" if item is None else f"[{item}]"
         click.echo(f"running when the run stopped: {step}{number}")
-    click.echo(f"{past.status}: {count(len(steps), 'step')} in {past.folder or past.stored}")
+    status = f"{past.status}{by_whom(past.cancelled)}"
+    click.echo(f"{status}: {count(len(steps), 'step')} in {past.folder or past.stored}")
     for line in failure_lines(failure) if failure else ():
         if line:
             click.echo(line)
@@ -617,6 +653,10 @@ def _print_run(memory: Memory, run_id: str, past: PastRun, steps: list[dict[str,
         _propose_healing(memory, run_id)
     if past.status in ("running", "needs_input"):
         note(f"  resume with: {how_to_resume(run_id, past.resume_with)}")
+    elif past.status in RETRIED:
+        problem = retry_problem(past)
+        again = how_to_resume(run_id, f"--retry {past.resume_with}")
+        note(f"  it can't be retried: {problem}" if problem else f"  retry with: {again}")
 
 
 def _propose_healing(memory: Memory, run_id: str) -> None:

@@ -30,6 +30,7 @@ from em.cli.options import (
     note_more,
     open_memory,
     pairs,
+    person,
     read_object,
     with_tools,
 )
@@ -44,6 +45,7 @@ from em.cli.output import (
 )
 from em.cli.queue import enqueue
 from em.cli.routine import print_problems
+from em.cli.run import cancel_from_here
 from em.errors import NotFound, UsageError
 from em.log.summary import Cursor
 from em.runner.history import STATUSES, RunSummary, find_runs
@@ -195,7 +197,7 @@ def run(
 
 @workflow.command("resume")
 @click.argument("run_id", metavar="RUN")
-@click.option("--retry", is_flag=True, help="Resume a failed run at the step that failed.")
+@click.option("--retry", is_flag=True, help="Take up a failed or cancelled run where it stopped.")
 @click.option(
     "--params",
     "params_file",
@@ -216,7 +218,7 @@ def resume(
     """
     answers, yes = shared.pop("answers"), shared.pop("yes")
     workflows = _workflows(None, shared)
-    again: dict[str, Any] = {"retry": retry, "prompt": prompt}
+    again: dict[str, Any] = {"retry": retry, "prompt": prompt, "by": person()}
     if params_file:
         again["params"] = read_object(params_file)
 
@@ -228,6 +230,14 @@ def resume(
     replies = read_object(answers) if answers else {}
     result = converse(go, go, replies, yes=yes)
     return _print_end(workflows, run_id, result, as_typed(shared))
+
+
+@workflow.command("cancel")
+@click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
+@everywhere
+def cancel(run_ids: tuple[str, ...]) -> None:
+    """Stop runs before their next step, wherever they run. What was done stays done."""
+    cancel_from_here(open_memory(), run_ids, "workflow")
 
 
 @workflow.command("inspect")

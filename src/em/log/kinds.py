@@ -44,6 +44,8 @@ HOMES: Mapping[str, str] = {
     "run_paused": "em.runner.run",
     "run_answered": "em.runner.run",
     "run_resumed": "em.runner.run",
+    "run_retried": "em.runner.run",
+    "run_cancelled": "em.runner.run",
     "run_ended": "em.runner.run",
     "workflow_started": "em.workflows.inspection",
     "workflow_cleaned": "em.workflows.inspection",
@@ -73,6 +75,7 @@ HOMES: Mapping[str, str] = {
     "job_queued": "em.work.job",
     "job_split": "em.work.job",
     "job_done": "em.work.job",
+    "job_cancelled": "em.work.job",
 }
 """The module that registers the body of each of em's kinds. It is imported at first use."""
 

@@ -29,8 +29,9 @@ STARTS: Mapping[str, tuple[Noun, str]] = {
 CHANGES: Mapping[str, tuple[Noun, ...]] = {
     **dict.fromkeys(("tool_call", "udf_call", "call_ended"), ("trace",)),
     **dict.fromkeys(("trace_ended", "trace_labelled"), ("trace",)),
-    **dict.fromkeys(("run_paused", "run_ended"), ("run", "workflow")),
-    "job_done": ("job",),
+    **dict.fromkeys(("run_paused", "run_ended", "run_cancelled"), ("run", "workflow")),
+    **dict.fromkeys(("run_answered", "run_resumed", "run_retried"), ("run", "workflow")),
+    **dict.fromkeys(("job_done", "job_cancelled"), ("job",)),
 }
 """Kinds of events that change a summary, and of what. The steps of a run are not among them: they
 are counted when it pauses or ends, so that a step writes no second row."""

@@ -17,14 +17,17 @@ from em.runner.journal import (
     Journal,
     Note,
     answered_note,
+    by_whom,
     fits,
     keepable,
     resumed_note,
+    retried_note,
     running,
     started_note,
 )
 from em.runner.machine import AutoFix, Machine, writes
 from em.runner.package import UDF, Package
+from em.runner.retry import refuse_retry
 from em.runner.run import PendingPrompt, RunResult, StepReport
 from em.runner.secrets import Given, Secrets, without_secrets
 from em.runner.span import adrive_run, drive_run
@@ -130,6 +133,8 @@ def resume_run(
     auto_fix_fn: AutoFix | None = None,
     *,
     input_data: Json | None = None,
+    retry: bool = False,
+    by: str = "",
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Resume a run that was interrupted, or that waits for an answer.
@@ -140,9 +145,14 @@ def resume_run(
     its outcome (`needs_input`). Raises RoutineError
     if the routine, its functions or its tools were changed, and RunBusy if somebody else works on
     the run.
+
+    retry: take up a run that failed or was cancelled, at the step where it stopped. Raises
+    RoutineError where a call might be made twice (`em.runner.retry`).
+    by: who wants it, for the log.
     """
     with _held(store, run_id, options):
-        return _resume(store, run_id, tool_registry, auto_fix_fn, input_data, options)
+        retried = [retried_note(by)] if retry else []
+        return _resume(store, run_id, tool_registry, auto_fix_fn, input_data, options, retried)
 
 
 def _held(store: Store | None, run_id: str, options: RunOptions) -> AbstractContextManager[None]:
@@ -156,23 +166,26 @@ def _resume(
     auto_fix_fn: AutoFix | None,
     input_data: Json | None,
     options: RunOptions,
+    retried: list[Note],
 ) -> RunResult:
     past = read_run(store, run_id)
     refuse_partial(past)
     if input_data is not None:
         past.input = same_input(past, _input(input_data))
     refuse_lost_secrets(past, options.get("answers") or {})
-    if past.status in ("ok", "failed"):
+    if retried:
+        refuse_retry(past)
+    elif past.is_over:
         done = ((past.failure or {}).get("context") or {}).get("done")
         raise RoutineError(
-            f"this run is over: {past.status}",
+            f"this run is over: {past.status}{by_whom(past.cancelled)}",
             place=f"run {past.run_id}",
             fix=f"{', '.join(done)} was done, and a new run would do it again" if done else "",
         )
     with package_of(store, past) as package:
         package.check_unchanged(past.routine_hash)
         with _Run(package, tool_registry, auto_fix_fn, options, is_kept=True) as run:
-            machine, write = run.go_on(past, store)
+            machine, write = run.go_on(past, store, retried)
             with collecting(run.uses):
                 return run.secrets.result(drive_run(run.name, machine, write, store))
 
@@ -298,8 +311,10 @@ class _Run:
         machine.check()
         return machine
 
-    def go_on(self, past: PastRun, store: Store) -> tuple[Effects[RunResult], WriteNotes]:
-        """Resume a past run."""
+    def go_on(
+        self, past: PastRun, store: Store, retried: list[Note]
+    ) -> tuple[Effects[RunResult], WriteNotes]:
+        """Resume a past run. retried: the note that says so, if it was over."""
         self._named.take(past.input)
         if self._answers:
             check_steps(self.package.program, self._answers)
@@ -310,7 +325,7 @@ class _Run:
         machine = Machine(
             self.package.program,
             run_id=past.run_id,
-            notes=notes,
+            notes=[*retried, *notes],
             restored=restored,
             **self._options,
         )

@@ -25,23 +25,25 @@ from em.runner.journal import (
     question_of,
 )
 from em.runner.package import Package, unpacked
-from em.runner.run import Failure, PendingPrompt, RunResult
+from em.runner.run import UNDONE, Failure, PendingPrompt, RunResult
 from em.store.protocol import Store
 from em.values.call import Usage
 from em.values.canonical import Json
 
 RunKind = Literal["routine", "workflow"]
-RunChange = Literal["started", "paused", "answered", "ended"]
+RunChange = Literal["started", "paused", "answered", "retried", "cancelled", "ended"]
 RUN_EVENTS: dict[str, RunChange] = {
     ROUTINE_STARTED: "started",
     WORKFLOW_STARTED: "started",
     "run_paused": "paused",
     "run_answered": "answered",
+    "run_retried": "retried",
+    "run_cancelled": "cancelled",
     "run_ended": "ended",
 }
 """The kinds of events that change the status of a run."""
 
-STATUSES = ("ok", "failed", "needs_input", "running", "forgotten")
+STATUSES = ("ok", "failed", "needs_input", "running", "cancelled", "forgotten")
 """The statuses that a run may have."""
 LOOKED_AT = 2_000
 """Runs that one search passes over; it returns where it stopped, and the next goes on there."""
@@ -71,7 +73,8 @@ class PastRun:
     """A run of a routine or a workflow, as its journal records it.
 
     `started` is the body of its first event. `steps` are in the order in which they ended.
-    `end` is the body of the event that paused or ended the run, and empty while it is running.
+    `end` is the body of the event that paused or ended the run, and empty while it is running and
+    once it was cancelled; `cancelled` is the body of the event that cancelled it.
     `evidence` are the answers to questions for inputs that its routine may learn from.
     `is_partial`: part of it was forgotten. Nobody knows any more all that it did, so it is never
     resumed.
@@ -80,7 +83,7 @@ class PastRun:
     def __init__(
         self, run_id: str, events: Sequence[Event], pos: int, *, is_partial: bool = False
     ) -> None:
-        first, last = events[0], events[-1]
+        first = events[0]
         self.run_id = run_id
         self.subject = first.subject
         self.is_partial = is_partial
@@ -98,12 +101,9 @@ class PastRun:
             (what, has) for what, has in self.started.get("code", ())
         ]
         self.resume_with = str(self.started.get("resume_with", ""))
-        self.is_over = last.kind == "run_ended"
-        self.ended = last.at if self.is_over else None
-        self.end: Json = (last.body or {}) if self.is_over or last.kind == "run_paused" else {}
-        self.output = self.end.get("output")
-        self.failure: Json | None = self.end.get("failure")
-        self.prompt: Json | None = self.end.get("prompt")
+        self.ended: datetime | None = None
+        self.end: Json = {}
+        self.cancelled: Json | None = None
         self.status = "running"
         self.steps: list[PastStep] = []
         self.restored = Restored()
@@ -112,8 +112,15 @@ class PastRun:
         for event in events:
             self._take(event)
         if is_partial and not self.is_over:
-            self.is_over = True
-            self.status, self.end, self.prompt = "forgotten", {}, None
+            self.status, self.end = "forgotten", {}
+        self.output = self.end.get("output")
+        self.failure: Json | None = self.end.get("failure")
+        self.prompt: Json | None = self.end.get("prompt")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run goes no further, unless somebody retries it."""
+        return self.status not in ("running", "needs_input")
 
     @property
     def step_count(self) -> int:
@@ -147,18 +154,43 @@ class PastRun:
             self._begin(body, event.at)
         elif event.kind == "step_done":
             self._end_step(body, event)
-        elif event.kind == "run_answered":
+        elif event.kind in ("run_answered", "run_resumed", "run_retried"):
+            self._go_on(event.kind, body)
+        elif event.kind in ("run_paused", "run_ended", "run_cancelled"):
+            self._stop(event, body)
+
+    def _go_on(self, kind: str, body: Json) -> None:
+        self.status, self.end, self.ended, self.cancelled = "running", {}, None, None
+        if kind == "run_answered":
             self._answer(body["answers"], once=body.get("once", False))
-        elif event.kind == "run_resumed":
+        elif kind == "run_resumed":
             # What was read before no longer counts; the log has it.
             self.restored = self.restored.without_reads()
             self.restored.is_asking_anew = False
             self.steps.clear()
             self._intents.clear()
-        elif event.kind in ("run_paused", "run_ended"):
-            if "step_id" in body.get("prompt", ()):
-                self.restored.ask(body["prompt"])
-            self.status = body.get("status", "needs_input")
+
+    def _stop(self, event: Event, body: Json) -> None:
+        if event.kind == "run_cancelled":
+            self.status, self.end, self.ended, self.cancelled = "cancelled", {}, event.at, body
+            return
+        if "step_id" in body.get("prompt", ()):
+            self.restored.ask(body["prompt"])
+        self.status, self.end = body.get("status", "needs_input"), body
+        self.ended = event.at if event.kind == "run_ended" else None
+        failure = body.get("failure") or {}
+        if (failure.get("context") or {}).get("outcome") == UNDONE:
+            self._undo(failure.get("step_id"))
+
+    def _undo(self, step: Any) -> None:
+        """Take back the call that was under way when the run failed: it had no effect.
+
+        If several were under way, nobody knows which of them that holds for.
+        """
+        under_way = [key for key in self.restored.in_flight if key[0] == step]
+        if len(under_way) == 1:
+            self.restored.in_flight.difference_update(under_way)
+            self.restored.effects.difference_update(under_way)
 
     def _answer(self, answers: Json, *, once: bool) -> None:
         for step_id, given in answers.items():
@@ -222,7 +254,7 @@ class PastRun:
         return PastStep(
             step=str(intent.get("step")),
             item=intent.get("item"),
-            status="failed" if failed else "under way",
+            status="failed" if failed else "interrupted" if self.is_over else "under way",
             began=at,
             tool=str(intent.get("tool", "")),
             args=intent.get("args"),
@@ -322,7 +354,7 @@ class RunPage(msgspec.Struct, frozen=True):
 class RunFilter(TypedDict, total=False):
     """Which runs to list.
 
-    name: the routine or workflow. status: `running`, `needs_input`, `ok`, `failed` or `forgotten`.
+    name: the routine or workflow. status: one of STATUSES.
     subjects: about one of these; None for all. since, until: when they began.
     """
 

@@ -23,6 +23,7 @@ import msgspec
 
 from em.errors import (
     BadBody,
+    Cancelled,
     EmError,
     InputError,
     PositionConflict,
@@ -31,7 +32,7 @@ from em.errors import (
     StoreBusy,
     StoreUnreachable,
 )
-from em.log.event import Draft, run_stream
+from em.log.event import Draft, EventQuery, run_stream
 from em.log.use import Uses
 from em.redaction.redactor import MARKER
 from em.runner.agreement import INPUTS
@@ -167,7 +168,8 @@ class _Entry:
 
 
 class Journal:
-    """Writes a run's notes; a second worker on the same run is fenced off.
+    """Writes a run's notes; a second worker on the same run is fenced off, and a cancelled run
+    stops: its next write raises Cancelled, after it has stored what was done by then.
 
     patience: seconds for which a write is repeated while the database can't be reached. If an
     attempt was written after all, the expected position differs: that raises RunBusy, and a
@@ -264,9 +266,9 @@ class Journal:
         except (StoreUnreachable, StoreBusy):
             if not self._patience:
                 raise
-            self._repeat(commit)
+            self._repeat(commit, drafts)
         except PositionConflict as error:
-            raise self._overtaken() from error
+            raise self._overtaken(drafts) from error
         self._pos += len(notes)
 
     def _with_uses(self, notes: Iterable[Note]) -> list[Note]:
@@ -278,7 +280,7 @@ class Journal:
             for kind, body in notes
         ]
 
-    def _repeat(self, commit: Commit) -> None:
+    def _repeat(self, commit: Commit, drafts: Sequence[Draft]) -> None:
         until, wait = time.monotonic() + self._patience, 0.1
         while True:
             time.sleep(wait)
@@ -289,16 +291,42 @@ class Journal:
                 if time.monotonic() > until:
                     raise
             except PositionConflict as error:
-                raise self._overtaken() from error
+                raise self._overtaken(drafts) from error
             else:
                 return
 
-    def _overtaken(self) -> RunBusy:
+    def _overtaken(self, drafts: Sequence[Draft]) -> RunBusy:
+        """Return why the run stops here. Of a cancelled run, store the results that are known."""
+        found = self._store.read(EventQuery(stream=self._stream))
+        later = [event for event in found if event.pos > self._pos]
+        kinds = [event.kind for event in later]
+        if kinds[:1] == ["run_cancelled"] and set(kinds[1:]) <= {"step_done"}:
+            done = [_without_next(one) for one in drafts if one.kind == "step_done"]
+            if done:
+                fence = {self._stream: later[-1].pos}
+                with suppress(PositionConflict):  # somebody retries it already
+                    self._store.commit(Commit(events=done, expected_pos=fence))
+            return Cancelled(
+                f"this run was cancelled{by_whom(later[0].body)}",
+                place=f"run {self._run_id}",
+                fix="what was done by then is done; the run's steps show it",
+            )
         return RunBusy(
             "this run was continued elsewhere: its journal has moved on",
             place=f"run {self._run_id}",
             fix="look at the run, and resume it if it is not over",
         )
+
+
+def _without_next(done: Draft) -> Draft:
+    """Return the note of a result without the intent of the next step."""
+    body = {name: value for name, value in done.body.items() if name != "next"}
+    return msgspec.structs.replace(done, body=body)
+
+
+def by_whom(body: Json | None) -> str:
+    """Return ` by NAME` for an event that says who wanted it; else an empty text."""
+    return f" by {body['by']}" if body and body.get("by") else ""
 
 
 @contextmanager
@@ -387,6 +415,11 @@ def started_note(
 def resumed_note() -> Note:
     """Return the note of a run that goes on and makes its reads again."""
     return "run_resumed", {"reads_again": True}
+
+
+def retried_note(by: str) -> Note:
+    """Return the note of a run that goes on where it failed or was cancelled."""
+    return "run_retried", {"by": by} if by else {}
 
 
 def answered_note(answers: Mapping[str, Json], *, once: bool = False) -> Note:
@@ -632,8 +665,8 @@ class Notebook:
         """
         if self._notes is None:
             return ()
-        answered = any(kind == "run_answered" for kind, _ in self._notes)
-        if in_flight and not answered and not self._wrote:
+        is_told = any(kind in ("run_answered", "run_retried") for kind, _ in self._notes)
+        if in_flight and not is_told and not self._wrote:
             return ()
         kind, body = _last_note(result)
         about = result.pending_prompt or result.failure
@@ -668,7 +701,8 @@ class Attempt:
     """A call to be made: the step, its scope, and what makes it safe to repeat."""
 
     __slots__ = (
-        "args", "given", "item", "item_hash", "key", "problem", "scope", "start", "step", "writes",
+        "args", "given", "is_undone", "item", "item_hash", "key", "problem", "scope", "start",
+        "step", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -688,6 +722,8 @@ class Attempt:
         self.key: Any = None
         # Why evaluating the key failed.
         self.problem: EmError | None = None
+        # Whether it failed and surely had no effect.
+        self.is_undone = False
 
     @property
     def item_key(self) -> ItemKey:

@@ -38,6 +38,7 @@ from em.runner.routine import (
     read_step,
 )
 from em.runner.run import (
+    UNDONE,
     CheckFailed,
     Declined,
     Failed,
@@ -51,6 +52,7 @@ from em.runner.run import (
     StepReport,
     StepStatus,
     UnexpectedResult,
+    did_not_happen,
     failure_of,
     outcome_is_unknown,
     plain,
@@ -232,11 +234,12 @@ class Calls:
         if fix.strategy == "fail":
             if fix.reason:
                 failure = failure_of(step.id, error, {"args": args, "fix": fix.reason})
-            return self.given_up(step, failure, count, start)
+            return self.given_up(step, _judged(attempt, failure), count, start)
         try:
             value = yield self.call(step, scope, fix.args, attempt.key)
             _check_result(step, scope, value)
         except Exception as again:  # noqa: BLE001 - a tool may raise anything; reported
+            attempt.is_undone = False
             failure = failure_of(step.id, again, {"args": fix.args, "fix": fix.reason})
             return self._left(attempt, again, failure, count + 1)
         self._check_expected(attempt, value, count + 1, fix.args)
@@ -279,7 +282,7 @@ class Calls:
         """
         step = attempt.step
         if not self._is_unknown(attempt, error):
-            return self.given_up(step, failure, count, attempt.start)
+            return self.given_up(step, _judged(attempt, failure), count, attempt.start)
         self.reports.add(step.id, "failed", count, attempt.start, failure.message)
         if self.notebook.is_kept:
             raise Pause(unknown(attempt.item_key, f"{{}} gave {failure.message}."))
@@ -326,16 +329,21 @@ class Calls:
         """
         step, scope = attempt.step, attempt.scope
         retry = step.retry or _ONCE
+        may_have_acted = count > 0 and not attempt.is_undone
         while True:
             count += 1
-            returned = False
+            called = returned = False
             try:
-                value = yield self._checked_call(attempt)
+                call = self._checked_call(attempt)
+                called = True
+                value = yield call
                 returned = True
                 _check_result(step, scope, value)
             except Pause:
                 raise  # an inner run waits for a person
             except Exception as error:  # noqa: BLE001 - a tool may raise anything; reported
+                may_have_acted |= called and (returned or not did_not_happen(error))
+                attempt.is_undone = not may_have_acted
                 final = returned or self._is_unknown(attempt, error) or count >= retry.attempts
                 if not final and _retriable(retry, error):
                     yield _wait_after(retry, count)
@@ -403,6 +411,7 @@ class Calls:
             problem = outcome.error or _violated(step, attempt.scope, outcome.value)
             if problem is not None:
                 failed.append((item, problem, outcome.error is None))
+                attempt.is_undone = outcome.error is not None and did_not_happen(problem)
             elif other := unexpected(step, attempt.scope, outcome.value, attempt.given):
                 surprise = self._surprised(attempt, outcome.value, other, 1)
             else:
@@ -444,6 +453,7 @@ class Calls:
                 calls[item] = self._checked_call(attempts[item])
             except EmError as error:
                 failed.append((item, error, False))
+                attempts[item].is_undone = True
         return calls, failed
 
     def _again(self, attempt: Attempt, error: Exception, *, returned: bool) -> Steps:
@@ -456,6 +466,13 @@ class Calls:
             yield _wait_after(retry, 1)
             return (yield from self._tried(attempt, 1))
         return (yield from self.mended(attempt, error, 1, returned=returned))
+
+
+def _judged(attempt: Attempt, failure: Failure) -> Failure:
+    """Return the failure of a call; it says so if the call surely had no effect."""
+    if not attempt.writes or not attempt.is_undone:
+        return failure
+    return msgspec.structs.replace(failure, context={**failure.context, "outcome": UNDONE})
 
 
 def _same_values(one: Any, other: Any) -> bool:

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from em.errors import EmError, RoutineError, WorkflowError
+from em.errors import EmError, NotAllowed, RoutineError, WorkflowError
 from em.log.kinds import event_body
 from em.log.summary import Summary, event_summary, shown_text, shown_value
 from em.values.canonical import Json
 
-Status = Literal["ok", "failed", "needs_input"]
+Status = Literal["ok", "failed", "needs_input", "cancelled"]
 StepStatus = Literal["done", "skipped", "failed", "defaulted"]
 
 
@@ -99,6 +99,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run: ok has `output`, failed `failure`, needs_input `pending_prompt`.
+
+    Only a result that was read from the journal is `cancelled`: the run itself raises Cancelled.
 
     remembered: the answers that the routine knows from now on. planned: what a dry run left undone;
     its status says how the run would go. bound: the input as a model put it, if its reading
@@ -189,6 +191,20 @@ class RunResumed(msgspec.Struct, frozen=True):
     reads_again: bool = True
 
 
+@event_body("run_retried")
+class RunRetried(msgspec.Struct, frozen=True):
+    """A run that failed or was cancelled goes on where it stopped. by: who wanted it."""
+
+    by: str = ""
+
+
+@event_body("run_cancelled")
+class RunCancelled(msgspec.Struct, frozen=True):
+    """A run stops before its next step. by: who wanted it."""
+
+    by: str = ""
+
+
 @event_body("run_answered")
 class RunAnswered(msgspec.Struct, frozen=True):
     """Somebody answered. once: for this run only; the routine must not learn from the answers."""
@@ -211,6 +227,18 @@ class RunEnded(msgspec.Struct, frozen=True):
 def _summarise_pause(made: Summary, body: Json, _at: datetime) -> None:
     made.status = body.get("status", "needs_input")
     made.shown["note"] = shown_text(body["prompt"].get("message", ""))
+
+
+@event_summary("run_answered", "run_resumed", "run_retried")
+def _summarise_resumption(made: Summary, _body: Json, _at: datetime) -> None:
+    made.status, made.ended = "running", None
+    made.shown.pop("note", None)
+
+
+@event_summary("run_cancelled")
+def _summarise_cancellation(made: Summary, body: Json, at: datetime) -> None:
+    made.status, made.ended = "cancelled", at
+    made.shown["note"] = shown_text(f"cancelled by {body['by']}" if body.get("by") else "")
 
 
 @event_summary("run_ended")
@@ -319,12 +347,30 @@ _NO_ANSWER = frozenset(
 """The same: the request was sent, and no whole answer came."""
 
 
+UNDONE = "none: the call had no effect"
+"""The outcome in the context of a failure if the call that failed surely had no effect."""
+
+
 def outcome_is_unknown(error: BaseException) -> bool:
     """Return whether a call that raised this may have had its effect all the same.
 
     True for a timeout, for a connection that broke while the answer was awaited, and for a status
     of 500 or above. An error that a tool raised because of another one counts as that one.
     """
+    return _may_have_happened(error) is True
+
+
+def did_not_happen(error: BaseException) -> bool:
+    """Return whether a call that raised this surely had no effect.
+
+    True if nothing was sent, it was not allowed, or the server refused it. Any other error of a
+    tool does not say how far it came.
+    """
+    return _may_have_happened(error) is False
+
+
+def _may_have_happened(error: BaseException) -> bool | None:
+    """Return whether a call may have had its effect; None if its error does not say."""
     seen: list[BaseException] = []
     following: list[Any] = [error]
     while following:
@@ -338,13 +384,13 @@ def outcome_is_unknown(error: BaseException) -> bool:
         # Libraries put the error that they wrap into its arguments or into `reason`.
         following += [getattr(one, "reason", None), *one.args, one.__cause__]
         following += [] if one.__suppress_context__ else [one.__context__]
-    return False
+    return None
 
 
 def _sent_without_answer(error: BaseException) -> bool | None:
     """Return what one error says by itself; None if it says nothing."""
-    if isinstance(error, UnknownOutcome):
-        return True
+    if isinstance(error, UnknownOutcome | NotAllowed):
+        return isinstance(error, UnknownOutcome)
     status = _status(error)
     if status is not None:
         return status >= 500

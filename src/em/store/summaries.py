@@ -15,6 +15,7 @@ import msgspec
 
 from em.log.event import MAX_NAME, heuristic_stream
 from em.log.summary import (
+    CHANGES,
     STARTS,
     SUMMARISED,
     Summary,
@@ -57,7 +58,7 @@ _COUNT_STEPS = (
 )
 _NEWEST = 2**62
 _RUNS = ("run", "workflow")
-_ENDS = ("run_paused", "run_ended")
+_ENDS = ("run_paused", "run_ended", "run_cancelled")
 
 
 class _Happened(NamedTuple):
@@ -140,8 +141,8 @@ def _summary_of(session: Session, stream: str) -> Summary | None:
     is_partial, is_over, last_end = False, False, 0
     for kind, subject, seq, at, body, pos in session.execute(_STREAM, (stream,)):
         is_partial |= body is None
-        if body is not None and kind != "erased":
-            is_over = kind == "run_ended"
+        if body is not None and kind in CHANGES:
+            is_over = kind in ("run_ended", "run_cancelled")
         if body is None or kind not in SUMMARISED:
             if made is None and body is not None and kind != "erased":
                 return None  # another stream's name begins so, or its start was erased

@@ -81,6 +81,19 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.done + len(self.waiting) + len(self.failed)
 
 
+@event_body("job_cancelled")
+class JobCancelled(msgspec.Struct, frozen=True):
+    """Body of an event: a job stops before its next step. by: who wanted it."""
+
+    by: str = ""
+
+
+@event_summary("job_cancelled")
+def _summarise_cancellation(made: Summary, _body: Json, at: datetime) -> None:
+    if made.ended is None:
+        made.status, made.ended = "cancelled", at
+
+
 @event_body("job_split")
 class JobSplit(msgspec.Struct, frozen=True, kw_only=True):
     """Body of an event: a job took too long; another one does its items from `at` on."""
@@ -133,6 +146,7 @@ class Queued(NamedTuple):
 
     rest: the job that does the items which were split off; they are not in `job`.
     pos: the position of the last event before its report: only one worker can report.
+    is_cancelled: a person cancelled it.
     """
 
     job: Job
@@ -140,17 +154,27 @@ class Queued(NamedTuple):
     subject: str | None
     rest: str = ""
     pos: int = 1
+    is_cancelled: bool = False
+
+    @property
+    def runs(self) -> list[str]:
+        """The ids of its runs."""
+        has_runs = self.job.kind in ("routine", "workflow")
+        return [item.id for item in self.job.items] if has_runs else []
 
 
 def read_job(memory: Memory, job_id: str) -> Queued:
     """Read a job from the log."""
-    query = EventQuery(stream=job_stream(job_id), kinds=["job_queued", "job_split"])
+    kinds = ["job_queued", "job_split", "job_cancelled"]
+    query = EventQuery(stream=job_stream(job_id), kinds=kinds)
     found: Queued | None = None
     for event in memory.store.read(query):
         if event.body is None:
             raise WorkError("the content of this job was forgotten", place=f"job {job_id}")
         if found is None:
             found = Queued(msgspec.convert(event.body, Job), event.id, event.subject)
+        elif event.kind == "job_cancelled":
+            found = found._replace(is_cancelled=True, pos=event.pos)
         else:
             split = msgspec.convert(event.body, JobSplit)
             job = msgspec.structs.replace(found.job, items=found.job.items[: split.at])

@@ -16,6 +16,7 @@ import msgspec
 from em.errors import NotFound, QueueFull, UsageError, WorkError
 from em.log.event import JOB_PREFIX, Draft, EventQuery, check_name, job_stream
 from em.memory import Memory
+from em.runner.cancellation import cancel_runs
 from em.settings import Settings, WorkSettings
 from em.store import redactor_of
 from em.traces.catalogue import attempts
@@ -432,29 +433,33 @@ class Queue:
 
     def runs(self, jobs: Sequence[str]) -> list[str]:
         """Return the ids of the runs of these jobs. Only jobs that run something have any."""
-        found = map(self.what, jobs)
-        return [
-            item.id for job in found if job.kind in ("routine", "workflow") for item in job.items
-        ]
+        return [run for job in jobs for run in read_job(self._memory, job).runs]
 
-    def cancel(self, job_id: str) -> JobView:
-        """Cancel a job. A running one stops after its current item."""
+    def cancel(self, job_id: str, *, by: str = "") -> JobView:
+        """Cancel a job, and its runs that have begun: they stop before their next step.
+
+        Other work stops after its current item. by: who wants it, for the log.
+        """
         view = self.job(job_id)
         parts = self._ledger.parts([job_id], is_open=True)
         if view.state in OVER and not parts:
             raise WorkError(f"this job has ended: {view.state}", place=f"job {job_id}")
-        with self._database.translated():
-            for one in [*parts] if view.state in OVER else [job_id, *parts]:
-                # First here: a worker that takes the job over meanwhile then leaves it alone.
+        for one in [*parts] if view.state in OVER else [job_id, *parts]:
+            queued = read_job(self._memory, one)
+            body = {"by": by} if by else {}
+            # First here: a worker that takes the job over meanwhile then leaves it alone.
+            self._memory.log.append(job_stream(one), "job_cancelled", body, subject=queued.subject)
+            with self._database.translated():
                 self._ledger.end(one, "cancelled")
                 self._client.cancel_workflow(one)
+            cancel_runs(self._memory.store, queued.runs, by=by)
         return self.job(job_id)
 
     def retry(self, job_id: str) -> str:
         """Queue the failed items of a job again, or all of a cancelled one; return the new id.
 
         A failed run of a routine can't be resumed: a new run starts. A failed run of a workflow
-        continues at the step that failed.
+        continues at the step that failed. A run that was cancelled stays so: a person takes it up.
         """
         view, queued = self.job(job_id), read_job(self._memory, job_id)
         job, subject = queued.job, queued.subject

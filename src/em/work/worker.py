@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -26,6 +27,7 @@ from em.errors import (
     NotFound,
     StoreBusy,
     StoreUnreachable,
+    WorkError,
 )
 from em.log.event import Draft, job_stream, run_stream
 from em.memory import Memory
@@ -156,7 +158,10 @@ def _routine(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
     return _PAST.get(past.status, DONE)
 
 
-_PAST = {"forgotten": ItemResult("failed", "the run was forgotten")}
+_PAST = {
+    "forgotten": ItemResult("failed", "the run was forgotten"),
+    "cancelled": ItemResult("failed", "the run was cancelled"),
+}
 
 
 def _ended(result: "RunResult") -> ItemResult:
@@ -235,6 +240,9 @@ def _workflow(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
     workflows = equipment.memory.workflows(tools=equipment.tools)
     workflows.models.limited = equipment.limited
     if equipment.memory.store.head(run_stream(item.id))[0]:
+        before = workflows.result(item.id)
+        if before.status in _PAST:
+            return _PAST[before.status]
         result = workflows.resume(item.id, retry=bool(job.how.get("retry")))
     else:
         workflow = read_workflow(job.how["definition"], f"workflow {job.name}")
@@ -570,11 +578,12 @@ class Worker:
         """Run the items of a job and report. Whatever ends the job is in the ledger first."""
         entry = self._patiently(job_id, lambda: self._ledger.find([job_id]).get(job_id))
         if entry is not None and entry.outcome == "cancelled":
-            self._client.cancel_workflow(job_id)  # it was taken over while it was cancelled
-            raise _Leave
+            self._leave_cancelled(job_id)  # it was taken over while it was cancelled
         try:
             self._refuse_deadly(job_id, entry)
             queued = self._patiently(job_id, lambda: read_job(self._memory, job_id))
+            if queued.is_cancelled:
+                self._leave_cancelled(job_id)
             started = time.monotonic()
             report = self._patiently(job_id, lambda: read_report(self._memory, job_id))
             if report is None:
@@ -607,6 +616,8 @@ class Worker:
         for start in range(0, len(job.items), together(job.kind)):
             if self._stopping.is_set():
                 raise _Leave
+            if queued.runs and self._is_behind(job_id, queued):
+                self._check_owner(job_id)
             if start and time.monotonic() - looked > 1:
                 self._check_owner(job_id)
                 looked = time.monotonic()
@@ -681,8 +692,22 @@ class Worker:
                 raise _Leave
             pause = min(LONGEST_PAUSE, pause * 2)
 
+    def _is_behind(self, job_id: str, queued: Queued) -> bool:
+        """Return whether the log has more of a job than this worker: it was cancelled, or ended."""
+        store = self._memory.store
+        return self._patiently(job_id, lambda: store.head(job_stream(job_id))[0]) > queued.pos
+
+    def _leave_cancelled(self, job_id: str) -> None:
+        """Leave a cancelled job. Whoever cancelled it may have died after writing the log."""
+        self._ledger.end(job_id, "cancelled")
+        self._client.cancel_workflow(job_id)
+        raise _Leave
+
     def _check_owner(self, job_id: str) -> None:
         """Leave a job that was cancelled or that another worker has taken over."""
+        with suppress(StoreUnreachable, StoreBusy, WorkError):
+            if read_job(self._memory, job_id).is_cancelled:
+                self._leave_cancelled(job_id)
         try:
             found = self._list(workflow_ids=[job_id])
         except StoreUnreachable:  # no other worker can have taken it over either

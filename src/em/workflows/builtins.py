@@ -14,6 +14,7 @@ from em.runner.engine import RunOptions, resume_run, run_routine
 from em.runner.expressions.language import as_text
 from em.runner.history import read_run
 from em.runner.package import opened
+from em.runner.retry import retry_problem
 from em.runner.routine import Routine
 from em.runner.run import Pause, PendingPrompt, RunResult
 from em.runner.secrets import Secrets
@@ -194,15 +195,24 @@ class Routines:
     """Runs `run_routine`: an inner run, which is resumed if the step is repeated.
 
     subject: who the workflow's run is about, and with it the inner run.
+    retry: a person retries the workflow's run, and with it each inner run that stopped, once.
     """
 
     def __init__(
-        self, store: Store, tools: ToolRegistry, allow: AllowSettings | None, subject: str | None
+        self,
+        store: Store,
+        tools: ToolRegistry,
+        allow: AllowSettings | None,
+        subject: str | None,
+        *,
+        retry: bool = False,
     ) -> None:
         self._store = store
         self._tools = tools
         self._allow = allow
         self._subject = subject
+        self._retry = retry
+        self._retried: set[str] = set()
 
     def runner(
         self, step: str, answers: Mapping[str, Json], note: Callable[[Sequence[str]], None]
@@ -220,6 +230,8 @@ class Routines:
             note([event.id for event in self._store.read(newest) if event.kind != "erased"])
             if result.pending_prompt is not None:
                 raise Pause(_within(step, result.pending_prompt))
+            if result.status == "cancelled":
+                raise WorkflowError("the routine was cancelled", place=f"run {result.run_id}")
             if result.failure is not None:
                 told = result.failure
                 raise WorkflowError(
@@ -250,9 +262,11 @@ class Routines:
                     package, given, self._tools, store=self._store, run_id=run_id, **options
                 )
         past = read_run(self._store, run_id)
-        if past.status not in ("ok", "failed"):
-            return resume_run(self._store, run_id, self._tools, **options)
-        return past.result()
+        retry = self._retry and run_id not in self._retried and not retry_problem(past)
+        if past.is_over and not retry:
+            return past.result()
+        self._retried.add(run_id)
+        return resume_run(self._store, run_id, self._tools, retry=retry, **options)
 
 
 def _within(step: str, prompt: PendingPrompt) -> PendingPrompt:
@@ -282,9 +296,12 @@ class Binding:
         servers: Servers,
         registered: Mapping[str, Tool],
         subject: str | None,
+        *,
+        retry: bool,
     ) -> None:
         self._workflows = workflows
         self._subject = subject
+        self._retry = retry
         self._registered = registered
         self._plan = plan
         self._allow = allow
@@ -331,7 +348,9 @@ class Binding:
             return Tool(step.name, self._recalling(step.name), "read")
         if name == ROUTINE:
             workflows = self._workflows
-            routines = Routines(workflows.store, workflows.tools, allow, self._subject)
+            routines = Routines(
+                workflows.store, workflows.tools, allow, self._subject, retry=self._retry
+            )
             run = routines.runner(
                 step.name, self._answers, lambda ids: self._run.note_sources(step.name, ids)
             )

@@ -24,8 +24,10 @@ from em.runner.journal import (
     Note,
     answered_note,
     keepable,
+    retried_note,
 )
 from em.runner.machine import Machine
+from em.runner.retry import RETRIED
 from em.runner.run import RunResult, StepReport
 from em.runner.secrets import Secrets, without_secrets
 from em.runner.span import drive_run
@@ -155,7 +157,7 @@ def _note(store: Store, cleaned: Cleaned, reason: str) -> None:
     store.commit(Commit(events=[Draft(stream=WORKFLOW_CLEAN_UP, kind=CLEANED, body=body)]))
 
 
-OVER = ("ok", "failed", "forgotten")
+OVER = ("ok", "failed", "cancelled", "forgotten")
 
 
 def _chosen(
@@ -345,17 +347,20 @@ class Workflows:
         params: Mapping[str, Any] | None = None,
         prompt: str | None = None,
         retry: bool = False,
+        by: str = "",
         **options: Unpack[WorkflowOptions],
     ) -> WorkflowResult:
         """Resume a run that was interrupted or waits; return the result of one that is over.
 
-        No completed step runs again. `retry`: resume a failed run at the step that failed. Pass
-        `params` and `prompt` again if they held a secret: the journal does not store secrets.
+        No completed step runs again. `retry`: resume a run that failed or was cancelled at the step
+        where it stopped; `by`: who wants it, for the log. Pass `params` and `prompt` again if they
+        held a secret: the journal does not store secrets.
         """
         past = PastWorkflow.read(self.store, run_id)
         if retry or past.status == "forgotten":
             refuse_partial(past.run, WorkflowError)
-        if past.status == "ok" or (past.status == "failed" and not retry):
+        is_retried = retry and past.status in RETRIED
+        if past.run.is_over and not is_retried:
             if options.get("answers"):
                 raise WorkflowError(f"this run is over: {past.status}", place=f"run {run_id}")
             return past.result()
@@ -371,7 +376,8 @@ class Workflows:
                 place=f"run {run_id}",
                 fix="pass the prompt again (prompt=, or --prompt)",
             )
-        return self._run(plan, past.params, said, run_id, [], past, options)
+        notes = [retried_note(by)] if is_retried else []
+        return self._run(plan, past.params, said, run_id, notes, past, options)
 
     def result(self, run_id: str) -> WorkflowResult:
         """Return the result of a run so far."""
@@ -484,7 +490,10 @@ class Workflows:
         secrets, servers = Secrets(), Servers()
         secrets.learn(params)
         registered = self.tools.named(plan.tools)
-        binding = Binding(self, plan, self._allow, secrets, known, servers, registered, subject)
+        retry = any(kind == "run_retried" for kind, _ in notes)
+        binding = Binding(
+            self, plan, self._allow, secrets, known, servers, registered, subject, retry=retry
+        )
         conductor = binding.conductor = Conductor(
             plan,
             Context(prompt, params, [step.name for step in plan.steps]),
@@ -562,7 +571,7 @@ def _answered(plan: Plan, answers: Mapping[str, Any]) -> list[Note]:
     own = _own(plan, answers)
     check_steps(plan.program, own, asking=asking)
     stored = without_secrets(plan.questions, own)
-    return [answered_note(keepable(stored, "answers"))] if stored else []
+    return [answered_note(keepable(stored, "answers"))]
 
 
 def _told(plan: Plan, conductor: Conductor, result: RunResult) -> WorkflowResult:
