@@ -14,8 +14,8 @@ from em.behaviour.cache import (
     list_behaviours,
     recent_counts,
     recent_uses,
-    task_of,
 )
+from em.behaviour.task import HOLE
 from em.log.event import behaviour_stream
 from em.serve.auth import PAGES
 from em.serve.pages.shadow import ShadowView, shadow_view
@@ -29,10 +29,12 @@ from em.serve.pages.table import (
     ListView,
     place_of_event,
 )
-from em.serve.pages.view import page, parameter
+from em.serve.pages.view import page, parameter, short
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Artefact, Store
 
+LONGEST = 90
+"""The most characters of a title."""
 BEHAVIOURS = ListShape(
     "/behaviours",
     "behaviours",
@@ -74,7 +76,7 @@ def get_behaviours(request: AnyRequest) -> Response[str]:
         view=view,
         rows=rows,
         id_of=id_of,
-        task_of=task_of,
+        title_of=_title_of,
         uses=uses,
         shadow=_shadow(service.store, [engine] if engine else engines),
     )
@@ -97,7 +99,7 @@ def _listed(store: Store, view: ListView) -> Sequence[Artefact]:
     return view.page(
         read,
         {
-            "task": lambda one: task_of(one).casefold(),
+            "task": lambda one: _title_of(one).casefold(),
             "engine": lambda one: one.name.casefold(),
             "steps": lambda one: len((one.body or {}).get("steps", ())),
         },
@@ -115,6 +117,7 @@ def get_behaviour(request: AnyRequest) -> Response[str]:
         request,
         "behaviour.html",
         id=id_of(artefact),
+        title=_title_of(artefact),
         artefact=artefact,
         engine=engine,
         state=_state(artefact),
@@ -122,6 +125,34 @@ def get_behaviour(request: AnyRequest) -> Response[str]:
         counts=_counts(service.store, artefact),
         uses=recent_uses(service.store, engine, key=key),
     )
+
+
+def _title_of(artefact: Artefact) -> str:
+    """Return the title of a behaviour: what it was asked to do; its id once that was erased."""
+    if artefact.body is None:
+        return id_of(artefact)
+    return title(artefact.name.rpartition("/")[0], artefact.body.get("task"))
+
+
+def title(engine: str, task: Any) -> str:
+    """Put a task into words: its text if that is all there is, else the call of its engine."""
+    if isinstance(task, dict) and len(task) == 1:
+        (only,) = task.values()
+        task = only if isinstance(only, str) and " " in HOLE.sub("…", only).strip() else task
+    if isinstance(task, dict):
+        given = ", ".join(f"{name}={_in_words(value)}" for name, value in task.items())
+        return short(f"{engine}({given})", LONGEST)
+    return short(HOLE.sub("…", task), LONGEST) if isinstance(task, str) else engine
+
+
+def _in_words(value: Any) -> str:
+    """Return an argument in short; what varies from call to call is left open."""
+    if isinstance(value, str):
+        return short(HOLE.sub("…", value), 30)
+    if isinstance(value, dict | list):
+        noun = "field" if isinstance(value, dict) else "item"
+        return f"{len(value)} {noun}" + ("" if len(value) == 1 else "s")
+    return short(value, 30)
 
 
 def _shadow(store: Store, engines: list[str]) -> ShadowView | None:
