@@ -15,7 +15,7 @@ from tests.work.conftest import SETTINGS, Workplace, kill
 
 from em import Memory
 from em.errors import BadBody, InputError, NotFound, UsageError, WorkError
-from em.runner.history import read_run
+from em.runner.history import find_runs, read_run
 from em.runner.package import find_routine
 from em.traces.trace import Mission, ToolCall, Trace
 from em.work.job import Item, Job
@@ -216,7 +216,7 @@ def test_no_more_jobs_at_a_time_than_a_worker_may(on_sqlite: Workplace) -> None:
     assert most == 3
 
 
-def test_a_cancelled_job_is_not_begun_and_one_under_way_ends_after_its_item(
+def test_a_cancelled_job_is_not_begun_and_one_under_way_stops_before_its_next_step(
     on_sqlite: Workplace,
 ) -> None:
     with on_sqlite.queue() as queue:
@@ -225,12 +225,16 @@ def test_a_cancelled_job_is_not_begun_and_one_under_way_ends_after_its_item(
         (runs,) = queue.add_runs("plain_five", [{"n": n} for n in range(50)], chunk=50)
         worker = on_sqlite.worker("--drain", slow=0.1)
         on_sqlite.until(lambda: on_sqlite.effects().total() > 2)
-        queue.cancel(runs)
+        queue.cancel(runs, by="ana")
         on_sqlite.said_by(worker)
         done = on_sqlite.effects()
-        assert 5 <= done.total() < 250
-        assert done.total() % 5 == 0
+        assert 3 <= done.total() < 250
         assert not any(line.startswith("100-") for line in done)
+        with Memory(on_sqlite.db) as memory:
+            begun = find_runs(memory.store, limit=None).runs
+            (event,) = memory.log.read(stream=f"job/{runs}", kinds="job_cancelled")
+        assert {one.status for one in begun} <= {"ok", "cancelled"}, "none is left under way"
+        assert event.body == {"by": "ana"}
         assert queue.job(runs).state == "cancelled"
         with pytest.raises(WorkError, match="this job has ended: cancelled"):
             queue.cancel(runs)

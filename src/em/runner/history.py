@@ -295,11 +295,17 @@ def read_run(store: Store, run_id: str, kind: RunKind | None = "routine") -> Pas
     raise NotFound(f"there is no run {run_id!r}", fix=fix)
 
 
-def read_served_run(store: Store, run_id: str, kind: RunKind = "routine") -> PastRun:
-    """Read a run that a server may resume: of a stored routine or a workflow, and not over."""
+def read_stored_run(store: Store, run_id: str, kind: RunKind = "routine") -> PastRun:
+    """Read a run that a server could run: of a stored routine or a workflow."""
     past = read_run(store, run_id, kind)
     if not past.is_workflow and not past.stored:
         raise NotFound("only runs of stored routines can be resumed here", place=f"run {run_id}")
+    return past
+
+
+def read_served_run(store: Store, run_id: str, kind: RunKind = "routine") -> PastRun:
+    """Read a run that a server may resume: of a stored routine or a workflow, and not over."""
+    past = read_stored_run(store, run_id, kind)
     refuse_partial(past, UsageError)
     if past.status not in ("needs_input", "running"):
         raise UsageError(f"the run is over: {past.status}", place=f"run {run_id}")

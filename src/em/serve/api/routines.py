@@ -6,8 +6,10 @@ from typing import Annotated, TypeVar
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
+from em.errors import UsageError
 from em.log.event import EventQuery, run_stream
 from em.log.summary import Cursor
+from em.runner import cancellation
 from em.runner.history import (
     PastRun,
     RunFilter,
@@ -17,12 +19,15 @@ from em.runner.history import (
     find_runs,
     read_run,
     read_served_run,
+    read_stored_run,
     run_query,
 )
 from em.runner.package import find_routine, kept_routines, routine_of, texts_of, trials_of
+from em.runner.retry import refuse_retry
 from em.serve.api.shapes import (
     Pagination,
     ProofOut,
+    RetryIn,
     RoutineOut,
     Routines,
     RunAnswersIn,
@@ -230,4 +235,42 @@ async def post_answers(
     return await respond_with_run(request, key, data, go, 200)
 
 
-HANDLERS = [list_routines, post_run, list_runs, get_run, post_answers]
+@post(
+    "/runs/{run_id:str}/retry", responses=errors(404, 409, 410), status_code=200, tags=["routines"]
+)
+async def retry_run(
+    request: AnyRequest, run_id: FromPath[str], data: JSONBody[RetryIn], key: Key = None
+) -> Response[RunOut]:
+    """Take up a run that failed or was cancelled, where it stopped.
+
+    Nothing is done twice: where a call may have happened and has no key, the response is 400 and
+    says so.
+    """
+    service = service_of(request)
+    by = service.caller(request, "write").name
+
+    def go(data: RetryIn, _new_id: str) -> RunOut:
+        refuse_retry(read_stored_run(service.store, run_id), UsageError)
+        return fill(
+            RunOut, service.memory.resume(run_id, retry=True, by=by, answers=data.answers or None)
+        )
+
+    return await respond_with_run(request, key, data, go, 200)
+
+
+@post(
+    "/runs/{run_id:str}/cancel",
+    responses=errors(404, 409),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["routines"],
+)
+def cancel_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
+    """Stop a run before its next step, wherever it runs. What was done stays done."""
+    service = service_of(request)
+    caller = service.caller(request, "write")
+    caller.must_see(None)
+    return _run(cancellation.cancel_run(service.store, run_id, by=caller.name, kind="routine"))
+
+
+HANDLERS = [list_routines, post_run, list_runs, get_run, post_answers, retry_run, cancel_run]

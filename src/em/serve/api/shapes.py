@@ -420,6 +420,12 @@ class AnswersIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answers: dict[str, Json]
 
 
+class RetryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A run to be taken up where it stopped. answers: to what it asks on its way, if known."""
+
+    answers: dict[str, Json] = {}
+
+
 class RunAnswersIn(AnswersIn, frozen=True):
     """Answers to a routine's run. remember: as for a new run."""
 

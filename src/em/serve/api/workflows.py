@@ -3,11 +3,15 @@
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
 
-from em.runner.history import read_served_run
+from em.errors import UsageError
+from em.runner.cancellation import cancel_run
+from em.runner.history import read_served_run, read_stored_run
+from em.runner.retry import refuse_retry
 from em.serve.api.routines import Chosen, ending, page_of_runs, respond_with_run
 from em.serve.api.shapes import (
     AnswersIn,
     ParamOut,
+    RetryIn,
     WorkflowOut,
     WorkflowRunIn,
     WorkflowRunOut,
@@ -144,6 +148,49 @@ async def post_workflow_answers(
     return await respond_with_run(request, key, data, go, 200)
 
 
+@post(
+    "/workflow-runs/{run_id:str}/retry",
+    responses=errors(404, 409, 410),
+    status_code=200,
+    tags=["workflows"],
+)
+async def retry_workflow_run(
+    request: AnyRequest, run_id: FromPath[str], data: JSONBody[RetryIn], key: Key = None
+) -> Response[WorkflowRunOut]:
+    """Take up a run that failed or was cancelled, where it stopped.
+
+    Nothing is done twice: where a call may have happened and has no key, the response is 400 and
+    says so.
+    """
+    service = service_of(request)
+    by = service.caller(request, "write").name
+
+    def go(data: RetryIn, _new_id: str) -> WorkflowRunOut:
+        refuse_retry(read_stored_run(service.store, run_id, "workflow"), UsageError)
+        return fill(
+            WorkflowRunOut,
+            _runner(service).resume(run_id, retry=True, by=by, answers=data.answers or None),
+        )
+
+    return await respond_with_run(request, key, data, go, 200)
+
+
+@post(
+    "/workflow-runs/{run_id:str}/cancel",
+    responses=errors(404, 409),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["workflows"],
+)
+def cancel_workflow_run(request: AnyRequest, run_id: FromPath[str]) -> WorkflowRunOut:
+    """Stop a run before its next step, wherever it runs. What was done stays done."""
+    service = service_of(request)
+    caller = service.caller(request, "write")
+    caller.must_see(None)
+    cancel_run(service.store, run_id, by=caller.name, kind="workflow")
+    return fill(WorkflowRunOut, PastWorkflow.read(service.store, run_id).result())
+
+
 HANDLERS = [
     list_workflows,
     post_workflow_run,
@@ -151,4 +198,6 @@ HANDLERS = [
     get_workflow_run,
     get_workflow_steps,
     post_workflow_answers,
+    retry_workflow_run,
+    cancel_workflow_run,
 ]
