@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sample
+from run_sample import prepare, release
 from served import Serve
+from tests.children import wait_until
 
 from em import Memory, recorded_tool
 from em.log.event import EventQuery
@@ -203,6 +205,44 @@ def test_a_group_is_found_compiled_and_kept_by_buttons_whatever_it_is_called(
     page.get_by_role("link", name="cancel", exact=True).first.wait_for()
     assert page.get_by_role("link", name="Compile").count() == 0
     assert (page.title(), looking.complaints, looking.elsewhere) == ("Overview · em", [], [])
+
+
+def test_a_run_is_followed_cancelled_retried_and_ends_in_one_sitting(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    """Nothing is reloaded by hand, and hostile text stands wherever a text can stand."""
+    prepare(tmp_path, sample.HOSTILE)
+    looking = look(serve().url, viewport={"width": 390, "height": 800})
+    page = looking.page
+    page.goto("/ui/routine?ref=parcel")
+    page.get_by_role("textbox", name="parcel").fill(f"P-1 {sample.HOSTILE}")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("heading", name="Waiting for an answer").wait_for()
+    page.get_by_label("yes").check()
+    page.get_by_role("button", name="Answer").click()
+    page.locator(".waterfall .name", has_text="make").wait_for()  # it holds at the next step
+    run = page.url
+    page.get_by_role("button", name="Cancel").click()
+    page.locator(".head .badge", has_text="cancelled").wait_for()
+    page.get_by_role("button", name="Retry").wait_for()
+    release(tmp_path, sample.HOSTILE)
+    with Memory(tmp_path / "em.db") as memory:
+        done = EventQuery(kinds=["step_done"])
+        wait_until(lambda: "hold" in [one.body["step"] for one in memory.store.read(done)])
+    page.goto(run)
+    assert page.locator(".waterfall .name").all_inner_texts() == ["make", "hold"]
+    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("heading", name="Failed at label").wait_for()  # there is no label.txt
+    (tmp_path / "label.txt").write_text(sample.HOSTILE)
+    page.get_by_role("button", name="Retry from label").click()
+    page.get_by_role("heading", name="Result").wait_for()
+    assert sample.HOSTILE[:20] in page.locator("#live").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.title() != "owned"
+    page.goto("/ui/log?follow=1&kind=run_cancelled")
+    page.get_by_text("local").wait_for()
+    assert not looking.complaints
+    assert not looking.elsewhere
 
 
 def test_the_policy_would_stop_what_got_through(serve: Serve, look: Any) -> None:

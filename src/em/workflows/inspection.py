@@ -284,13 +284,21 @@ class _Replay:
     def views(self) -> list[StepView]:
         return [self._view(step) for step in self._plan.steps]
 
+    def _unfinished(self, step: str) -> Json:
+        """Return the status of a step without a result, and the error with which the run failed."""
+        failure = self._past.run.failure or {}
+        if failure.get("step_id") == step:
+            return {"status": "failed", "error": str(failure.get("message", ""))}
+        if step not in self._in_flight:
+            return {"status": "not begun"}
+        return {"status": "interrupted" if self._past.run.is_over else "under way"}
+
     def _view(self, step: PlannedStep) -> StepView:
         done = self._steps.get(step.name, [])
         definition = step.definition
         shown: Json = {"name": step.name, "tool": definition.tool, "needs": definition.memory.needs}
         if not done:
-            status = "under way" if step.name in self._in_flight else "not begun"
-            return StepView(**shown, status=status)
+            return StepView(**shown, **self._unfinished(step.name))
         values, _ = self._context.memory_for(
             step.needs, self._fetched.get(step.name, {}), step.before
         )

@@ -1,10 +1,12 @@
 """Pages of the log: follow, filter and verify it, show one event, recall passages."""
 
 from litestar import Response, get
+from litestar.response import Stream
 
 from em.log.event import Event, EventQuery
 from em.log.kinds import HOMES
 from em.serve.auth import PAGES
+from em.serve.pages.live import told
 from em.serve.pages.table import (
     SINCE,
     SUBJECT,
@@ -17,7 +19,7 @@ from em.serve.pages.table import (
     of_one_subject,
     place_of_event,
 )
-from em.serve.pages.view import page, parameter
+from em.serve.pages.view import address, page, parameter
 from em.serve.service import AnyRequest, service_of
 
 LOG = ListShape(
@@ -68,14 +70,47 @@ def get_log(request: AnyRequest) -> Response[str]:
         further = str(shown[-1].seq) if len(found) > limit else ""
         return Found(shown, str(shown[0].seq) if shown else "", further)
 
+    events = view.page(read)
     return page(
         request,
         "log.html",
         view=view,
-        events=view.page(read),
+        events=events,
         follow=bool(parameter(request, "follow")) and not view.cursor,
+        told=_live_address(request, max((event.seq for event in events), default=0)),
         may_verify=caller.subjects is None,
     )
+
+
+def _live_address(request: AnyRequest, newest: int) -> str:
+    """Return the address that tells the page when there is more of what it shows."""
+    given = {name: parameter(request, name) for name in ("subject", "stream", "kind")}
+    return address("/log/live", **given, after=newest)
+
+
+@get(f"{PAGES}/log/live", include_in_schema=False, sync_to_thread=False)
+def get_log_live(request: AnyRequest) -> Stream:
+    """Say `changed` each time when the log has more of what the page shows."""
+    service = service_of(request)
+    caller = service.caller(request)
+    subject, stream = parameter(request, "subject"), parameter(request, "stream")
+    kind = parameter(request, "kind")
+    if caller.subjects is not None and not subject:
+        subject = min(caller.subjects, default="")
+    caller.must_see(subject or None)
+
+    def look(seen: int) -> int:
+        query = EventQuery(
+            subject=subject or None,
+            stream=stream or None,
+            kinds=[kind] if kind else [],
+            after=seen,
+            limit=1,
+            newest=True,
+        )
+        return max((event.seq for event in service.store.read(query)), default=seen)
+
+    return told(request, look)
 
 
 @get(f"{PAGES}/event", include_in_schema=False, sync_to_thread=True)
@@ -116,4 +151,4 @@ def get_recall(request: AnyRequest) -> Response[str]:
     return page(request, "recall.html", q=words, subject=subject, subjects=subjects, found=found)
 
 
-HANDLERS = [get_log, get_event, get_verify, get_recall]
+HANDLERS = [get_log, get_log_live, get_event, get_verify, get_recall]

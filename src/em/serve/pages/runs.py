@@ -3,9 +3,11 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import msgspec
 from litestar import Response, get, post
 
 from em.errors import EmError, NotFound, StoreBusy, UsageError
@@ -13,6 +15,7 @@ from em.log.event import run_stream
 from em.log.summary import Cursor
 from em.memory import Memory
 from em.runner.agreement import INPUTS
+from em.runner.cancellation import cancel_run
 from em.runner.history import (
     STATUSES,
     PastRun,
@@ -22,10 +25,12 @@ from em.runner.history import (
     RunSummary,
     find_runs,
     read_run,
+    read_stored_run,
     savings,
 )
 from em.runner.journal import how_to_resume
 from em.runner.package import find_routine, routine_of
+from em.runner.retry import RETRIED, refuse_retry, retry_problem
 from em.runner.routine import Routine
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import spans
@@ -36,7 +41,8 @@ from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Store
 from em.values.canonical import Json
 from em.values.ids import new_id
-from em.workflows.inspection import inspect_run
+from em.values.times import now
+from em.workflows.inspection import PastWorkflow, inspect_run, view_of
 
 AT_ONCE = 8
 FIRST_NOTE = 10.0
@@ -57,6 +63,13 @@ class Background:
         run_id = new_id()
         self._do(run_id, 0, lambda: self._memory.run(routine, input_data, run_id=run_id))
         return run_id
+
+    def retry(self, run_id: str, by: str, kind: RunKind) -> None:
+        """Take up a run that failed or was cancelled, where it stopped."""
+        past = read_stored_run(self._memory.store, run_id, kind)
+        refuse_retry(past, UsageError)
+        resume = self._memory.resume if kind == "routine" else self._memory.workflows().resume
+        self._do(run_id, past.pos, lambda: resume(run_id, retry=True, by=by))
 
     def answer(self, run_id: str, answers: dict[str, Any]) -> None:
         """Resume a run with answers to its prompt."""
@@ -181,9 +194,9 @@ def _show(
     request: AnyRequest, service: Service, run_id: str, problem: EmError | None = None
 ) -> Response[str]:
     past = read_run(service.store, run_id)
-    lines = past.timeline
+    lines = [_so_far(line) for line in past.timeline]
     began = [(line.began.timestamp(), line.duration_ms / 1e3) for line in lines]
-    prompt = past.prompt
+    prompt, kinds = past.prompt, _kinds(service.store, past)
     return page(
         request,
         "run.html",
@@ -192,7 +205,8 @@ def _show(
         run=past,
         lines=list(zip(lines, spans(began), strict=True))[:MOST_STEPS],
         left_out=max(0, len(lines) - MOST_STEPS),
-        kinds=_kinds(service.store, past),
+        kinds=kinds,
+        to_come=_to_come(past, kinds),
         seconds=_seconds(past),
         saved=savings(service.store, past) if past.status == "ok" else [],
         prompt=prompt,
@@ -201,9 +215,34 @@ def _show(
         done=((past.failure or {}).get("context") or {}).get("done", ()),
         fields=prompt_fields(prompt.get("fields", ())) if prompt else [],
         resume=how_to_resume(run_id, past.resume_with),
+        retry=how_to_resume(run_id, f"--retry {past.resume_with}"),
+        retry_problem=_retry_problem(past),
         is_live=past.status == "running",
         problem=problem,
     )
+
+
+def _retry_problem(past: PastRun) -> str | None:
+    """Return why a run can't be retried, empty if it can; None where the question is not there."""
+    return retry_problem(past) if past.status in RETRIED else None
+
+
+def _so_far(line: PastStep) -> PastStep:
+    """Return a step with the time that it has taken until now, if it is under way."""
+    if line.status != "under way":
+        return line
+    took = (now() - line.began).total_seconds() * 1e3
+    return msgspec.structs.replace(line, duration_ms=max(0.0, took))
+
+
+def _to_come(past: PastRun, kinds: Mapping[str, Any]) -> list[Any]:
+    """Return the steps of a stored routine behind the last one that the journal has."""
+    if past.status not in ("running", "needs_input", "cancelled"):
+        return []
+    known = {line.step for line in past.timeline} | ({*past.restored.answers} & kinds.keys())
+    names = [*kinds]
+    reached = max((names.index(name) for name in known if name in kinds), default=-1)
+    return [kinds[name] for name in names[reached + 1 :]]
 
 
 def _seconds(past: PastRun) -> float | None:
@@ -258,6 +297,63 @@ def marks(line: PastStep) -> str:
     return "fixed" if line.fix or line.status == "defaulted" else line.status.replace(" ", "-")
 
 
+Act = Callable[[Background, Service, str, str], object]
+"""Does something with a run: takes its id, and the name of who wants it."""
+
+
+async def _act(request: AnyRequest, kind: RunKind, act: Act) -> Response[str]:
+    """Do what a form on the page of a run asks for, and show the run again."""
+    form = await form_of(request)
+    service = service_of(request)
+    caller = service.caller(request, "write")
+    caller.must_see(None)
+    run_id = str(form.get("id", ""))
+    show = _show_workflow if kind == "workflow" else _show
+
+    def work() -> Response[str]:
+        try:
+            act(background_of(request), service, run_id, caller.name)
+        except NotFound:
+            raise
+        except EmError as problem:
+            return show(request, service, run_id, problem)
+        return go_to(address("/workflow" if kind == "workflow" else "/run", id=run_id))
+
+    return await asyncio.to_thread(work)
+
+
+def _cancel(kind: RunKind, _: Background, service: Service, run_id: str, by: str) -> None:
+    cancel_run(service.store, run_id, by=by, kind=kind)
+
+
+def _retry(kind: RunKind, background: Background, _: Service, run_id: str, by: str) -> None:
+    background.retry(run_id, by, kind)
+
+
+@post(f"{PAGES}/run/cancel", include_in_schema=False)
+async def post_cancel(request: AnyRequest) -> Response[str]:
+    """Stop a run before its next step."""
+    return await _act(request, "routine", partial(_cancel, "routine"))
+
+
+@post(f"{PAGES}/run/retry", include_in_schema=False)
+async def post_retry(request: AnyRequest) -> Response[str]:
+    """Take up a run where it stopped."""
+    return await _act(request, "routine", partial(_retry, "routine"))
+
+
+@post(f"{PAGES}/workflow/cancel", include_in_schema=False)
+async def post_workflow_cancel(request: AnyRequest) -> Response[str]:
+    """Stop a run of a workflow before its next step."""
+    return await _act(request, "workflow", partial(_cancel, "workflow"))
+
+
+@post(f"{PAGES}/workflow/retry", include_in_schema=False)
+async def post_workflow_retry(request: AnyRequest) -> Response[str]:
+    """Take up a run of a workflow where it stopped."""
+    return await _act(request, "workflow", partial(_retry, "workflow"))
+
+
 @get(f"{PAGES}/workflows", include_in_schema=False, sync_to_thread=True)
 def get_workflows(request: AnyRequest) -> Response[str]:
     """Show runs of workflows: searched, filtered, sorted, page by page."""
@@ -278,8 +374,8 @@ def get_workflow(request: AnyRequest) -> Response[str]:
 def _show_workflow(
     request: AnyRequest, service: Service, run_id: str, problem: EmError | None = None
 ) -> Response[str]:
-    pos = service.store.head(run_stream(run_id))[0]
-    seen = inspect_run(service.store, run_id)
+    past = PastWorkflow.read(service.store, run_id)
+    seen = view_of(past)
     most = max((step.tokens.full for step in seen.steps if step.tokens), default=0) or 1
     prompt = seen.pending_prompt
     return page(
@@ -288,7 +384,10 @@ def _show_workflow(
         code=200 if problem is None else 400,
         seen=seen,
         most=most,
-        pos=pos,
+        run=past.run,
+        seconds=_seconds(past.run),
+        retry_problem=_retry_problem(past.run),
+        retry=f"em workflow resume {run_id} --retry {seen.resume_with}".rstrip(),
         fields=[] if prompt is None else prompt_fields(prompt.fields),
         is_live=seen.status == "running",
         problem=problem,
@@ -317,4 +416,15 @@ async def post_workflow_answer(request: AnyRequest) -> Response[str]:
     return await asyncio.to_thread(work)
 
 
-HANDLERS = [get_runs, get_run, post_answer, get_workflows, get_workflow, post_workflow_answer]
+HANDLERS = [
+    get_runs,
+    get_run,
+    post_answer,
+    post_cancel,
+    post_retry,
+    get_workflows,
+    get_workflow,
+    post_workflow_answer,
+    post_workflow_cancel,
+    post_workflow_retry,
+]
