@@ -44,6 +44,32 @@ def _files(tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text('{"name": "Bo Andersson"}')
 
 
+def test_a_run_is_cancelled_and_retried_from_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "routine.yaml").write_text(
+        "name: r\nsteps:\n"
+        "  - {id: ask, type: prompt.user, prompt: {message: Go?, fields: [{name: ok}]}}\n"
+        "  - {id: look, type: tool.call, tool: look, effect: read}\n"
+    )
+    (tmp_path / "t.py").write_text("def look():\n    return open('there.txt').read()\n")
+    run = em("run", "r", "--tools", "t.py", "--json").json["run_id"]
+    assert em("runs", "cancel", run).out == "cancelled: 1 run\n"
+    shown = em("runs", "show", run)
+    assert shown.out.startswith("cancelled by ")
+    assert f"retry with: em resume {run} --retry" in shown.err
+    twice = em("runs", "cancel", run)
+    assert twice.code == 2
+    assert "the run is over: cancelled" in twice.err
+    assert em("workflow", "cancel", run).code != 0, "it is no workflow's"
+    retry = ("resume", run, "--retry", "--tools", "t.py", "--answers", '{"ask": {"ok": "y"}}')
+    assert em(*retry).code == 1
+    assert "there.txt" in em("runs", "show", run).out
+    (tmp_path / "there.txt").write_text("here")
+    assert em("resume", run, "--tools", "t.py").code != 0, "only who says --retry means it"
+    assert em(*retry[:-2]).code == 0
+    assert em("runs", "list", "--status", "ok", "--json").json["runs"][0]["run"] == run
+
+
 def test_compile_explains_and_run_runs(tmp_path: Path) -> None:
     ran = em("compile", "trace.json", "-o", "out", "--explain")
     assert ran.code == 0
