@@ -34,7 +34,13 @@ def keep_parcel(memory: Memory, word: str = "") -> str:
         "steps": [
             {"id": "agree", "type": "prompt.user", "save_as": "said", "prompt": prompt},
             {"id": "make", "type": "tool.call", "tool": "make", "effect": "write"},
-            {"id": "hold", "type": "tool.call", "tool": "hold", "save_as": "held"},
+            {
+                "id": "hold",
+                "type": "tool.call",
+                "tool": "hold",
+                "save_as": "held",
+                "timeout": 3600,
+            },
             {"id": "label", "type": "tool.call", "tool": "label", "save_as": "label"},
             {"id": "done", "type": "return", "value": "{{ label }}"},
         ],

@@ -30,12 +30,11 @@ api:
   tokens:
     - {env: ANA_TOKEN, subjects: [ana]}
     - {env: BO_TOKEN, subjects: [bo]}
-workflows: {notes: notes.yaml}
-"""
-WORKFLOW = """\
-name: notes
-steps:
-  - {id: say, type: template, template: "noted"}
+workflows:
+  notes:
+    params: [what]
+    steps:
+      - {name: say, tool: recall, inputs: {query: "{{ params.what }}"}}
 """
 SPAN = "5b8efff798038103d269b633813fc60c"
 
@@ -81,6 +80,10 @@ def plant(service: Served) -> None:
     used = {**about, "outcome": "success", "task": f"unlock the {MARK}"}
     post(f"/heuristics/{everybodys['id']}/feedback", used)
     post("/jobs", {"kind": "checkpoint", "subjects": ["ana"]})
+    flow = post("/workflow-runs", {"workflow": "notes", "params": {"what": MARK}, **about})
+    assert (flow["status"], MARK in str(flow["output"])) == ("ok", True)
+    run = post("/runs", {"routine": "greet", "input": {"who": MARK}, **about})
+    assert run["status"] == "needs_input", "so it could be answered or cancelled"
     post("/ask", {**about, "question": f"Where is the {MARK}?"}, **{"Idempotency-Key": "same"})
 
 
@@ -163,7 +166,6 @@ class Filled:
 @pytest.fixture
 def service(serve: Serve) -> Served:
     Path("em.yaml").write_text(SETTINGS)
-    Path("notes.yaml").write_text(WORKFLOW)
     keep(ASKING)
     served = serve(env={"EM_API_TOKEN": ALL, "ANA_TOKEN": ANA, "BO_TOKEN": BO})
     plant(served)

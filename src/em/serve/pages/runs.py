@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -194,7 +195,7 @@ def _show(
     request: AnyRequest, service: Service, run_id: str, problem: EmError | None = None
 ) -> Response[str]:
     past = read_run(service.store, run_id)
-    lines = [_so_far(line) for line in past.timeline]
+    lines = [_timed(line, past.ended) for line in past.timeline]
     began = [(line.began.timestamp(), line.duration_ms / 1e3) for line in lines]
     prompt, kinds = past.prompt, _kinds(service.store, past)
     return page(
@@ -227,11 +228,11 @@ def _retry_problem(past: PastRun) -> str | None:
     return retry_problem(past) if past.status in RETRIED else None
 
 
-def _so_far(line: PastStep) -> PastStep:
-    """Return a step with the time that it has taken until now, if it is under way."""
-    if line.status != "under way":
+def _timed(line: PastStep, ended: datetime | None) -> PastStep:
+    """Return a step that has no result with the time that it took until the end, or until now."""
+    if line.duration_ms or line.status not in ("under way", "failed"):
         return line
-    took = (now() - line.began).total_seconds() * 1e3
+    took = ((ended or now()) - line.began).total_seconds() * 1e3
     return msgspec.structs.replace(line, duration_ms=max(0.0, took))
 
 
