@@ -154,6 +154,13 @@ def _next(text: str, link: Link, links: dict[str, int], most: int) -> Iterator[L
             yield Link(address, link.clicks + 1)
 
 
+def settle(client: httpx.Client, seconds: float = 600) -> None:
+    """Wait until the overview has counted everything that is new to it."""
+    deadline = time.monotonic() + seconds
+    while "data-live" in client.get(START).text and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
 def weight(client: httpx.Client, address: str) -> int:
     """Return how many bytes a page has with its style sheet and scripts, and without its data.
 

@@ -43,6 +43,7 @@ def every() -> Iterator[Figure]:
         with Memory(db) as memory:
             largest = _largest_trace(memory)
         with served(db) as url, httpx.Client(base_url=url, timeout=120) as client:
+            audit.settle(client)
             site = audit.crawl(client)
             print(f"  {len(site.visited)} pages of {len(site.links):,} addresses that were found")
             yield from _times(client, site)

@@ -94,6 +94,7 @@ def _take(db: Path, out: Path) -> int:
     large = 0
     with served(db) as url:
         with httpx.Client(base_url=url, timeout=120) as client:
+            audit.settle(client)
             pages |= others(audit.crawl(client, of_a_kind=1), pages)
         with audit.eye(url) as eye:
             eye.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})

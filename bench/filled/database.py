@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +37,13 @@ workflows:
         memory: {needs: [facts, when]}
         inputs: {prompt: "Write to {{ params.customer }}: {{ memory.when }}. {{ memory.facts }}"}
 """
+
+SAYS = (
+    "Three sources agree on the main points and differ in the dates. The oldest was written by an"
+    " eyewitness, the other two repeat it in part. What is missing in all of them is who paid for"
+    " it, and how long it took; the archive of the town may know. A short list of books follows."
+)
+"""What the scripted model answers with."""
 
 
 class Size(NamedTuple):
@@ -139,6 +147,7 @@ def _behaviours(memory: Memory) -> None:
         return f"{customer} paid for {order_id}"
 
     def agent(item: str, customer: str, progress: Any) -> str:
+        time.sleep(0.1)  # what a replay saves
         order = progress.done[0].result if progress else create_order(item)
         return str(pay(order["id"], customer))
 
@@ -183,7 +192,7 @@ def _lessons(memory: Memory) -> None:
 def _workflows(memory: Memory, count: int) -> None:
     """Runs that are over, one that failed, and some that wait at a gate or ask."""
     with _folder_with(VISIT) as visit:
-        client = ScriptedClient(lambda request: f"{request.prompt.splitlines()[0][:90]} Answered.")
+        client = ScriptedClient(lambda request: f"{request.prompt.splitlines()[0][:60]} {SAYS}")
         research = memory.workflows(RESEARCH, {"count_words": _count_words}, client=client)
         topics = [
             "honey bees",

@@ -186,7 +186,7 @@ def _answered(memory: Memory) -> list[Sample]:
     open_, moved = latest["mia@mail.example"], latest["ned@mail.example"]
     shipped = order(905, "shipped")
     made = []
-    for one, shipping, share in ((open_, "", 8), (moved, "courier", 9), (shipped, "", 2)):
+    for one, shipping, share in ((open_, "", 20), (moved, "courier", 18), (shipped, "", 1)):
         given = {"request": one.request(shipping)}
         made.append(_sample(memory, memory.run("help_desk", given, TOOLS), one, share))
     return made
@@ -236,8 +236,8 @@ def _refunds(memory: Memory) -> list[Sample]:
     waits = memory.run("refund", given)
     waiting = _sample(memory, waits, one, 1)
     memory.resume(waits.run_id, answers={"agree": {"ok": True}})
-    done = _sample(memory, waits, one, 4)
-    failed = _sample(memory, memory.run("refund", {**given, "amount": 900}), one, 1)
+    done = _sample(memory, waits, one, 10)
+    failed = _sample(memory, memory.run("refund", {**given, "amount": 900}), one, 2)
     return [waiting, done, failed]
 
 
