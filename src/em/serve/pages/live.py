@@ -34,7 +34,7 @@ def get_live(request: AnyRequest) -> Stream:
 @get(f"{PAGES}/live/pulse", include_in_schema=False, sync_to_thread=False)
 def get_pulse(request: AnyRequest) -> Stream:
     """Say `changed` every second, to a page whose own numbers the service still works on."""
-    service_of(request).caller(request)
+    service_of(request).caller(request).must_see(None)
     return told(request, lambda _seen: int(time.time()))
 
 
