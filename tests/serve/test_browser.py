@@ -1,5 +1,6 @@
 """The pages in a real browser: Debian's Chromium, driven by Playwright."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -321,28 +322,23 @@ def test_it_works_without_a_script(serve: Serve, look: Any, tmp_path: Path) -> N
     page.get_by_role("button", name="Ask").click()
     page.get_by_role("heading", name="Answer").wait_for()
     page.goto("/ui/state?subject=ana")
+    page.locator(".past summary").first.click()
+    page.locator(".past[open] td").first.wait_for()
+    page.get_by_label("As of").fill("2025-02-15T00:00:00")
     page.get_by_role("button", name="Show").click()
-    assert "t=" in page.url
+    page.get_by_text("This is the past").wait_for()
+    assert "as_of=2025-02-15T00%3A00" in page.url
     page.goto("/ui/log?follow=1")
     page.get_by_role("link", name="Stop following").click()
 
 
-def test_the_log_is_followed_live_and_the_slider_goes_through_time(
-    serve: Serve, look: Any, tmp_path: Path
-) -> None:
+def test_the_log_is_followed_live(serve: Serve, look: Any, tmp_path: Path) -> None:
     fill(tmp_path)
     service = serve()
     page = look(service.url).page
     page.goto("/ui/log?follow=1&kind=observation")
     service.post("/observations", {"subject": "cy", "text": "seen live"})
     page.get_by_text("seen live").wait_for()
-    page.goto("/ui/state?subject=ana")
-    slider = page.get_by_label("Through time")
-    slider.focus()
-    page.keyboard.press("Home")
-    page.get_by_text("as of").wait_for()
-    page.get_by_role("heading", name="trips").wait_for()
-    assert "Madrid" not in page.locator("main").inner_text()
 
 
 def test_a_person_logs_in_goes_on_where_they_were_and_logs_out(
@@ -362,6 +358,103 @@ def test_a_person_logs_in_goes_on_where_they_were_and_logs_out(
     page.get_by_role("heading", name="Log in").wait_for()
     page.goto("/ui/log")
     page.get_by_role("heading", name="Log in").wait_for()
+
+
+def fill_state(path: Path) -> None:
+    """A subject with an open contradiction, a doubt, a history and records; hostile throughout."""
+    word = sample.HOSTILE
+    with Memory(path / "em.db") as memory:
+        for at, source, dose in (("2025-01-02", "doctor", "10"), ("2025-01-03", word, "20")):
+            record = {"dose": f"{dose} {word}", "city": "Faro", "job": "nurse", word: word}
+            memory.observe("ana", record, type="Profile", at=at, source=source)
+        memory.observe("ana", {"city": "Porto"}, type="Profile", at="2025-02-02", speaker=word)
+        memory.observe("ana", "I'm not a nurse.", speaker="ana", role="user", at="2025-03-03")
+        for cost in range(60):
+            trip = {"to": f"={word}", "cost": cost, "on": f"2025-01-{cost % 28 + 1:02}"}
+            memory.observe("ana", trip, type="Trip", at="2025-01-01")
+        memory.checkpoint("ana")
+        memory.resolve("ana", "dose", policy="ask")
+        memory.checkpoint("ana")
+
+
+def test_a_person_decides_corrects_takes_back_goes_through_time_sorts_and_asks(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    fill_state(tmp_path)
+    looking = look(serve().url, viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    page = looking.page
+    page.goto("/ui/state?subject=ana")
+    facts = page.locator(".profile.state > div")
+    city = facts.filter(has=page.locator("dt", has_text=re.compile("^city$")))
+    history = city.locator(".panel").first
+    assert not history.is_visible()
+    city.get_by_text("3 values").hover()
+    history.wait_for()
+    assert re.search(r"Porto\s+2025-02-02.*Faro\s+2025-01-03", history.inner_text(), re.DOTALL)
+    page.mouse.move(0, 0)
+    history.wait_for(state="hidden")
+    city.get_by_text("3 values").focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    history.wait_for()  # by the keyboard alone
+    decisions = page.locator("section[aria-labelledby=decide]")
+    dose = decisions.locator("li.card", has_text="dose")
+    dose.locator("li", has_text="doctor").get_by_role("button").click()
+    decisions.locator("li.card", has_text="dose").wait_for(state="detached")
+    assert "decided by local" in page.locator("#facts ~ *, .profile.state").first.inner_text()
+    decisions.get_by_role("button", name="Keep it").click()
+    decisions.wait_for(state="detached")
+    city.get_by_text("Change").click()
+    city.get_by_label("Right value of city").fill(f"Bern {sample.HOSTILE}")
+    city.get_by_role("button", name="Correct").click()
+    city.get_by_text("4 values").wait_for()
+    assert city.locator(".value").inner_text().startswith("Bern <script>")
+    city.get_by_text("Change").click()
+    city.get_by_role("button", name="Take back").click()
+    city.get_by_text("no value").wait_for()
+
+    page.get_by_label("As of").fill("2025-01-15T00:00:00")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.get_by_text("This is the past").wait_for()
+    assert city.locator(".value").inner_text() == "Faro"
+    assert page.locator("main form[method=post]").count() == 0
+    page.get_by_role("link", name="Show now").click()
+
+    page.get_by_role("link", name="cost", exact=True).click()
+    page.locator("th[aria-sort=ascending] a").click()
+    page.locator("th[aria-sort=descending] a").wait_for()
+    first = page.locator(".records tbody tr").first
+    assert first.locator("td").first.inner_text() == "59"
+    page.get_by_label("Field").select_option("cost")
+    page.get_by_label("Test").select_option("to")
+    page.get_by_label("Value", exact=True).fill("51")
+    page.get_by_role("button", name="Filter").click()
+    page.get_by_text("52 of 60 trips").wait_for()
+    assert first.locator("td").first.inner_text() == "51"
+    page.get_by_role("link", name="Next →").click()
+    page.get_by_text("Page 2 of 2").wait_for()
+    assert first.locator("td").first.inner_text() == "1"
+    with page.expect_download() as given:
+        page.get_by_role("link", name="CSV").click()
+    lines = given.value.path().read_text().splitlines()
+    assert (len(lines), lines[1].startswith("51,2025-01-24,\"'=")) == (53, True)
+    first.get_by_role("link", name="Details").click()
+    record = page.locator("section.record")
+    record.get_by_text("Change", exact=True).first.click()
+    record.get_by_label("Right value of cost").fill("-7")
+    record.get_by_role("button", name="Correct").click()
+    page.get_by_text("53 of 60").wait_for(state="hidden")
+    assert page.locator("td.num", has_text="-7").count() == 1
+    record.get_by_role("button", name="Take the record back").click()
+    page.get_by_role("heading", name="trips 59").wait_for()
+
+    question = page.locator(".examples a").last
+    words = question.inner_text()
+    question.click()
+    page.get_by_role("heading", name="Answer").wait_for()
+    assert (words, page.locator(".answer .message").inner_text()) == ("How many trips?", "59")
+    assert page.title() == "ana · em"
+    assert not looking.complaints
 
 
 def test_a_form_on_another_site_does_nothing(serve: Serve, look: Any, tmp_path: Path) -> None:

@@ -189,12 +189,12 @@ def test_state_is_shown_at_any_moment_with_its_history_and_conflicts(
     filled: dict[str, str], service: Served
 ) -> None:
     now = service.http.get("/ui/state?subject=ana").text
-    assert "resolved by the rule “latest”" in now
+    assert "settled by the rule “latest”" in now
     assert "class Trip" in now  # the generated code
     then = service.http.get("/ui/state?subject=ana&as_of=2025-02-15").text
     assert "Lisbon" in then
     assert "Madrid" not in then.partition("Generated code")[0]
-    assert "as of 2025-02-15" in then
+    assert "As of 2025-02-15" in then
 
 
 def test_a_question_is_answered_on_the_page_with_its_code(serve: Serve) -> None:
@@ -237,14 +237,13 @@ def test_the_page_says_where_facts_come_from_and_corrects_them(serve: Serve) -> 
         memory.checkpoint("eva")
         (trip,) = memory.state("eva").trips
     page = service.http.get("/ui/state?subject=eva").text
-    assert "“My name is Eva Lang.”" in page
-    assert "(pattern)" in page
+    assert "<q>My name is Eva Lang.</q> · read by a pattern" in page
     assert '<span class="badge warn">in doubt</span>' in page
     assert "I don&#39;t live in Basel." in page
     form = {"form_token": token_in(page), "subject": "eva"}
     sent = [
         ("correct", {"field": "profile.city", "value": "Bern"}),
-        ("correct", {"event": trip.event_ids[0], "field": "cost", "value": "90"}),
+        ("correct", {"record": trip.event_ids[0], "field": "cost", "value": "90"}),
         ("retract", {"field": "profile.job"}),
     ]
     for path, more in sent:
@@ -252,7 +251,7 @@ def test_the_page_says_where_facts_come_from_and_corrects_them(serve: Serve) -> 
     with Memory("em.db") as memory:
         state = memory.state("eva")
         assert (state.profile.city, state.profile.job, state.trips[0].cost) == ("Bern", None, 90)
-    retract = {**form, "event": trip.event_ids[0]}
+    retract = {**form, "record": trip.event_ids[0]}
     assert service.http.post("/ui/retract", data=retract).status_code == 303
     page = service.http.get("/ui/state?subject=eva").text
     assert "No records at that time." in page
@@ -365,6 +364,7 @@ def test_a_token_of_one_subject_never_sees_another(serve: Serve, tmp_path: Path)
         "lesson of bo": f"/ui/lesson?id={bos_lesson}",
         "event of bo": f"/ui/event?id={event.id}",
         "state of bo": "/ui/state?subject=bo",
+        "records of bo": "/ui/state/csv?subject=bo",
         "log of bo": "/ui/log?subject=bo",
         "stream of bo": "/ui/log?subject=ana&stream=subject/bo",
         "recall of bo": "/ui/recall?q=window&subject=bo",
@@ -387,7 +387,7 @@ def test_a_token_of_one_subject_never_sees_another(serve: Serve, tmp_path: Path)
         form = {"form_token": token_in(page), "subject": "bo", "ref": "refund@2", "id": "past-1-0"}
         for path in (
             *("/ui/checkpoint", "/ui/rule", "/ui/routine/run", "/ui/answer"),
-            *("/ui/correct", "/ui/retract"),
+            *("/ui/correct", "/ui/retract", "/ui/resolve"),
         ):
             assert browser.post(path, data=form).status_code == 403, path
 
@@ -402,7 +402,7 @@ def test_a_token_that_may_only_read_starts_and_answers_nothing(
         form = {"form_token": token_in(page), "ref": "refund@2", "subject": "ana", "id": "past-1-0"}
         for path in (
             *("/ui/checkpoint", "/ui/rule", "/ui/routine/run", "/ui/answer"),
-            *("/ui/correct", "/ui/retract"),
+            *("/ui/correct", "/ui/retract", "/ui/resolve"),
         ):
             assert browser.post(path, data=form).status_code == 403, path
 

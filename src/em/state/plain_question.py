@@ -98,8 +98,18 @@ class Reading(NamedTuple):
     group: FieldSchema | None
 
 
-def answer(state: State, question: str, today: date) -> PlainAnswer:
-    """Answer a question; NotUnderstood says why it can't be done without a model."""
+Vocabularies = dict[str, Vocabulary]
+"""What words mean for each collection: reading its records takes most of the time."""
+
+
+def answer(
+    state: State, question: str, today: date, known: Vocabularies | None = None
+) -> PlainAnswer:
+    """Answer a question; NotUnderstood says why it can't be done without a model.
+
+    known: collects vocabularies for the next question about this state.
+    """
+    known = {} if known is None else known
     words = words_of(question)
     if not 0 < len(words) <= MAX_WORDS:
         raise NotUnderstood("it has no words" if not words else "it is too long")
@@ -112,8 +122,9 @@ def answer(state: State, question: str, today: date) -> PlainAnswer:
     codes: dict[str, Reading] = {}
     unknown: list[list[str]] = []
     for shape in shapes:
-        for type_ in state.collections.values():
-            vocabulary = Vocabulary(state, type_, today)
+        for name, type_ in state.collections.items():
+            vocabulary = known.get(name) or Vocabulary(state, type_, today)
+            known[name] = vocabulary
             for reading in _readings(vocabulary, type_, shape):
                 codes.setdefault(_code(reading, vocabulary), reading)
             unknown.append(_unknown(vocabulary, shape.words))
@@ -633,22 +644,23 @@ def _agreed_field(state: State, fields: dict[str, FieldSchema], names: Sequence[
 
 
 EXAMPLES = 3
-MANY_RECORDS = 5_000
+MANY_RECORDS = 2_000
 """With more records than this, examples ask about the profile only: others read every record."""
 
 
 def examples(state: State, today: date) -> list[str]:
     """Return questions that this state answers without a model, a few of different kinds."""
     found: list[str] = []
+    known: Vocabularies = {}
     for kind in (_own_examples(state), _record_examples(state)):
-        understood = (question for question in kind if _is_answered(state, question, today))
+        understood = (question for question in kind if _is_answered(state, question, today, known))
         found += islice(understood, EXAMPLES - 1)
     return found[:EXAMPLES]
 
 
-def _is_answered(state: State, question: str, today: date) -> bool:
+def _is_answered(state: State, question: str, today: date, known: Vocabularies) -> bool:
     try:
-        answer(state, question, today)
+        answer(state, question, today, known)
     except NotUnderstood:
         return False
     return True

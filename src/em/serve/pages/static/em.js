@@ -1,5 +1,4 @@
-// Refreshes live pages, and shows the time of the slider on the state page.
-// Without scripts, the browser reloads live pages, and the slider has a button.
+// Refreshes live pages. Without scripts, the browser reloads them.
 "use strict";
 
 // Fetch the page anew, and put its live part in the place of the old one.
@@ -77,17 +76,3 @@ const current = pages && pages.querySelector("[aria-current]");
 if (current) pages.scrollLeft = current.offsetLeft - pages.offsetLeft - 24;
 
 [...document.querySelectorAll("[data-told], [data-live]")].forEach(listen);
-
-for (const slider of document.querySelectorAll("input[data-moment]")) {
-  const output = document.getElementById(slider.dataset.moment);
-  slider.addEventListener("input", () => {
-    const at = new Date(Number(slider.value) * 1000);
-    output.value = at.toISOString().slice(0, 19).replace("T", " ");
-  });
-  // Wait: with the arrow keys several changes follow each other.
-  let waiting = 0;
-  slider.addEventListener("change", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => slider.form.requestSubmit(), 600);
-  });
-}

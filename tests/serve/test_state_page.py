@@ -1,0 +1,354 @@
+"""The page of a state: who said what and when, decisions, the past, tables, questions."""
+
+import csv
+import html
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sample
+from served import Serve, Served, token_in
+
+from em import Memory
+from em.errors import InputError, NotFound
+from em.llm import ScriptedClient
+from em.serve.pages.records import ROWS, Listing, Wanted, words
+
+TRIPS = [
+    {"to": "Lisbon", "date": "2024-05-02", "cost": 840.5, "note": "=1+1"},
+    {"to": "Rome", "date": "2024-06-10", "cost": -10.0, "note": "a, b"},
+    {"to": "Oslo", "date": "2023-07-01", "cost": 9.5},
+]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return Memory(tmp_path / "em.db")
+
+
+def section(page: str, name: str) -> str:
+    """The part of a page under a heading, without tags."""
+    part = page.partition(f'id="{name}"')[2].partition("<section")[0]
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", part)).split())
+
+
+def show(service: Served, subject: str = "ana", **params: Any) -> str:
+    answer = service.http.get("/ui/state", params={"subject": subject, **params})
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def send(service: Served, path: str, page: str = "", **fields: str) -> None:
+    form = {"form_token": token_in(page or show(service)), "subject": "ana", **fields}
+    answer = service.http.post(f"/ui/{path}", data=form)
+    assert answer.status_code == 303, answer.text
+    assert answer.headers["location"].startswith("/ui/state?subject=ana")
+
+
+def test_each_fact_says_who_said_it_when_and_what_it_was_before(
+    memory: Memory, serve: Serve
+) -> None:
+    memory.observe("ana", {"city": "Faro", "diet": "vegan"}, type="Profile", at="2024-01-02",
+                   source="form")  # fmt: skip
+    text = "I live in Porto."
+    said = memory.observe("ana", text, speaker="Ana", role="user", at="2025-02-03T09:30:00Z")
+    memory.checkpoint("ana")
+    page = show(serve())
+    facts = section(page, "facts")
+    assert f"Porto Ana (user), 2025-02-03 09:30 {text} · read by a pattern · event" in facts
+    assert f'href="/ui/event?id={said}"' in page
+    past = facts.partition("2 values")[2].partition("Change")[0]
+    assert past.index("Porto 2025-02-03") < past.index("Faro 2024-01-02 form event")
+    assert facts.count(" values ") == 1, "what never changed has no history"
+
+
+def test_a_contradiction_is_decided_by_a_button_and_says_who_decided(
+    memory: Memory, serve: Serve
+) -> None:
+    memory.observe("ana", {"dose": 10}, type="Profile", at="2024-01-02", source="doctor")
+    memory.observe("ana", {"dose": 20}, type="Profile", at="2024-01-03", source="ana")
+    memory.checkpoint("ana")
+    memory.resolve("ana", "dose", policy="ask")
+    memory.checkpoint("ana")
+    service = serve()
+    page = show(service, facts="dose")
+    assert "dose open 20 ana, 2024-01-03 · event Choose 10 doctor" in section(page, "decide")
+    forms = re.findall(r'<form method="post" action="/ui/resolve">(.*?)</form>', page)
+    (chosen,) = [one for one in forms if 'name="value" value="10"' in one]
+    form = {n: html.unescape(v) for n, v in re.findall(r'name="(\w+)" value="([^"]*)"', chosen)}
+    answer = service.http.post("/ui/resolve", data=form)
+    assert answer.headers["location"] == "/ui/state?subject=ana&facts=dose", "back to where it was"
+    page = show(service)
+    assert "Needs a decision" not in page
+    assert "10 decided by local" in section(page, "facts")
+    assert "in force" in section(page, "settled")
+    why = memory.state("ana").why("dose")
+    assert (why.value, why.speaker, form["event"] in why.event_ids) == (10, "local", True)
+    refused = service.http.post("/ui/resolve", data={**form, "value": "15"})
+    assert refused.status_code == 404, "only a value that was observed can be chosen"
+
+
+@pytest.mark.parametrize(("verdict", "job"), [("resolve", "nurse"), ("retract", None)])
+def test_what_is_in_doubt_is_kept_or_taken_back(
+    memory: Memory, serve: Serve, verdict: str, job: str | None
+) -> None:
+    event = memory.observe("ana", {"job": "nurse"}, type="Profile", at="2024-01-02")
+    memory.observe("ana", "I'm not a nurse.", speaker="ana", at="2025-01-02")
+    memory.checkpoint("ana")
+    service = serve()
+    assert "Put in doubt by I'm not a nurse." in section(show(service), "decide")
+    send(service, verdict, field="profile.job", value='"nurse"', event=event)
+    assert memory.state("ana").profile.job == job
+    assert "in doubt" not in show(service)
+
+
+def test_the_past_is_shown_by_a_date_and_offers_no_actions(memory: Memory, serve: Serve) -> None:
+    for at, city in (("2024-01-02", "Faro"), ("2024-05-06", "Porto")):
+        memory.observe("ana", {"city": city}, type="Profile", at=at)
+        memory.observe("ana", {"to": city}, type="Trip", at=at)
+    memory.checkpoint("ana")
+    service = serve()
+    past = show(service, as_of="2024-03-04T05:06:07")
+    assert 'type="datetime-local" step="1" value="2024-03-04T05:06:07"' in past
+    assert "As of 2024-03-04 05:06:07. This is the past" in section(past, "main")
+    assert 'method="post"' not in past
+    assert "Porto" not in past.partition("Generated code")[0]
+    assert "as_of=2024-03-04T05%3A06%3A07" in past, "links stay in that time"
+    answered = show(service, as_of="2024-03-04", ask="Where does ana live?")
+    assert '<p class="message">Faro</p>' in answered
+    assert "Nothing" not in show(service, as_of="2020-01-01")
+    assert service.http.get("/ui/state?subject=ana&as_of=then").status_code == 400
+
+
+def test_the_questions_that_the_page_proposes_are_answered_on_it(
+    memory: Memory, serve: Serve
+) -> None:
+    memory.observe("ana", {"city": "Porto"}, type="Profile")
+    for trip in TRIPS:
+        memory.observe("ana", trip, type="Trip")
+    memory.checkpoint("ana")
+    service = serve()
+    page = show(service)
+    proposed = re.findall(r'placeholder="([^"]+\?)"', page)
+    assert proposed == ["Where does ana live?"]
+    assert '<p class="message">Porto</p>' in show(service, ask=proposed[0])
+    for href in re.findall(r'<p class="examples">(.*?)</p>', page)[0].split('href="')[1:]:
+        answer = service.http.get(html.unescape(href.partition('"')[0])).text
+        assert "The code" in answer.partition('id="answer"')[2]
+    listed = section(show(service, ask="List trips to Rome"), "answer")
+    assert "cost: -10.0, date: 2024-06-10, note: a, b, to: Rome" in listed
+    grouped = section(show(service, ask="How many trips by year?"), "answer")
+    assert grouped.startswith(">Answer 2023 1 2024 2 from 3 records")
+
+
+def listing(memory: Memory, **wanted: Any) -> Listing:
+    return Listing(memory.state("ana"), Wanted(**wanted))
+
+
+def column(memory: Memory, name: str, **wanted: Any) -> list[str]:
+    table = listing(memory, **wanted).table()
+    at = list(table.columns).index(name)
+    return [row.cells[at].text for row in table.rows]
+
+
+@pytest.fixture
+def trips(memory: Memory) -> Memory:
+    for trip in TRIPS:
+        memory.observe("ana", trip, type="Trip")
+    memory.checkpoint("ana")
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({}, ["Lisbon", "Rome", "Oslo"]),
+        ({"order": "desc"}, ["Oslo", "Rome", "Lisbon"]),
+        ({"sort": "cost"}, ["Rome", "Oslo", "Lisbon"]),
+        ({"sort": "cost", "order": "desc"}, ["Lisbon", "Oslo", "Rome"]),
+        ({"sort": "date"}, ["Oslo", "Lisbon", "Rome"]),
+        ({"sort": "note"}, ["Lisbon", "Rome", "Oslo"]),  # what has no note comes last
+        ({"sort": "note", "order": "desc"}, ["Rome", "Lisbon", "Oslo"]),
+        ({"value": "S"}, ["Lisbon", "Oslo"]),
+        ({"where": "to", "op": "is", "value": "rome"}, ["Rome"]),
+        ({"where": "cost", "op": "is", "value": "9.50"}, ["Oslo"]),
+        ({"where": "cost", "op": "from", "value": "9.5"}, ["Lisbon", "Oslo"]),
+        ({"where": "cost", "op": "to", "value": "9.5"}, ["Rome", "Oslo"]),
+        ({"where": "date", "op": "from", "value": "2024-05"}, ["Lisbon", "Rome"]),
+        ({"where": "date", "op": "to", "value": "2024"}, ["Lisbon", "Rome", "Oslo"]),
+        ({"where": "note", "op": "from", "value": "a"}, ["Rome"]),
+        ({"where": "to", "value": "nothing"}, []),
+    ],
+)
+def test_records_are_sorted_and_filtered_by_what_they_are(
+    trips: Memory, wanted: dict[str, str], found: list[str]
+) -> None:
+    assert column(trips, "to", **wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "problem"),
+    [
+        ({"records": "cats"}, "no collection"),
+        ({"sort": "colour"}, "no field"),
+        ({"order": "up"}, "asc or desc"),
+        ({"where": "colour", "value": "x"}, "no field"),
+        ({"op": "like", "value": "x"}, "expected one of"),
+        ({"op": "from", "value": "x"}, "choose the field"),
+        ({"where": "cost", "op": "from", "value": "nan"}, "expected a number"),
+    ],
+)
+def test_what_can_not_be_shown_is_refused_with_a_reason(
+    trips: Memory, wanted: dict[str, str], problem: str
+) -> None:
+    with pytest.raises((InputError, NotFound), match=problem):
+        listing(trips, **wanted).table()
+
+
+def test_a_long_list_of_facts_and_records_comes_in_pages(memory: Memory, serve: Serve) -> None:
+    records = [{"number": n} for n in range(2 * ROWS + 1)]
+    memory.observe_many({"subject": "ana", "record": one, "type": "Row"} for one in records)
+    memory.observe("ana", {f"fact_{n}": n for n in range(120)}, type="Profile")
+    memory.checkpoint("ana")
+    assert column(memory, "number", page=3) == [str(2 * ROWS)]
+    assert column(memory, "number", page=99) == [str(2 * ROWS)]
+    service = serve()
+    page = show(service, sort="number", order="desc", page="2", facts_page="3")
+    assert page.count("<dt>fact_") == 20
+    assert page.count(">Details</a>") == ROWS
+    assert page.index(f">{ROWS}</td>") < page.index(">1</td>")
+    (further,) = re.findall(r'href="([^"]+)" rel="next"', page)
+    again = service.http.get(html.unescape(further)).text
+    assert "Page 3 of 3" in section(again, "records"), "and the facts stay where they are"
+    assert "<dt>fact_77</dt>" in show(service, facts="77")
+
+
+NASTY = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\r=1", "＝1", '=HYPERLINK("http://x")']
+
+
+def test_a_spreadsheet_reads_the_csv_as_it_is_and_runs_nothing_of_it(memory: Memory) -> None:
+    for n, text in enumerate(NASTY):
+        memory.observe("ana", {"text": text, "amount": -n, "=header": 'a "b", c\nd'}, type="Note")
+    memory.checkpoint("ana")
+    rows = list(csv.reader(io.StringIO(listing(memory, sort="amount", order="desc").csv())))
+    assert rows[0] == ["'=header", "amount", "text", "event_ids"]
+    assert [row[2] for row in rows[1:]] == [f"'{text}" for text in NASTY]
+    assert [row[1] for row in rows[1:]] == [str(-n) for n in range(len(NASTY))], "still numbers"
+    assert {row[0] for row in rows[1:]} == {'a "b", c\nd'}
+
+
+def test_the_csv_has_all_that_the_filter_leaves_under_a_plain_name(
+    trips: Memory, serve: Serve
+) -> None:
+    service = serve()
+    query = "subject=ana&records=trips&sort=cost&where=cost&op=to&value=10&page=7"
+    answer = service.http.get(f"/ui/state/csv?{query}")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="ana-trips.csv"'
+    assert [row["to"] for row in csv.DictReader(io.StringIO(answer.text))] == ["Rome", "Oslo"]
+    odd = 'a";\\ ü'
+    trips.observe(odd, {"to": "Rome"}, type="Trip")
+    trips.checkpoint(odd)
+    answer = service.http.get("/ui/state/csv", params={"subject": odd})
+    assert answer.headers["content-disposition"] == 'attachment; filename="a-trips.csv"'
+
+
+def test_one_of_several_records_of_a_text_is_corrected_and_no_other(
+    memory: Memory, serve: Serve
+) -> None:
+    memory.observe("ana", "Two teas and one coffee today.", role="user")
+    cups = [("tea", 2), ("coffee", 1)]
+    reply = [
+        {"type": "Cup", "record": {"of": what, "count": count}, "events": ["e1"],
+         "evidence": ["Two teas and one coffee today."]}
+        for what, count in cups
+    ]  # fmt: skip
+    memory.checkpoint("ana", llm=ScriptedClient([{"records": reply, "facts": []}]))
+    refs = {row.cells[1].text: row.ref for row in listing(memory).table().rows}
+    assert len(refs) == 2
+    service = serve()
+    page = show(service, records="cups", record=refs["coffee"])
+    assert "Cup in cups" in section(page, "record")
+    fields = {"collection": "cups", "record": refs["coffee"], "field": "count"}
+    send(service, "correct", page, **fields, value="3")
+    assert {(one.of, one.count) for one in memory.state("ana").cups} == {("tea", 2), ("coffee", 3)}
+    form = {"form_token": token_in(page), "subject": "ana", **fields, "value": "4"}
+    stale = service.http.post("/ui/correct", data=form)
+    assert (stale.status_code, "reload the page" in stale.text) == (404, True)
+    send(service, "retract", page, collection="cups", record=refs["tea"])
+    assert [one.of for one in memory.state("ana").cups] == ["coffee"]
+
+
+def test_a_record_with_a_key_shows_each_field_with_its_history(
+    memory: Memory, serve: Serve
+) -> None:
+    memory.declare("ana", "Contact", "email")
+    for name, city, at in (("a", "Rome", "2024-01-01"), ("b", "Bern", "2024-01-01"),
+                           ("a", "Oslo", "2024-02-01")):  # fmt: skip
+        memory.observe("ana", {"email": f"{name}@x.org", "city": city}, type="Contact", at=at,
+                       source="crm")  # fmt: skip
+    memory.checkpoint("ana")
+    service = serve()
+    page = show(service)
+    assert 'title="before: Rome">+1 earlier</a>' in page
+    page = show(service, record='["a@x.org"]')
+    fields = section(page, "record")
+    assert "city Oslo crm, 2024-02-01 · event 2 values" in fields
+    send(service, "correct", field="contact.city", key='["a@x.org"]', value="Faro")
+    assert [(one.email, one.city) for one in memory.state("ana").contacts] == [
+        ("a@x.org", "Faro"),
+        ("b@x.org", "Bern"),
+    ]
+
+
+def test_a_text_stays_a_text_whatever_is_written(memory: Memory, serve: Serve) -> None:
+    memory.observe("ana", {"postcode": "1234-567", "age": 30}, type="Profile")
+    memory.checkpoint("ana")
+    service = serve()
+    assert show(service).count('name="as" value="text"') == 1
+    send(service, "correct", field="profile.postcode", value="00123", **{"as": "text"})
+    send(service, "correct", field="profile.age", value="31")
+    profile = memory.state("ana").profile
+    assert (profile.postcode, profile.age) == ("00123", 31)
+
+
+def test_values_are_written_as_people_write_them() -> None:
+    given = [None, "a", True, 3, -0.5, ["a", 1], {"amount": "5", "currency": "EUR"}, {"a": [1]}]
+    assert [words(one) for one in given] == [
+        "", "a", "yes", "3", "-0.5", "a, 1", "5 EUR", '{"a":[1]}',
+    ]  # fmt: skip
+
+
+class Tags(HTMLParser):
+    """The tags of a page with their attributes, as a browser reads them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+
+def test_hostile_words_are_words_in_every_part_of_the_page(memory: Memory, serve: Serve) -> None:
+    nasty = sample.HOSTILE
+    sample.about(memory, word=nasty)
+    memory.observe("ana", {nasty: nasty}, type="Profile", source=nasty, role=nasty)
+    memory.observe("ana", {nasty: nasty, "x": 1}, type=f"T {nasty}"[:100])
+    memory.checkpoint("ana")
+    (name,) = [one for one in memory.state("ana").collections if one != "trips"]
+    ref = Listing(memory.state("ana"), Wanted(records=name)).table().rows[0].ref
+    params = {"records": name, "record": ref, "sort": nasty, "where": nasty, "value": nasty[:30]}
+    page = show(serve(), **params, facts=nasty[:20], ask=nasty)
+    found = Tags(page)
+    assert not {"img", "svg", "iframe", "style", "base"} & {tag for tag, _ in found.tags}
+    for tag, attributes in found.tags:
+        assert not [one for one in attributes if one.startswith("on") or one == "style"], tag
+        assert tag != "script" or attributes["src"].startswith("/ui/static/")
+        link = attributes.get("href") or attributes.get("action") or "/ui"
+        assert re.match(r"/ui|/docs|#", link), link
+    assert page.count("Details</a>") == 1
