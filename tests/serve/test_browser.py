@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 import sample
@@ -294,6 +295,69 @@ def test_every_page_can_be_used_by_keyboard_and_read_aloud(
         assert outline != "none", "what is in focus can be seen"
 
 
+def test_everything_is_searched_by_keyboard_from_any_page_whatever_it_holds(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    addresses = fill(tmp_path, sample.HOSTILE)
+    looking = look(serve().url, viewport={"width": 1280, "height": 800})
+    page = looking.page
+    page.goto("/ui/lessons")
+    box = page.get_by_role("combobox", name="Search everything")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "find"
+    assert box.get_attribute("aria-expanded") == "false"
+    page.keyboard.type("refund")
+    page.get_by_role("listbox", name="Results").wait_for()
+    assert box.get_attribute("aria-expanded") == "true"
+    groups = page.get_by_role("group").evaluate_all(
+        "all => all.map(g => document.getElementById(g.getAttribute('aria-labelledby'))?.innerText)"
+    )
+    assert {"Routines", "Runs", "Lessons"} <= set(groups)
+    assert box.get_attribute("aria-activedescendant") is None
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    chosen = page.locator("[role=option][aria-selected=true]")
+    assert chosen.get_attribute("id") == box.get_attribute("aria-activedescendant") == "found-0"
+    page.keyboard.press("ArrowUp")
+    assert chosen.inner_text().startswith("All results for"), "it goes round"
+    page.keyboard.press("Escape")
+    assert box.get_attribute("aria-expanded") == "false"
+    assert "/ui/lessons" in page.url
+
+    for words in ("script", "lamp", "tea", "<img src=x"):
+        page.keyboard.press("Control+k")
+        page.keyboard.type(words)
+        page.get_by_role("option", name=words).first.wait_for()
+        made = page.evaluate(
+            """() => [...document.querySelectorAll('.finder *')].filter(e =>
+                 ['SCRIPT', 'IMG', 'SVG', 'svg', 'TEXTAREA'].includes(e.tagName)
+                 || [...e.attributes].some(a => a.name.startsWith('on') || a.name === 'style'
+                     || /^javascript:/i.test(a.value))).map(e => e.outerHTML)"""
+        )
+        assert not made, words
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280, words
+        page.goto(f"/ui/search?q={quote(words)}")
+        assert page.title() == "Search · em", words
+
+    page.keyboard.press("Control+k")
+    page.keyboard.type("behaviours")
+    page.get_by_role("option", name="Behaviours", exact=True).wait_for()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/behaviours")
+    page.locator("#filter-q").click()
+    page.keyboard.type("/")
+    assert page.locator("#filter-q").input_value() == "/", "who writes a / gets one"
+    page.goto(addresses["/ui/trace"])
+    page.keyboard.press("/")
+    page.keyboard.type("pay")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/search?q=pay")
+    assert page.get_by_role("heading", name="Traces").count() == 1
+    assert (looking.complaints, looking.elsewhere) == ([], [])
+
+
 def test_a_person_runs_a_routine_answers_and_sees_the_result_come(
     serve: Serve, look: Any, tmp_path: Path
 ) -> None:
@@ -330,6 +394,16 @@ def test_it_works_without_a_script(serve: Serve, look: Any, tmp_path: Path) -> N
     assert "as_of=2025-02-15T00%3A00" in page.url
     page.goto("/ui/log?follow=1")
     page.get_by_role("link", name="Stop following").click()
+    page.get_by_role("searchbox", name="Search everything").fill("refund")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="More runs").click()
+    page.get_by_role("link", name="Steps").click()
+    page.get_by_role("link", name="Next").click()
+    page.get_by_role("link", name="Previous").click()
+    page.get_by_role("combobox", name="Status").select_option("failed")
+    page.get_by_role("button", name="Search").click()
+    assert "status=failed&sort=steps" in page.url
+    assert page.get_by_role("row").count() == 9
 
 
 def test_the_log_is_followed_live(serve: Serve, look: Any, tmp_path: Path) -> None:

@@ -90,6 +90,23 @@ def test_every_list_is_read_to_its_end_and_back_to_its_beginning(
             newest = [name for rows in there for name in rows]
 
 
+def test_what_recall_finds_is_shown_page_by_page(serve: Serve, tmp_path: Path) -> None:
+    with Memory(tmp_path / "em.db") as memory:
+        for number in range(30):
+            memory.observe("ana", f"Note {number} about tea.")
+    service = serve()
+    first = service.http.get("/ui/recall?q=tea&subject=ana").text
+    following = turned(service, "/ui/recall?q=tea&subject=ana", "next")
+    second = service.http.get(following).text
+    shown = re.findall(r"Note \d+ about tea", first), re.findall(r"Note \d+ about tea", second)
+    assert [page.count('<li class="card">') for page in (first, second)] == [25, 5]
+    assert len({*shown[0], *shown[1]}) == 30
+    assert turned(service, following, "prev") == "/ui/recall?q=tea&subject=ana"
+    assert turned(service, following, "next") == ""
+    assert "No passages match" in service.http.get("/ui/recall?q=tea&since=2100-01-01").text
+    assert service.http.get("/ui/recall?q=tea&cursor=x").status_code == 400
+
+
 def test_a_list_is_sorted_by_a_click_on_a_column_and_says_so(serve: Serve, tmp_path: Path) -> None:
     with Memory(tmp_path / "em.db") as memory:
         many(memory, 30)

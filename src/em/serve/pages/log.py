@@ -8,6 +8,7 @@ from em.log.kinds import HOMES
 from em.serve.auth import PAGES
 from em.serve.pages.live import told
 from em.serve.pages.table import (
+    ROWS,
     SINCE,
     SUBJECT,
     UNTIL,
@@ -21,6 +22,7 @@ from em.serve.pages.table import (
 )
 from em.serve.pages.view import address, page, parameter
 from em.serve.service import AnyRequest, service_of
+from em.store.protocol import Passage
 
 LOG = ListShape(
     "/log",
@@ -132,7 +134,15 @@ def get_verify(request: AnyRequest) -> Response[str]:
     return page(request, "verify.html", report=service.memory.log.verify())
 
 
-MOST = 20
+MOST = 200
+"""The most passages of one search."""
+RECALL = ListShape(
+    "/recall",
+    "passages",
+    (),
+    (Filter("q", "Question", "words", is_first=True), SUBJECT, SINCE, UNTIL),
+    "",
+)
 
 
 @get(f"{PAGES}/recall", include_in_schema=False, sync_to_thread=True)
@@ -140,15 +150,21 @@ def get_recall(request: AnyRequest) -> Response[str]:
     """Search passages. A token limited to subjects searches one subject at a time."""
     service = service_of(request)
     caller = service.caller(request)
-    words, subject = parameter(request, "q"), parameter(request, "subject")
-    if caller.subjects is not None and not subject:
-        subject = min(caller.subjects, default="")
-    found = None
+    view = ListView(of_one_subject(RECALL, caller), request)
+    words, subject = view.get("q"), view.get("subject") or None
+    found, passages = None, list[Passage]()
     if words:
-        caller.must_see(subject or None)
-        found = service.memory.recall(words, subject=subject or None, k=MOST, neighbours=1)
-    subjects = [] if caller.subjects is None else sorted(caller.subjects)
-    return page(request, "recall.html", q=words, subject=subject, subjects=subjects, found=found)
+        caller.must_see(subject)
+        found = service.memory.recall(
+            words,
+            subject=subject,
+            k=min(view.first_row + ROWS + 1, MOST),
+            since=view.time("since"),
+            until=view.time("until"),
+            neighbours=1,
+        )
+        passages = list(view.page_of_all(found))
+    return page(request, "recall.html", view=view, found=found, passages=passages)
 
 
 HANDLERS = [get_log, get_log_live, get_event, get_verify, get_recall]

@@ -1,4 +1,4 @@
-"""The list of subjects: by when something was observed about them, by name, by events."""
+"""The list of subjects: by when something was recorded about them, by name, by events."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -24,7 +24,7 @@ SUBJECTS = ListShape(
     (
         Column("Subject", "name"),
         Column("Events", "events", is_number=True),
-        Column("Last observed", "at"),
+        Column("Last recorded", "at"),
     ),
     (Filter("q", "Name", "words", is_first=True),),
     "at",
@@ -32,7 +32,7 @@ SUBJECTS = ListShape(
 
 
 class SubjectRow(msgspec.Struct, frozen=True):
-    """A subject in a list: how many events are about it, and when the last of them happened."""
+    """A subject in a list: how many events are about it, and when the last was recorded."""
 
     name: str
     events: int
@@ -55,9 +55,9 @@ def show_subjects(request: AnyRequest, service: Service, caller: Caller) -> Resp
 
 
 def find_subjects(store: Store, caller: Caller, words: str, limit: int) -> list[str]:
-    """Return the subjects whose name contains the words, the last observed first.
+    """Return the subjects whose name contains the words, those with news first.
 
-    Those about whom nothing was observed lately come by name, found by how their names begin.
+    The others come by name, found by how their names begin.
     """
     if caller.subjects is not None:
         each: Iterator[str] = iter(sorted(caller.subjects))
@@ -81,4 +81,6 @@ def _known(store: Store, words: str) -> Iterator[str]:
 def _row(store: Store, name: str) -> SubjectRow:
     stream = subject_stream(name)
     last = next(iter(store.rows(EventQuery(stream=stream, limit=1, newest=True))), None)
-    return SubjectRow(name, store.head(stream)[0], None if last is None else from_micros(last.at))
+    return SubjectRow(
+        name, store.head(stream)[0], None if last is None else from_micros(last.recorded_at)
+    )

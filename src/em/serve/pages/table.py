@@ -149,10 +149,24 @@ class ListView:
         self.is_cut = bool(found.further)
         return self._by_number(sorted(found.rows, key=key, reverse=not self.is_ascending))
 
-    def page_of_all(self, rows: Iterable[T], keys: Mapping[str, Callable[[T], Any]]) -> Sequence[T]:
-        """Return the rows of the page of a list that is short enough to read whole."""
-        key = keys[self.sort]
-        return self._by_number(sorted(rows, key=key, reverse=not self.is_ascending))
+    def page_of_all(
+        self, rows: Iterable[T], keys: Mapping[str, Callable[[T], Any]] | None = None
+    ) -> Sequence[T]:
+        """Return the rows of the page of a list that is read whole; without keys as they come."""
+        if keys is None:
+            return self._by_number(list(rows))
+        return self._by_number(sorted(rows, key=keys[self.sort], reverse=not self.is_ascending))
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first row of the page, in a list that is read whole."""
+        if self.cursor and not (self.cursor.isdecimal() and len(self.cursor) < 10):
+            raise InputError(
+                f"expected the number of a row, got {self.cursor[:40]!r}",
+                place="cursor",
+                fix="leave it out for the first page",
+            )
+        return int(self.cursor or 0)
 
     def _by_place(self, read: Read[T]) -> Sequence[T]:
         if self._is_back and self.cursor:
@@ -172,13 +186,7 @@ class ListView:
 
     def _by_number(self, rows: Sequence[T]) -> Sequence[T]:
         """Return a page of rows that are all there. The place is the number of its first row."""
-        if self.cursor and not (self.cursor.isdecimal() and len(self.cursor) < 10):
-            raise InputError(
-                f"expected the number of a row, got {self.cursor[:40]!r}",
-                place="cursor",
-                fix="leave it out for the first page",
-            )
-        first = int(self.cursor or 0)
+        first = self.first_row
         if first:
             self.previous = self.address(cursor=max(0, first - ROWS) or "")
         if first + ROWS < len(rows):
