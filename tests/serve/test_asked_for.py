@@ -93,9 +93,10 @@ def test_a_guard_that_fails_is_told_over_http_and_on_the_page(service: Served) -
 def test_the_page_shows_what_a_routine_requires_and_asks_for(service: Served) -> None:
     page = service.http.get("/ui/routine?ref=refund").text
     for words in (
-        "amount must also be the input `limit`, and always 100",
-        "`order.status` is &#34;open&#34;",
-        "With other inputs it asks for",
+        "amount must also be the input <code>limit</code>, and always 100",
+        "<code>order.status</code> is &#34;open&#34;",
+        "With other inputs a run asks for these values",
+        "note was &#34;as agreed&#34; when recorded; nothing recorded explains it",
         "refund {{ order_id }} please",
         "Leave it empty, and the run asks where it has to.",
     ):

@@ -34,7 +34,7 @@ from em.runner.package import (
     texts_of,
     write_files,
 )
-from em.runner.requirements import why_asked
+from em.runner.requirements import decided_in_words, why_asked
 from em.runner.routine import Decided, PlanStep, Routine, Step, ToolStep, UdfStep
 from em.runner.validation import INPUT, validate
 from em.store.protocol import Artefact, Store
@@ -342,14 +342,14 @@ def decide(store: Store, ref: str, choice: str, *, by: str = "") -> Decision:
     if ref not in (name, old):
         raise UsageError(f"{ref} is not the version in use", place=ref, fix=f"decide about {old}")
     routine = read_routine(parse_yaml(files[ROUTINE].encode(), old), old)
-    question, found = _chosen(routine, choice, old)
+    found = _chosen(routine, choice, old)
     made = applied(routine, found.decided)
     new = {**files, ROUTINE: render_again(made, files[ROUTINE])}
     if INPUT in files:
         new[INPUT] = declared_input(files[INPUT], made)
     check_text(made, new[ROUTINE])
     _validate(new, old)
-    words = _decided_in_words(question, found)
+    words = decided_in_words(found.decided)
     body = RoutineDecided(
         routine=old, words=words, decided=found.decided, by=by, from_events=artefact.from_events
     )
@@ -365,25 +365,16 @@ def decide(store: Store, ref: str, choice: str, *, by: str = "") -> Decision:
     return Decision(words=words, old=old, new=kept.ref)
 
 
-def _chosen(routine: Routine, choice: str, ref: str) -> tuple[Question, Choice]:
+def _chosen(routine: Routine, choice: str, ref: str) -> Choice:
     for question in questions(routine):
         for one in question.choices:
             if one.id == choice:
-                return question, one
+                return one
     raise NotFound(
         f"there is no choice {choice[:40]!r} in {ref}",
         place=ref,
         fix="somebody may have decided it already; look at the choices again",
     )
-
-
-def _decided_in_words(question: Question, choice: Choice) -> str:
-    match question.kind:
-        case "check":
-            return f"before {question.of} it need not be so: {choice.words}"
-        case "input":
-            return f"{question.of}: {choice.words}"
-    return f"{question.of} is {choice.words}"
 
 
 def _validate(files: dict[str, str], ref: str) -> None:

@@ -70,7 +70,7 @@ def compile_again(store: Store, name: str, *, allow_unlabelled: bool = False) ->
     refused = _why_not_at_all(artefact)
     if refused:
         return Growth(old=old.ref, why_not=refused)
-    known, newest = _made_of(store, artefact)
+    known, newest = made_of(store, artefact)
     if not known:
         return Growth(old=old.ref, why_not="the traces that it was compiled from are not there")
     declared = _declared(old)
@@ -204,7 +204,7 @@ def _composes(routine: Routine) -> bool:
 # --- traces ---------------------------------------------------------------------------------------
 
 
-def _made_of(store: Store, artefact: Artefact) -> tuple[list[str], int]:
+def made_of(store: Store, artefact: Artefact) -> tuple[list[str], int]:
     """Return the traces that a routine was compiled from, and where in the log the last began."""
     found: dict[str, int] = {}
     ids = list(artefact.from_events)

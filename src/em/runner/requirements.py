@@ -10,6 +10,7 @@ from em.runner.remedies import Rule, facts_in_words
 from em.runner.routine import (
     Asked,
     AssertStep,
+    Decided,
     PlanStep,
     Routine,
     RulesStep,
@@ -175,3 +176,12 @@ def why_asked(asked: Asked) -> str:
     if not asked.others:
         return why
     return f"it was {', '.join(map(short, asked.others))} in other recordings; {why}"
+
+
+def decided_in_words(decided: Decided) -> str:
+    """Say what a person decided about a value or a check."""
+    if decided.drop:
+        return f"before {decided.of} it need not be so: {check_in_words(decided.drop)}"
+    if decided.ignore:
+        return f"{decided.of} is no reason for anything"
+    return f"{decided.of} is {in_words(decided.take)}"

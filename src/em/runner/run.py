@@ -244,7 +244,10 @@ def _summarise_cancellation(made: Summary, body: Json, at: datetime) -> None:
 @event_summary("run_ended")
 def _summarise_end(made: Summary, body: Json, at: datetime) -> None:
     made.status, made.ended = body["status"], at
-    made.shown["note"] = shown_text((body.get("failure") or {}).get("message", ""))
+    failure = body.get("failure") or {}
+    made.shown["note"] = shown_text(failure.get("message", ""))
+    if failure:
+        made.shown["error"] = shown_text(failure.get("error_type", ""))
 
 
 class Reports:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from em.runner.expressions.words import in_words, request_in_words
-from em.runner.requirements import Requirement, requirements
+from em.runner.requirements import Requirement, decided_in_words, requirements
 from em.runner.routine import PlanStep, Routine, RulesStep, ToolStep, UdfStep
 from em.runner.task_plan import Effect, Slot
 from em.runner.trial import Trials
@@ -15,6 +15,7 @@ from em.values.json_schema import properties_of
 def changes(old: Routine, new: Routine) -> list[str]:
     """Return what differs between two versions of a routine, one sentence each."""
     return [
+        *_of_decisions(old, new),
         *_of_form(old, new),
         *_of_inputs(old, new),
         *_of_request(old, new),
@@ -34,6 +35,15 @@ def proof_change(old: Trials, new: Trials) -> str:
 
 def _plan(routine: Routine) -> PlanStep | None:
     return next((step for step in routine.steps if isinstance(step, PlanStep)), None)
+
+
+def _of_decisions(old: Routine, new: Routine) -> Iterator[str]:
+    for one in new.decided:
+        if one not in old.decided:
+            yield f"decided: {decided_in_words(one)}"
+    for one in old.decided:
+        if one not in new.decided:
+            yield f"no longer decided: {decided_in_words(one)}"
 
 
 def _of_form(old: Routine, new: Routine) -> Iterator[str]:

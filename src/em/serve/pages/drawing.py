@@ -122,7 +122,7 @@ def spans(starts_and_seconds: Sequence[tuple[float, float]]) -> list[Span]:
 
 GRAPH_WIDTH, ROW, BOX = 340, 62, 44
 BOX_WIDTH = 236
-LONGEST = 30
+LONGEST = 29
 MOST_STEPS = 120
 INPUT = "input"
 
@@ -162,7 +162,7 @@ def graph_of(routine: Routine) -> Graph:
     steps = list(routine.steps)[:MOST_STEPS]
     inputs = [*properties_of(routine.input_schema)]
     inputs += [secret.name for secret in routine.secrets]
-    nodes = [Node(INPUT, "input", ", ".join(map(str, inputs)) or "nothing", "input", 8)]
+    nodes = [Node(INPUT, "input", _cut(", ".join(map(str, inputs)) or "nothing"), "input", 8)]
     nodes += [_node(step, 8 + ROW * (number + 1)) for number, step in enumerate(steps)]
     made = {step.save_as: number + 1 for number, step in enumerate(steps) if step.save_as}
     arcs: dict[tuple[int, int], list[str]] = {}

@@ -47,6 +47,8 @@ class Field(NamedTuple):
     value: str = ""
     options: Sequence[str] = ()
     help: str = ""
+    is_json: bool = False
+    """Whether the options are written as JSON: numbers, or yes and no."""
 
     @property
     def input_name(self) -> str:
@@ -69,18 +71,26 @@ def input_fields(schema: Any, example: Mapping[str, Any]) -> list[Field]:
 def _from_schema(
     name: str, part: Mapping[str, Any], required: bool, example: Mapping[str, Any]
 ) -> Field:
-    options = part.get("enum")
-    type_ = part.get("type")
-    if isinstance(options, list) and all(isinstance(one, str) for one in options):
-        kind = "select"
-    else:
-        options, kind = (), _KINDS.get(str(type_), "json")
+    options, kind, is_json = _kind_of(part)
     value = example.get(name, part.get("default"))
     if kind == "text" and not isinstance(value, str | None):
         kind = "json"
-    return Field(
-        name, name, kind, required, _shown(value), options or (), str(part.get("description", ""))
-    )
+    shown = _json(value) if is_json and value is not None else _shown(value)
+    help_ = str(part.get("description", ""))
+    return Field(name, name, kind, required, shown, options, help_, is_json)
+
+
+def _kind_of(part: Mapping[str, Any]) -> tuple[Sequence[str], str, bool]:
+    """Return the options of a field, its kind, and whether the options are JSON."""
+    options = [part["const"]] if "const" in part else part.get("enum")
+    if isinstance(options, list) and options:
+        if all(isinstance(one, str) for one in options):
+            return options, "select", False
+        if not any(isinstance(one, dict | list) for one in options):
+            return [_json(one) for one in options], "select", True
+    types = part.get("type")
+    known = [one for one in types if one != "null"] if isinstance(types, list) else [types]
+    return (), _KINDS.get(str(known[0]), "json") if len(known) == 1 else "json", False
 
 
 def prompt_fields(fields: Sequence[Json]) -> list[Field]:
@@ -114,7 +124,7 @@ def read_fields(fields: Sequence[Field], form: Mapping[str, Any]) -> Json:
 
 
 def _value(field: Field, text: str) -> Any:
-    if field.kind in ("text", "select", "secret"):
+    if field.kind in ("text", "select", "secret") and not field.is_json:
         return text.replace("\r\n", "\n")
     if field.kind == "boolean":
         return text == "true"
@@ -125,6 +135,10 @@ def _value(field: Field, text: str) -> Any:
         raise InputError(
             f"{text[:60]!r} is not {expected}", place=field.name, fix='put text in quotes: "…"'
         ) from None
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def _shown(value: Any) -> str:

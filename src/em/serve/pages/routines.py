@@ -1,15 +1,23 @@
 """Pages of routines: the list; one with its graph, files and versions; a form to run it."""
 
 import asyncio
-from difflib import unified_diff
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, time, timedelta
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 from litestar import Response, get, post
 
+from em.compiler.decision import current_version, questions
+from em.compiler.growth import made_of
 from em.compiler.shadow import ENOUGH, NotPromoted
-from em.errors import EmError, InputError
+from em.errors import EmError, InputError, UsageError
+from em.log.event import EventQuery, routine_stream, shadow_stream, trace_stream
+from em.log.summary import Summary
 from em.runner.card import ListedRoutine, list_routines
+from em.runner.history import run_query
 from em.runner.package import (
     ROUTINE,
     KeptRoutine,
@@ -17,14 +25,16 @@ from em.runner.package import (
     kept_routines,
     routine_of,
     texts_of,
-    trials_of,
 )
-from em.runner.requirements import asked_for, requirements
+from em.runner.requirements import asked_for, decided_in_words, requirements
+from em.runner.retirement import was_in_use
 from em.runner.routine import Routine
 from em.runner.tools.coding import is_coding_tool
+from em.runner.trial import Trials, Verdict
 from em.runner.version_change import changes, proof_change
 from em.serve.auth import PAGES
-from em.serve.pages.drawing import graph_of
+from em.serve.pages.diff import DiffBlock, diff_of
+from em.serve.pages.drawing import Chart, chart, graph_of
 from em.serve.pages.forms import Field, form_of, input_fields, read_fields
 from em.serve.pages.runs import background_of
 from em.serve.pages.shadow import shadow_view
@@ -33,6 +43,20 @@ from em.serve.pages.view import address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Artefact, Store
 from em.values.canonical import short
+from em.values.times import now
+
+DAYS = 30
+LOOKED_AT = 5_000
+"""Runs that the chart counts, the newest: it costs the same with many."""
+SHOWN_RUNS, SHOWN_TRIALS, SHOWN_TRACES, SHOWN_ACTS = 8, 200, 20, 20
+OUTCOMES = ("ok", "handed over", "asked", "failed")
+_VERDICTS: Sequence[Verdict] = ("wrong", "handed over", "right")
+_ACTS = {
+    "routine_decided": "decided about {ref}: {what}",
+    "routine_retired": "retired {ref}",
+    "routine_restored": "restored {ref}",
+    "routine_promoted": "put {ref} in use",
+}
 
 ROUTINES = ListShape(
     "/routines",
@@ -94,7 +118,8 @@ def get_routine(request: AnyRequest) -> Response[str]:
     """Show one routine."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    return _show(request, service, parameter(request, "ref"))
+    ref = parameter(request, "ref")
+    return _show(request, service, ref, done=parameter(request, "done"))
 
 
 def _show(
@@ -104,30 +129,155 @@ def _show(
     problem: EmError | None = None,
     given: dict[str, Any] | None = None,
     after: int = ENOUGH,
+    done: str = "",
 ) -> Response[str]:
-    artefact = find_routine(service.store, ref)
+    store = service.store
+    artefact = _version(store, ref)
     routine, texts = routine_of(artefact), texts_of(artefact)
-    versions = list(kept_routines(service.store, artefact.name))
+    versions = list(kept_routines(store, artefact.name))
+    open_ = questions(routine)
     return page(
         request,
         "routine.html",
         code=200 if problem is None else 400,
-        ref=f"{artefact.name}@{artefact.version}",
+        ref=routine.ref,
         artefact=artefact,
         routine=routine,
         texts=texts,
         graph=graph_of(routine),
+        proof=_proof(store, artefact, routine),
         requirements=list(requirements(routine)),
-        asked_for=list(asked_for(routine)),
+        to_decide=[one for one in open_ if one.kind in ("value", "input")],
+        agreeing=[one for one in open_ if one.kind == "agreement"],
+        checks={one.of: one for one in open_ if one.kind == "check"},
+        decided=[decided_in_words(one) for one in routine.decided],
+        runs=_runs(store, artefact.name),
         versions=versions,
-        shadow=shadow_view(service.store, f"{artefact.name}@{artefact.version}"),
+        current=current_version(store, artefact.name).version,
+        in_use=[one for one in versions if one.retired_at is None and one.body is not None],
+        can_restore=artefact.retired_at is not None and was_in_use(store, artefact),
+        history=_history(store, artefact.name),
+        shadow=shadow_view(store, routine.ref),
         diff=_diff(artefact, versions, whole_number(request, "against")),
         fields=_fields(routine, texts),
         given=given or {},
         needs_code=_needs_code(routine),
         after=after,
         problem=problem,
+        done=done if done in ("decided", "retired", "restored") else "",
     )
+
+
+def _version(store: Store, ref: str) -> Artefact:
+    """Find `name@version`; for a name, the version in use, or the newest if none is."""
+    return find_routine(store, ref) if "@" in ref else current_version(store, ref)
+
+
+# --- how it was proved ----------------------------------------------------------------------------
+
+
+class Tried(NamedTuple):
+    """A trace that a routine was tried on or learnt from: what was asked, and what came of it."""
+
+    trace: str
+    goal: str
+    verdict: str = ""
+    reason: str = ""
+
+
+class ProofView(NamedTuple):
+    """The proof of a routine: its trials, the traces that it was learnt from, and both counts."""
+
+    trials: Trials
+    counts: Sequence[tuple[Verdict, int]]
+    tried: Sequence[Tried]
+    learnt_from: Sequence[Tried]
+    learnt_count: int
+
+
+def _proof(store: Store, artefact: Artefact, routine: KeptRoutine) -> ProofView:
+    trials = routine.trials
+    made = sorted(trials.made, key=lambda one: _VERDICTS.index(one.verdict))[:SHOWN_TRIALS]
+    known, _ = made_of(store, artefact)
+    goals = _goals(store, [*(one.trace for one in made), *known[:SHOWN_TRACES]])
+    return ProofView(
+        trials,
+        [(verdict, trials.count(verdict)) for verdict in reversed(_VERDICTS)],
+        [Tried(one.trace, goals.get(one.trace, ""), one.verdict, one.reason) for one in made],
+        [Tried(one, goals.get(one, "")) for one in known[:SHOWN_TRACES]],
+        len(known),
+    )
+
+
+def _goals(store: Store, traces: Sequence[str]) -> dict[str, str]:
+    """Return what was asked for in traces, of those that are there."""
+    found = store.summaries.of([trace_stream(one) for one in traces])
+    return {row.id: row.name or row.id for row in found.values()}
+
+
+# --- its runs and its history ---------------------------------------------------------------------
+
+
+class RunsView(NamedTuple):
+    """The newest runs of a routine with how they went, and how those of the last days went.
+
+    looked_at: how many were counted, if there may be more; else 0.
+    """
+
+    newest: Sequence[tuple[Summary, str]]
+    chart: Chart | None
+    counts: Mapping[str, int]
+    looked_at: int
+
+
+def _runs(store: Store, name: str) -> RunsView:
+    newest = islice(store.summaries.read(run_query("routine", name=name)), SHOWN_RUNS)
+    today = now().date()
+    days = [today - timedelta(days=back) for back in range(DAYS - 1, -1, -1)]
+    began = datetime.combine(days[0], time(), UTC)
+    rows = islice(store.summaries.read(run_query("routine", name=name, since=began)), LOOKED_AT)
+    ended = Counter((row.at.date(), _outcome(row)) for row in rows)
+    counts = {one: sum(n for (_, how), n in ended.items() if how == one) for one in OUTCOMES}
+    shown = [(day.isoformat(), [float(ended[day, one]) for one in OUTCOMES]) for day in days]
+    drawn = chart("Runs by day", list(OUTCOMES), shown, [""] * len(OUTCOMES))
+    every = ended.total()
+    return RunsView(
+        [(row, _outcome(row) or row.status) for row in newest],
+        drawn if every else None,
+        counts,
+        every if every == LOOKED_AT else 0,
+    )
+
+
+def _outcome(row: Summary) -> str:
+    """Say how a run went; one that a check stopped before it acted was handed over."""
+    if row.status == "failed":
+        return "handed over" if row.shown.get("error") == "GuardFailed" else "failed"
+    return {"ok": "ok", "needs_input": "asked"}.get(row.status, "")
+
+
+class Act(NamedTuple):
+    """What a person did with a routine."""
+
+    at: datetime
+    words: str
+    by: str
+
+
+def _history(store: Store, name: str) -> list[Act]:
+    """Return what people did with a routine, newest first."""
+    acts = []
+    for stream in (routine_stream(name), shadow_stream(name)):
+        query = EventQuery(stream=stream, kinds=list(_ACTS), limit=SHOWN_ACTS, newest=True)
+        for event in store.read(query):
+            body = event.body or {}
+            what = body.get("words") or "its content was forgotten"
+            words = _ACTS[event.kind].format(ref=body.get("routine", name), what=what)
+            acts.append(Act(event.at, words, str(body.get("by", ""))))
+    return sorted(acts, key=lambda one: one.at, reverse=True)[:SHOWN_ACTS]
+
+
+# --- the form -------------------------------------------------------------------------------------
 
 
 def _fields(routine: Routine, texts: dict[str, str]) -> list[Field]:
@@ -162,10 +312,30 @@ def _needs_code(routine: Routine) -> list[str]:
     return sorted(name for name in routine.called_tools - without_code if not is_coding_tool(name))
 
 
-def _diff(
-    artefact: Artefact, versions: list[Artefact], against: int | None
-) -> tuple[int, list[str], list[str]] | None:
-    """Return the changes since a version, or the previous one: lines, and what was learnt."""
+# --- changes --------------------------------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """A change in words; `step` is the number of the step that it is about, or 0."""
+
+    step: int
+    name: str
+    words: str
+
+
+class DiffView(NamedTuple):
+    """The changes since a version: in words, and line by line."""
+
+    since: int
+    changes: Sequence[Change]
+    proof: str
+    blocks: Sequence[DiffBlock]
+    added: int
+    removed: int
+
+
+def _diff(artefact: Artefact, versions: list[Artefact], against: int | None) -> DiffView | None:
+    """Return the changes since a version, or the previous one."""
     others = [one for one in versions if one.version != artefact.version and one.body is not None]
     if against is not None:
         other = next((one for one in others if one.version == against), None)
@@ -173,13 +343,26 @@ def _diff(
         other = next((one for one in reversed(others) if one.version < artefact.version), None)
     if other is None:
         return None
-    old, new = texts_of(other)[ROUTINE], texts_of(artefact)[ROUTINE]
-    lines = unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=3)
-    learnt = [
-        *changes(routine_of(other), routine_of(artefact)),
-        proof_change(trials_of(texts_of(other)), trials_of(texts_of(artefact))),
-    ]
-    return other.version, [line for line in lines if not line.startswith(("---", "+++"))], learnt
+    old, new = routine_of(other), routine_of(artefact)
+    blocks = diff_of(texts_of(other)[ROUTINE], texts_of(artefact)[ROUTINE])
+    kinds = Counter(line.kind for block in blocks for line in block.lines)
+    learnt = [_change(words, old, new) for words in changes(old, new)]
+    is_tried_again = old.trials.summary != new.trials.summary
+    proof = proof_change(old.trials, new.trials) if is_tried_again else ""
+    return DiffView(other.version, learnt, proof, blocks, kinds["add"], kinds["del"])
+
+
+def _change(words: str, old: Routine, new: Routine) -> Change:
+    """Name the step that a change is about by its number."""
+    name, _, rest = words.partition(": ")
+    for routine in (new, old):
+        number = next((n for n, one in enumerate(routine.steps, 1) if one.id == name), 0)
+        if number and rest:
+            return Change(number, name, rest)
+    return Change(0, "", words)
+
+
+# --- what a person does ---------------------------------------------------------------------------
 
 
 @post(f"{PAGES}/routine/run", include_in_schema=False)
@@ -196,6 +379,7 @@ async def post_run(request: AnyRequest) -> Response[str]:
         artefact = find_routine(service.store, ref)
         fields = _fields(routine_of(artefact), texts_of(artefact))
         try:
+            _refuse_retired(artefact)
             run_id = background_of(request).start(ref, read_fields(fields, form))
         except EmError as problem:
             given = {field.name: form.get(field.input_name, "") for field in fields}
@@ -203,6 +387,15 @@ async def post_run(request: AnyRequest) -> Response[str]:
         return go_to(address("/run", id=run_id))
 
     return await asyncio.to_thread(work)
+
+
+def _refuse_retired(artefact: Artefact) -> None:
+    if artefact.retired_at is not None:
+        raise UsageError(
+            "this version is retired",
+            place=f"{artefact.name}@{artefact.version}",
+            fix="put it in use first, or run another version",
+        )
 
 
 @post(f"{PAGES}/routine/promote", include_in_schema=False)
@@ -227,4 +420,75 @@ async def post_promote(request: AnyRequest) -> Response[str]:
     return await asyncio.to_thread(work)
 
 
-HANDLERS = [get_routines, get_routine, post_run, post_promote]
+@post(f"{PAGES}/routine/decide", include_in_schema=False)
+async def post_decide(request: AnyRequest) -> Response[str]:
+    """Store a routine with a person's decision, and show the new version."""
+
+    def act(service: Service, ref: str, form: Mapping[str, Any], by: str) -> str:
+        choice = str(form.get("choice", ""))
+        checks = [one for one in service.memory.undecided(ref) if one.kind == "check"]
+        is_check = any(one.id == choice for question in checks for one in question.choices)
+        if is_check and form.get("sure") != "yes":
+            raise InputError("tick the box to drop a check", place="sure")
+        return service.memory.decide(ref, choice, by=by).new
+
+    return await _act(request, "decided", act)
+
+
+@post(f"{PAGES}/routine/retire", include_in_schema=False)
+async def post_retire(request: AnyRequest) -> Response[str]:
+    """Take a version, or all of them, out of use."""
+
+    def act(service: Service, ref: str, form: Mapping[str, Any], by: str) -> str:
+        name = find_routine(service.store, ref).name
+        for one in list(kept_routines(service.store, name)) if form.get("all") == "yes" else ():
+            if one.retired_at is None and one.body is not None:
+                service.memory.retire(f"{one.name}@{one.version}", by=by)
+        return service.memory.retire(ref, by=by).routine
+
+    return await _act(request, "retired", act)
+
+
+@post(f"{PAGES}/routine/restore", include_in_schema=False)
+async def post_restore(request: AnyRequest) -> Response[str]:
+    """Put a retired version in use again."""
+
+    def act(service: Service, ref: str, _form: Mapping[str, Any], by: str) -> str:
+        return service.memory.restore(ref, by=by).routine
+
+    return await _act(request, "restored", act)
+
+
+Acting = Callable[[Service, str, Mapping[str, Any], str], str]
+"""Does something with a routine, for somebody, and returns the version to show."""
+
+
+async def _act(request: AnyRequest, done: str, act: Acting) -> Response[str]:
+    """Do what a form asks for and show the routine, with the problem if it could not be done."""
+    form = await form_of(request)
+    service = service_of(request)
+    caller = service.caller(request, "write")
+    caller.must_see(None)
+    ref = str(form.get("ref", ""))
+    if not ref:
+        raise InputError("the form has no routine", place="ref")
+
+    def work() -> Response[str]:
+        try:
+            shown = act(service, ref, form, caller.name)
+        except EmError as problem:
+            return _show(request, service, ref, problem)
+        return go_to(address("/routine", ref=shown, done=done))
+
+    return await asyncio.to_thread(work)
+
+
+HANDLERS = [
+    get_routines,
+    get_routine,
+    post_run,
+    post_promote,
+    post_decide,
+    post_retire,
+    post_restore,
+]
