@@ -19,6 +19,8 @@ from em.compiler.suggestions import Suggestion
 from em.llm import ScriptedClient
 from em.log.event import EventQuery
 from em.runner.package import find_routine
+from em.runner.routine import Routine
+from em.serve.pages.drawing import LONGEST, graph_of
 from em.serve.pages.groups import Group, Groups, example_of
 from em.traces.catalogue import TraceSummary
 from em.traces.trace import Mission, ToolCall, Trace
@@ -240,3 +242,11 @@ def test_a_group_is_told_in_words() -> None:
     proof = {"right": 0, "handed_over": 5, "wrong": 0, "summary": "right in 0 of 5"}
     never = Group(Suggestion(**told, proof=proof))
     assert never.why_not == "tried on 5 of them: it would have handed over every time"
+
+
+def test_the_inputs_of_a_graph_stay_in_their_box() -> None:
+    names = {f"a_long_name_{number}": {} for number in range(9)}
+    steps = [{"id": "done", "type": "return", "value": 1}]
+    given = {"version": "1", "name": "x", "input_schema": {"properties": names}, "steps": steps}
+    box = graph_of(msgspec.convert(given, Routine)).nodes[0]
+    assert len(box.detail) <= LONGEST

@@ -37,7 +37,7 @@ CHANGED = ("trace_started", "trace_ended", "trace_labelled", "erased")
 LEAST_REST, REST = 30.0, 20
 """Seconds between two searches: at least these, and so many times what the last one took."""
 LONGEST_SEARCH = 1_800.0
-PRIORITY = 10
+PRIORITY = 5
 """How much lower the priority of a search is than that of the service."""
 MOST_TRACES = 50
 """Traces that one page compiles together."""
