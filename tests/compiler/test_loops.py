@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.runner.agreement import listed
+from em.runner.wording import listed
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
 SHELF = ["Atlas", "Bible 4", "Codex", "Diary", "Edda"]

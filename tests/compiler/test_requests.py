@@ -7,8 +7,8 @@ import pytest
 
 from em.compiler.compile_trace import compile_trace
 from em.compiler.package_files import write_package
-from em.runner.agreement import bind
 from em.runner.engine import run_routine
+from em.runner.wording import bind
 from em.traces.trace import Mission, ToolCall, Trace
 
 

@@ -17,7 +17,7 @@ from em.store.sqlite import SqliteIndex, SqliteStore
 from em.store.vectors import Matrices
 from em.testing import append
 from em.testing.recall import embed, found, said
-from em.text import terms
+from em.text import ANALYSIS
 from raw import run_sql
 
 AnyStore = SqliteStore | PostgresStore
@@ -133,7 +133,7 @@ def test_a_log_that_nothing_indexed_is_indexed_when_it_is_opened(
 def test_another_analysis_indexes_anew(store: AnyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     events = append(store, *(said(f"text {n}") for n in range(1_200)), said("other", "bo", "other"))
     store.erase([events[0].id])
-    monkeypatch.setattr("em.store.search_index.ANALYSIS", terms.ANALYSIS + 1)
+    monkeypatch.setattr("em.store.search_index.ANALYSIS", ANALYSIS + 1)
     store.close()
     address = store._path if isinstance(store, SqliteStore) else store._url
     with type(store)(address) as again:

@@ -6,11 +6,12 @@ import pytest
 import yaml
 
 from em.runner import agreement
-from em.runner.agreement import bind, deeper, place_parts
+from em.runner.agreement import deeper, place_parts
 from em.runner.engine import run_routine
 from em.runner.expressions.direct import Together, together
 from em.runner.package import Package
 from em.runner.run import RunResult
+from em.runner.wording import bind
 from em.values.call import Fix
 
 ROUTINE = """

@@ -19,7 +19,7 @@ from em.store.sqlite import SqliteStore
 from em.testing import append, note
 from em.testing.summaries import LESSON as NEW_LESSON
 from em.testing.summaries import RUN, events_of, everything, trace
-from em.text.terms import ANALYSIS
+from em.text import ANALYSIS
 from raw import run_sql
 
 AnyStore = SqliteStore | PostgresStore

@@ -4,7 +4,6 @@ import getpass
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -309,6 +308,8 @@ def _stdin() -> IO[bytes]:
 @contextmanager
 def _spooled(source: IO[bytes]) -> Iterator[IO[bytes]]:
     """Copy a source that can be read only once, so that it can be read again."""
+    import tempfile
+
     with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
         while block := source.read(1 << 20):
             spool.write(block)

@@ -1,7 +1,6 @@
 """Print results: tables and progress bars for people, JSON for programs, errors on stderr."""
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -122,7 +121,11 @@ def print_table(
 
 def terminal_width() -> int:
     """Return the columns of the terminal, or of a wide page if the output is a file."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_OF_A_FILE
+    if not sys.stdout.isatty():
+        return WIDTH_OF_A_FILE
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def count(number: int, noun: str) -> str:

@@ -1,13 +1,16 @@
 """The `em` command itself: global options, lazy loading of commands, exit codes."""
 
+import atexit
+import gc
 import io
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -125,6 +128,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 A module is imported when its command is used.
 """
 COMMANDS = {name: told for commands in GROUPS.values() for name, told in commands.items()}
+NEW_OBJECTS = 20_000
+"""How many new objects make Python look for unused ones."""
 CHANGE_ROUTINES = frozenset({"compile", "forget", "routine"})
 """Commands after which coding agents may have other routines."""
 
@@ -221,12 +226,31 @@ def root(ctx: click.Context, db: str | None, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command line. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
+    # Modules stay, so looking for unused objects while they are loaded is in vain.
+    gc.set_threshold(NEW_OBJECTS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Events may contain characters that the terminal's encoding lacks.
             stream.reconfigure(errors="backslashreplace")
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - `>&-` closed it
-    sys.exit(run(sys.argv[1:]))
+    _leave(run(sys.argv[1:]))
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit without freeing each object, which takes as long as a small command itself.
+
+    What Python does at the end is done: functions for the exit run, and the output is flushed. If
+    another thread still runs or the output can't be written, Python ends in its own way.
+    """
+    if threading.active_count() == 1:
+        try:
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            sys.exit(code)
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(args: list[str]) -> int:

@@ -5,10 +5,8 @@ value goes back only to where it came from, with nothing around it changed: a mo
 injected instruction must not be able to move a card number into a URL.
 """
 
-import html
-import json
 import re
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -288,6 +286,8 @@ def forms(value: str) -> set[str]:
 
 
 def _others(value: str) -> Iterator[str]:
+    import html  # with a table of all entities, for runs with secrets only
+
     yield value.strip()
     for escape in (_json, _ascii_json):
         once = escape(value)
@@ -310,18 +310,22 @@ def _others(value: str) -> Iterator[str]:
 
 
 def _json(value: str) -> str:
+    import json
+
     return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
 def _ascii_json(value: str) -> str:
+    import json
+
     return json.dumps(value)[1:-1]
 
 
 def _base64(raw: bytes) -> Iterator[str]:
     """Yield the Base64 of a value alone, and its part that is the same inside longer data."""
-    codes = [b64encode(raw).decode()]
+    codes = [b2a_base64(raw, newline=False).decode()]
     for before in range(3):
-        code = b64encode(bytes(before) + raw).decode()
+        code = b2a_base64(bytes(before) + raw, newline=False).decode()
         codes.append(code[(0, 2, 3)[before] : len(code) - (0, 3, 2)[(before + len(raw)) % 3]])
     for code in codes:
         if len(code) >= _SHORTEST_BASE64:

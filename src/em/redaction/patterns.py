@@ -1,21 +1,16 @@
 """What secrets look like: known keys, and secrets known by where they stand.
 
-The patterns are data: `patterns.toml`. Each has anchors, which make the common case cheap: see
+The patterns are data: `signatures`. Each has anchors, which make the common case cheap: see
 `redactor`.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 
+from em.redaction import signatures
 from em.redaction.randomness import is_mixture, is_random
-
-_DATA: dict[str, Any] = tomllib.loads(
-    Path(__file__).with_name("patterns.toml").read_text(encoding="utf-8")
-)
 
 
 class Shape:
@@ -48,7 +43,7 @@ class Shape:
 
 
 _EDGE = r"(?<![A-Za-z0-9])"
-_KEY_OF = "|".join(_DATA["key_of"])
+_KEY_OF = "|".join(signatures.KEY_OF)
 _WORD = (
     "(?:password|passwd|passphrase|passcode|passwort|kennwort|wachtwoord|senha|pwd|secret"
     "|(?<![a-z])(?:pass|pw)|"
@@ -62,7 +57,7 @@ NAME_ANCHORS = (
     *"passw passphrase passcode kennwort wachtwoord senha pwd secret".split(),
     *(f"pw{sign}" for sign in "\"'=: \\"),
     *(word + sign for word in ("token", "pass") for sign in _BEHIND),
-    *(f"{word}{between}key" for word in _DATA["key_of"] for between in ("", "_", " ", ".", "-")),
+    *(f"{word}{between}key" for word in signatures.KEY_OF for between in ("", "_", " ", ".", "-")),
 )
 _BETWEEN = (
     r"\\{0,3}[\"'\])]{0,2}(?:\s{0,4}:\s{0,4}(?:str|string))?"
@@ -102,9 +97,9 @@ def _place(entry: dict[str, Any]) -> Shape:
 
 
 SHAPES = (
-    *map(_key, _DATA["key"]),
-    *map(_shape, _DATA["shape"]),
-    *map(_place, _DATA["place"]),
+    *map(_key, signatures.KEYS),
+    *map(_shape, signatures.SHAPES),
+    *map(_place, signatures.PLACES),
 )
 
 # What every word of a name holds; one may begin with the last letter of another.
@@ -164,7 +159,7 @@ _FIELD = re.compile(
     re.ASCII | re.DOTALL,
 )
 _TOKEN = re.compile(r"(?P<of>.*?)[_. -]?token", re.ASCII | re.DOTALL)
-_HARMLESS_TOKENS = tuple(_DATA["harmless_tokens"])
+_HARMLESS_TOKENS = signatures.HARMLESS_TOKENS
 
 
 @lru_cache(maxsize=4096)
@@ -180,19 +175,15 @@ def is_secret_name(name: str) -> bool:
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)*")
 _DIGIT_OR_SIGN = re.compile(r"[\d!@#$%^*+/=~]")
-_CHOSEN = re.compile(
+_CHOSEN = (
     r"(?!.*(?:pass|pwd|secret|token|key|arg|user|value|hash|md5|sha|base64|b64|utf|crypt|argon))"
-    r"(?=[a-z]*\d)[a-z0-9]{6,}",
-    re.IGNORECASE,
+    r"(?=[a-z]*\d)[a-z0-9]{6,}"
 )
 """A password as people choose them, hunter2 or s3cr3t, and not the second of two variables."""
 _LETTER_AND_DIGIT = re.compile(r"(?=.*[A-Za-z]).*\d", re.DOTALL)
 REFERENCE = re.compile(r"\s*(?:\{\{.*\}\}|\$\{[^}]*\}|\$[A-Z_][A-Z0-9_]*|\*+|)\s*", re.DOTALL)
-_PLACEHOLDERS = frozenset(_DATA["placeholders"])
-_YOURS = re.compile(
-    r"<?your[-_ ].*|(?:[a-z]+[-_])+(?:key|token|secret|password)|x{3,}|\.{3,}",
-    re.IGNORECASE | re.DOTALL,
-)
+_PLACEHOLDERS = frozenset(signatures.PLACEHOLDERS)
+_YOURS = r"<?your[-_ ].*|(?:[a-z]+[-_])+(?:key|token|secret|password)|x{3,}|\.{3,}"
 _WORDS = re.compile(r"[^a-z0-9]+")
 
 
@@ -204,7 +195,7 @@ def is_placeholder(name: str, value: str) -> bool:
         or lowered in _PLACEHOLDERS
         or not any(map(str.isalnum, value))
         or _WORDS.sub("", name.lower()).endswith(_WORDS.sub("", lowered) or "-")
-        or bool(_YOURS.fullmatch(value) and not is_random(value))
+        or bool(re.fullmatch(_YOURS, value, re.IGNORECASE | re.DOTALL) and not is_random(value))
     )
 
 
@@ -231,7 +222,8 @@ def _is_no_code(name: str, value: str) -> bool:
         return True
     if _IDENTIFIER.fullmatch(value):
         # DB_PASSWORD=correcthorse is a setting, password=self.password is code
-        return (name.isupper() and "." not in value) or bool(_CHOSEN.fullmatch(value))
+        is_setting = name.isupper() and "." not in value
+        return is_setting or bool(re.fullmatch(_CHOSEN, value, re.IGNORECASE))
     return bool(_DIGIT_OR_SIGN.search(value)) and not value.startswith(("$(", "http", "//"))
 
 

@@ -10,7 +10,6 @@ decoded and searched.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from string import ascii_lowercase, digits
 from typing import Any
 
 from em.errors import UsageError
@@ -96,7 +95,7 @@ def _automaton() -> Any:
             anchors[anchor] = anchors.get(anchor, 0) | 1 << bit
     automaton = ahocorasick.Automaton()
     for anchor, shapes in anchors.items():
-        ends = ascii_lowercase + digits if anchor in WORDS else ("",)
+        ends = "abcdefghijklmnopqrstuvwxyz0123456789" if anchor in WORDS else ("",)
         for end in ends:
             automaton.add_word(anchor + end, shapes)
     automaton.make_automaton()

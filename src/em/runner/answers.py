@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -87,6 +86,8 @@ def check_steps(
     for name, answer in answers.items():
         asked = name in prompts or (name.endswith("?") and _CALL.sub("", name) in calls)
         if not asked:
+            from difflib import get_close_matches
+
             close = get_close_matches(name, [*prompts, *(f"{call}?" for call in calls)], 1)
             known = f"the prompts are: {', '.join(prompts)}" if prompts else "there are no prompts"
             raise UsageError(

@@ -5,12 +5,12 @@ beside each routine. It is made again when the routine or the code that makes it
 `maker` notices: an old card may show what a later em would leave out.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from secrets import token_hex
 
 import msgspec
 
@@ -169,7 +169,7 @@ def maker() -> str:
         for name in _MADE_BY:
             code.update((Path(__file__).parents[1] / name).read_bytes())
     except OSError:  # installed without its sources: trust no stored card
-        return token_hex(16)
+        return os.urandom(16).hex()
     return code.hexdigest()
 
 

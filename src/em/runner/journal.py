@@ -9,7 +9,6 @@ Reads stay as they were from the first effect on; before that they are made agai
 import fcntl
 import os
 import re
-import tempfile
 import threading
 import time
 from collections import deque
@@ -358,7 +357,9 @@ def running(store: Store, run_id: str) -> Iterator[None]:
 
 
 def _lock_folder() -> Path:
-    folder = Path(tempfile.gettempdir()) / f"em-runs-{os.getuid()}"
+    wanted = os.environ.get("TMPDIR", "")
+    place = wanted if os.path.isdir(wanted) else "/tmp"  # noqa: S108 - a folder for us alone
+    folder = Path(place) / f"em-runs-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if found.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():

@@ -22,7 +22,6 @@ from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import GIVEN, compile_expression, compile_value
 from em.runner.expressions.words import check_in_words, left_of
 from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
-from em.runner.planner import planner_of
 from em.runner.remedies import Ask, Cure, Findings, HandedOver
 from em.runner.routine import (
     CompiledStep,
@@ -1088,6 +1087,8 @@ class Machine:
 
     def _find_effects(self, step: CompiledStep, planned: PlanStep, start: float) -> Steps:
         """Make the reads that a plan needs, and ask where it is not clear."""
+        from em.runner.planner import planner_of  # large, and few routines have a plan
+
         results = Results()
         while True:
             try:

@@ -7,7 +7,6 @@ read them. A package in a memory is an artefact, run by its name or `name@versio
 import ast
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -31,6 +30,8 @@ from em.values.mismatch import mismatch
 from em.values.strict_yaml import load_yaml
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from em.runner.sandbox.sandbox import Session
 
 
@@ -484,8 +485,10 @@ def unpacked(store: Store, ref: str) -> Iterator[Package]:
         yield Package(name, stored=ref, database=store.database)
 
 
-def _folder_of(files: Mapping[str, str]) -> "tempfile.TemporaryDirectory[str]":
+def _folder_of(files: Mapping[str, str]) -> "TemporaryDirectory[str]":
     """Make a temporary folder with these files; in memory where possible, so no disk has them."""
+    import tempfile
+
     for place in (_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK | os.X_OK) else None, None):
         folder = tempfile.TemporaryDirectory(prefix="em-routine-", dir=place)
         try:

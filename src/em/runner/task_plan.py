@@ -3,15 +3,17 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from em.errors import RoutineError
 from em.runner.agreement import INPUTS, names_in_expression, names_of_value
-from em.runner.mentions import FUNCTION_WORDS, Span, Words, analysed, enumerations, stem
 from em.runner.run import PendingPrompt
 from em.values.canonical import Json, short
+
+if TYPE_CHECKING:
+    from em.runner.mentions import Span, Words
 
 EARLIER = "earlier"
 """The input that holds the calls before the request: each with `tool`, `args` and `result`."""
@@ -301,6 +303,8 @@ def secrets_in(plan: Plan, planned: Sequence[EffectCall]) -> Iterator[tuple[str,
 
 def asks_for(effect: Effect, text: str) -> bool:
     """Return whether a text has a word that asks for an effect."""
+    from em.runner.mentions import analysed, stem
+
     stems = asking_stems(tuple(effect.words))
     return any(stem(word) in stems for _, word in analysed(text).plain())
 
@@ -310,13 +314,15 @@ def asking(effect: Effect) -> Iterator[str]:
     return _alike(effect.words)
 
 
-def listed(effect: Effect, name: str, words: Words) -> list[tuple[Span, str]]:
+def listed(effect: Effect, name: str, words: "Words") -> "list[tuple[Span, str]]":
     """Return the ids that words ask an effect for, one after the other: `cancel #W1 and #W2`.
 
     name: the value that they are. Only words of the value's name may stand between the verb and
     the first id. Behind the last one no sentence of its own may begin: `cancel #W1 and #W2 is too
     late`. It is empty if there is no such list, or there are two.
     """
+    from em.runner.mentions import FUNCTION_WORDS, enumerations, stem
+
     lists = enumerations(words)
     if len(lists) != 1:
         return []
@@ -325,7 +331,7 @@ def listed(effect: Effect, name: str, words: Words) -> list[tuple[Span, str]]:
     before = [stem(word) for span, word in words.plain() if span.end <= start]
     verb = max((n for n, word in enumerate(before) if word in stems), default=-1)
     own = {stem(word) for word in re.findall(r"[a-z]+", name.lower())}
-    is_next = verb >= 0 and {*before[verb + 1 :]} <= own | _OWNERS
+    is_next = verb >= 0 and {*before[verb + 1 :]} <= own.union(map(stem, _OWNERS))
     end = lists[0][-1][0].end
     after = [word for span, word in words.plain() if span.start >= end]
     behind = next((word for word in after if word not in ("too", "please")), "")
@@ -334,12 +340,14 @@ def listed(effect: Effect, name: str, words: Words) -> list[tuple[Span, str]]:
 
 
 _BEHIND_LISTS = frozenset("because since due for to via using thanks thank".split())
-_OWNERS = frozenset(stem(word) for word in ("my", "our", "the"))
+_OWNERS = ("my", "our", "the")
 
 
 @lru_cache(maxsize=1000)
 def asking_stems(words: tuple[str, ...]) -> frozenset[str]:
     """Return the stems of words that ask for an effect, and of verbs that mean the same."""
+    from em.runner.mentions import stem
+
     return frozenset(stem(word) for word in _alike(words))
 
 

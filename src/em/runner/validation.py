@@ -7,12 +7,13 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import ExpressionError, RoutineError
-from em.runner.agreement import names_of_request, place_parts
+from em.runner.agreement import place_parts
 from em.runner.expressions.language import Inputs, References, compile_value, texts_in
 from em.runner.package import ROUTINE, UDF, udf_names
 from em.runner.routine import Routine, ToolSpec
 from em.runner.tools import Tool, argument_problem
 from em.runner.tools.declarations import argument_names
+from em.runner.wording import names_of_request
 from em.values import json_schema
 from em.values.canonical import Json
 from em.values.mismatch import Found, Where, closest, shape_problems

@@ -6,7 +6,7 @@ This happens before the transaction begins, so that the write lock is held only 
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -19,10 +19,12 @@ from em.redaction.masker import Echoes
 from em.redaction.redactor import Redactor
 from em.store.protocol import ArtefactDraft, Commit, Record, RequestOutcome
 from em.text.tags import field_tags
-from em.text.terms import Piece, pieces
 from em.values.canonical import Json, canonical
 from em.values.ids import new_id, new_ids
 from em.values.times import from_micros, moment, now, to_micros
+
+if TYPE_CHECKING:
+    from em.text.terms import Piece
 
 
 class PreparedEvent(NamedTuple):
@@ -38,7 +40,7 @@ class PreparedEvent(NamedTuple):
     body: Json | None
     imported: Event | None
     sources: tuple[str, ...] = ()
-    pieces: Sequence[Piece] = ()
+    pieces: "Sequence[Piece]" = ()
 
 
 class PreparedArtefact(NamedTuple):
@@ -190,6 +192,8 @@ def with_pieces(event: PreparedEvent, now_: datetime) -> PreparedEvent:
     text = searched_text(event.kind, event.body)
     if not text:
         return event
+    from em.text.terms import pieces  # only what is searched needs the analysis of texts
+
     at = now_ if event.at is None else from_micros(event.at)
     speaker, role, _ = details(event.body)
     body = event.body or {}

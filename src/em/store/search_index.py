@@ -24,7 +24,7 @@ from em.store.protocol import (
     scope_range,
 )
 from em.store.session import Session, select, select_numbers
-from em.text.terms import ANALYSIS, pieces
+from em.text import ANALYSIS
 from em.values.canonical import Json
 from em.values.times import from_micros, moment, to_micros
 
@@ -222,6 +222,8 @@ def put_lessons(session: Session, table: PassageTable, lessons: Mapping[str, str
 
 def _index_lessons(session: Session, table: PassageTable, lessons: Sequence[LessonRow]) -> None:
     """Index lessons, with gaps between them: a lesson has no neighbours."""
+    from em.text.terms import pieces
+
     scopes: dict[str | None, _Scope] = {}
     rows: list[tuple[PassageRow, str]] = []
     for lesson in lessons:

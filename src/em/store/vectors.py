@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from shutil import rmtree
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -215,6 +214,8 @@ class Matrices:
         if self._folder is None or not self._folder.exists():
             return
         try:
+            from shutil import rmtree
+
             rmtree(self._folder)
         except OSError as error:
             raise StoreError(

@@ -1,1 +1,4 @@
 """Terms, stems and dates of English texts. Pure."""
+
+ANALYSIS = 3
+"""The version of the analysis of `terms`. A store with another version rebuilds its index."""

@@ -16,8 +16,6 @@ from typing import NamedTuple
 from em.text.dates import TRIGGERS, span_terms, spans
 from em.text.stems import stem
 
-ANALYSIS = 3
-"""The version of the analysis. A store with another version rebuilds its index."""
 PIECE = 2_000
 """Characters of one passage; a longer text becomes several passages."""
 

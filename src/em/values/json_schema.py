@@ -1,5 +1,6 @@
 """JSON Schema: check values, check schemas, and derive simple schemas from values."""
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -24,6 +25,8 @@ def problems(schema: Json, value: Any) -> Iterator[tuple[str, str]]:
 
 def value_problems(schema: Any, value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Do the same, with the path as a tuple of its parts."""
+    if _is_unloaded() and _is_simple(schema) and _simply_fits(schema, value):
+        return
     for error in _validator(_encode(schema)).iter_errors(value):
         yield tuple(error.instance_path), str(error.message)
 
@@ -35,6 +38,8 @@ def schema_problem(schema: Any) -> str | None:
 
 def schema_problems(schema: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield everything that is wrong with a JSON Schema: where, and what."""
+    if _is_unloaded() and _is_simple(schema):
+        return
     meta = schema.get("$schema", _META) if isinstance(schema, dict) else _META
     try:
         found = list(_validator(_encode({"$ref": meta})).iter_errors(schema))
@@ -45,6 +50,79 @@ def schema_problems(schema: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
         return
     for problem in found:
         yield tuple(problem.instance_path), str(problem.message)
+
+
+def _is_unloaded() -> bool:
+    """Whether the validator would have to be loaded, which takes longer than a small command."""
+    return "jsonschema_rs" not in sys.modules
+
+
+_DEEPEST = 20
+_SAFE_NUMBER = 2**53
+_SIMPLE_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def _is_simple(schema: Any, level: int = 0) -> bool:
+    """Whether a schema is valid and has only words that `_simply_fits` checks."""
+    if not isinstance(schema, dict) or level > _DEEPEST:
+        return False
+    return all(_is_simple_word(word, value, level) for word, value in schema.items())
+
+
+def _is_simple_word(word: Any, value: Any, level: int) -> bool:
+    if word == "properties":
+        return isinstance(value, dict) and all(
+            isinstance(name, str) and _is_simple(one, level + 1) for name, one in value.items()
+        )
+    if word == "items":
+        return _is_simple(value, level + 1)
+    if word == "required":
+        names = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return names and len(set(value)) == len(value)
+    if word == "examples":
+        return isinstance(value, list) and _simply_fits({}, value)
+    if word == "additionalProperties":
+        return isinstance(value, bool)
+    return isinstance(value, str) and (
+        word in ("title", "description") or (word == "type" and value in _SIMPLE_TYPES)
+    )
+
+
+def _simply_fits(schema: Json, value: Any, level: int = 0) -> bool:
+    """Whether a value certainly fits a simple schema. If not, the validator has to say."""
+    kind = type(value)
+    wanted = _SIMPLE_TYPES.get(schema.get("type", ""))
+    if level > _DEEPEST or (wanted is not None and kind not in wanted):
+        return False
+    if kind is list:
+        items = schema.get("items", {})
+        return all(_simply_fits(items, one, level + 1) for one in value)
+    if kind is dict:
+        known = schema.get("properties", {})
+        is_closed = schema.get("additionalProperties") is False
+        return all(name in value for name in schema.get("required", ())) and all(
+            type(name) is str
+            and (name in known or not is_closed)
+            and _simply_fits(known.get(name, {}), one, level + 1)
+            for name, one in value.items()
+        )
+    if kind is str:
+        return _is_unicode(value)
+    if kind is int or kind is float:
+        return bool(-_SAFE_NUMBER < value < _SAFE_NUMBER)
+    return kind is bool or value is None
+
+
+def _is_unicode(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from difflib import get_close_matches
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -50,6 +49,8 @@ def shape_problems(value: Any, kind: Any, where: Where = ()) -> Iterator[Found]:
 
 def closest(name: Any, known: Collection[str]) -> str:
     """Return a fix with the known name that is closest to a wrong one, or an empty text."""
+    from difflib import get_close_matches
+
     close = get_close_matches(str(name), known, 1)
     return f"did you mean {close[0]!r}?" if close else ""
 

@@ -1,7 +1,6 @@
 """The functions of expressions. Those that select fail unless one thing fits."""
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
@@ -642,14 +641,11 @@ def is_like(value: Any, was: Any) -> bool:
 
 ANY_TEXT = "any text"
 """The kind of a field whose recorded texts had words against acting, such as `hold`."""
-_QUANTITY = re.compile(
-    r"((?:[€$£¥₹]|[A-Z]{3} )?)\s?[+-]?\d[\d.,]*((?:\s?[a-z%°€$£¥₹/]{1,8}|\s[^\W\d_]{1,8})?)"
-)
-_OBJECTION = re.compile(
+_QUANTITY = r"((?:[€$£¥₹]|[A-Z]{3} )?)\s?[+-]?\d[\d.,]*((?:\s?[a-z%°€$£¥₹/]{1,8}|\s[^\W\d_]{1,8})?)"
+_OBJECTION = (
     r"\b(?:not|never|cannot|no longer|stop|stopped|hold|wait|until|forbidden|prohibited|refuse[ds]?"
     r"|reject(?:ed|s)?|declined?|fraud|fraudulent|disputed?|blocked|locked|frozen|suspended|revoked"
-    r"|banned|invalid|unpaid|overdue|duplicate|warning|cancel(?:led|ed)?|void)\b|n['’]t\b",
-    re.IGNORECASE,
+    r"|banned|invalid|unpaid|overdue|duplicate|warning|cancel(?:led|ed)?|void)\b|n['’]t\b"
 )
 _LONGEST_NOTE = 1_000
 
@@ -658,13 +654,13 @@ def objection(text: str) -> str:
     """Return the word of a short text that may speak against acting; empty if there is none."""
     if len(text) <= SHORT:
         return _objection_in(text)
-    found = _OBJECTION.search(text) if len(text) <= _LONGEST_NOTE else None
+    found = re.search(_OBJECTION, text, re.IGNORECASE) if len(text) <= _LONGEST_NOTE else None
     return found[0] if found else ""
 
 
 @lru_cache(maxsize=10_000)
 def _objection_in(text: str) -> str:
-    found = _OBJECTION.search(text)
+    found = re.search(_OBJECTION, text, re.IGNORECASE)
     return found[0] if found else ""
 
 
@@ -679,7 +675,7 @@ def field_kind(value: Any) -> str:
     kind = kind_of(value)
     if kind in ("date", "time", "e-mail"):
         return kind
-    quantity = _QUANTITY.fullmatch(value.strip()) if len(value) <= SHORT else None
+    quantity = re.fullmatch(_QUANTITY, value.strip()) if len(value) <= SHORT else None
     if quantity and (quantity[1] or quantity[2]):
         return f"{quantity[1].strip()}{NUMBER} {quantity[2].strip()}".strip()
     return ANY_TEXT if objection(value) else "text"
@@ -689,6 +685,8 @@ def parsed(value: Any) -> Any:
     """Return what a text of JSON stands for; another value as it is."""
     bare = value.strip() if isinstance(value, str) else ""
     if bare[:1] in ("{", "[") and bare[-1:] in ("}", "]"):
+        import json
+
         try:
             return json.loads(bare)
         except (ValueError, RecursionError):

@@ -9,7 +9,6 @@ which is imported only when needed.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +51,8 @@ Evaluate = Callable[[Scope], Any]
 
 def undefined(name: str, scope: Scope, place: str) -> ExpressionError:
     """Return the error for an undefined name."""
+    from difflib import get_close_matches
+
     known = [known for known in scope if not known.startswith("_")]
     close = get_close_matches(name, known, 1)
     fix = (
@@ -63,6 +64,8 @@ def undefined(name: str, scope: Scope, place: str) -> ExpressionError:
 def no_such_part(value: Any, part: str | int, place: str) -> ExpressionError:
     """Return the error for a part that a value lacks."""
     if isinstance(value, Mapping):
+        from difflib import get_close_matches
+
         keys = [str(key) for key in value]
         close = get_close_matches(str(part), keys, 1)
         fix = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(keys[:20]) or '-'}"

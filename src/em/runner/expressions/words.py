@@ -1,7 +1,6 @@
 """Words: say in plain English what an expression of a compiled routine stands for."""
 
 import ast
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +49,14 @@ def _filled_in(text: str) -> str:
         return f"{{{found[1]}}}" if found[1].isidentifier() else "…"
 
     plain = re.sub(r"\{\{\s*(.*?)\s*\}\}", part, text)
-    return f"the text {json.dumps(plain, ensure_ascii=False)}"
+    return f"the text {_quoted(plain)}"
+
+
+def _quoted(value: Any) -> str:
+    """Return a value as JSON writes it."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
 
 
 _NEAR = 40
@@ -68,7 +74,7 @@ def request_in_words(template: str) -> str:
             if not head and not tail:
                 head = text[: 2 * _NEAR].rpartition(" ")[0] or text[:_NEAR]
             parts[number] = " ".join(filter(None, (head, "…", tail)))
-    return json.dumps("".join(parts), ensure_ascii=False)
+    return _quoted("".join(parts))
 
 
 def check_in_words(text: str) -> str:
@@ -263,14 +269,14 @@ def _is_constant(node: ast.expr) -> bool:
 
 def _said(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
-        return json.dumps(node.value, ensure_ascii=False)
+        return _quoted(node.value)
     if isinstance(node, ast.Name) and node.id in _CONSTANTS:
         return _CONSTANTS[node.id]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _called(node, node.func.id)
     if isinstance(node, ast.BinOp) and type(node.op) in (*_SUMS, ast.MatMult):
         sign = _SUMS.get(type(node.op))
-        joined = f"the text {json.dumps(_joined(node), ensure_ascii=False)}"
+        joined = f"the text {_quoted(_joined(node))}"
         return f"{_said(node.left)} {sign} {_said(node.right)}" if sign else joined
     behind = _behind_a_call(node)
     if behind is not None:

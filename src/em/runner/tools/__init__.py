@@ -11,9 +11,7 @@ import inspect
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -415,6 +413,8 @@ def _innermost(function: Any) -> Any:
 
 
 def _is_of_python_or_em(path: Path) -> bool:
+    import sysconfig
+
     library = Path(sysconfig.get_path("stdlib"))
     if path.is_relative_to(library):
         return "site-packages" not in path.relative_to(library).parts
@@ -445,6 +445,8 @@ def _line_in(error: Exception, path: Path) -> int:
 
 def missing_tool(name: str, known: Mapping[str, Any]) -> RoutineError:
     """Return the error for a tool that is not registered."""
+    from difflib import get_close_matches
+
     close = get_close_matches(name, known, 1)
     if close:
         fix = f"did you mean {close[0]!r}?"

@@ -5,7 +5,6 @@ allow anything.
 """
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +48,8 @@ def find_program(name: str, allow: AllowSettings) -> str:
         if not os.path.isabs(name):
             raise NotAllowed(f"the command {name!r} is a relative path", fix="name the program")
         return name
+    import shutil
+
     # Relative folders of the PATH depend on the current folder: skip them.
     folders = [part for part in os.get_exec_path() if os.path.isabs(part)]
     found = shutil.which(name, path=os.pathsep.join(folders))
