@@ -84,7 +84,14 @@ def test_from_the_list_to_what_each_step_was_given() -> None:
     assert "given: " in shown
     assert "tokens sent to models: about" in shown
     assert "with the full context" in shown
-    (run,) = em("workflow", "inspect", "--all", "--json").json["runs"]
+    every = em("workflow", "inspect", "--all", "--json").json
+    (run,), (left,) = every["runs"], every["memory"]
+    assert (left["workflow"], left["runs"], left["steps"]) == ("tell", 1, 2)
+    assert left["bytes"] > 100
+    told = em("workflow", "inspect", "--all")
+    assert f"in memory: 1 run, 2 steps, {left['bytes']:,} bytes" in told.err
+    assert "memory" not in em("workflow", "inspect", "--json").json
+    assert em("workflow", "inspect", "--all", "--status", "failed", "--json").json["memory"] == []
     view = em("workflow", "inspect", run["run_id"], "--json").json
     assert view["steps"][1]["memory"]["facts"] == "five facts"
     assert view["tokens"]["full"] >= view["tokens"]["sent"]

@@ -117,7 +117,8 @@ def test_until_the_tools_are_listed_nothing_is_imported_that_they_do_not_need() 
     ]
     start = (
         "import sys; sys.argv = ['em', 'mcp', '--db', 'em.db']; from em.cli import main\n"
-        "import atexit; atexit.register(lambda: open('modules', 'w').write(' '.join(sys.modules)))\n"
+        "import atexit\n"
+        "atexit.register(lambda: open('modules', 'w').write(' '.join(sys.modules)))\n"
         "main()"
     )
     done = subprocess.run(

@@ -243,7 +243,9 @@ def cancel(run_ids: tuple[str, ...]) -> None:
 @workflow.command("inspect")
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--recent", is_flag=True, help="Show the newest run.")
-@click.option("--all", "every", is_flag=True, help="List runs, the newest first.")
+@click.option(
+    "--all", "every", is_flag=True, help="List runs, the newest first, and what is in memory."
+)
 @click.option("--full", is_flag=True, help="Don't shorten texts.")
 @click.option("--workflow", "name", help="List only runs of this workflow.")
 @click.option("--status", type=click.Choice(STATUSES), help="List only runs with this status.")
@@ -262,7 +264,7 @@ def inspect(
     """Show what each step of a run was given and returned.
 
     It also shows the tokens that this saved against the full context. Without RUN and --recent,
-    runs are listed.
+    runs are listed; with --all, also how many runs, steps and bytes are in memory by workflow.
     """
     if sum((run_id is not None, recent, every)) > 1:
         raise UsageError("give only one of RUN, --recent and --all", place="inspect")
@@ -273,7 +275,13 @@ def inspect(
             store, "workflow", name=name, status=status, limit=limit, **listed(**chosen)
         )
         rows = [_line(one) for one in page.runs]
-        emit({"runs": rows, **next_of(page.older)}, lambda: _print_runs(rows, page.older))
+        left = _statistics(workflows, {"name": name, "status": status, **chosen}) if every else {}
+
+        def text() -> None:
+            _print_runs(rows, page.older)
+            _print_statistics(left.get("memory"))
+
+        emit({"runs": rows, **next_of(page.older), **left}, text)
         return
     if run_id is None:
         newest = workflows.runs(limit=1)
@@ -462,6 +470,51 @@ def _print_runs(runs: Sequence[Mapping[str, Any]], older: Cursor | None) -> None
     print_table(("run", "began", "status", "steps", "workflow"), rows)
     note(f"{count(len(runs), 'run')}; inspect one with: em workflow inspect RUN")
     note_more(older)
+
+
+def _statistics(workflows: Workflows, given: dict[str, Any]) -> dict[str, Any]:
+    """Return what the runs of each workflow left in memory."""
+    chosen = listed(**{name: given.get(name) for name in ("subject", "since", "until")})
+    found = workflows.statistics(
+        name=given["name"],
+        status=given["status"],
+        subjects=chosen["subjects"],
+        since=chosen["since"],
+        until=chosen["until"],
+    )
+    memory = [
+        {
+            "workflow": one.name,
+            "runs": one.count,
+            "steps": one.calls,
+            "bytes": one.size,
+            "oldest": one.first,
+            "newest": one.last,
+        }
+        for one in found
+    ]
+    return {"memory": memory}
+
+
+def _print_statistics(memory: Sequence[Mapping[str, Any]] | None) -> None:
+    if not memory:
+        return
+    click.echo()
+    names = ("runs", "steps", "bytes", "oldest", "newest", "workflow")
+    rows = [
+        (
+            *(f"{one[name]:,}" for name in names[:3]),
+            *(f"{one[name]:%Y-%m-%d}" for name in names[3:5]),
+            str(one["workflow"]),
+        )
+        for one in memory
+    ]
+    print_table(names, rows, may_go=("oldest", "newest"))
+    total = {name: sum(one[name] for one in memory) for name in names[:3]}
+    note(
+        f"in memory: {count(total['runs'], 'run')}, {count(total['steps'], 'step')},"
+        f" {total['bytes']:,} bytes; `em workflow cleanup` erases old ones"
+    )
 
 
 def _print_run(view: RunView, *, full: bool) -> None:

@@ -127,6 +127,28 @@ class SummaryQuery(msgspec.Struct, frozen=True, kw_only=True):
     oldest: bool = False
 
 
+class Totals(msgspec.Struct, frozen=True):
+    """What the summaries of one name add up to; `first` and `last` are when they began."""
+
+    name: str
+    count: int
+    calls: int
+    size: int
+    first: datetime
+    last: datetime
+
+    def __add__(self, other: "Totals") -> "Totals":
+        """Add up two."""
+        return Totals(
+            self.name,
+            self.count + other.count,
+            self.calls + other.calls,
+            self.size + other.size,
+            min(self.first, other.first),
+            max(self.last, other.last),
+        )
+
+
 Fold = Callable[[Summary, Json, datetime], None]
 """Changes a summary by the body and the time of an event."""
 _FOLDS: dict[str, Fold] = {}

@@ -11,7 +11,7 @@ import msgspec
 
 from em.log.chain import Entry, Holding
 from em.log.event import Draft, Event, EventQuery, Row
-from em.log.summary import Summary, SummaryQuery
+from em.log.summary import Summary, SummaryQuery, Totals
 from em.redaction.redactor import Redactor
 from em.text.tags import FIELDS, field_tags
 from em.trust import Database
@@ -373,8 +373,8 @@ class SummaryTable(Protocol):
     def count(self, query: SummaryQuery) -> int:
         """Count summaries, up to 1,000: a count must not cost more than the list that shows it."""
 
-    def size(self, query: SummaryQuery) -> int:
-        """Add up the sizes of summaries."""
+    def totals(self, query: SummaryQuery) -> Sequence[Totals]:
+        """Add up summaries by their names, in the order of the names."""
 
     def rebuild(self, progress: Callable[[int], None] = ...) -> None:
         """Make all summaries again from the log. `progress` gets the number of new ones."""

@@ -20,6 +20,7 @@ from em.log.summary import (
     SUMMARISED,
     Summary,
     SummaryQuery,
+    Totals,
     begin,
     change,
     shown_text,
@@ -319,12 +320,22 @@ class Summaries:
                 found += int(session.execute(sql, (*params, COUNTED - found)).fetchone()[0])
         return found
 
-    def size(self, query: SummaryQuery) -> int:
-        """Add up the sizes of summaries. It reads an index of all of them."""
-        where, params = _conditions(query, None)
-        sql = f"SELECT SUM(size) FROM summaries WHERE {where}"  # noqa: S608 - fixed words; values are bound
-        with self._reading() as session:
-            return int(session.execute(sql, params).fetchone()[0] or 0)
+    def totals(self, query: SummaryQuery) -> list[Totals]:
+        """Add up summaries by their names, in the order of the names. It reads all of them."""
+        found: dict[str, Totals] = {}
+        for subject in [None] if query.subjects is None else sorted({*query.subjects}):
+            where, params = _conditions(query, subject)
+            sql = (
+                "SELECT name, COUNT(*), SUM(calls), SUM(size), MIN(at), MAX(at)"  # noqa: S608 - fixed words; values are bound
+                f" FROM summaries WHERE {where} GROUP BY name"
+            )
+            with self._reading() as session:
+                rows = session.execute(sql, params).fetchall()
+            for name, count, calls, size, first, last in rows:
+                sums = int(count), int(calls), int(size)
+                one = Totals(name, *sums, from_micros(first), from_micros(last))
+                found[name] = found[name] + one if name in found else one
+        return [found[name] for name in sorted(found)]
 
     def rebuild(self, progress: Callable[[int], None] = lambda _count: None) -> None:
         """Make all rows again from the log, in one transaction."""

@@ -138,6 +138,23 @@ class SummaryConformance:
         assert store.summaries.count(SummaryQuery(noun="trace", subjects=["ana", "bo"])) == 3
         assert store.summaries.count(SummaryQuery(noun="trace", status="success")) == 2
 
+    def test_summaries_are_added_up_by_name(self, store: Store) -> None:
+        """Over all subjects, or over those that are asked for."""
+        append(store, *trace("a", subject="ana"))
+        append(store, *trace("b", subject="bo"))
+        append(store, *trace("c", goal="other", subject="bo"))
+        found = {one.name: one for one in store.summaries.totals(SummaryQuery(noun="trace"))}
+        other = found.pop("other")
+        (same,) = found.values()
+        assert (same.count, other.count) == (2, 1)
+        assert same.calls == 2 * other.calls
+        assert same.first <= same.last
+        asked = SummaryQuery(noun="trace", subjects=["ana", "bo"])
+        assert [one.count for one in store.summaries.totals(asked)] == [
+            one.count for one in store.summaries.totals(SummaryQuery(noun="trace"))
+        ]
+        assert store.summaries.totals(SummaryQuery(noun="trace", subjects=[])) == []
+
     def test_more_summaries_than_a_page_are_listed_once_each(self, store: Store) -> None:
         """A list is read in pages, without a gap and without a summary twice."""
         for start in range(0, 1_200, 300):

@@ -12,12 +12,19 @@ import msgspec
 from em.errors import StoreError, UsageError, WorkflowError
 from em.llm.client import LlmClient
 from em.log.event import WORKFLOW_CLEAN_UP, Draft, Event, EventQuery, run_stream
-from em.log.summary import Cursor, Summary, SummaryQuery
+from em.log.summary import Cursor, Summary, SummaryQuery, Totals
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
 from em.runner.engine import refuse_lost_secrets, same_input
 from em.runner.expressions.language import as_text
-from em.runner.history import RunFilter, RunSummary, find_runs, refuse_partial, run_id_of
+from em.runner.history import (
+    RunFilter,
+    RunSummary,
+    find_runs,
+    refuse_partial,
+    run_id_of,
+    run_query,
+)
 from em.runner.journal import (
     WORKFLOW_STARTED,
     Journal,
@@ -171,7 +178,7 @@ def _chosen(
         until = msgspec.structs.replace(every, until=before)
         chosen |= {run.id: run for run in store.summaries.read(until)}
     if max_bytes is not None:
-        too_much = store.summaries.size(every) - max_bytes
+        too_much = sum(one.size for one in store.summaries.totals(every)) - max_bytes
         for run in store.summaries.read(every):
             if too_much <= 0:
                 break
@@ -410,6 +417,10 @@ class Workflows:
     ) -> Sequence[RunSummary]:
         """List runs in short, newest first."""
         return find_runs(self.store, "workflow", limit=limit, before=before, **chosen).runs
+
+    def statistics(self, **chosen: Unpack[RunFilter]) -> Sequence[Totals]:
+        """Return what runs left in memory, by workflow: runs, steps and bytes."""
+        return self.store.summaries.totals(run_query("workflow", **chosen))
 
     def compile(
         self, run_id: str, may_freeze: "MayFreeze | None" = None, *, name: str | None = None
