@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from em.runner import agreement
+from em.runner import agreement, wording
 from em.runner.agreement import deeper, place_parts
 from em.runner.engine import run_routine
 from em.runner.expressions.direct import Together, together
@@ -313,17 +313,18 @@ def test_what_a_routine_requires_is_prepared_once_for_all_its_runs(
 ) -> None:
     package, prepared = Package(folder), []
 
-    def count(name: str) -> None:
-        work = getattr(agreement, name)
+    def count(module: Any, name: str) -> None:
+        work = getattr(module, name)
 
         def counted(*given: Any) -> Any:
             prepared.append(name)
             return work(*given)
 
-        monkeypatch.setattr(agreement, name, counted)
+        monkeypatch.setattr(module, name, counted)
 
-    for name in ("compile_expression", "compile_value", "names_in_expression", "_split"):
-        count(name)
+    for name in ("compile_expression", "compile_value", "names_in_expression"):
+        count(agreement, name)
+    count(wording, "_split")
     given = {"request": "Refund #W1001, please"}
     asked = [Shop(reason="late").run(package, given).pending_prompt for _ in range(2)]
     assert asked[0] is not None

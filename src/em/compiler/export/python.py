@@ -28,7 +28,7 @@ import msgspec
 from em.compiler.export import script, stand_ins
 from em.compiler.result_facts import RESULT
 from em.errors import ExportError
-from em.runner import agreement, mentions
+from em.runner import agreement, mentions, wording
 from em.runner import signs as signs_of_requests
 from em.runner.authorship import runs_in_sandbox
 from em.runner.expressions import functions, words
@@ -59,7 +59,7 @@ from em.runner.routine import (
 from em.runner.tools import one_line
 from em.text import contractions, courtesies
 from em.values.canonical import Json, same
-from em.values.json_schema import closed
+from em.values.json_schema import closed, examples_of
 from em.values.leaves import texts as texts_of
 
 WIDTH = 100
@@ -837,10 +837,11 @@ def _used(tree: ast.AST) -> set[str]:
 @lru_cache(maxsize=2)
 def _runtime(*, is_settling: bool) -> _Source:
     """Return the code that scripts run on: `script`, functions of expressions, and agreement."""
-    learnt = [contractions, courtesies, mentions, signs_of_requests, agreement]
+    learnt = [contractions, courtesies, mentions, signs_of_requests, agreement, wording]
     settling = [stand_ins, words, *learnt] if is_settling else []
     modules = [script, functions, *settling]
-    parts = [*map(_without_em, modules), inspect.getsource(same)]
+    shared = [same, examples_of] if is_settling else [same]
+    parts = [*map(_without_em, modules), *map(inspect.getsource, shared)]
     return _Source("\n\n".join(parts), Path(str(script.__file__)))
 
 
@@ -850,7 +851,7 @@ def _without_em(module: ModuleType) -> str:
     tree = ast.parse(source)
     own = [
         node
-        for node in tree.body
+        for node in ast.walk(tree)
         if (isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "em")
     ]
     return _without(source, tree, [*tree.body[:1], *own])
