@@ -29,15 +29,8 @@ def backup(file: str, save_head: str | None) -> None:
     from em.store.backup import back_up
 
     memory = open_memory()
-    with progress("copying", None) as advance:
-        seen = 0
-
-        def tell(done: int, _every: int) -> None:
-            nonlocal seen
-            advance(max(done - seen, 0))
-            seen = done
-
-        report = back_up(memory.store, Path(file), tell)
+    with progress("copying pages") as bar:
+        report = back_up(memory.store, Path(file), bar.at)
     if save_head is not None:
         with writing(save_head, memory.store.location) as out:
             out.write(msgspec.json.format(msgspec.json.encode(report.heads), indent=1) + b"\n")

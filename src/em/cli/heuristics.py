@@ -16,7 +16,7 @@ from em.cli.options import (
     open_memory,
     reading,
 )
-from em.cli.output import count, emit, note, print_table, printable
+from em.cli.output import count, emit, note, print_table, printable, progress
 from em.errors import UsageError
 from em.heuristics.heuristic import Heuristic, Lesson, Ranked, list_heuristics, settled
 from em.log.event import trace_stream
@@ -220,7 +220,8 @@ def reflect(
     if everything:
         known = book.every_trace()
     if known:
-        found = book.lessons_in(known, client)
+        with progress("reading traces", len(known)) as bar:
+            found = book.lessons_in(known, client, progress=bar)
         lessons += found
         if keep:
             stored += book.keep(found)
@@ -329,7 +330,8 @@ def evaluate(seed: int, tasks: int) -> None:
     from em.heuristics.benchmark import as_rows
     from em.heuristics.benchmark import evaluate as measure
 
-    done = measure(seed, tasks)
+    with progress("measuring") as bar:
+        done = measure(seed, tasks, progress=bar.at)
 
     def text() -> None:
         rows = as_rows(done)

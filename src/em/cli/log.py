@@ -169,16 +169,9 @@ def rebuild() -> None:
     Lists are kept up to date by themselves. Use this if one shows something else than the log has.
     """
     summaries = open_memory().store.summaries
-    made = 0
-
-    def tell(number: int) -> None:
-        nonlocal made
-        made += number
-        advance(number)
-
-    with progress("summarising", None) as advance:
-        summaries.rebuild(tell)
-    emit({"summaries": made}, f"rebuilt: {count(made, 'row')}")
+    with progress("summarising") as bar:
+        summaries.rebuild(bar)
+    emit({"summaries": bar.done}, f"rebuilt: {count(bar.done, 'row')}")
 
 
 @log.command()
@@ -409,7 +402,8 @@ def forget(
         return _forget_recordings(older_than, dry_run=dry_run, yes=yes)
     memory = open_memory()
     if finish:
-        memory.store.scrub()
+        with progress("scrubbing"):
+            memory.store.scrub()
         emit({"scrubbed": True}, "scrubbed: the files contain nothing that was erased")
         return 0
     events = [find_event(memory.log, given) for given in event_ids]
@@ -421,12 +415,14 @@ def forget(
     for stream in streams:
         found = memory.store.read(EventQuery(stream=stream))
         events += [one for one in found if not one.erased and one.kind != "erased"]
-    erasure = memory.forget(events, subject=subject, dry_run=True)
+    with progress("finding what was made of it"):
+        erasure = memory.forget(events, subject=subject, dry_run=True)
     if not dry_run:
         if not yes and not _confirmed(memory, len(events), subject, erasure):
             note("nothing was erased")
             return 1
-        erasure = memory.forget(events, subject=subject, reason=reason)
+        with progress("erasing"):
+            erasure = memory.forget(events, subject=subject, reason=reason)
     emit(erasure, lambda: _print_erasure(erasure))
     return 0 if erasure.scrubbed else 1
 
@@ -442,12 +438,14 @@ def _forget_recordings(older_than: str | None, *, dry_run: bool, yes: bool) -> i
         fix = "write `recordings: {keep_days: 30}` into em.yaml, or give --older-than 30d"
         raise UsageError("em.yaml doesn't say how long recordings are kept", fix=fix)
     memory = open_memory()
-    done: Forgotten = forget_recordings(memory, age, dry_run=True)
+    with progress("finding what is old"):
+        done: Forgotten = forget_recordings(memory, age, dry_run=True)
     if not dry_run and done.events:
         if not yes and not _asked(f"{count(len(done.traces), 'trace')} for good"):
             note("nothing was erased")
             return 1
-        done = forget_recordings(memory, age)
+        with progress("erasing"):
+            done = forget_recordings(memory, age)
 
     def text() -> None:
         for trace_id in done.traces if dry_run else ():

@@ -2,19 +2,27 @@
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from em.errors import EmError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 GAP = "  "
 WIDE = 28
 LEAST = 32
 """Columns wider than WIDE are cut. The last one gets at least LEAST if others can be dropped."""
 WIDTH_OF_A_FILE = 160
+
+SHOWN_AFTER = 0.5
+"""Seconds after which a command shows how far it is."""
 
 Advance = Callable[[int], None]
 
@@ -146,24 +154,84 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{MIDDLE DOT}" for char in text)
 
 
-@contextmanager
-def progress(what: str, total: int | None, *, unit_bytes: bool = False) -> Iterator[Advance]:
-    """Show a progress bar on standard error, if it is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _count: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+class Bar:
+    """How far a command is: called with how much more is done, or told `at` what place it is."""
 
-    amount = DownloadColumn() if unit_bytes else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda count: bar.advance(task, count)
+    def __init__(self, what: str, total: int | None, *, unit_bytes: bool = False) -> None:
+        self.done = 0
+        self._what, self._total, self._is_bytes = what, total, unit_bytes
+        self._began = time.monotonic()
+        self._shown: Progress | None = None
+        self._is_over = False
+        self._lock = threading.Lock()
+
+    def __call__(self, more: int) -> None:
+        """Count more as done."""
+        self.at(self.done + more, self._total)
+
+    def at(self, done: int, total: int | None) -> None:
+        """Set how much is done, and of how much if that is known."""
+        self.done, self._total = done, total
+        if self._shown is not None:
+            self._shown.update(self._shown.task_ids[0], completed=done, total=total)
+
+    def show(self) -> None:
+        """Draw it on standard error, unless it was hidden before."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        columns = _columns(self._began, is_bytes=self._is_bytes, is_open=self._total is None)
+        with self._lock:
+            if self._is_over:
+                return
+            shown = Progress(*columns, console=Console(stderr=True), transient=True)
+            shown.add_task(self._what, total=self._total, completed=self.done)
+            self._shown = shown
+            shown.start()
+
+    def hide(self) -> None:
+        """Remove it from the terminal for good, as before a question to a person."""
+        with self._lock:
+            self._is_over = True
+            if self._shown is not None:
+                self._shown.stop()
+
+
+def _columns(began: float, *, is_bytes: bool, is_open: bool) -> "list[ProgressColumn]":
+    """Return the columns of a bar. If its end is not known, it shows the time that passed."""
+    from rich import filesize
+    from rich import progress as bars
+    from rich.text import Text
+
+    class Rate(bars.ProgressColumn):
+        def render(self, task: bars.Task) -> Text:
+            rate = task.completed / max(time.monotonic() - began, 0.001)
+            if is_bytes:
+                return Text(f"{filesize.decimal(int(rate))}/s")
+            return Text(f"{rate:,.0f}/s" if rate >= 1 else f"{rate * 60:,.0f}/min")
+
+    return [
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.DownloadColumn() if is_bytes else bars.MofNCompleteColumn(),
+        Rate(),
+        bars.TimeElapsedColumn() if is_open else bars.TimeRemainingColumn(),
+    ]
+
+
+@contextmanager
+def progress(what: str, total: int | None = None, *, unit_bytes: bool = False) -> Iterator[Bar]:
+    """Show how far a command is on standard error, if that is a terminal and it takes a while."""
+    bar = Bar(what, total, unit_bytes=unit_bytes)
+    if not sys.stderr.isatty() or wants_json():
+        yield bar
+        return
+    waiting = threading.Timer(SHOWN_AFTER, bar.show)
+    waiting.daemon = True
+    waiting.start()
+    try:
+        yield bar
+    finally:
+        waiting.cancel()
+        waiting.join()
+        bar.hide()

@@ -1,13 +1,12 @@
 """`em recall`: search what was said."""
 
-from contextlib import ExitStack
 from typing import Any
 
 import click
 import msgspec
 
 from em.cli.options import everywhere, open_memory, pairs
-from em.cli.output import Advance, count, emit, note, print_table, printable, progress
+from em.cli.output import count, emit, note, print_table, printable, progress
 from em.errors import EmbedderError, UsageError
 from em.memory import Memory
 from em.store.protocol import Passage
@@ -66,26 +65,15 @@ def recall(words: tuple[str, ...], embed: bool, metadata: tuple[str, ...], **cho
 
 def _embed(memory: Memory, *, searches: bool) -> None:
     """Compute missing vectors. If that fails, a search that follows goes on by words."""
-    bar = ExitStack()
-    advance: Advance | None = None
-    embedded = 0
-
-    def show(done: int, total: int) -> None:
-        nonlocal advance, embedded
-        if advance is None:
-            advance = bar.enter_context(progress("embedding", total))
-        advance(done - embedded)
-        embedded = done
-
     left = 0
-    with bar:
+    with progress("embedding") as bar:
         try:
-            left = memory.embed(show)
+            left = memory.embed(bar.at)
         except EmbedderError as error:
             if not searches:
                 raise
             note(f"note: the embedder failed: {error}")
-    note(f"embedded {count(embedded, 'passage')}")
+    note(f"embedded {count(bar.done, 'passage')}")
     if left:
         note(f"note: {count(left, 'passage')} could not be embedded; words find them")
 

@@ -22,6 +22,7 @@ from em.cli.options import (
     writing,
 )
 from em.cli.output import (
+    Bar,
     count,
     emit,
     note,
@@ -445,7 +446,8 @@ def _compile_one(
     from em.compiler.trials import refuse_unproved
 
     with only_results_on_stdout():
-        made = _compiled(traces, options)
+        with progress("compiling") as bar:
+            made = _compiled(traces, options, bar)
         draft = made.draft
         if output is not None:
             write_package(draft, Path(output), made.udfs)
@@ -479,7 +481,7 @@ def _compile_one(
     )
 
 
-def _compiled(traces: tuple[str, ...], options: dict[str, Any]) -> "CompiledTrace":
+def _compiled(traces: tuple[str, ...], options: dict[str, Any], bar: Bar) -> "CompiledTrace":
     from em.compiler.compile_trace import compile_file, compile_several
 
     registry = load_tools(options["tools"]) or ToolRegistry()
@@ -490,7 +492,7 @@ def _compiled(traces: tuple[str, ...], options: dict[str, Any]) -> "CompiledTrac
         "client": model(wanted=options["llm"]),
         "udfs": options["udf"],
         "allow_failed": options["allow_failed"],
-        "confirm": _confirming(options["confirm"]),
+        "confirm": _confirming(options["confirm"], bar),
     }
     if len(traces) == 1 and (Path(traces[0]).exists() or not _is_id(traces[0])):
         return compile_file(traces[0], **how)
@@ -500,12 +502,17 @@ def _compiled(traces: tuple[str, ...], options: dict[str, Any]) -> "CompiledTrac
     return compile_several(found, **how, force=options["force"], pool=pool)
 
 
-def _confirming(given: tuple[str, ...]) -> "Confirm":
+def _confirming(given: tuple[str, ...], bar: Bar) -> "Confirm":
     """Return the names that --confirm gave, or a function that asks for them on a terminal."""
     names = [name.strip() for part in given for name in part.split(",") if name.strip()]
     if names or wants_json() or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return names
-    return _ask_which
+
+    def ask(asked: "Mapping[str, Asked]") -> list[str]:
+        bar.hide()
+        return _ask_which(asked)
+
+    return ask
 
 
 def _ask_which(asked: "Mapping[str, Asked]") -> list[str]:
@@ -803,7 +810,7 @@ def _compile_again(name: str, options: dict[str, Any]) -> int:
                 place=(flag := f"--{given.replace('_', '-')}"),
                 fix=f"leave out {flag}, or name the traces",
             )
-    with only_results_on_stdout():
+    with only_results_on_stdout(), progress("compiling"):
         grown = open_memory().compile_again(name, allow_unlabelled=options["allow_unlabelled"])
 
     def text() -> None:

@@ -23,7 +23,7 @@ from em.cli.options import (
     parse_object,
     reading,
 )
-from em.cli.output import count, emit, note, print_table, printable
+from em.cli.output import count, emit, note, print_table, printable, progress
 from em.errors import BadLine, EmError, InputError, NotFound, UsageError
 from em.memory import Memory
 from em.runner.answers import json_or_text
@@ -254,7 +254,11 @@ def checkpoint(
         return 0
     if everyone:
         return _checkpoint_all(memory, processes, options)
-    reports = [memory.subjects.checkpoint(subject, **options) for subject in subjects]
+    reports = []
+    with progress("compiling", len(subjects)) as advance:
+        for subject in subjects:
+            reports.append(memory.subjects.checkpoint(subject, **options))
+            advance(1)
 
     def text() -> None:
         for report in reports:
@@ -275,7 +279,8 @@ def _checkpoint_by_workers(how: dict[str, bool]) -> int:
 def _checkpoint_all(memory: Memory, processes: int | None, options: dict[str, Any]) -> int:
     if options["client"] is not None:
         processes = 1
-    done, failed = memory.checkpoint_many(processes=processes, **options)
+    with progress("compiling") as bar:
+        done, failed = memory.checkpoint_many(processes=processes, progress=bar.at, **options)
 
     def text() -> None:
         click.echo(f"{count(done, 'subject')} compiled")

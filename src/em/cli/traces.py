@@ -504,14 +504,7 @@ def suggest(
     from em.compiler.suggestions import suggest as suggest_groups
 
     memory = open_memory()
-    with progress("reading and proving", None) as advance:
-        done = 0
-
-        def tell(now: int, _total: int) -> None:
-            nonlocal done
-            advance(now - done)
-            done = now
-
+    with progress("reading and proving") as bar:
         found = suggest_groups(
             memory.store,
             task,
@@ -519,7 +512,7 @@ def suggest(
             limit=limit,
             allow_unlabelled=allow_unlabelled,
             about=about,
-            progress=tell,
+            progress=bar.at,
         )
     if propose:
         store_proposals(memory.store, found)

@@ -228,17 +228,23 @@ class Evaluation(msgspec.Struct, frozen=True):
     margin_95: tuple[float, float]
 
 
-def evaluate(seed: int = 0, tasks: int = 300, embed: Embed | None = None) -> Evaluation:
+def evaluate(
+    seed: int = 0,
+    tasks: int = 300,
+    embed: Embed | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Evaluation:
     """Run the seeded benchmark in a store of its own.
 
     embed: an embedder, to find candidates by meaning too.
+    progress: called with the number of tasks that were answered, and of all of them.
     """
     if not 1 <= tasks <= 900:
         raise UsageError(f"tasks must be 1 to 900, got {tasks}", place="tasks")
     made = seeded_set(seed, tasks)
     with SqliteStore(IN_MEMORY) as store:
         _fill(store, made)
-        methods = _methods(store, made, seed, embed)
+        methods = _methods(store, made, seed, embed, progress)
         ranks = {name: [_reciprocal(method, t) for t in made.tasks] for name, method in methods}
         scores = {name: _scores(method, made) for name, method in methods}
     margins = [ours - theirs for ours, theirs in zip(ranks["em"], ranks["bm25"], strict=True)]
@@ -257,7 +263,11 @@ def _fill(store: Store, made: SeededSet) -> None:
 
 
 def _methods(
-    store: Store, made: SeededSet, seed: int, embed: Embed | None
+    store: Store,
+    made: SeededSet,
+    seed: int,
+    embed: Embed | None,
+    progress: Callable[[int, int], None],
 ) -> list[tuple[str, Method]]:
     book = Heuristics(store, embed=embed)
     by_words = LessonRecall(store, passed_over=frozenset())
@@ -278,6 +288,7 @@ def _methods(
             key = f"{name} {task.text} {task.tools}"
             if key not in answers:
                 answers[key] = method(task)
+                progress(len(answers), 3 * (len(made.tasks) + len(made.silent)))
             return answers[key]
 
         return answer

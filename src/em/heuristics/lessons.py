@@ -3,7 +3,7 @@
 Memory delegates to `Heuristics`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -76,10 +76,22 @@ class Heuristics:
         ids = [trace] if isinstance(trace, str) else trace
         return self.keep(self.lessons_in(ids, client))
 
-    def lessons_in(self, trace_ids: Sequence[str], client: LlmClient | None = None) -> list[Lesson]:
-        """Find the lessons of stored traces without storing them."""
+    def lessons_in(
+        self,
+        trace_ids: Sequence[str],
+        client: LlmClient | None = None,
+        *,
+        progress: Callable[[int], None] = lambda _count: None,
+    ) -> list[Lesson]:
+        """Find the lessons of stored traces without storing them.
+
+        progress: called with 1 for each trace that was read.
+        """
         traces = get_traces(self._store, trace_ids)
-        lessons = [lesson for stored in traces for lesson in _of_one(stored, client)]
+        lessons: list[Lesson] = []
+        for stored in traces:
+            lessons += _of_one(stored, client)
+            progress(1)
         return [*lessons, *differences(self._same_tasks(traces))]
 
     def to_keep(self, trace: Trace, *, subject: str | None = None) -> tuple[KeptTrace, list[Draft]]:

@@ -643,30 +643,40 @@ def checkpoint_many(
     *,
     processes: int | None = None,
     db: str | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
     **how: Any,
 ) -> tuple[int, dict[str, str]]:
     """Checkpoint subjects with all cores; return how many succeeded, and the errors of others.
 
     db: the store's address for the other processes; by default the one that em would choose.
+    progress: called with the number of subjects that were looked at, and of all of them.
     """
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     wanted = processes or os.cpu_count() or 1
-    if wanted == 1:
-        return _portion(subjects, list(names), how)
+    every = list(names)
     done = 0
     failed: dict[str, str] = {}
+
+    def take(report: tuple[int, dict[str, str]]) -> None:
+        nonlocal done
+        done += report[0]
+        failed.update(report[1])
+        progress(done + len(failed), len(every))
+
+    if wanted == 1:
+        for portion in _portions(every):
+            take(_portion(subjects, portion, how))
+        return done, failed
     # Spawn, don't fork: a child must not inherit the store's connections.
     with ProcessPoolExecutor(wanted, mp_context=get_context("spawn")) as pool:
         jobs = [
             pool.submit(_in_process, db, subjects.settings, portion, how)
-            for portion in _portions(names)
+            for portion in _portions(every)
         ]
         for job in jobs:
-            count, problems = job.result()
-            done += count
-            failed |= problems
+            take(job.result())
     return done, failed
 
 

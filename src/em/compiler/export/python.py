@@ -840,8 +840,8 @@ def _runtime(*, is_settling: bool) -> _Source:
     learnt = [contractions, courtesies, mentions, signs_of_requests, agreement, wording]
     settling = [stand_ins, words, *learnt] if is_settling else []
     modules = [script, functions, *settling]
-    shared = [same, examples_of] if is_settling else [same]
-    parts = [*map(_without_em, modules), *map(inspect.getsource, shared)]
+    shared: list[Callable[..., Any]] = [same, examples_of] if is_settling else [same]
+    parts = [*map(_without_em, modules), *(inspect.getsource(one) for one in shared)]
     return _Source("\n\n".join(parts), Path(str(script.__file__)))
 
 
