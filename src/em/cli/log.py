@@ -238,7 +238,7 @@ def _print_events(events: Sequence[Event]) -> None:
         return
     columns = ("seq", "at", "stream", "pos", "kind", "subject", "what happened")
     rows = (_cells(event) for event in events)
-    print_table(columns, rows, may_go=("pos", "subject", "stream", "seq"))
+    print_table(columns, rows, may_go=("pos", "subject", "stream"))
 
 
 def _cells(event: Event) -> tuple[str, ...]:
@@ -286,7 +286,7 @@ def _print_report(report: Report) -> None:
         )
         for found in report.findings
     )
-    print_table(columns, rows)
+    print_table(columns, rows, may_go=("pos", "in"), whole=("id",))
     problems = count(len(report.findings), "problem")
     click.echo(click.style("verification failed", fg="red") + f": {problems} in {what}")
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 GAP = "  "
 WIDE = 28
 LEAST = 32
-"""Columns wider than WIDE are cut. The last one gets at least LEAST if others can be dropped."""
+NARROW = 10
+"""Where a table does not fit, columns are cut to WIDE. The last one gets at least LEAST if others
+can be dropped; else all get NARROW."""
 WIDTH_OF_A_FILE = 160
 
 SHOWN_AFTER = 0.5
@@ -99,32 +101,68 @@ def print_error(error: EmError, *, as_json: bool) -> None:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, may_go: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    may_go: Sequence[str] = (),
+    whole: Sequence[str] | None = None,
 ) -> None:
-    """Print a table that fits the terminal: shorten the last column, then drop `may_go`."""
+    """Print a table that fits the terminal.
+
+    Args:
+        columns: The titles.
+        rows: A text for each column.
+        may_go: Columns that are dropped first where there is too little room, in this order.
+        whole: Columns that are never cut or dropped, since the next command needs them; by default
+            the first.
+    """
     from rich.cells import cell_len, set_cell_size
 
     cells = [[printable(cell) for cell in row] for row in rows]
     widest = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
-    widths = [min(WIDE, width) for width in widest[:-1]]
-    shown = list(range(len(widths)))
-    room = terminal_width()
-    for name in may_go:
-        if sum(widths[n] + len(GAP) for n in shown) + LEAST > room:
-            shown.remove(columns.index(name))
-    widths.append(max(1, min(widest[-1], room - sum(widths[n] + len(GAP) for n in shown))))
-    shown.append(len(columns) - 1)
+    kept = {columns.index(name) for name in (columns[:1] if whole is None else whole)}
+    widths = _fitted(widest, [columns.index(name) for name in may_go], kept, terminal_width())
 
     def line(row: Sequence[str]) -> str:
         parts = []
-        for n in shown:
-            cut = cell_len(row[n]) > widths[n]
-            parts.append(set_cell_size(row[n], widths[n] - cut) + "…" * cut)
+        for n, width in widths.items():
+            cut = cell_len(row[n]) > width
+            parts.append(set_cell_size(row[n], width - cut) + "…" * cut)
         return GAP.join(parts).rstrip()
 
     click.secho(line(columns), bold=True)
     for row in cells:
         click.echo(line(row))
+
+
+def _fitted(widest: list[int], may_go: list[int], kept: set[int], room: int) -> dict[int, int]:
+    """Return the widths of the columns that are shown, by their numbers.
+
+    Where there is too little room, wide columns are cut, then columns are dropped, then the others
+    become narrow. The last column gets the room that is left.
+    """
+    last = len(widest) - 1
+    widths = dict(enumerate(widest))
+
+    def missing() -> int:
+        return sum(widths.values()) + len(GAP) * (len(widths) - 1) - room
+
+    def cut(most: int, most_of_last: int) -> None:
+        for n in widths.keys() - kept if missing() > 0 else ():
+            widths[n] = min(widths[n], most_of_last if n == last else most)
+
+    def drop(numbers: Iterable[int]) -> None:
+        for n in numbers:
+            if missing() > 0 and n in widths.keys() - kept - {last}:
+                del widths[n]
+
+    cut(WIDE, LEAST)
+    drop(may_go)
+    cut(NARROW, NARROW)
+    drop(reversed(range(last)))
+    if last not in kept:
+        widths[last] = max(1, min(widest[last], widths[last] - missing()))
+    return widths
 
 
 def terminal_width() -> int:

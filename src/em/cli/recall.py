@@ -58,7 +58,9 @@ def recall(words: tuple[str, ...], embed: bool, metadata: tuple[str, ...], **cho
                 (f"{p.score:.2f}", _when(p), p.speaker or p.role or "", p.event_id, p.text)
                 for p in found
             ]
-            print_table(("SCORE", "AT", "BY", "EVENT", "TEXT"), rows, may_go=("EVENT",))
+            print_table(
+                ("SCORE", "AT", "BY", "EVENT", "TEXT"), rows, may_go=("BY", "AT"), whole=("EVENT",)
+            )
 
     emit(lambda: {"passages": list(map(_as_dict, found)), "notes": found.notes}, text)
 

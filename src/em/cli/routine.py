@@ -99,7 +99,8 @@ def list_() -> None:
 
     def text() -> None:
         if rows:
-            print_table(tuple(rows[0]), [tuple(map(str, row.values())) for row in rows])
+            cells = [tuple(map(str, row.values())) for row in rows]
+            print_table(tuple(rows[0]), cells, may_go=("from_events", "at"))
         else:
             note("no stored routines; `em compile TRACE --keep` stores one")
 
@@ -668,7 +669,7 @@ def _explain(draft: "Draft") -> None:
             (found.place, repr(found.says), f"{found.call + 1} {found.tool}", repr(found.returned))
             for found in draft.contradictions
         ]
-        print_table(("contradiction", "in the output", "call", "returned"), against)
+        print_table(("contradiction", "in the output", "call", "returned"), against, whole=())
         click.echo()
 
 

@@ -569,7 +569,8 @@ def list_(routine: str | None, status: str | None, limit: int, **chosen: Any) ->
             note("no runs yet; `em run` makes one")
             return
         columns = ("run", "began", "status", "steps", "routine")
-        print_table(columns, [tuple(str(one[name]) for name in columns) for one in found])
+        rows = [tuple(str(one[name]) for name in columns) for one in found]
+        print_table(columns, rows, may_go=("steps", "began"))
         note_more(page.older)
 
     emit({"runs": found, **next_of(page.older)}, text)

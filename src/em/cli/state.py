@@ -404,7 +404,7 @@ def _print_records(found: State, collection: str, limit: int) -> None:
             for number, row in enumerate(rows):
                 row.append("yes" if number in inferred else "")
         if rows:
-            print_table(columns, rows, may_go=columns[1:-1][::-1])
+            print_table(columns, rows, may_go=columns[1:-1][::-1], whole=())
         else:
             note(f"no {collection}")
         if len(records) > limit:
@@ -451,7 +451,12 @@ def history(subject: str, field: str | None) -> None:
     columns = ("since", "recorded", "status", "source", "event", "value")
     emit(
         {"history": [{"key": key, **msgspec.to_builtins(entry)} for key, entry in entries]},
-        lambda: print_table(columns, [_entry_cells(entry) for _, entry in entries]),
+        lambda: print_table(
+            columns,
+            [_entry_cells(entry) for _, entry in entries],
+            may_go=("recorded", "source"),
+            whole=("event",),
+        ),
     )
 
 

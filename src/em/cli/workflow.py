@@ -467,7 +467,7 @@ def _print_runs(runs: Sequence[Mapping[str, Any]], older: Cursor | None) -> None
         return
     shown = ({**one, "began": f"{one['began']:%Y-%m-%d %H:%M:%S}"} for one in runs)
     rows = [tuple(map(str, one.values())) for one in shown]
-    print_table(("run", "began", "status", "steps", "workflow"), rows)
+    print_table(("run", "began", "status", "steps", "workflow"), rows, may_go=("steps", "began"))
     note(f"{count(len(runs), 'run')}; inspect one with: em workflow inspect RUN")
     note_more(older)
 
@@ -509,7 +509,7 @@ def _print_statistics(memory: Sequence[Mapping[str, Any]] | None) -> None:
         )
         for one in memory
     ]
-    print_table(names, rows, may_go=("oldest", "newest"))
+    print_table(names, rows, may_go=("oldest", "newest"), whole=("workflow",))
     total = {name: sum(one[name] for one in memory) for name in names[:3]}
     note(
         f"in memory: {count(total['runs'], 'run')}, {count(total['steps'], 'step')},"
