@@ -3,6 +3,11 @@
 import os
 import platform
 import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,18 +16,25 @@ from typing import Any
 import click
 
 import em
+from em import telemetry
 from em.cli.options import database, everywhere, open_memory
 from em.cli.output import emit, printable
+from em.clients.installation import is_installed, programs_of
+from em.clients.skills import CLIENTS
 from em.errors import EmError, NotFound
 from em.llm import get_llm_client
+from em.llm.providers import provider_settings
+from em.log.event import EventQuery
 from em.settings import (
     FILE,
     MEMORY,
     Settings,
+    WorkSettings,
     is_folder_trusted,
     memory_folder,
     named_settings,
 )
+from em.store.protocol import Store
 
 EXTRAS = {
     "anthropic": "anthropic",
@@ -42,7 +54,12 @@ KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "EM_LLM_API_KEY
 CORE = ("msgspec", "click", "rich", "PyYAML", "httpx", "pyahocorasick", "snowballstemmer")
 CODE_OF_A_MEMORY = ("classes and rules of states", "functions of routines")
 """What does not run of a memory that is not trusted."""
-QUEUE_STATES = ("works", "not installed")
+WORKS = "works"
+QUEUE_STATES = (WORKS, "not installed")
+OLDEST_SQLITE = (3, 35)
+"""RETURNING came with it."""
+CLOCKS_DIFFER = timedelta(minutes=5)
+"""How far the clocks of machines that write to one memory may be apart."""
 LOW_SPACE = 256 * 1024 * 1024
 
 
@@ -52,11 +69,13 @@ LOW_SPACE = 256 * 1024 * 1024
 def doctor(deep: bool) -> int:
     """Check the installation, the database, what you trust, extras and keys.
 
-    Exit code 1 if something is wrong.
+    Each problem is told with what to do about it. Exit code 1 if there is one. A note is about
+    something that works less well than it could.
     """
     database, problems = _database(deep=deep)
-    queue = _queue()
+    queue, sandboxes, clients = _queue(), _sandboxes(), _clients()
     problems += [queue] if queue not in QUEUE_STATES else []
+    problems += [*_missing_extras(), *_old_sqlite(), *filter(None, clients.values())]
     report = {
         "ok": not problems,
         "versions": _versions(),
@@ -64,9 +83,11 @@ def doctor(deep: bool) -> int:
         "trust": {"folder": _folder_trust(), "memory": _memory_trust()},
         "extras": {extra: _has(module) for extra, module in EXTRAS.items()},
         "queue": queue,
-        "sandboxes": _sandboxes(),
+        "sandboxes": sandboxes,
+        "clients": {name: problem or WORKS for name, problem in clients.items()},
         "keys": {key: bool(os.environ.get(key)) for key in KEYS},
         "problems": problems,
+        "notes": list(_sandbox_notes(sandboxes)),
     }
     emit(report, lambda: _print(report))
     return 1 if problems else 0
@@ -102,7 +123,85 @@ def _sandboxes() -> dict[str, str]:
     """Try each sandbox for code that a model wrote, in order of preference."""
     from em.runner.sandbox.sandbox import backends
 
-    return {kind.name: kind.missing() or "works" for kind in backends()}
+    return {kind.name: kind.missing() or WORKS for kind in backends()}
+
+
+def _sandbox_notes(found: Mapping[str, str]) -> Iterator[str]:
+    """Say what is missing for code that a model wrote."""
+    if found.get("bubblewrap", WORKS) != WORKS:
+        yield f"the sandbox bubblewrap does not work: {found['bubblewrap']}"
+    if WORKS not in found.values():
+        yield (
+            "no sandbox works, so code that a model wrote is refused:"
+            " install bubblewrap, or pip install 'em-core[sandbox]'"
+        )
+
+
+def _missing_extras() -> Iterator[str]:
+    """Say which extras the settings need and this installation lacks."""
+    settings = Settings.load()
+    needed = {
+        "postgres": ("db", (database() or settings.db).startswith("postgres")),
+        "embed": ("embed.use", settings.embed.use == "local"),
+        "distributed": ("work", settings.work != WorkSettings()),
+        "otel": (telemetry.ENDPOINT, bool(os.environ.get(telemetry.ENDPOINT))),
+    }
+    protocol = _protocol(settings)
+    if protocol in EXTRAS:
+        needed[protocol] = ("llm.provider", True)
+    for extra, (setting, is_needed) in needed.items():
+        if is_needed and not _has(EXTRAS[extra]):
+            yield f"{setting} needs the extra '{extra}': pip install 'em-core[{extra}]'"
+
+
+def _protocol(settings: Settings) -> str:
+    """Return the protocol of the provider that the settings choose; empty without one."""
+    if not settings.llm.provider:
+        return ""
+    try:
+        return provider_settings(settings.llm.provider, settings).protocol or ""
+    except EmError:  # `em smoke-llm` says what is wrong with it
+        return ""
+
+
+def _old_sqlite() -> Iterator[str]:
+    """Say whether this Python's SQLite lacks what em needs."""
+    found = sqlite3.sqlite_version
+    mend = "install a newer Python, or one that is built with a newer SQLite"
+    if tuple(map(int, found.split("."))) < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE))
+        yield f"SQLite {found} is too old, em needs {oldest}: {mend}"
+        return
+    try:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.execute("CREATE VIRTUAL TABLE words USING fts5(word)")
+    except sqlite3.OperationalError as error:
+        yield f"SQLite {found} has no full-text search ({error}): {mend}"
+
+
+def _clients() -> dict[str, str]:
+    """Say for each coding agent with em whether its hooks can start it, or what is wrong."""
+    found = {}
+    for name, client in CLIENTS.items():
+        home = client.home_of(client.config_folder())
+        if is_installed(home):
+            problems = filter(None, map(_start_problem, programs_of(home)))
+            problem = next(problems, "")
+            found[name] = problem and f"{name} {problem}: run `em install {name}` again"
+    return found
+
+
+def _start_problem(program: str) -> str:
+    """Say why a program can't start em; empty if it can."""
+    if shutil.which(program) is None:
+        return f"starts em by {program}, which is not there"
+    try:
+        done = subprocess.run(  # noqa: S603 - the program that the agent starts with every hook
+            [program, "-P", "-m", "em", "--version"], capture_output=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"can't start em by {program}: {error}"
+    return "" if done.returncode == 0 else f"starts em by {program}, which has no em"
 
 
 def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
@@ -110,10 +209,18 @@ def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
     try:
         health = open_memory().store.health(deep=deep)
     except NotFound as error:
-        return {"location": error.place, **chosen, "state": "not made yet"}, []
+        problems = list(_place_problems(Path(error.place or ".")))
+        return {"location": error.place, **chosen, "state": "not made yet"}, problems
     except EmError as error:
-        return {"location": error.place, **chosen, "state": error.code}, [str(error)]
+        told = f"{error}: {error.fix}" if error.fix and error.fix not in str(error) else str(error)
+        return {"location": error.place, **chosen, "state": error.code}, [told]
     problems = list(health.problems)
+    if health.settings.get("access") == "read only":
+        problems.append(
+            f"{health.location} can only be read: give yourself the right to write it and its"
+            " folder, or name another memory with EM_DB"
+        )
+    problems += _clock_problems(open_memory().store)
     if health.scrub_pending:
         problems.append("erased bodies are still on the disk: run `em forget --finish`")
     facts: dict[str, Any] = {
@@ -130,8 +237,33 @@ def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
     if health.backend == "sqlite" and folder.is_dir():
         facts["free_bytes"] = shutil.disk_usage(folder).free
         if facts["free_bytes"] < LOW_SPACE:
-            problems.append(f"the disk has only {facts['free_bytes']:,} bytes free")
+            problems.append(
+                f"the disk has only {facts['free_bytes']:,} bytes free: delete something, or"
+                " move the memory to another disk and name it with EM_DB"
+            )
     return facts, problems
+
+
+def _place_problems(path: Path) -> Iterator[str]:
+    """Say whether a memory can't be made at a place."""
+    folder = next((one for one in path.absolute().parents if one.exists()), Path("/"))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield (
+            f"no memory can be made in {folder}, which you can't write: change its rights, or name"
+            " another memory with EM_DB"
+        )
+
+
+def _clock_problems(store: Store) -> Iterator[str]:
+    """Say whether the clock is behind what was recorded already."""
+    now = datetime.now(UTC)
+    for event in store.read(EventQuery(limit=1, newest=True)):
+        ahead = event.recorded_at - now
+        if ahead > CLOCKS_DIFFER:
+            yield (
+                f"the newest event was recorded at {event.recorded_at:%Y-%m-%d %H:%M}, which is"
+                f" later than now ({now:%Y-%m-%d %H:%M}): set the clock of this machine"
+            )
 
 
 def _folder_trust() -> dict[str, Any]:
@@ -179,11 +311,8 @@ def _chosen_by() -> str:
 
 
 def _print(report: dict[str, Any]) -> None:
-    for title in ("versions", "database", "sandboxes"):
-        click.secho(title, bold=True)
-        for name, value in report[title].items():
-            shown = f"{value:,}" if isinstance(value, int) and name != "schema" else value
-            click.echo(f"  {name:<14}{shown}")
+    for title in ("versions", "database", "sandboxes", "clients"):
+        _print_facts(title, report[title])
     click.secho("queue", bold=True)
     click.echo(f"  {report['queue']}")
     click.secho("trust", bold=True)
@@ -195,11 +324,20 @@ def _print(report: dict[str, Any]) -> None:
         click.secho(title, bold=True)
         for name, there in report[title].items():
             click.echo(f"  {name:<20}{yes if there else no}")
-    for problem in report["problems"]:
-        click.echo(click.style("problem: ", fg="red", bold=True) + problem)
+    for title, colour in (("note", "yellow"), ("problem", "red")):
+        for text in report[f"{title}s"]:
+            click.echo(click.style(f"{title}: ", fg=colour, bold=True) + printable(text))
     if not report["problems"]:
         click.secho("no problems found", fg="green", nl=False)
         click.echo("; `em log verify` also checks the events")
+
+
+def _print_facts(title: str, facts: Mapping[str, Any]) -> None:
+    if facts:
+        click.secho(title, bold=True)
+    for name, value in facts.items():
+        shown = f"{value:,}" if isinstance(value, int) and name != "schema" else str(value)
+        click.echo(f"  {name:<14}{printable(shown)}")
 
 
 QUESTION = "Is this connection working? Answer with the word yes."

@@ -11,9 +11,12 @@ import difflib
 import fcntl
 import hashlib
 import os
+import shlex
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +227,35 @@ def socket_of_note(home: Path) -> str:
     """Return where the service of an installation listens; empty if none is noted there."""
     note = _read_note(home)
     return "" if note is None else note.socket
+
+
+def programs_of(home: Path) -> list[str]:
+    """Return the programs by which the agent of an installation starts em."""
+    note = _read_note(home)
+    found: dict[str, None] = {}
+    for file in () if note is None else note.files:
+        with suppress(OSError, ValueError, EmError):  # a file that is none of settings
+            text = Path(file.path).read_text(encoding="utf-8")
+            is_toml = file.path.endswith(".toml")
+            values = tomllib.loads(text) if is_toml else value_of(text, comments=file.comments)
+            found |= dict.fromkeys(_programs(values))
+    return list(found)
+
+
+def _programs(value: Any) -> Iterator[str]:
+    """Yield the programs of commands that start em, in the settings of an agent."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _programs(one)
+    elif isinstance(value, dict):
+        given = value.get("command")
+        words = shlex.split(given) if isinstance(given, str) else given
+        if isinstance(words, list):
+            words = [*words, *(value.get("args") or ())]
+            if words[1:] and any(pair == ("-m", "em") for pair in pairwise(words)):
+                yield str(words[0])
+        for one in value.values():
+            yield from _programs(one)
 
 
 def refresh_skills(home: Path, wanted: Mapping[str, str]) -> None:

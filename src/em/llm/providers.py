@@ -66,7 +66,7 @@ def get_llm_client(
         or _by_key(environ)
         or DEFAULT
     )
-    found = _find(name, settings)
+    found = provider_settings(name, settings)
     base_url = settings.llm.base_url if _is_meant(name, settings) else None
     found = msgspec.structs.replace(
         found,
@@ -97,7 +97,7 @@ def _is_meant(name: str, settings: Settings) -> bool:
     return settings.llm.provider in (None, name)
 
 
-def _find(name: str, settings: Settings) -> ProviderSettings:
+def provider_settings(name: str, settings: Settings) -> ProviderSettings:
     """Return the settings of a provider; em.yaml overrides the built-in ones."""
     own, known = settings.providers.get(name), PROVIDERS.get(name)
     if own is None and known is None:
