@@ -17,7 +17,7 @@ LISTS = {
     "behaviours list": {"behaviours"},
     "queue list": {"jobs", "workers"},
     "workflow list": {"workflows"},
-    "workflow inspect --all": {"runs"},
+    "workflow inspect --all": {"runs", "memory"},
     "log show": {"events", "more"},
     "suggest": {"suggestions", "proposals", "estimate"},
     "recall tea": {"passages", "notes"},
