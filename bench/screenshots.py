@@ -19,7 +19,7 @@ from em import Memory
 from em.runner.history import find_runs
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-WIDTH, HEIGHT, COLOURS = 1280, 800, 128
+WIDTH, HEIGHT, COLOURS = 1280, 800, 256
 SCHEMES = ("light", "dark")
 MOST_BYTES = 100_000
 
@@ -30,9 +30,11 @@ def chosen(memory: Memory) -> dict[str, str]:
     desk = next(one for goal, one in traces.items() if "shipping" in goal)
     long = next(one for goal, one in traces.items() if "archive" in goal)
     chore = next(one for goal, one in traces.items() if "Bump the version" in goal)
-    flow = find_runs(memory.store, "workflow", status="needs_input", limit=1).runs[0]
+    waiting = find_runs(memory.store, "workflow", status="needs_input", limit=20).runs
+    flow = max(waiting, key=lambda run: run.steps)
     pages = {
         "overview": ("", {}),
+        "search": ("/search", {"q": "order"}),
         "recall": ("/recall", {"q": "window seats"}),
         "routine": ("/routine", {"ref": "help_desk"}),
         "routine-refund": ("/routine", {"ref": "refund"}),

@@ -14,6 +14,13 @@ SAID = [
     "I like window seats, and I get up early.",
     "Please write, I am rarely at the phone.",
     "The concert on Saturday was wonderful.",
+    "On trains I book the quiet coach.",
+    "My sister visits me every spring.",
+    "Seats at the aisle suit my knee better.",
+    "I read two newspapers before breakfast.",
+    "The window in the kitchen needs paint.",
+    "On Sundays I walk along the river.",
+    "I would rather travel by night train than fly.",
 ]
 # What a model reads in the notes of the first one: scripted, since there is no model here.
 READ = {
@@ -79,7 +86,7 @@ def _about(number: int, subject: str, records: int) -> Iterator[dict[str, Any]]:
         cost = round(draw.uniform(2, 80), 2)
         spent = {"shop": draw.choice(SHOPS), "date": day, "amount_usd": cost}
         yield record("Expense", day, spent)
-    for one in SAID[: 1 + number % 3]:
-        yield said("2026-10-05", one)
+    for place in range(1 + number % 3):
+        yield said(f"2026-10-0{place + 1}", SAID[(number + 3 * place) % len(SAID)])
     if number % 3 == 0:
         yield said("2026-10-20", "I quit Nokia on Friday.")
