@@ -602,6 +602,7 @@ def show(run_id: str) -> None:
             "input": past.input,
             "steps": steps,
             "end": past.end,
+            **({} if past.cancelled is None else {"cancelled": past.cancelled}),
             "saved": _as_mapping(savings(memory.store, past)) if past.status == "ok" else None,
         }
 

@@ -218,9 +218,16 @@ def _show(
         resume=how_to_resume(run_id, past.resume_with),
         retry=how_to_resume(run_id, f"--retry {past.resume_with}"),
         retry_problem=_retry_problem(past),
+        is_told=_may_grow(past),
         is_live=past.status == "running",
         problem=problem,
     )
+
+
+def _may_grow(past: PastRun) -> bool:
+    """Return whether more may come: also the result of a call that a cancelled run waits for."""
+    is_waiting = past.status == "cancelled" and bool(past.restored.in_flight)
+    return is_waiting or not past.is_over
 
 
 def _retry_problem(past: PastRun) -> str | None:
@@ -388,6 +395,7 @@ def _show_workflow(
         run=past.run,
         seconds=_seconds(past.run),
         retry_problem=_retry_problem(past.run),
+        is_told=_may_grow(past.run),
         retry=f"em workflow resume {run_id} --retry {seen.resume_with}".rstrip(),
         fields=[] if prompt is None else prompt_fields(prompt.fields),
         is_live=seen.status == "running",
