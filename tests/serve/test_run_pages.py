@@ -163,7 +163,7 @@ def test_a_step_under_way_is_shown_with_what_comes_then(parcels: Served, tmp_pat
         page = browser.get(f"/ui/run?id={run}").text
         form = {"form_token": token_in(page), "id": run, "field.ok": "true"}
         assert browser.post("/ui/answer", data=form).status_code == 303
-        wait_until(lambda: "make" in browser.get(f"/ui/run?id={run}").text)
+        wait_until(lambda: ">hold</strong>" in browser.get(f"/ui/run?id={run}").text)
         page = browser.get(f"/ui/run?id={run}").text
         assert "data-told" in page
         assert "label" in page[page.index("Then") :]

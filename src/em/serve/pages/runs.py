@@ -208,6 +208,7 @@ def _show(
         left_out=max(0, len(lines) - MOST_STEPS),
         kinds=kinds,
         to_come=_to_come(past, kinds),
+        is_now=past.status == "running" and all(line.status != "under way" for line in lines),
         seconds=_seconds(past),
         saved=savings(service.store, past) if past.status == "ok" else [],
         prompt=prompt,
