@@ -87,14 +87,13 @@ def test_what_is_not_there_is_told_on_a_page(service: Served) -> None:
 def test_the_overview_tells_what_was_saved_what_failed_and_what_waits(
     filled: dict[str, str], service: Served
 ) -> None:
-    text = service.http.get("/ui").text
+    text = until(service, "/ui", "25 % handed over")  # one of four uses, the last to be counted
     assert "Pay 12.5 back for order A-18?" in text
     assert "not an amount that can be paid back" in text
     saved = re.search(r'class="figure">([\d,]+)</span> tokens', text)
     assert saved
     assert int(saved[1].replace(",", "")) > 100_000
-    assert "50 %" in text  # two of four uses were hits
-    assert "25 %" in text  # one was handed over
+    assert "50 % hits" in text
     for days in ("90", "365"):
         assert service.http.get(f"/ui?days={days}").status_code == 200
 
