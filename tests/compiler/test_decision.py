@@ -111,6 +111,7 @@ def test_a_decision_is_a_new_version_that_asks_no_more(memory: Memory) -> None:
     assert memory.run("refund", given, shop.tools).status == "ok"
     assert shop.paid == [("W-70022", 80, "mail")]
     assert memory.run("refund@1", given, shop.tools).status == "needs_input", "it stays as it was"
+    assert text_of(memory).count("- order.total > 0\n") == 1, "amount > 0 is the same check now"
 
 
 def test_the_other_explanation_is_taken_if_a_person_says_so(memory: Memory) -> None:

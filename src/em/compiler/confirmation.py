@@ -302,7 +302,8 @@ def _replaced_step(step: Step, name: str, expression: str, value: Any) -> Step:
             place: [in_expression(text, name, expression) for text in texts]
             for place, texts in step.agree.items()
         }
-        guards = tuple(in_expression(text, name, expression) for text in step.guards)
+        same = (in_expression(text, name, expression) for text in step.guards)
+        guards = tuple(dict.fromkeys(same))  # two that were about different values may be one now
         reasons = {in_expression(t, name, expression): e for t, e in step.reasons.items()}
         expects = tuple(in_expression(text, name, expression) for text in step.expects)
         return msgspec.structs.replace(
