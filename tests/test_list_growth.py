@@ -103,6 +103,7 @@ LISTS: dict[str, Callable[[Any], object]] = {
         store, [list_traces(store, limit=1).traces[0].id]
     ),
     "runs": lambda store: find_runs(store, limit=25),
+    "the oldest runs": lambda store: find_runs(store, oldest=True, limit=25),
     "runs of a routine": lambda store: find_runs(store, name="flow3", limit=5),
     "failed runs": lambda store: find_runs(store, status="failed", limit=25),
     "the ends of runs": lambda store: [

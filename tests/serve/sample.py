@@ -303,6 +303,7 @@ def fill(memory: Memory, word: str = "") -> dict[str, str]:
         "/ui/log": "",
         "/ui/event": f"id={event.id}",
         "/ui/verify": "",
+        "/ui/search": "q=A-17",
     }
 
 

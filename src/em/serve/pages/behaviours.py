@@ -76,7 +76,7 @@ def get_behaviours(request: AnyRequest) -> Response[str]:
         view=view,
         rows=rows,
         id_of=id_of,
-        title_of=_title_of,
+        title_of=title_of,
         uses=uses,
         shadow=_shadow(service.store, [engine] if engine else engines),
     )
@@ -99,7 +99,7 @@ def _listed(store: Store, view: ListView) -> Sequence[Artefact]:
     return view.page(
         read,
         {
-            "task": lambda one: _title_of(one).casefold(),
+            "task": lambda one: title_of(one).casefold(),
             "engine": lambda one: one.name.casefold(),
             "steps": lambda one: len((one.body or {}).get("steps", ())),
         },
@@ -117,7 +117,7 @@ def get_behaviour(request: AnyRequest) -> Response[str]:
         request,
         "behaviour.html",
         id=id_of(artefact),
-        title=_title_of(artefact),
+        title=title_of(artefact),
         artefact=artefact,
         engine=engine,
         state=_state(artefact),
@@ -127,7 +127,7 @@ def get_behaviour(request: AnyRequest) -> Response[str]:
     )
 
 
-def _title_of(artefact: Artefact) -> str:
+def title_of(artefact: Artefact) -> str:
     """Return the title of a behaviour: what it was asked to do; its id once that was erased."""
     if artefact.body is None:
         return id_of(artefact)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from litestar import Response, get
 
-from em.behaviour.cache import id_of, list_behaviours, task_of
+from em.behaviour.cache import id_of, list_behaviours
 from em.heuristics.heuristic import find_heuristic
 from em.log.event import HEURISTIC_PREFIX, TRACE_PREFIX, run_stream
 from em.recall.search import LessonRecall, Recall
@@ -19,6 +19,7 @@ from em.runner.card import list_routines
 from em.runner.history import RunKind, find_runs
 from em.serve.api.heuristics import subjects_seen
 from em.serve.auth import PAGES, Caller
+from em.serve.pages.behaviours import title_of
 from em.serve.pages.subjects import find_subjects
 from em.serve.pages.view import address, navigation, page, parameter, short
 from em.serve.service import AnyRequest, Service, service_of
@@ -135,7 +136,7 @@ class Search:
     def _behaviours(self) -> Group:
         found = list_behaviours(self._store, words=self._words, limit=self._most + 1)
         hits = [
-            Hit(self._around(task_of(one)), address("/behaviour", id=id_of(one)), at=one.created_at)
+            Hit(title_of(one), address("/behaviour", id=id_of(one)), at=one.created_at)
             for one in found.behaviours
         ]
         more = address("/behaviours", q=self._words)
