@@ -216,7 +216,7 @@ def test_each_part_is_tried_once_however_many_steps_there_are(
     monkeypatch.setattr(Part, "problem", counted)
     counts = []
     for steps in (10, 100):
-        engine = Engine()
+        engine = Engine(grace=600)
         create = engine.function(name="create")(lambda n, after: {"id": f"case-{1000 + n}"})
 
         def agent(create: Any = create, steps: int = steps) -> str:

@@ -500,6 +500,7 @@ def test_on_error_holds_for_an_item_whose_call_cannot_be_made(run: Run) -> None:
             "routine.yaml:2: YAML aliases",
         ),
         ("{id: a, type: return, value: &x [*x]}", "YAML aliases are not supported"),
+        ("{id: a, type: return, value: " + "[" * 101 + "]" * 101 + "}", "nested too deeply"),
         ("{id: a, type: return, value: " + "[" * 900 + "]" * 900 + "}", "nested too deeply"),
         ("{id: a, type: return, value: " + "[" * 90000, "nested too deeply"),
     ],

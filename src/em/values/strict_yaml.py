@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from em.errors import EmError, RoutineError
+from em.values.canonical import depth_of
 from em.values.mismatch import Where
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _loaded(
     try:
         if always_checked or _is_suspect(text):
             _check_events(text, place, error, loader)
-        return yaml.load(text, Loader=loader)  # noqa: S506 - a SafeLoader, made stricter
+        value = yaml.load(text, Loader=loader)  # noqa: S506 - a SafeLoader, made stricter
     except _NameError as problem:
         place = f"{place}:{problem.line}"
         raise error(problem.message, place=place, fix=problem.fix) from None
@@ -107,6 +108,9 @@ def _loaded(
     except (ValueError, LookupError, RecursionError) as problem:
         # LookupError: of yaml, for a tag that does not fit its text (`!!bool x`, `!!int ""`).
         raise error(f"not valid YAML: {problem}", place=place) from None
+    if depth_of(value) > MAX_LEVELS:
+        raise error("nested too deeply", place=place)
+    return value
 
 
 def _line_of(event: Any) -> int:
