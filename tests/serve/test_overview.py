@@ -171,7 +171,7 @@ def test_what_waits_failed_and_was_learnt_is_linked(serve: Serve, tmp_path: Path
     assert re.findall("<h3>([^<]+)", learnt) == ["Routines", "Behaviours", "Lessons", "Facts"]
     links = re.findall(r'href="/ui/(\w+)\?[^"]+"', learnt)
     assert set(links) == {"routine", "behaviour", "lesson", "state"}
-    assert ">customer …, item lamp</a>" in learnt, "a task in words, not as JSON"
+    assert ">shop(customer=…, item=lamp)</a>" in learnt, "a task in words, not as JSON"
     assert "I like window seats." in learnt
 
 

@@ -1,6 +1,5 @@
 """The overview: what can be and was saved, what waits, failed and was learnt; and its counts."""
 
-import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from em.runner.history import (
     savings,
 )
 from em.serve.auth import PAGES
+from em.serve.pages.behaviours import title_of
 from em.serve.pages.drawing import Chart, chart
 from em.serve.pages.groups import Groups, newest_seq
 from em.serve.pages.subjects import show_subjects
@@ -230,8 +230,6 @@ MOST_READ = 200
 """Observations, and failed runs, that are looked at: the newest."""
 PATIENCE = 0.15
 """Seconds that the page counts what is new before it is shown without the rest."""
-_PARAM = re.compile(r"\{\{ [^{}]* \}\}")
-"""What stands in a behaviour's task for a value that may differ."""
 Rows = Sequence[tuple[str, Day]]
 
 
@@ -381,15 +379,13 @@ def _new_routines(store: Store, since: datetime) -> Iterator[Item]:
 
 
 def _new_behaviours(store: Store, since: datetime) -> Iterator[Item]:
-    told: set[tuple[str, str]] = set()
+    told: set[str] = set()
     for one in list_behaviours(store, limit=2 * SHOWN).behaviours:
-        if one.created_at >= since and one.retired_at is None and one.body is not None:
-            task = one.body.get("task")
-            title = _as_words(task) if isinstance(task, Mapping) else short(task)
-            engine = one.name.rpartition("/")[0]
-            if (title, engine) not in told:
-                told.add((title, engine))
-                yield Item(title, address("/behaviour", id=id_of(one)), one.created_at, engine)
+        title = title_of(one)
+        is_new = one.created_at >= since and title not in told
+        if is_new and one.retired_at is None and one.body is not None:
+            told.add(title)
+            yield Item(title, address("/behaviour", id=id_of(one)), one.created_at)
 
 
 def _new_lessons(store: Store, since: datetime) -> Iterator[Item]:
@@ -412,8 +408,7 @@ def _new_facts(store: Store, since: datetime) -> Iterator[Item]:
 
 
 def _as_words(record: Mapping[str, object]) -> str:
-    words = (f"{name.replace('_', ' ')} {short(value)}" for name, value in record.items())
-    return _PARAM.sub("…", ", ".join(words))
+    return ", ".join(f"{name.replace('_', ' ')} {short(value)}" for name, value in record.items())
 
 
 HANDLERS = [get_overview]
