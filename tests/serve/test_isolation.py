@@ -243,7 +243,7 @@ def test_no_path_shows_or_changes_another_subjects_data(service: Served) -> None
 def parameters(handler: Any) -> list[str]:
     """The parameters that the pages of a handler's module read."""
     source = inspect.getsource(inspect.getmodule(handler))
-    return re.findall(r'parameter\(request, "(\w+)"\)', source)
+    return re.findall(r'(?:parameter\(request, |view\.get\(|view\.time\()"(\w+)"\)', source)
 
 
 def test_no_page_shows_or_changes_another_subjects_data(service: Served) -> None:
