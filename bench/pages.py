@@ -44,7 +44,7 @@ def every() -> Iterator[Figure]:
             largest = _largest_trace(memory)
         with served(db) as url, httpx.Client(base_url=url, timeout=120) as client:
             audit.settle(client)
-            site = audit.crawl(client)
+            site = audit.crawl(client, of_a_kind=3, from_a_page=1)
             print(f"  {len(site.visited)} pages of {len(site.links):,} addresses that were found")
             yield from _times(client, site)
             yield from _weights(client, site)

@@ -45,8 +45,13 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The goal; the input as JSON where no goal was recorded."""
-        return self.goal or msgspec.json.encode(self.input).decode()
+        """The goal; the input in words where no goal was recorded."""
+        if self.goal or not isinstance(self.input, dict):
+            return self.goal or msgspec.json.encode(self.input).decode()
+        return ", ".join(
+            f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+            for name, value in self.input.items()
+        )
 
 
 class TracePage(msgspec.Struct, frozen=True):
