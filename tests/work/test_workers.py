@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.children import wait_until
-from tests.work.conftest import SETTINGS, Workplace, kill
+from tests.work.conftest import SETTINGS, Workplace, five, kill
 
 from em import Memory
 from em.errors import BadBody, InputError, NotFound, UsageError, WorkError
@@ -189,6 +189,24 @@ def test_a_failing_job_is_told_and_can_be_tried_again(workplace: Workplace) -> N
         assert queue.job(again).items == 2
         with pytest.raises(WorkError, match="only failed and cancelled jobs can be retried"):
             queue.retry(jobs[2])
+
+
+def test_a_run_that_acted_before_it_failed_is_not_acted_again_by_a_retry(
+    on_sqlite: Workplace,
+) -> None:
+    first = five("plain").partition("  - {id: s2")[0].replace("plain_five", "half")
+    last = "  - {id: s2, type: tool.call, tool: fail, effect: read, args: {n: 1}}\n"
+    on_sqlite.keep("half", first + last)
+    with on_sqlite.queue() as queue:
+        (job,) = queue.add_runs("half", [{"n": 1}])
+    on_sqlite.drain()
+    with on_sqlite.queue() as queue:
+        again = queue.retry(job)
+    on_sqlite.drain()
+    assert on_sqlite.effects() == {"1-1": 1}
+    with on_sqlite.queue() as queue:
+        assert queue.reports([again]).failed.keys() == queue.reports([job]).failed.keys()
+        assert "1 is odd" in str(queue.reports([again]).failed)
 
 
 def test_a_worker_without_the_tools_says_so_and_begins_nothing(on_sqlite: Workplace) -> None:

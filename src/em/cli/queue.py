@@ -169,8 +169,9 @@ def cancel(jobs: tuple[str, ...]) -> None:
 def retry(jobs: tuple[str, ...], wait: bool) -> int:
     """Queue the failed items of jobs again.
 
-    Of a cancelled job, all items are queued again. A workflow continues at the step that failed. A
-    routine starts a new run.
+    Of a cancelled job, all items are queued again. A workflow, and a run of a routine that had an
+    effect, continue at the step that failed if that can't do anything twice. A run that did nothing
+    starts anew.
     """
     opened = open_queue()
     again = [opened.retry(job) for job in jobs]

@@ -17,13 +17,15 @@ from em.errors import NotFound, QueueFull, UsageError, WorkError
 from em.log.event import JOB_PREFIX, Draft, EventQuery, check_name, job_stream
 from em.memory import Memory
 from em.runner.cancellation import cancel_runs
+from em.runner.history import read_run
 from em.settings import Settings, WorkSettings
 from em.store import redactor_of
 from em.traces.catalogue import attempts
 from em.values.canonical import Json
-from em.values.ids import new_ids
+from em.values.ids import new_id, new_ids
 from em.work.database import NAME, TASK, VERSION, Database, sa
 from em.work.job import (
+    Item,
     Job,
     JobReport,
     Kind,
@@ -458,8 +460,9 @@ class Queue:
     def retry(self, job_id: str) -> str:
         """Queue the failed items of a job again, or all of a cancelled one; return the new id.
 
-        A failed run of a routine can't be resumed: a new run starts. A failed run of a workflow
-        continues at the step that failed. A run that was cancelled stays so: a person takes it up.
+        A failed run that had an effect, and any run of a workflow, continues at the step that
+        failed, if nothing can be done twice by that. A run of a routine that did nothing starts
+        anew. A run that was cancelled stays so: a person takes it up.
         """
         view, queued = self.job(job_id), read_job(self._memory, job_id)
         job, subject = queued.job, queued.subject
@@ -471,13 +474,20 @@ class Queue:
         items = [*job.items]
         if view.report is not None:
             items = [item for item in items if item.id in view.report.failed]
-            if job.kind == "routine":
-                renamed = zip(items, new_ids(len(items)), strict=True)
-                items = [msgspec.structs.replace(item, id=run_id) for item, run_id in renamed]
-            elif job.kind == "workflow":
+            if job.kind in ("routine", "workflow"):
                 job = msgspec.structs.replace(job, how={**job.how, "retry": True})
+            if job.kind == "routine":
+                items = [self._to_retry(item) for item in items]
         queue = view.queue if view.queue and not view.queue.startswith("workflow:") else None
         return self.add([msgspec.structs.replace(job, items=items)], queue, subject=subject)[0]
+
+    def _to_retry(self, item: Item) -> Item:
+        """Return the item of a failed run: one that had no effect gets another id."""
+        try:
+            has_acted = read_run(self._memory.store, item.id).restored.has_acted({})
+        except NotFound:  # it never began, or was forgotten
+            return item
+        return item if has_acted else msgspec.structs.replace(item, id=new_id())
 
     def clear(self, older_than: timedelta) -> int:
         """Remove jobs that ended longer ago than this; return how many. Their events stay."""

@@ -149,8 +149,9 @@ def _routine(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
             return _PAST["forgotten"]
         options: RunOptions = {"is_held": True, "subject": subject}
         return _ended(memory.run(job.name, item.input, equipment.tools, run_id=item.id, **options))
-    if past.status == "running":
-        return _ended(memory.resume(item.id, equipment.tools, is_held=True))
+    is_retried = past.status == "failed" and bool(job.how.get("retry"))
+    if past.status == "running" or is_retried:
+        return _ended(memory.resume(item.id, equipment.tools, is_held=True, retry=is_retried))
     if past.status == "needs_input":
         return ItemResult("waiting", how_to_resume(item.id, past.resume_with))
     if past.status == "failed":

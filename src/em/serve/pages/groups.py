@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -142,9 +143,13 @@ class Recurring(msgspec.Struct, frozen=True):
         return [one for one in self.groups if not one.kept_as and not one.why_not]
 
     @property
-    def kept(self) -> list[Group]:
-        """The groups of which a routine is in use."""
-        return [one for one in self.groups if one.kept_as]
+    def kept(self) -> dict[str, int]:
+        """The routines in use that were made of groups, each with the number of traces."""
+        counts = Counter[str]()
+        for one in self.groups:
+            if one.kept_as:
+                counts[one.kept_as] += one.found.count
+        return counts
 
     @property
     def not_yet(self) -> list[Group]:
