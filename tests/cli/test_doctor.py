@@ -4,6 +4,7 @@ import json
 import shutil
 import sqlite3
 import sys
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,7 +95,7 @@ def test_a_folder_in_which_no_memory_can_be_made_is_a_problem(
 
 def test_a_newer_schema_needs_a_newer_em(report: Any) -> None:
     Memory("em.db").close()
-    with sqlite3.connect("em.db") as connection:
+    with closing(sqlite3.connect("em.db")) as connection, connection:
         connection.execute(f"PRAGMA user_version = {migrations.NEWEST + 1}")
     told = problem(report("--db", "em.db"))
     assert f"schema {migrations.NEWEST + 1}" in told

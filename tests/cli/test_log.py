@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from em_command import EM, em, on_terminal
+from em_command import EM, em
 from tests.children import LIMIT
 from tests.raw import run_sql
 
@@ -470,17 +470,6 @@ def test_an_export_during_which_something_is_forgotten_can_be_imported() -> None
         exported += lines
     assert em("log", "import", "--db", "copy.db", stdin=b"".join(exported)).code == 0
     assert em("log", "verify", "--db", "copy.db", "--json").json["erased"] == 1
-
-
-def test_long_work_shows_a_bar_on_a_terminal_only(tmp_path: Path) -> None:
-    line = json.dumps({"stream": "s", "kind": "note", "body": {"x": "y" * 500}})
-    (tmp_path / "many.jsonl").write_text(f"{line}\n" * 20_000)
-    shown = on_terminal("log", "import", "many.jsonl")
-    assert "importing" in shown
-    assert "20,000 events imported" in shown
-    assert "verifying" in on_terminal("log", "verify")
-    ran = em("log", "verify")
-    assert ran.err == ""
 
 
 def test_one_trace_is_forgotten_by_its_id() -> None:

@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -85,10 +86,12 @@ def test_a_bar_shows_what_is_done_how_fast_and_how_long_it_takes() -> None:
         ("evaluate", "--tasks", "1"),
         ("reflect", "--all"),
         ("forget", "--subject", "ana", "--yes"),
+        ("log", "import", "more.jsonl"),
     ],
     ids=lambda command: command[0],
 )
 def test_each_long_command_has_one(command: tuple[str, ...]) -> None:
+    Path("more.jsonl").write_text('{"stream": "s", "kind": "note", "body": {}}\n' * 3)
     _, printed = on_terminal(AT_ONCE + RUN, *command, "--db", "em.db")
     assert "\x1b[?25l" in printed, printed
 

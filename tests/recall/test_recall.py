@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from zlib import crc32
 
@@ -171,15 +172,15 @@ def test_what_was_forgotten_leaves_no_byte_in_the_index(tmp_path: Path) -> None:
             ]
         )
         assert memory.embed() == 0
-        vector = sqlite3.connect(path).execute("SELECT vector FROM vectors ORDER BY number DESC")
-        blob = vector.fetchone()[0]
+        with closing(sqlite3.connect(path)) as connection:
+            newest = "SELECT vector FROM vectors ORDER BY number DESC"
+            blob = connection.execute(newest).fetchone()[0]
 
         def raw() -> bytes:
             return b"".join(item.read_bytes() for item in tmp_path.iterdir()).lower()
 
         held = (b"xylophon", b"zwitterion", b"quetzal", b"rumpelst", b"hexahyd", blob.lower())
         assert all(part in raw() for part in held)
-        vector.close()
         assert memory.forget(secret).scrubbed
         assert [part for part in held if part in raw()] == []
         assert len(memory.recall("other words", k=50)) == 50

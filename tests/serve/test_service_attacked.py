@@ -5,6 +5,7 @@ import socket
 import sqlite3
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,7 @@ def test_a_chunked_body_is_cut_off_at_its_limit(serve: Serve) -> None:
 def test_a_mistake_of_ours_is_not_blamed_on_the_caller(service: Served) -> None:
     step = {"task": "look", "steps": [{"action": "look"}]}
     assert service.post("/trajectories", step, key="one").status_code == 201
-    with sqlite3.connect("em.db") as connection:
+    with closing(sqlite3.connect("em.db")) as connection, connection:
         connection.execute("UPDATE requests SET response = ?", (b'{"AKIAIOSFODNN7EXAMPLE',))
     answer = service.post("/trajectories", step, key="one")
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")

@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import threading
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlencode
@@ -105,7 +106,7 @@ def test_a_copy_that_does_not_verify_leaves_the_older_backup() -> None:
         write(memory, 3)
         back_up(memory.store, Path("copy.db"))
     older = Path("copy.db").read_bytes()
-    with sqlite3.connect("em.db") as connection:
+    with closing(sqlite3.connect("em.db")) as connection, connection:
         connection.execute('UPDATE events SET body = \'{"text": "changed"}\' WHERE seq = 2')
     connection.close()
     with Memory("em.db") as memory, pytest.raises(StoreCorrupt, match="does not verify"):

@@ -69,6 +69,8 @@ class Connections:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._idle: list[sqlite3.Connection] = []
+        # Of a store that nobody closed and nobody has any more. Python 3.13 warns otherwise.
+        weakref.finalize(self, _close_idle, self._idle, self._pid).atexit = False
         self._used = 0
         self._waiting = 0
         self._lock = threading.Lock()
@@ -144,15 +146,21 @@ class Connections:
     def drop_idle(self) -> None:
         """Close the idle connections, so that the next use connects again."""
         with self._lock:
-            idle, self._idle = self._idle, []
-        if self._pid == os.getpid():
-            for connection in idle:
-                connection.close()
+            idle = self._idle.copy()
+            self._idle.clear()
+        _close_idle(idle, self._pid)
 
     def close(self) -> None:
         """Close the idle connections now, and the others when they are given back."""
         self._closed = True
         self.drop_idle()
+
+
+def _close_idle(idle: list[sqlite3.Connection], pid: int) -> None:
+    """Close connections, if this is the process that opened them."""
+    if pid == os.getpid():
+        for connection in idle:
+            connection.close()
 
 
 _all_connections: weakref.WeakSet[Connections] = weakref.WeakSet()
