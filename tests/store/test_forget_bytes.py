@@ -1,6 +1,7 @@
 """What was forgotten is gone from the bytes: file, write-ahead log, word index, rows."""
 
 import sqlite3
+from contextlib import suppress
 from datetime import timedelta
 from os import urandom
 from pathlib import Path
@@ -109,7 +110,11 @@ def held_by_server(store: PostgresStore) -> list[str]:
     run_sql(store, "CHECKPOINT")
     ((folder,),) = run_sql(store, "SHOW data_directory")
     files = [path for path in (Path(folder) / "base").rglob("*") if path.is_file()]
-    return sorted({word for path in files for word in held(path.read_bytes())})
+    words = set[str]()
+    for path in files:
+        with suppress(FileNotFoundError):  # the server has just removed it
+            words.update(held(path.read_bytes()))
+    return sorted(words)
 
 
 def plant(store: PostgresStore) -> str:

@@ -41,6 +41,7 @@ from em.runner.expressions.language import (
 )
 from em.values.canonical import Json, identical
 from em.values.leaves import Scalar, is_informative, leaves, mentioned_in, texts
+from em.values.syntax_tree import expression_of
 
 _NUMBER = re.compile(
     r"(?:(?<![A-Za-z])(?P<before>[A-Za-z]{1,40})[ #:/]{1,2})?"
@@ -233,7 +234,7 @@ def _exactly(expression: str) -> Iterator[str]:
     if "pick(" not in expression:
         return
     with suppress(SyntaxError):
-        for node in ast.walk(ast.parse(expression, mode="eval")):
+        for node in ast.walk(expression_of(expression)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 for keyword in node.keywords if node.func.id == "pick" else ():
                     yield f"{ast.unparse(node)}.{keyword.arg} == {ast.unparse(keyword.value)}"

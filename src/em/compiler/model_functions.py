@@ -17,6 +17,7 @@ from em.compiler.verification import NotReproduced, verify_draft, written_in
 from em.runner.package import UDF, sandboxed
 from em.runner.tools import Function
 from em.values.canonical import identical, short
+from em.values.syntax_tree import module_of
 
 
 class TriedFunctions(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +81,7 @@ def _uses_arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def _defined(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     return {
         node.name: node
-        for node in ast.parse(code).body
+        for node in module_of(code).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 

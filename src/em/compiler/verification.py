@@ -25,6 +25,7 @@ from em.runner.tools import Function, Tool
 from em.values.call import Effect
 from em.values.canonical import Json, identical, short
 from em.values.leaves import is_by_id, is_informative, is_telling, mentioned_in, scalars
+from em.values.syntax_tree import module_of
 
 ASK = "ask a person"
 """The name of a question among the effects of a replay; no tool has such a name."""
@@ -399,7 +400,7 @@ def steps_text(draft: Draft) -> str:
 
 def _literals(code: str) -> Iterator[str]:
     """Yield the literals of Python code, without docstrings."""
-    tree = ast.parse(code)
+    tree = module_of(code)
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)

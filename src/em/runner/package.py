@@ -28,6 +28,7 @@ from em.values.canonical import Json
 from em.values.json_schema import schema_problem
 from em.values.mismatch import mismatch
 from em.values.strict_yaml import load_yaml
+from em.values.syntax_tree import module_of
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -74,7 +75,7 @@ def sandboxed(path: Path, code: bytes) -> Udfs:
 
     try:
         text = code.decode()
-        tree = ast.parse(text)
+        tree = module_of(text)
     except NOT_PYTHON as error:
         line = getattr(error, "lineno", None) or 0
         raise RoutineError(f"invalid Python: {error}", place=f"{path}:{line}") from None
@@ -114,7 +115,7 @@ _NO_FUNCTIONS = (
 def udf_names(path: Path) -> frozenset[str] | None:
     """Return the names that can be functions; None if only running the file can tell."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = module_of(path.read_bytes())
     except SyntaxError as error:
         raise RoutineError(
             f"invalid Python: {error.msg}", place=f"{path}:{error.lineno or 1}"

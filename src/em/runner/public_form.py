@@ -23,6 +23,7 @@ from em.runner.task_plan import Effect, Form, Known, Slot, Wording
 from em.values.canonical import Json, identical, short
 from em.values.example_shape import blank, blanks, shapes, without_personal_data
 from em.values.json_schema import examples_of, kind_of, properties_of
+from em.values.syntax_tree import expression_of
 
 
 def public_form(routine: Routine, *, is_shared: bool = False) -> Routine:
@@ -154,7 +155,7 @@ def _guard(text: str, *, is_shared: bool) -> str:
     """
     if not text.startswith(("strange_text(", "strange_items(")):
         return text
-    check = ast.parse(text, mode="eval").body
+    check = expression_of(text)
     call = check.left if isinstance(check, ast.Compare) else check
     if not isinstance(call, ast.Call):
         return text

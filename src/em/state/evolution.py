@@ -9,6 +9,7 @@ import msgspec
 
 from em.state.schema import FieldSchema, StateSchema, TypeSchema
 from em.state.types import Typed, resolve
+from em.values.syntax_tree import module_of
 
 Kind = Literal["added", "removed", "renamed", "widened", "changed", "policy", "rule"]
 
@@ -152,7 +153,7 @@ def names_in(code: str) -> frozenset[str]:
     """Return the names and attributes that code mentions; none if it is not valid Python."""
     try:
         with _PARSING:
-            tree = ast.parse(code)
+            tree = module_of(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}

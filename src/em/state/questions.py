@@ -29,6 +29,7 @@ from em.state.schema import Question
 from em.state.state import State
 from em.store.protocol import Passage
 from em.values.canonical import Json
+from em.values.syntax_tree import module_of
 from em.values.times import now
 
 _SPACE = re.compile(r"\s+")
@@ -402,7 +403,7 @@ def run_own_code(state: State, code: str, recent: Recent) -> Answer:
     """Run the caller's own code in this process: an expression over the collections, or statements
     that end in one."""
     try:
-        tree = ast.parse(code.strip(), "<question>")
+        tree = module_of(code.strip(), "<question>")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _own_failed(error) from error
     is_shared = only_reads(tree)

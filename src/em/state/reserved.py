@@ -15,6 +15,7 @@ from em.state.schema import PROFILE, Constraint, FieldSchema, StateSchema, TypeS
 from em.state.state import State
 from em.state.types import fold_column
 from em.store.protocol import Store
+from em.values.syntax_tree import module_of
 
 
 @lru_cache(maxsize=1)
@@ -71,7 +72,7 @@ def _trees() -> tuple[ast.Module, ast.Module]:
             type_.fields[name] = FieldSchema(name, name)
             fold_column(type_.fields[name], [value], ["event"], 0)
     schema.constraints = [Constraint("sample", "info", "", action="sample")]
-    return ast.parse(write_module(schema)), ast.parse(write_sandbox_code(schema) + CALL)
+    return module_of(write_module(schema)), module_of(write_sandbox_code(schema) + CALL)
 
 
 def _names(tree: ast.AST) -> set[str]:

@@ -20,6 +20,7 @@ from em.runner.tools import one_line, tool_name
 from em.runner.tools.coding import FILE_TEXT, is_coding_tool
 from em.runner.trial import Trials
 from em.values.canonical import Json
+from em.values.syntax_tree import module_of
 
 _NOTES = frozenset({"title", "default", "examples", "$schema", "$comment"})
 _KNOWN = frozenset(
@@ -291,7 +292,7 @@ def _tools(path: Path) -> str:
     try:
         code = path.read_bytes()
         source = code.decode()
-        tree = ast.parse(source)
+        tree = module_of(source)
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
         raise ExportError(f"the file can't be read as Python: {error}", place=str(path)) from None
     refuse_unread(path, code)

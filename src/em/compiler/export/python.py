@@ -58,9 +58,11 @@ from em.runner.routine import (
 )
 from em.runner.tools import one_line
 from em.text import contractions, courtesies
+from em.values import syntax_tree
 from em.values.canonical import Json, same
 from em.values.json_schema import closed, examples_of
 from em.values.leaves import texts as texts_of
+from em.values.syntax_tree import expression_of, module_of
 
 WIDTH = 100
 NEEDS_RUNNER: Json = {
@@ -288,7 +290,7 @@ class _Expressions:
         self._strings = []
         words = [self._word(tokens, number) for number in range(len(tokens))]
         try:
-            plain = ast.unparse(ast.parse(" ".join(words), mode="eval"))
+            plain = ast.unparse(expression_of(" ".join(words)))
         except SyntaxError:
             raise _refused(" ".join(signs for _, signs in tokens), self._place) from None
         return re.sub(r"__string_(\d+)", lambda found: self._strings[int(found[1])], plain)
@@ -413,7 +415,7 @@ class _Script:
             main,
         ]
         script = "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
-        ast.parse(script)
+        module_of(script)
         return script
 
     def _about(self) -> str:
@@ -752,7 +754,7 @@ class _Source:
 
     def __init__(self, source: str, path: Path) -> None:
         try:
-            tree = ast.parse(source)
+            tree = module_of(source)
             symbols = symtable.symtable(source, str(path), "exec").get_symbols()
         except (SyntaxError, ValueError) as error:
             raise ExportError(f"the file must be Python: {error}", place=str(path)) from None
@@ -774,7 +776,7 @@ class _Source:
     def reduced_to(self, code: str) -> "_Source":
         """Return the part that some code needs, directly or not, without what it defines itself."""
         tree, statements = self._statements
-        own = ast.parse(code)
+        own = module_of(code)
         defined = {word for node in own.body for word in bound(node)}
         todo = _used(own) - defined
         kept: set[str] = set()
@@ -798,7 +800,7 @@ class _Source:
     @cached_property
     def _statements(self) -> tuple[ast.Module, list[tuple[ast.stmt, set[str], set[str]]]]:
         """The code's tree, and its statements with the names that each defines and uses."""
-        tree = ast.parse(self.code)
+        tree = module_of(self.code)
         return tree, [(node, bound(node), _used(node)) for node in tree.body]
 
     def _import(self, node: ast.Import | ast.ImportFrom, path: Path) -> None:
@@ -838,7 +840,7 @@ def _used(tree: ast.AST) -> set[str]:
 def _runtime(*, is_settling: bool) -> _Source:
     """Return the code that scripts run on: `script`, functions of expressions, and agreement."""
     learnt = [contractions, courtesies, mentions, signs_of_requests, agreement, wording]
-    settling = [stand_ins, words, *learnt] if is_settling else []
+    settling = [stand_ins, words, syntax_tree, *learnt] if is_settling else []
     modules = [script, functions, *settling]
     shared: list[Callable[..., Any]] = [same, examples_of] if is_settling else [same]
     parts = [*map(_without_em, modules), *(inspect.getsource(one) for one in shared)]
@@ -848,7 +850,7 @@ def _runtime(*, is_settling: bool) -> _Source:
 def _without_em(module: ModuleType) -> str:
     """Return the source of one of em's modules without what it imports from em."""
     source = inspect.getsource(module)
-    tree = ast.parse(source)
+    tree = module_of(source)
     own = [
         node
         for node in ast.walk(tree)

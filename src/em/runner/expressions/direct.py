@@ -29,6 +29,7 @@ from em.runner.expressions.functions import (
     may_report,
     objection,
 )
+from em.values.syntax_tree import expression_of
 
 Reference = Callable[[str, tuple[str | int, ...], str], Callable[[Any], Any]]
 Evaluate = Callable[[Any], Any]
@@ -118,7 +119,7 @@ def _parsed(source: str, *, is_written: bool = False) -> ast.expr:
     selects = any(f"{name}(" in source for name in SELECTIONS)
     if len(source) > LONGEST or not (is_written or selects or _COMPARISON.search(source)):
         raise _Other
-    return ast.parse(source.strip(), mode="eval").body
+    return expression_of(source.strip())
 
 
 class Together(NamedTuple):

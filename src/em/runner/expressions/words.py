@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from em.values.canonical import short
+from em.values.syntax_tree import expression_of
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "is",
@@ -258,7 +259,7 @@ def _parsed(text: str) -> ast.expr | None:
     # Python joins no texts with `~`; `@`, which expressions don't have, stands for it.
     text = _TEXT_OR_JOIN.sub(lambda found: found[1] or "@", text.strip())
     try:
-        return ast.parse(text, mode="eval").body
+        return expression_of(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last: brackets too deep
         return None
 

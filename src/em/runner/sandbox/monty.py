@@ -33,6 +33,7 @@ from em.runner.sandbox.sandbox import (
     too_much_memory,
     too_slow,
 )
+from em.values.syntax_tree import module_of
 
 _CODE = "<python-input-0>"
 """Monty's file name for the first code of a session."""
@@ -299,7 +300,7 @@ class Finding(msgspec.Struct, frozen=True):
 def lint(code: str) -> list[Finding]:
     """Return everything in the code that is beyond the subset, by line."""
     try:
-        tree = ast.parse(code)
+        tree = module_of(code)
     except (SyntaxError, ValueError) as error:
         return [Finding(getattr(error, "lineno", 0) or 0, f"the code must be Python: {error}")]
     except (RecursionError, MemoryError):
