@@ -272,7 +272,7 @@ def numbers():
 
 def f():
     import uuid
-    with closing(sqlite3.connect(":memory:")) as db, db:
+    with sqlite3.connect(":memory:") as db:
         (one,) = db.execute("SELECT 1").fetchone()
     return [statistics.mean(numbers()), Colour.RED, one, str(zoneinfo.ZoneInfo("UTC")),
             uuid.UUID(int=1)]
