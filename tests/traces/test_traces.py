@@ -1,13 +1,14 @@
 """A trace that was kept comes back as it was."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from em import Memory
 from em.errors import InputError, NotFound
-from em.traces.catalogue import get_traces
+from em.traces.catalogue import get_traces, list_traces
 from em.traces.trace import Approval, Message, Mission, ToolCall, Trace, UdfCall
 from em.values.call import Usage
 from strategies import examples, traces
@@ -78,3 +79,19 @@ def test_an_unknown_trace_and_an_erased_one_are_told(tmp_path: Path) -> None:
         assert memory.traces() == []
         with pytest.raises(NotFound, match="erased"):
             get_traces(memory.store, [trace_id])
+
+
+@pytest.mark.parametrize(
+    ("mission", "title"),
+    [
+        ({"goal": "Cancel it", "input_summary": {"order": "W1"}}, "Cancel it"),
+        ({"goal": " ", "input_summary": {"order": "W1", "n": 2, "why": None}}, "n: 2, order: W1"),
+        ({"input_summary": {"order": "W1"}}, "order: W1"),
+        ({}, "trace {id}"),
+    ],
+)
+def test_every_trace_has_a_title(mission: dict[str, Any], title: str) -> None:
+    with Memory(":memory:") as memory:
+        memory.add_trace({"mission": mission, "events": [{"type": "tool_call", "tool": "look"}]})
+        (one,) = list_traces(memory.store).traces
+        assert one.title == title.format(id=one.id)

@@ -45,13 +45,14 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The goal; the input in words where no goal was recorded."""
-        if self.goal or not isinstance(self.input, dict):
-            return self.goal or msgspec.json.encode(self.input).decode()
-        return ", ".join(
+        """The goal; else the input in words; else the id."""
+        given = self.input if isinstance(self.input, dict) else {"input": self.input}
+        said = ", ".join(
             f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
-            for name, value in self.input.items()
+            for name, value in given.items()
+            if value is not None
         )
+        return self.goal.strip() or said.strip() or f"trace {self.id}"
 
 
 class TracePage(msgspec.Struct, frozen=True):
