@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -179,10 +179,10 @@ def figures(size: str) -> Iterator[Figure]:
         with Memory(alone) as memory:
             took = seconds(lambda: memory.checkpoint_many(names, processes=1))
         print(f"    one process, no queue: {took:,.0f} s", flush=True)
-        yield from _with_kills(place, total, kills)
+        killed = yield from _with_kills(place, total, kills)
         wrong = _differences(place.db, alone, names)
         yield Figure(
-            f"{total:,} subjects, a worker killed {kills} times: states unlike one process's",
+            f"{total:,} subjects, a worker killed {killed} times: states unlike one process's",
             wrong, "allowed", 0, "", wrong, 0, False,
         )  # fmt: skip
 
@@ -247,8 +247,8 @@ def _until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def _with_kills(place: Place, total: int, kills: int) -> Iterator[Figure]:
-    """Let two workers do everything, one of which is killed again and again."""
+def _with_kills(place: Place, total: int, kills: int) -> Generator[Figure, None, int]:
+    """Let two workers do everything, one of which is killed again and again; say how often."""
     draw = random.Random(1)
     memories: list[float] = []
     with Memory(place.db) as memory, Queue(memory) as queue:
@@ -281,6 +281,7 @@ def _with_kills(place: Place, total: int, kills: int) -> Iterator[Figure]:
         "a killed worker's jobs are queued again, at most", slowest, "allowed", 5.0,
         "s", slowest / 5.0, 1.0, False,
     )  # fmt: skip
+    return killed
 
 
 def _killed(queue: Queue, worker: "subprocess.Popen[bytes]") -> float:
