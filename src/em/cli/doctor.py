@@ -317,9 +317,9 @@ def _print(report: dict[str, Any]) -> None:
     click.echo(f"  {report['queue']}")
     click.secho("trust", bold=True)
     for name, found in report["trust"].items():
-        click.echo(f"  {name:<14}{found['state']}")
+        click.echo(f"  {name:<17}{found['state']}")
         if found["ignored"]:
-            click.echo(f"  {'':<14}ignored: {', '.join(found['ignored'])} ({found['fix']})")
+            click.echo(f"  {'':<17}ignored: {', '.join(found['ignored'])} ({found['fix']})")
     for title, yes, no in (("extras", "installed", "-"), ("keys", "set", "-")):
         click.secho(title, bold=True)
         for name, there in report[title].items():
@@ -337,7 +337,7 @@ def _print_facts(title: str, facts: Mapping[str, Any]) -> None:
         click.secho(title, bold=True)
     for name, value in facts.items():
         shown = f"{value:,}" if isinstance(value, int) and name != "schema" else str(value)
-        click.echo(f"  {name:<14}{printable(shown)}")
+        click.echo(f"  {name:<17}{printable(shown)}")
 
 
 QUESTION = "Is this connection working? Answer with the word yes."
