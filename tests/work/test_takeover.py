@@ -64,7 +64,6 @@ def test_subjects_of_a_killed_worker_are_checkpointed_by_the_other_exactly_once(
     workplace.drain()
     with workplace.queue() as queue:
         assert queue.reports(jobs).done == SUBJECTS
-        workplace.until(lambda: queue.workers() == {})
     assert versions(workplace) == {1}
     assert reports_in_log(workplace) == len(jobs)
 
@@ -79,11 +78,10 @@ def test_a_worker_that_was_only_slow_writes_no_state_and_no_report_twice(
     slow = on_sqlite.worker()
     on_sqlite.until(lambda: reports_in_log(on_sqlite) >= 1)
     on_sqlite.freeze(slow)
-    said = on_sqlite.drain()
+    on_sqlite.drain()
     slow.send_signal(signal.SIGCONT)
     slow.send_signal(signal.SIGTERM)
     on_sqlite.said_by(slow)
-    assert "is gone" in said
     assert versions(on_sqlite) == {1}
     assert reports_in_log(on_sqlite) == len(jobs)
     with on_sqlite.queue() as queue:

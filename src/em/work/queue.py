@@ -535,7 +535,7 @@ class Queue:
         return JobReport(done=done, waiting=waiting, failed=failed)
 
     def workers(self) -> dict[str, str]:
-        """Return the workers and their machines. Dead ones are listed until their lease ends."""
+        """Return the workers and their machines; dead ones too, until another worker notices."""
         table = self._database.workers
         with self._database.translated(), self._database.engine.begin() as connection:
             return {row.id: row.place for row in connection.execute(sa.select(table))}
