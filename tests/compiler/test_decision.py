@@ -263,8 +263,8 @@ def test_a_check_is_dropped_too_if_new_traces_gave_it_more_values() -> None:
 def test_an_input_that_no_step_uses_can_be_left_aside(memory: Memory) -> None:
     text = text_of(memory).replace("asks:\n", "asks:\n  limit: {recorded: 100, is_unused: true}\n")
     keep_routine(memory.store, {**texts_of(find_routine(memory.store, "refund")), ROUTINE: text})
-    done = decide(memory, "limit", "it is no reason for anything")
-    assert done.words == "limit is no reason for anything"
+    done = decide(memory, "limit", "it plays no part in what is done")
+    assert done.words == "limit plays no part in what is done"
     assert "limit" not in routine_of(find_routine(memory.store, "refund")).asks
 
 

@@ -1,6 +1,5 @@
 """Commands about routines: `em routine`, `em compile`, `em validate`, `em export`."""
 
-import getpass
 import re
 import sys
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from em.cli.options import (
     load_tools,
     model,
     open_memory,
+    person,
     writing,
 )
 from em.cli.output import (
@@ -180,21 +180,13 @@ def unpack(ref: str, output: str) -> None:
 _BY = click.option("--by", metavar="NAME", help="Who decides, for the log  [your login].")
 
 
-def _person(by: str | None) -> str:
-    """Return who does something, for the log: as given, or the login; empty without one."""
-    try:
-        return getpass.getuser() if by is None else by
-    except (KeyError, OSError):
-        return ""
-
-
 @routine.command("retire")
 @click.argument("ref", metavar="NAME@VERSION")
 @_BY
 @everywhere
 def retire(ref: str, by: str | None) -> int:
     """Retire a version: its name then means the version before. It can still be read."""
-    done = open_memory().retire(ref, by=_person(by))
+    done = open_memory().retire(ref, by=person() if by is None else by)
     already = "" if done.changed else " already"
     text = f"{done.routine} is{already} retired; {_meaning(done.routine, done.now)}"
     emit({"routine": done.routine, "retired": done.changed, "now": done.now}, text)
@@ -207,7 +199,7 @@ def retire(ref: str, by: str | None) -> int:
 @everywhere
 def restore(ref: str, by: str | None) -> int:
     """Put a retired version in use again. Its name then means the newest version in use."""
-    done = open_memory().restore(ref, by=_person(by))
+    done = open_memory().restore(ref, by=person() if by is None else by)
     already = "" if done.changed else " already"
     text = f"{done.routine} is{already} in use; {_meaning(done.routine, done.now)}"
     emit({"routine": done.routine, "restored": done.changed, "now": done.now}, text)
@@ -233,7 +225,7 @@ def decide(ref: str, choice: str | None, by: str | None) -> None:
     """
     memory = open_memory()
     if choice is not None:
-        done = memory.decide(ref, choice, by=_person(by))
+        done = memory.decide(ref, choice, by=person() if by is None else by)
         kept = f"stored as {done.new}; the version before is {done.old}"
         emit(done, f"decided: {printable(done.words)}\n{kept}")
         return

@@ -103,7 +103,7 @@ def _asked(routine: Routine) -> Iterator[Question]:
     for name, asked in routine.asks.items():
         if asked.is_unused:
             words = f"no step uses {name}, but it may have been a reason for what was done"
-            choice = _choice("it is no reason for anything", Decided(of=name, ignore=True))
+            choice = _choice("it plays no part in what is done", Decided(of=name, ignore=True))
             yield Question(of=name, kind="input", words=words, choices=[choice])
             continue
         texts = list(asked.candidates)

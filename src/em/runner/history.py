@@ -185,7 +185,7 @@ class PastRun:
     def _undo(self, step: Any) -> None:
         """Take back the call that was under way when the run failed: it had no effect.
 
-        If several were under way, nobody knows which of them that holds for.
+        If several were under way, it can't be told which one, and all stay.
         """
         under_way = [key for key in self.restored.in_flight if key[0] == step]
         if len(under_way) == 1:

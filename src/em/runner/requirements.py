@@ -183,5 +183,5 @@ def decided_in_words(decided: Decided) -> str:
     if decided.drop:
         return f"before {decided.of} it need not be so: {check_in_words(decided.drop)}"
     if decided.ignore:
-        return f"{decided.of} is no reason for anything"
+        return f"{decided.of} plays no part in what is done"
     return f"{decided.of} is {in_words(decided.take)}"

@@ -433,7 +433,7 @@ class Decided(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     of: an asked input (`note`), an argument (`pay.amount`), or the step or effect of a guard.
     take: the expression that gives the value. places: the arguments that it is the value of.
-    drop: the guard that need not hold. ignore: the input is no reason for anything.
+    drop: the guard that need not hold. ignore: the input plays no part.
     """
 
     of: str

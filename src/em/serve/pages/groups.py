@@ -36,7 +36,7 @@ from em.values.canonical import Json
 CHANGED = ("trace_started", "trace_ended", "trace_labelled", "erased")
 """Kinds of events after which other traces may belong together."""
 LEAST_REST, REST = 30.0, 20
-"""Seconds between two searches: at least these, and so many times what the last one took."""
+"""Seconds to wait after a search: LEAST_REST, or REST times what it took, if that is longer."""
 LONGEST_SEARCH = 1_800.0
 PRIORITY = 5
 """How much lower the priority of a search is than that of the service."""
@@ -153,7 +153,7 @@ class Recurring(msgspec.Struct, frozen=True):
 
     @property
     def not_yet(self) -> list[Group]:
-        """The groups of which a routine would do nothing by itself yet."""
+        """The groups whose routine would only ask or hand over yet."""
         return [one for one in self.groups if not one.kept_as and one.why_not]
 
 

@@ -395,7 +395,7 @@ def _new_lessons(store: Store, since: datetime) -> Iterator[Item]:
 
 
 def _new_facts(store: Store, since: datetime) -> Iterator[Item]:
-    """Yield each subject of which something was observed, with the newest of it."""
+    """Yield each subject with its newest observation."""
     seen: set[str] = set()
     query = EventQuery(kinds=["observation"], newest=True, limit=MOST_READ)
     for event in reversed(list(store.read(query))):

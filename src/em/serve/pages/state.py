@@ -66,7 +66,7 @@ FILTER = ("where", "op", "value", "page")
 
 
 class Here:
-    """The address of the page as it is, of which links and forms change a part."""
+    """The parts of this page's address. A link or a form changes some of them."""
 
     def __init__(self, subject: str, chosen: Mapping[str, str]) -> None:
         self.chosen = {"subject": subject, **{n: v for n, v in chosen.items() if v}}
