@@ -207,6 +207,26 @@ def test_a_run_that_acted_before_it_failed_is_not_acted_again_by_a_retry(
         assert "1 is odd" in str(queue.reports([again]).failed)
 
 
+def test_a_run_that_a_person_cancelled_is_not_begun_anew_by_a_retry(on_sqlite: Workplace) -> None:
+    step = "  - {{id: s{n}, type: tool.call, tool: busy, effect: read, args: {{n: 1}}}}\n"
+    steps = "".join(step.format(n=n) for n in range(50))
+    on_sqlite.keep("long", f'version: "1"\nname: long\nsteps:\n{steps}')
+    with on_sqlite.queue() as queue:
+        (job,) = queue.add_runs("long", [{}])
+        (item,) = queue.what(job).items
+        worker = on_sqlite.worker("--drain")
+        on_sqlite.until((on_sqlite.folder / "busy.txt").exists)
+        with Memory(on_sqlite.db) as memory:
+            memory.cancel(item.id)
+        on_sqlite.said_by(worker)
+        again = queue.retry(job)
+    made = on_sqlite.progress()
+    on_sqlite.drain()
+    assert on_sqlite.progress() == made
+    with on_sqlite.queue() as queue:
+        assert queue.reports([again]).failed == {item.id: "the run was cancelled"}
+
+
 def test_a_worker_without_the_tools_says_so_and_begins_nothing(on_sqlite: Workplace) -> None:
     with on_sqlite.queue() as queue:
         (job,) = queue.add_runs("plain_five", [{"n": 1}])

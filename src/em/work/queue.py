@@ -482,12 +482,13 @@ class Queue:
         return self.add([msgspec.structs.replace(job, items=items)], queue, subject=subject)[0]
 
     def _to_retry(self, item: Item) -> Item:
-        """Return the item of a failed run: one that had no effect gets another id."""
+        """Return the item of a run to retry: a failed one that had no effect gets another id."""
         try:
-            has_acted = read_run(self._memory.store, item.id).restored.has_acted({})
+            past = read_run(self._memory.store, item.id)
         except NotFound:  # it never began, or was forgotten
             return item
-        return item if has_acted else msgspec.structs.replace(item, id=new_id())
+        is_new = past.status == "failed" and not past.restored.has_acted({})
+        return msgspec.structs.replace(item, id=new_id()) if is_new else item
 
     def clear(self, older_than: timedelta) -> int:
         """Remove jobs that ended longer ago than this; return how many. Their events stay."""
