@@ -1,16 +1,18 @@
 """What is queued: in chunks of a duration, once for each key, no more than may wait."""
 
+import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
 
 import pytest
 from tests.work.conftest import Workplace
 
 from em import Memory
-from em.errors import QueueFull
+from em.errors import QueueFull, StoreUnreachable
 from em.heuristics.heuristic import every_heuristic
 from em.traces.trace import Mission, ToolCall, Trace
-from em.work.database import sa
+from em.work.database import Database, sa
 from em.work.ledger import Ledger
 from em.work.queue import LARGEST_CHUNK, Queue
 
@@ -182,3 +184,35 @@ def test_vectors_are_computed_subject_by_subject(on_sqlite: Workplace) -> None:
         assert [one.status for one in done] == ["done"]
         assert memory._recall.embed_all(subject="ana") == 0
         assert [one.status for one in run_items(equipment, queued, items)] == ["done"] * 3
+
+
+@contextmanager
+def held(on_sqlite: Workplace) -> Iterator[None]:
+    """Hold the write lock of a queue's file that has no tables yet, as a starting process does."""
+    path = Database(on_sqlite.db).path
+    assert path is not None
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def test_two_processes_that_open_a_new_queue_wait_for_each_other(on_sqlite: Workplace) -> None:
+    database = Database(on_sqlite.db)
+    with ThreadPoolExecutor(1) as pool:
+        with held(on_sqlite):
+            made = pool.submit(database.make)
+            wait([made], timeout=0.5)  # unless it fails at once
+        made.result()
+    assert database.exists()
+    database.close()
+
+
+def test_a_queue_that_stays_locked_is_an_error_of_em(
+    on_sqlite: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("em.work.database.BUSY", 10)
+    database = Database(on_sqlite.db)
+    with held(on_sqlite), pytest.raises(StoreUnreachable, match="database is locked"):
+        database.make()
+    database.close()

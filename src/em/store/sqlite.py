@@ -361,6 +361,22 @@ def is_open_here(path: str | Path) -> bool:
     return any(os.path.realpath(store.location) == place for store in list(_open_stores))
 
 
+def enter_wal(connection: sqlite3.Connection, patience: float) -> None:
+    """Switch to write-ahead logging. SQLite does not wait for locks here, so retry for seconds."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
 class SqliteStore(SqlStore):
     """A log in an SQLite file.
 
@@ -530,7 +546,7 @@ class SqliteStore(SqlStore):
         if not pending(self._find_schema(), self._path):
             return
         with self._translated(), self._pool.connection() as connection:
-            self._enter_wal(connection)
+            enter_wal(connection, self._busy_timeout)
         with self._writing() as session:
             is_new = session.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
             # Another process may have migrated meanwhile: check again under the lock.
@@ -568,21 +584,6 @@ class SqliteStore(SqlStore):
                 fix="name another file with --db or EM_DB",
             )
         return 0
-
-    def _enter_wal(self, connection: sqlite3.Connection) -> None:
-        """Switch to write-ahead logging. SQLite does not wait for locks here, so retry."""
-        deadline = time.monotonic() + self._busy_timeout
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode=WAL")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                    raise
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-            else:
-                return
 
     @property
     def _fetch_page(self) -> FetchPage:

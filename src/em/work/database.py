@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from em.errors import MissingExtra, StoreUnreachable, UsageError
+from em.store.sqlite import enter_wal
 
 try:
     import sqlalchemy as sa
@@ -154,7 +155,7 @@ class Database:
         """Raise StoreUnreachable for errors of the database."""
         try:
             yield
-        except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
+        except (sa.exc.DBAPIError, sa.exc.TimeoutError, sqlite3.Error) as error:
             reason = str(getattr(error, "orig", error)).strip().partition("\n")[0]
             raise StoreUnreachable(
                 f"the queue can't be reached: {reason}",
@@ -218,9 +219,9 @@ def queue_problem() -> str:
 
 
 def _write_ahead(path: str) -> None:
-    """Switch to write-ahead logging, which is stored in the file. Needs no other connection."""
+    """Switch to write-ahead logging, which is stored in the file."""
     with closing(sqlite3.connect(path, timeout=BUSY / 1000)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
+        enter_wal(connection, BUSY / 1000)
 
 
 @contextmanager
