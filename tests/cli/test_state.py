@@ -83,6 +83,22 @@ def test_decisions_are_taken_back_by_their_event(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.usefixtures("ana")
+def test_the_log_says_who_decided_at_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "bo")
+
+    def by(*args: str) -> str:
+        event = em_json(capsys, *args)["event_id"]
+        with Memory() as memory:
+            return str((memory.log.get(event).body or {})["by"])
+
+    assert by("resolve", "ana", "city", "--value", "Faro") == "bo"
+    assert by("resolve", "ana", "city", "--policy", "ask") == "bo"
+    assert by("state", "retract", "ana", "profile.city") == "bo"
+
+
+@pytest.mark.usefixtures("ana")
 def test_a_key_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
     em(capsys, "observe", "ana", '{"to": "Rome", "cost_usd": 9}', "--type", "Trip")
     assert "version 2" in em(capsys, "state", "key", "ana", "Trip", "to")

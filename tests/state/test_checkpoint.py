@@ -11,6 +11,7 @@ import pytest
 from em import AsyncMemory, Memory
 from em.errors import NotFound, StateHeld, StateInvalid
 from em.llm import ScriptedClient
+from em.state.schema import PolicyName
 
 ANSWER = "def answer(state, year):\n    return len([t for t in state.trips if t.date.year == year])"
 
@@ -166,6 +167,37 @@ def test_policies_can_be_changed_by_a_person_and_are_in_the_code(memory: Memory)
     memory.observe("ana", {"dose": 30}, type="Profile")
     assert memory.checkpoint("ana").profile.dose is None  # said after the decision: asked again
     assert memory.checkpoint("ana", rebuild=True).profile.dose is None
+
+
+@pytest.mark.parametrize("policy", ["latest", "source", "confirmed", "ask"])
+def test_a_persons_decision_beats_what_was_said_before_it_of_the_future(
+    memory: Memory, policy: PolicyName
+) -> None:
+    memory.observe("ana", {"city": "Porto"}, type="Profile", source="ana")
+    memory.observe("ana", {"city": "Oslo"}, type="Profile", at="2199-01-01", source="ana")
+    memory.checkpoint("ana")
+    memory.resolve("ana", "city", policy=policy, order=["ana"] if policy == "source" else ())
+    decided = memory.resolve("ana", "city", value="Porto")
+    assert memory.checkpoint("ana").profile.city == "Porto"
+    memory.undo("ana", decided)
+    assert memory.checkpoint("ana").profile.city == (None if policy == "ask" else "Oslo")
+
+
+def test_a_value_taken_back_is_gone_though_it_was_dated_in_the_future(memory: Memory) -> None:
+    memory.observe("ana", {"city": "Oslo"}, type="Profile", at="2199-01-01")
+    memory.checkpoint("ana")
+    memory.retract("ana", "profile.city")
+    assert memory.checkpoint("ana").profile.city is None
+
+
+def test_what_is_said_after_a_decision_counts_by_its_own_time(memory: Memory) -> None:
+    memory.observe("ana", {"city": "Porto"}, type="Profile")
+    memory.checkpoint("ana")
+    memory.resolve("ana", "city", value="Faro")
+    memory.observe("ana", {"city": "Lisbon"}, type="Profile", at="2001-01-01")
+    assert memory.checkpoint("ana").profile.city == "Faro"
+    memory.observe("ana", {"city": "Evora"}, type="Profile")
+    assert memory.checkpoint("ana").profile.city == "Evora"
 
 
 def test_confirmed_beats_inferred(memory: Memory) -> None:

@@ -21,6 +21,7 @@ from em.cli.options import (
     open_memory,
     pairs,
     parse_object,
+    person,
     reading,
 )
 from em.cli.output import count, emit, note, print_table, printable, progress
@@ -511,7 +512,7 @@ def correct(subject: str, event: str, changes: tuple[str, ...]) -> None:
     """
     memory = open_memory()
     given = {name: json_or_text(value) for name, value in pairs(changes, "FIELD=VALUE").items()}
-    decided = memory.subjects.correct(subject, find_event(memory.log, event).id, given)
+    decided = memory.subjects.correct(subject, find_event(memory.log, event).id, given, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"corrected: event {decided}")
 
@@ -528,9 +529,10 @@ def retract(subject: str, what: str) -> None:
     """
     memory = open_memory()
     try:
-        decided = memory.retract(subject, what)
+        decided = memory.subjects.retract(subject, what, by=person())
     except NotFound:
-        decided = memory.retract(subject, find_event(memory.log, what).id)
+        found = find_event(memory.log, what).id
+        decided = memory.subjects.retract(subject, found, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"taken back: event {decided}")
 
@@ -552,7 +554,7 @@ def same(subject: str, one: str, other: str, type_: str) -> None:
     """
     memory = open_memory()
     keys = [found if isinstance(found := json_or_text(k), list) else [found] for k in (one, other)]
-    decided = memory.subjects.same(subject, keys[0], keys[1], type_)
+    decided = memory.subjects.same(subject, keys[0], keys[1], type_, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"one record: event {decided}")
 
@@ -580,7 +582,7 @@ def key(subject: str, type_: str, fields: tuple[str, ...], accept: bool) -> None
     em state key ana Contact email
     """
     memory = open_memory()
-    decided = memory.declare(subject, type_, fields)
+    decided = memory.subjects.declare(subject, type_, fields, by=person())
     report = memory.subjects.checkpoint(subject, accept=accept)
     emit(
         {"event_id": decided, "version": report.version},
@@ -729,9 +731,9 @@ def rules(subject: str, accept: tuple[str, ...], reject: tuple[str, ...]) -> Non
     """
     memory = open_memory()
     for rule in accept:
-        memory.accept_rule(subject, rule)
+        memory.subjects.judge(subject, rule, "accepted", by=person())
     for rule in reject:
-        memory.reject_rule(subject, rule)
+        memory.subjects.judge(subject, rule, "rejected", by=person())
     found = memory.state(subject)
     codes = {one.id: written_condition(one, found.schema) for one in found.rules}
 
@@ -810,9 +812,10 @@ def resolve(
         )
     memory = open_memory()
     if field is None:
-        decided = memory.undo(subject, find_event(memory.log, str(undo)).id)
+        found = find_event(memory.log, str(undo)).id
+        decided = memory.subjects.undo(subject, found, by=person())
     else:
-        given: dict[str, Any] = {"policy": policy}
+        given: dict[str, Any] = {"policy": policy, "by": person()}
         if value is not None:
             given["value"] = json_or_text(value)
         if event_id is not None:

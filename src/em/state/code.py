@@ -96,8 +96,10 @@ class Money:
 
 ARBITRATION = '''
 def latest(entries: Sequence[Entry]) -> Entry | None:
-    """Choose the entry with the latest time; among equals, the one recorded last."""
-    return max(entries, key=lambda entry: (entry.at, entry.recorded_at), default=None)
+    """Choose the entry with the latest time, of those that no decision came after."""
+    decided = [entry.recorded_at for entry in entries if entry.status == "decided"]
+    left = [e for e in entries if e.recorded_at >= max(decided)] if decided else entries
+    return max(left, key=lambda entry: (entry.at, entry.recorded_at), default=None)
 
 
 def by_source(entries: Sequence[Entry], order: Sequence[str]) -> Entry | None:

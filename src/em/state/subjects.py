@@ -312,13 +312,13 @@ class Subjects:
         if any(map(is_broken, self.questions(subject))):
             self.decide(subject, change)
 
-    def declare(self, subject: str, type_: str, key: Sequence[str]) -> str:
+    def declare(self, subject: str, type_: str, key: Sequence[str], *, by: str = "") -> str:
         """Declare the fields that identify a record of a type; return the event's id."""
         if isinstance(key, str):
             key = [key]
         if not key or type_ == PROFILE:
             raise InputError("a key needs at least one field, and Profile has none", place="key")
-        decision = _decided(subject, Decision(type=type_, key=list(key)))
+        decision = _decided(subject, Decision(type=type_, key=list(key), by=by))
         return self.decide(subject, lambda: Commit(events=[decision]))
 
     def resolve(self, subject: str, field: str, **decision: Any) -> str:
@@ -413,17 +413,31 @@ class Subjects:
         return _decided(subject, decision)
 
     def same(
-        self, subject: str, one: Sequence[Any], other: Sequence[Any], type_: str = "Person"
+        self,
+        subject: str,
+        one: Sequence[Any],
+        other: Sequence[Any],
+        type_: str = "Person",
+        *,
+        by: str = "",
     ) -> str:
         """Record that two records with a key are one: the first one's fields become the other's.
 
         `undo` parts them again. Return the event's id.
         """
         return self.decide(
-            subject, lambda: Commit(events=[self.merging(subject, one, other, type_)])
+            subject, lambda: Commit(events=[self.merging(subject, one, other, type_, by=by)])
         )
 
-    def merging(self, subject: str, one: Sequence[Any], other: Sequence[Any], type_: str) -> Draft:
+    def merging(
+        self,
+        subject: str,
+        one: Sequence[Any],
+        other: Sequence[Any],
+        type_: str,
+        *,
+        by: str = "",
+    ) -> Draft:
         """Make the event that makes two records one."""
         state = self.state(subject)
         known = next(
@@ -443,7 +457,7 @@ class Subjects:
                 raise NotFound(f"no {type_} with the key {key}", place="key")
         if keys[0] == keys[1]:
             raise InputError(f"{list(one)} and {list(other)} are one record already", place="key")
-        decision = Decision(type=known.given, same=keys[0], record_key=keys[1])
+        decision = Decision(type=known.given, same=keys[0], record_key=keys[1], by=by)
         return _decided(subject, decision)
 
     def _given(self, subject: str, place: str, changes: Json) -> Json:
@@ -488,7 +502,7 @@ class Subjects:
             )
         return _decided(subject, Decision(rule=rule_key(found[0]), verdict=verdict, by=by))
 
-    def undo(self, subject: str, decision: str) -> str:
+    def undo(self, subject: str, decision: str, *, by: str = "") -> str:
         """Take back a decision, or an earlier undo, by its event; return the new event's id."""
 
         def change() -> Commit:
@@ -499,7 +513,7 @@ class Subjects:
                     place="event",
                     fix="`em log show --kind decided` lists them",
                 )
-            return Commit(events=[_decided(subject, Decision(undo=decision))])
+            return Commit(events=[_decided(subject, Decision(undo=decision, by=by))])
 
         return self.decide(subject, change)
 
