@@ -1,4 +1,4 @@
-"""HTTP API of routines: list them; start, list, read and answer their runs."""
+"""HTTP API of routines: list, decide and retire them; start, list, read and answer their runs."""
 
 from collections.abc import Callable
 from typing import Annotated, TypeVar
@@ -25,8 +25,14 @@ from em.runner.history import (
 from em.runner.package import find_routine, kept_routines, routine_of, texts_of, trials_of
 from em.runner.retry import refuse_retry
 from em.serve.api.shapes import (
+    ChoiceOut,
+    DecidedOut,
+    DecideIn,
+    InUseOut,
     Pagination,
     ProofOut,
+    QuestionOut,
+    Questions,
     RetryIn,
     RoutineOut,
     Routines,
@@ -74,6 +80,66 @@ def _routine(one: Artefact) -> RoutineOut:
         retired=one.retired_at is not None,
         proof=None if tried is None else ProofOut(**tried),
     )
+
+
+@get("/routines/{ref:str}/questions", responses=errors(404), sync_to_thread=True, tags=["routines"])
+def list_questions(request: AnyRequest, ref: FromPath[str]) -> Questions:
+    """List what a person can decide about a routine, `name` or `name@version`."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    return Questions(
+        [
+            fill(QuestionOut, one, choices=[fill(ChoiceOut, choice) for choice in one.choices])
+            for one in service.memory.undecided(ref)
+        ]
+    )
+
+
+@post(
+    "/routines/{ref:str}/decide",
+    responses=errors(404, 409),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["routines"],
+)
+def decide_routine(request: AnyRequest, ref: FromPath[str], data: JSONBody[DecideIn]) -> DecidedOut:
+    """Store a routine with a person's decision as a new version. The log says who decided."""
+    service = service_of(request)
+    by = _decider(request)
+    return fill(DecidedOut, service.memory.decide(ref, data.choice, by=by))
+
+
+@post(
+    "/routines/{ref:str}/retire",
+    responses=errors(404),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["routines"],
+)
+def retire_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
+    """Take a version, `name@version`, out of use: its name then means the one before."""
+    by = _decider(request)
+    return fill(InUseOut, service_of(request).memory.retire(ref, by=by))
+
+
+@post(
+    "/routines/{ref:str}/restore",
+    responses=errors(404),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["routines"],
+)
+def restore_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
+    """Put a retired version, `name@version`, in use again."""
+    by = _decider(request)
+    return fill(InUseOut, service_of(request).memory.restore(ref, by=by))
+
+
+def _decider(request: AnyRequest) -> str:
+    """Return who decides about routines, which are everybody's: no token limited to subjects."""
+    caller = service_of(request).caller(request, "write")
+    caller.must_see(None)
+    return caller.name
 
 
 @post("/runs", responses=errors(404, 409, 410), tags=["routines"])
@@ -273,4 +339,16 @@ def cancel_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
     return _run(cancellation.cancel_run(service.store, run_id, by=caller.name, kind="routine"))
 
 
-HANDLERS = [list_routines, post_run, list_runs, get_run, post_answers, retry_run, cancel_run]
+HANDLERS = [
+    list_routines,
+    list_questions,
+    decide_routine,
+    retire_routine,
+    restore_routine,
+    post_run,
+    list_runs,
+    get_run,
+    post_answers,
+    retry_run,
+    cancel_run,
+]

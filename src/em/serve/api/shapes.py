@@ -367,6 +367,57 @@ class Routines(msgspec.Struct, frozen=True):
     pagination: Pagination
 
 
+class ChoiceOut(msgspec.Struct, frozen=True):
+    """One answer to a question about a routine."""
+
+    id: str
+    words: str
+
+
+class QuestionOut(msgspec.Struct, frozen=True):
+    """Something about a routine that a person can decide.
+
+    kind: `value` for one that runs ask for, `agreement` for an argument with several explanations
+    that must agree, `input` for one that no step uses, `check` for the checks before an effect.
+    """
+
+    of: str
+    kind: str
+    words: str
+    choices: Sequence[ChoiceOut]
+
+
+class Questions(msgspec.Struct, frozen=True):
+    """What a person can decide about a routine."""
+
+    questions: Sequence[QuestionOut]
+
+
+class DecideIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A person's decision: the id of a choice."""
+
+    choice: str
+
+
+class DecidedOut(msgspec.Struct, frozen=True):
+    """A decision in words, and the versions before and after it."""
+
+    words: str
+    old: str
+    new: str
+
+
+class InUseOut(msgspec.Struct, frozen=True):
+    """What came of retiring or restoring a version.
+
+    now: the version that the name means from now on; empty if none is in use.
+    """
+
+    routine: str
+    changed: bool
+    now: str
+
+
 class ShadowOut(msgspec.Struct, frozen=True, kw_only=True):
     """How often one version of a routine agreed with the agent; without its comparisons."""
 
