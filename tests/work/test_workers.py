@@ -4,6 +4,7 @@ import signal
 import sqlite3
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,7 @@ from em.runner.history import find_runs, read_run
 from em.runner.package import find_routine
 from em.traces.trace import Mission, ToolCall, Trace
 from em.work.job import Item, Job
+from em.work.worker import Worker
 
 pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done
 
@@ -39,6 +41,27 @@ def statuses(place: Workplace, jobs: list[str]) -> dict[int, str]:
                 status = read_run(memory.store, item.id).status
                 found[item.input["n"]] = "needs_input" if item.id in waiting else status
     return found
+
+
+def test_a_worker_that_drains_tells_how_many_jobs_are_open(on_sqlite: Workplace) -> None:
+    told: list[tuple[int, int]] = []
+    was_told = threading.Event()
+
+    def busy(n: int) -> int:
+        was_told.wait(60)  # so the first job is open when it tells
+        return n
+
+    def advance(ended: int, of: int) -> None:
+        told.append((ended, of))
+        was_told.set()
+
+    with on_sqlite.queue() as queue:
+        queue.add_runs("busy_one", [{"n": n} for n in range(3)], chunk=1)
+        with Memory(on_sqlite.db) as memory:
+            worker = Worker(memory, concurrency=1, tools={"busy": busy})
+            assert worker.run(drain=True, advance=advance) == 3
+    assert told[0] == (0, 3)
+    assert all(ended <= of <= 3 for ended, of in told)
 
 
 @pytest.mark.parametrize("chunk", [1, 10])

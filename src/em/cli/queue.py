@@ -402,7 +402,11 @@ def worker(queues: tuple[str, ...], concurrency: int | None, tools: str | None, 
         telemetry.start()
         telemetry.watch("em.queue.depth", "em.job.state", lambda: _depth(memory))
         try:
-            done = running.run(drain=drain)
+            if drain:
+                with progress("jobs") as bar:
+                    done = running.run(drain=True, advance=bar.at)
+            else:
+                done = running.run()
         finally:
             telemetry.stop()
     failed = f", {running.failed:,} of them failed: see `em queue list`" if running.failed else ""

@@ -49,7 +49,7 @@ from em.work.job import (
     read_job,
     read_report,
 )
-from em.work.ledger import Entry, Ledger, Outcome
+from em.work.ledger import Entry, Ledger, Outcome, Wanted
 from em.work.queue import (
     ATTEMPTS,
     BATCH,
@@ -443,8 +443,11 @@ class Worker:
         """Return whether `stop` was called."""
         return self._stopping.is_set()
 
-    def run(self, *, drain: bool = False) -> int:
-        """Run jobs until `stop`, or with `drain` until none is left; return how many ended."""
+    def run(self, *, drain: bool = False, advance: Callable[[int, int], None] | None = None) -> int:
+        """Run jobs until `stop`, or with `drain` until none is left; return how many ended.
+
+        advance: with `drain`, called with how many ended here, and these plus all that are open.
+        """
         from dbos import DBOS
 
         Queue(self._memory, self._settings).close()  # makes the tables, or brings them up to date
@@ -462,7 +465,7 @@ class Worker:
         try:
             self._launch()
             presence.watch()
-            self._wait(drain=drain)
+            self._wait(drain, advance)
         finally:
             self._stopping.set()
             DBOS.destroy(destroy_registry=True)
@@ -509,15 +512,26 @@ class Worker:
             DBOS.listen_queues(self._queues)
         DBOS.launch()
 
-    def _wait(self, *, drain: bool) -> None:
+    def _wait(self, drain: bool, advance: Callable[[int, int], None] | None) -> None:
         while not self._stopping.wait(LOOK):
             growing = self._upkeep.look()
             if drain and not growing and not self._left():
                 return
+            if drain and advance is not None:
+                self._tell(advance)
         if self._active:
             self._report(f"stopping after the current items ({self._active} jobs running)")
         while self._active:
             time.sleep(LOOK / 4)
+
+    def _tell(self, advance: Callable[[int, int], None]) -> None:
+        ended = self._ended
+        lanes: Sequence[str | None] = self._queues or [None]
+        try:
+            open_ = sum(self._ledger.count(Wanted([None], queue=lane)) for lane in lanes)
+        except StoreUnreachable:  # Presence reports it
+            return
+        advance(ended, ended + open_)
 
     def _left(self) -> bool:
         """Return whether a job is queued or running, in any worker."""
