@@ -19,6 +19,8 @@ from em import Check, Memory
 from em.heuristics.heuristic import Lesson
 from em.llm import ScriptedClient
 from em.traces.trace import Message, Mission, ToolCall, Trace
+from em.work.queue import Queue
+from em.work.worker import Worker
 
 RESEARCH = Path(__file__).parents[2] / "examples" / "research" / "em.yaml"
 VISIT = """\
@@ -81,6 +83,7 @@ def fill(path: Path, size: Size = FULL, data: Path | None = None) -> None:
         _lessons(memory)
         people.fill(memory, size.subjects, size.records)
         _workflows(memory, size.workflows)
+        _jobs(memory)
 
 
 def _own_sessions(memory: Memory) -> None:
@@ -215,6 +218,18 @@ def _workflows(memory: Memory, count: int) -> None:
             waits = visits.start("plan_visit", {"customer": customer})
             if number == 1:
                 visits.resume(waits.run_id, answers={"when": {"day": "Monday"}})
+
+
+def _jobs(memory: Memory) -> None:
+    """Queued work: some done, some failed, one cancelled, some that waits for a worker."""
+    unlabelled = Trace(mission=Mission(goal="sort the post"), events=[], outcome="unknown")
+    with Queue(memory) as queue:
+        queue.add_checkpoints(chunk=5)
+        queue.add_reflections(chunk=20)
+        queue.add_compilations({"sort the post": [memory.add_trace(unlabelled)]})
+        Worker(memory).run(drain=True)
+        queue.cancel(queue.add_reflections(chunk=1_000)[0], by="ops")
+        queue.add_checkpoints(chunk=5)
 
 
 def _count_words(texts: list[str]) -> int:

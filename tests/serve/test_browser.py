@@ -18,6 +18,8 @@ from em import Memory, recorded_tool
 from em.log.event import EventQuery
 from em.runner.package import find_routine, keep_routine
 from em.traces.trace import Message, Mission, ToolCall, Trace
+from em.work.queue import Queue
+from em.work.worker import Worker
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -29,6 +31,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: make setup-browser installs it"),
 ]
 TOKEN = "a-token-that-is-long-enough"
+JOBS = "jobs-of-a-test"
 
 
 SHADOWED = """\
@@ -246,6 +249,32 @@ def test_a_run_is_followed_cancelled_retried_and_ends_in_one_sitting(
     page.get_by_text("local").wait_for()
     assert not looking.complaints
     assert not looking.elsewhere
+
+
+def test_a_job_is_cancelled_queued_again_and_seen_to_end_in_one_sitting(
+    serve: Serve, look: Any, tmp_path: Path
+) -> None:
+    db = tmp_path / "em.db"
+    with Memory(db) as memory, Queue(memory) as queue:
+        memory.observe(sample.HOSTILE, {"city": sample.HOSTILE}, type="Profile")
+        queue.add_checkpoints([sample.HOSTILE], subject=sample.HOSTILE, queue=JOBS)
+    looking = look(serve().url, viewport={"width": 390, "height": 800})
+    page = looking.page
+    page.goto("/ui/runs")
+    page.get_by_role("link", name="Queued jobs").click()
+    page.get_by_role("link", name="checkpoint").click()
+    assert sample.HOSTILE[:20] in page.locator(".facts").inner_text()
+    page.get_by_role("button", name="Cancel").click()
+    page.locator(".head .badge", has_text="cancelled").wait_for()
+    page.get_by_role("button", name="Retry").click()
+    page.locator(".head .badge", has_text="queued").wait_for()
+    with Memory(db) as memory:
+        Worker(memory, queues=[JOBS]).run(drain=True)
+    page.locator(".head .badge", has_text="done").wait_for()  # nobody reloaded the page
+    assert page.get_by_role("button", name="Cancel").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert (looking.complaints, looking.elsewhere) == ([], [])
+    assert page.title() != "owned"
 
 
 def test_the_policy_would_stop_what_got_through(serve: Serve, look: Any) -> None:

@@ -149,6 +149,14 @@ def test_a_trace_is_a_timeline_beside_what_each_event_holds(
     assert beyond.status_code == 404
 
 
+def test_a_trace_without_events_says_so(service: Served) -> None:
+    with Memory("em.db") as memory:
+        trace = memory.add_trace({"version": "1", "mission": {"goal": "sort the post"}})
+    text = service.http.get(f"/ui/trace?id={trace}").text
+    assert "No message and no call was recorded." in text
+    assert "Choose an event" not in text
+
+
 def test_a_long_trace_is_shown_in_parts_however_much_its_calls_hold(
     tmp_path: Path, service: Served
 ) -> None:

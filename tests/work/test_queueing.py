@@ -216,3 +216,10 @@ def test_a_queue_that_stays_locked_is_an_error_of_em(
     with held(on_sqlite), pytest.raises(StoreUnreachable, match="database is locked"):
         database.make()
     database.close()
+
+
+def test_a_cancelled_job_is_queued_again_where_it_was(on_sqlite: Workplace) -> None:
+    with on_sqlite.queue() as queue:
+        (job,) = queue.add_checkpoints(["ana"], queue="slow")
+        assert queue.cancel(job).queue == "slow"
+        assert queue.job(queue.retry(job)).queue == "slow"

@@ -574,7 +574,7 @@ class Queue:
             name=job.name if job else "",
             subject=subject,
             items=len(job.items) if job else 0,
-            queue=one.queue_name,
+            queue=one.queue_name or (entry.queue if entry is not None else None),
             worker=one.executor_id,
             attempts=deaths + (one.recovery_attempts or 0),
             queued_at=_moment(one.created_at),

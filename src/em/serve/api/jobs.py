@@ -30,7 +30,7 @@ ONLY_WITH = {"inputs": ("routine", "workflow"), "prompt": ("workflow",)}
 """Fields of a request, and the kinds of jobs that take them."""
 
 
-def _queue_of(request: AnyRequest) -> "Queue":
+def queue_of(request: AnyRequest) -> "Queue":
     """Return the queue of the service's memory, opened once."""
     from em.work.queue import Queue
 
@@ -40,6 +40,20 @@ def _queue_of(request: AnyRequest) -> "Queue":
             state["queue"] = Queue(service.memory, service.settings)
         queue: Queue = state["queue"]
         return queue
+
+
+def made_queue_of(request: AnyRequest) -> "Queue | None":
+    """Return the queue, or None if nothing was ever queued: to look at it does not make it."""
+    from em.work.database import Database
+
+    if request.app.state.get("queue") is None:
+        database = Database(service_of(request).memory.address)
+        try:
+            if not database.exists():
+                return None
+        finally:
+            database.close()
+    return queue_of(request)
 
 
 def close_queue(app: Litestar) -> None:
@@ -62,7 +76,7 @@ async def post_job(
     _check(data, caller)
 
     def work(data: JobIn, pending: Pending) -> None:
-        queue = _queue_of(request)
+        queue = queue_of(request)
         ids = _add(queue, data, pending.key or None, caller)
         out = JobsQueued([_shown(view) for view in reversed(queue.jobs(ids=ids, limit=None))])
         found = [EventQuery(stream=job_stream(one), kinds=("job_queued",)) for one in ids]
@@ -148,7 +162,7 @@ def list_jobs(
 ) -> Jobs:
     """List queued work, the newest first. A token limited to subjects must name one."""
     service_of(request).caller(request).must_see(subject)
-    opened = _queue_of(request)
+    opened = queue_of(request)
     found = opened.jobs(
         state=in_state, kind=kind, queue=queue, subject=subject, limit=limit, offset=offset
     )
@@ -177,12 +191,12 @@ def cancel_job(request: AnyRequest, job_id: FromPath[str]) -> JobOut:
     caller = service_of(request).caller(request, "write")
     if _find(request, job_id, caller).kind in ("routine", "workflow"):
         caller.must_see(None)
-    return _shown(_queue_of(request).cancel(job_id, by=caller.name))
+    return _shown(queue_of(request).cancel(job_id, by=caller.name))
 
 
 def _find(request: AnyRequest, job_id: str, caller: Caller) -> "JobView":
     """Return a job that this caller may see; to others it does not exist."""
-    view = _queue_of(request).job(job_id)
+    view = queue_of(request).job(job_id)
     caller.must_find(view.subject, f"job {job_id!r}")
     return view
 

@@ -5,6 +5,7 @@ from typing import Any
 from em.serve.pages import (
     behaviours,
     groups,
+    jobs,
     lessons,
     live,
     log,
@@ -22,6 +23,7 @@ HANDLERS: list[Any] = [
     *overview.HANDLERS,
     *groups.HANDLERS,
     *runs.HANDLERS,
+    *jobs.HANDLERS,
     *live.HANDLERS,
     *traces.HANDLERS,
     *routines.HANDLERS,

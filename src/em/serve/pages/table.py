@@ -89,6 +89,35 @@ Read = Callable[[str, bool, int], Found[T]]
 """Reads rows behind a place, the smallest first or not, at most so many."""
 
 
+def numbered(read: Callable[[int, int], Sequence[T]]) -> Read[T]:
+    """Return how to read a list whose places are the numbers of its rows, the first is 0.
+
+    read: returns the rows from a number on, at most so many.
+    """
+
+    def found(place: str, is_back: bool, limit: int) -> Found[T]:
+        number = row_number(place)
+        if is_back:
+            first = max(0, number - limit)
+            return Found(read(first, number - first)[::-1], str(number), str(first or ""))
+        rows = read(number, limit + 1)
+        further = str(number + limit) if len(rows) > limit else ""
+        return Found(rows[:limit], str(number), further)
+
+    return found
+
+
+def row_number(place: str) -> int:
+    """Return the number of the row at which a page begins; 0 for the first page."""
+    if place and not (place.isdecimal() and len(place) < 10):
+        raise InputError(
+            f"expected the number of a row, got {place[:40]!r}",
+            place="cursor",
+            fix="leave it out for the first page",
+        )
+    return int(place or 0)
+
+
 class ListView:
     """A list as the address of a request asks for it."""
 
@@ -160,13 +189,7 @@ class ListView:
     @property
     def first_row(self) -> int:
         """The number of the first row of the page, in a list that is read whole."""
-        if self.cursor and not (self.cursor.isdecimal() and len(self.cursor) < 10):
-            raise InputError(
-                f"expected the number of a row, got {self.cursor[:40]!r}",
-                place="cursor",
-                fix="leave it out for the first page",
-            )
-        return int(self.cursor or 0)
+        return row_number(self.cursor)
 
     def _by_place(self, read: Read[T]) -> Sequence[T]:
         if self._is_back and self.cursor:

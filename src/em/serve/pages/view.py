@@ -85,6 +85,8 @@ def _section(path: str) -> str:
     known = {PAGES + path for path, _, _ in NAVIGATION}
     if path in (f"{PAGES}/event", f"{PAGES}/verify"):
         return f"{PAGES}/log"
+    if path in (f"{PAGES}/job", f"{PAGES}/jobs"):
+        return f"{PAGES}/runs"
     if path == f"{PAGES}/group":
         return PAGES
     return path if path in known else f"{path}s"

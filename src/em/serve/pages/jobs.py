@@ -1,0 +1,187 @@
+"""Pages of queued work: the list of jobs, and one job with its runs, failures and buttons."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from litestar import Response, get, post
+from litestar.response import Stream
+
+from em.errors import EmError, MissingExtra, NotFound
+from em.log.event import run_stream
+from em.serve.api.jobs import made_queue_of
+from em.serve.auth import PAGES
+from em.serve.pages.forms import form_of
+from em.serve.pages.live import told
+from em.serve.pages.table import SUBJECT, Column, Filter, ListShape, ListView, numbered
+from em.serve.pages.view import address, go_to, page, parameter
+from em.serve.service import AnyRequest, service_of
+from em.work.job import Kind, State
+
+if TYPE_CHECKING:
+    from em.work.queue import JobView, Queue
+
+MOST_RUNS = 50
+"""Runs, or failures, of a job that its page lists."""
+JOBS = ListShape(
+    "/jobs",
+    "jobs",
+    (
+        Column("Job", "name"),
+        Column("State"),
+        Column("Items", "items", is_number=True),
+        Column("Queue", "queue"),
+        Column("Queued", "queued"),
+    ),
+    (
+        Filter("state", "State", "choice", get_args(State), is_first=True),
+        Filter("kind", "Kind", "choice", get_args(Kind), is_first=True),
+        Filter("queue", "Queue"),
+        SUBJECT,
+    ),
+    "queued",
+)
+
+
+@get(f"{PAGES}/jobs", include_in_schema=False, sync_to_thread=True)
+def get_jobs(request: AnyRequest) -> Response[str]:
+    """Show queued work: filtered, sorted, page by page."""
+    service_of(request).caller(request).must_see(None)
+    view = ListView(JOBS, request)
+    missing: MissingExtra | None = None
+    jobs: Sequence[JobView] = ()
+    workers = 0
+    try:
+        queue = made_queue_of(request)
+    except MissingExtra as error:
+        queue, missing = None, error
+    if queue is not None:
+        jobs, workers = _listed(queue, view), len(queue.workers())
+    return page(
+        request,
+        "jobs.html",
+        view=view,
+        jobs=jobs,
+        title_of=title_of,
+        missing=missing,
+        workers=workers,
+    )
+
+
+def _listed(queue: "Queue", view: ListView) -> "Sequence[JobView]":
+    chosen: dict[str, Any] = {one.name: view.get(one.name) or None for one in JOBS.filters}
+
+    def read(offset: int, limit: int) -> "Sequence[JobView]":
+        return queue.jobs(offset=offset, limit=limit, **chosen)
+
+    keys: dict[str, Callable[[JobView], Any]] = {
+        "name": lambda one: title_of(one).casefold(),
+        "items": lambda one: one.items,
+        "queue": lambda one: one.queue or "",
+    }
+    if view.is_ascending:
+        keys["queued"] = lambda one: one.id
+    return view.page(numbered(read), keys)
+
+
+def title_of(view: "JobView") -> str:
+    """Return the title of a job: its kind and what it runs; its id once that was forgotten."""
+    return f"{view.kind} {view.name}".strip() or view.id
+
+
+@get(f"{PAGES}/job", include_in_schema=False, sync_to_thread=True)
+def get_job(request: AnyRequest) -> Response[str]:
+    """Show one job: its state, its runs, and what failed."""
+    service_of(request).caller(request).must_see(None)
+    return _show(request, parameter(request, "id"))
+
+
+def _show(request: AnyRequest, job_id: str, problem: EmError | None = None) -> Response[str]:
+    from em.work.queue import OPEN
+
+    queue = _queue_of(request, job_id)
+    view = queue.job(job_id)
+    store = service_of(request).store
+    named = queue.runs([job_id]) if view.kind else []
+    begun = [one for one in named[:MOST_RUNS] if store.head(run_stream(one))[0]]
+    return page(
+        request,
+        "job.html",
+        code=200 if problem is None else 400,
+        job=view,
+        title=title_of(view),
+        runs=begun,
+        more_runs=len(named[MOST_RUNS:]),
+        most=MOST_RUNS,
+        run_page="/workflow" if view.kind == "workflow" else "/run",
+        is_live=view.state in OPEN,
+        stage=_stage(view),
+        problem=problem,
+    )
+
+
+@get(f"{PAGES}/live/job", include_in_schema=False, sync_to_thread=True)
+def get_live(request: AnyRequest) -> Stream:
+    """Say `changed` when a job begins, and when it has ended."""
+    service_of(request).caller(request).must_see(None)
+    job_id = parameter(request, "id")
+    queue = _queue_of(request, job_id)
+    queue.job(job_id)  # raises if there is none
+    return told(request, lambda _seen: _stage(queue.job(job_id)))
+
+
+def _stage(view: "JobView") -> int:
+    """Return how far a job is, as a number that grows."""
+    return {"queued": 1, "running": 2}.get(view.state, 3)
+
+
+@post(f"{PAGES}/job/cancel", include_in_schema=False)
+async def post_cancel(request: AnyRequest) -> Response[str]:
+    """Cancel a job, and show it."""
+
+    def act(queue: "Queue", job_id: str, by: str) -> str:
+        return queue.cancel(job_id, by=by).id
+
+    return await _act(request, act)
+
+
+@post(f"{PAGES}/job/retry", include_in_schema=False)
+async def post_retry(request: AnyRequest) -> Response[str]:
+    """Queue what failed in a job again, and show the new job."""
+
+    def act(queue: "Queue", job_id: str, _by: str) -> str:
+        return queue.retry(job_id)
+
+    return await _act(request, act)
+
+
+Act = Callable[["Queue", str, str], str]
+"""Does something with a job, for somebody, and returns the job to show."""
+
+
+async def _act(request: AnyRequest, act: Act) -> Response[str]:
+    form = await form_of(request)
+    caller = service_of(request).caller(request, "write")
+    caller.must_see(None)
+    job_id = str(form.get("id", ""))
+
+    def work() -> Response[str]:
+        try:
+            shown = act(_queue_of(request, job_id), job_id, caller.name)
+        except NotFound:
+            raise
+        except EmError as problem:
+            return _show(request, job_id, problem)
+        return go_to(address("/job", id=shown))
+
+    return await asyncio.to_thread(work)
+
+
+def _queue_of(request: AnyRequest, job_id: str) -> "Queue":
+    queue = made_queue_of(request)
+    if queue is None:
+        raise NotFound(f"there is no job {job_id!r}", fix="nothing was queued yet")
+    return queue
+
+
+HANDLERS = [get_jobs, get_job, get_live, post_cancel, post_retry]
