@@ -21,6 +21,7 @@ from served import Serve, Served, log_in, token_in
 
 from em import Memory
 from em.serve.pages import HANDLERS as PAGES
+from em.traces.trace import read_trace, trace_events
 from mcp import Client
 
 ALL, ANA, BO = "all-" + "x" * 20, "ana-" + "x" * 20, "bo-" + "x" * 20
@@ -315,3 +316,40 @@ def test_a_span_with_anothers_trace_id_is_no_way_in(service: Served) -> None:
     with Memory("em.db") as memory:
         mine = [event for event in memory.log.read() if event.subject == "ana"]
     assert "bos_tool" not in str(mine)
+
+
+def test_the_beginning_of_an_id_is_looked_up_among_ones_own_traces(service: Served) -> None:
+    with Memory("em.db") as memory:
+        for trace_id in ("begins-ana-one", "begins-ana-two", "begins-bo"):
+            about = trace_id.split("-")[1]
+            trace = read_trace(b'{"task": "count", "steps": []}', "trace")
+            memory.log.append_many(trace_events(trace, trace_id, subject=about))
+
+    def check(given: str, found: bool, text: str) -> None:
+        assert found == (given == "begins"), text
+        assert {*re.findall(r"begins[\w-]*", text)} <= {given, "begins-bo"}, text
+
+    def ask(client: httpx.Client, method: str, path: str, **sent: Any) -> None:
+        for given in ("begins", "begins-ana", "begins-ana-o"):
+            filled = json.loads(json.dumps(sent).replace("ID", given))
+            answer = client.request(method, path.replace("ID", given), **filled)
+            check(given, answer.status_code < 400, answer.text + str(answer.headers))
+
+    with httpx.Client(base_url=service.url, headers=bearer(BO), timeout=60) as http:
+        ask(http, "GET", "/trajectories/ID")
+        ask(http, "POST", "/trajectories/ID/label", json={"outcome": "success"})
+        ask(http, "POST", "/reflect", json={"trajectory_id": "ID"})
+    with log_in(service, BO) as browser:
+        key = {"form_token": token_in(browser.get("/ui/log?subject=bo").text)}
+        ask(browser, "GET", "/ui/trace?id=ID")
+        ask(browser, "GET", "/ui/trace/rows?id=ID")
+        ask(browser, "POST", "/ui/trace/lesson", data={"id": "ID", **key})
+
+    async def by_agent(client: Client) -> None:
+        for given in ("begins", "begins-ana", "begins-ana-o"):
+            result = await client.call_tool("read_trace", {"id": given})
+            check(given, not result.is_error, str(result))
+
+    agent(over_http(service.url, BO), by_agent)
+    every = service.http.get("/trajectories/begins", headers=bearer(ALL))
+    assert (every.status_code, "3 traces" in every.text) == (400, True)

@@ -1,6 +1,6 @@
 """Catalogue of stored traces: list them, read them by id, compare two."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
 from typing import Any, Literal, TypedDict, Unpack, overload
@@ -253,9 +253,14 @@ def children_of(store: Store, trace_id: str) -> list[KeptTrace]:
     return [_get(store, row.id) for row in sorted(found.values(), key=lambda row: row.cursor)]
 
 
-def get_traces(store: Store, trace_ids: Sequence[str]) -> list[KeptTrace]:
-    """Read the traces of these ids, in this order. The first characters of an id are enough."""
-    return [_get(store, trace_id) for trace_id in trace_ids]
+def get_traces(
+    store: Store, trace_ids: Sequence[str], *, subjects: Collection[str] | None = None
+) -> list[KeptTrace]:
+    """Read the traces of these ids, in this order. The first characters of an id are enough.
+
+    subjects: look only among traces about one of these, as if there were no others.
+    """
+    return [_get(store, trace_id, subjects) for trace_id in trace_ids]
 
 
 SHORTEST = 4
@@ -272,10 +277,10 @@ def pooled_traces(store: Store, but: Iterable[str]) -> list[KeptTrace]:
     return get_traces(store, ids[:POOLED])
 
 
-def _get(store: Store, trace_id: str) -> KeptTrace:
-    events = _events(store, trace_id)
+def _get(store: Store, trace_id: str, subjects: Collection[str] | None = None) -> KeptTrace:
+    events = _events(store, trace_id, subjects)
     if not events and len(trace_id) >= SHORTEST:
-        events = _events(store, _whole_id(store, trace_id))
+        events = _events(store, _whole_id(store, trace_id, subjects), subjects)
     if not events:
         raise NotFound(f"there is no trace {trace_id!r}", fix="`em traces list` lists the traces")
     if events[0].body is None:
@@ -283,15 +288,21 @@ def _get(store: Store, trace_id: str) -> KeptTrace:
     return kept_trace(events)
 
 
-def _events(store: Store, trace_id: str) -> list[Event]:
-    """Return the events of a trace; none if it is not there."""
+def _events(store: Store, trace_id: str, subjects: Collection[str] | None) -> list[Event]:
+    """Return the events of a trace; none if it is not there, or not about one of the subjects."""
     events = list(store.read(EventQuery(stream=trace_stream(trace_id))))
-    return events if events and events[0].kind == "trace_started" else []
+    if not events or events[0].kind != "trace_started":
+        return []
+    return events if subjects is None or events[0].subject in subjects else []
 
 
-def _whole_id(store: Store, start: str) -> str:
+def _whole_id(store: Store, start: str, subjects: Collection[str] | None) -> str:
     """Return the one id that begins so; the text itself if none does."""
-    found = [one.removeprefix(TRACE_PREFIX) for one in store.streams(trace_stream(start))]
+    streams = list(store.streams(trace_stream(start)))
+    if subjects is not None:
+        rows = store.summaries.of(streams)
+        streams = [one for one in streams if one in rows and rows[one].subject in subjects]
+    found = [one.removeprefix(TRACE_PREFIX) for one in streams]
     if len(found) > 1:
         raise InputError(
             f"{start!r} is ambiguous: {len(found)} traces begin with it",

@@ -262,8 +262,8 @@ def _reflect(service: Service, caller: Caller, data: ReflectIn, pending: Pending
         trace = to_trace(data.trajectory)
         stored, events = book.to_keep(trace, subject=data.trajectory.subject)
     else:
-        (stored,) = get_traces(service.store, [data.trajectory_id or ""])
-        caller.must_find(stored.subject, f"trace {stored.id!r}")
+        given = [data.trajectory_id or ""]
+        (stored,) = get_traces(service.store, given, subjects=caller.subjects)
         events = []
     lessons = book.known(book.lessons_of(stored, client))
     shown = {lesson.id: HeuristicOut.of_lesson(lesson) for lesson in lessons}

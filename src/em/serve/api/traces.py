@@ -118,9 +118,8 @@ def list_trajectories(
 def get_trajectory(request: AnyRequest, trajectory_id: FromPath[str]) -> TrajectoryOut:
     """Return one trajectory with its steps."""
     service = service_of(request)
-    caller = service.caller(request)
-    (stored,) = get_traces(service.store, [trajectory_id])
-    caller.must_find(stored.subject, f"trace {trajectory_id!r}")
+    subjects = service.caller(request).subjects
+    (stored,) = get_traces(service.store, [trajectory_id], subjects=subjects)
     return TrajectoryOut.of(stored)
 
 
@@ -160,8 +159,7 @@ async def post_label(
     caller = service.caller(request, "write")
 
     def work(data: LabelIn, pending: Pending) -> None:
-        (stored,) = get_traces(service.store, [trajectory_id])
-        caller.must_find(stored.subject, f"trace {trajectory_id!r}")
+        (stored,) = get_traces(service.store, [trajectory_id], subjects=caller.subjects)
         out = TrajectoryOut(
             id=stored.id,
             task=stored.trace.mission.goal,

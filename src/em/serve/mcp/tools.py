@@ -478,8 +478,7 @@ def _read_trace(desk: "Desk", caller: Caller, given: ReadTrace) -> Json:
     from em.serve.api.shapes import TrajectoryOut
     from em.traces.catalogue import get_traces
 
-    (stored,) = get_traces(desk.store, [given.id])
-    caller.must_find(stored.subject, f"trace {given.id!r}")
+    (stored,) = get_traces(desk.store, [given.id], subjects=caller.subjects)
     return _short(TrajectoryOut.of(stored))
 
 

@@ -179,15 +179,14 @@ async def post_lesson(request: AnyRequest) -> Response[str]:
     """Learn lessons from a trace, and go to the first, or back if there is none."""
     form = await form_of(request)
     service = service_of(request)
-    trace_id = str(form.get("id", ""))
-    (stored,) = get_traces(service.store, [trace_id])
-    service.caller(request, "write").must_find(stored.subject, f"trace {trace_id!r}")
+    subjects = service.caller(request, "write").subjects
+    (stored,) = get_traces(service.store, [str(form.get("id", ""))], subjects=subjects)
 
     def work() -> Response[str]:
-        found = service.memory.reflect(trace_id, subject=stored.subject)
+        found = service.memory.reflect(stored.id, subject=stored.subject)
         if found:
             return go_to(address("/lesson", id=found[0].id))
-        return go_to(address("/trace", id=trace_id, learnt="nothing"))
+        return go_to(address("/trace", id=stored.id, learnt="nothing"))
 
     return await asyncio.to_thread(work)
 
@@ -197,9 +196,8 @@ def _opened(
 ) -> tuple[Service, KeptTrace, Draft | None, EmError | None]:
     """Return the trace that a request names, and what it compiles to."""
     service = service_of(request)
-    trace_id = parameter(request, "id")
-    (stored,) = get_traces(service.store, [trace_id])
-    service.caller(request).must_find(stored.subject, f"trace {trace_id!r}")
+    subjects = service.caller(request).subjects
+    (stored,) = get_traces(service.store, [parameter(request, "id")], subjects=subjects)
     most = MOST_CALLS if parameter(request, "compile") else AT_ONCE
     if not 0 < len(stored.trace.calls) <= most:
         return service, stored, None, None
