@@ -381,6 +381,8 @@ def test_what_is_inferred_is_marked_and_told_why_and_can_be_corrected(
     assert "Rome: inferred, by model" in why
     assert "Ana: in Rome" in why
     assert em_json(capsys, "state", "why", "ana", "1")["why"][0]["words"] == "in Rome"
+    assert run(["state", "correct", "ana", "1", "too=Oslo"]) == 1
+    assert "did you mean 'to'?" in capsys.readouterr().err
     em(capsys, "state", "correct", "ana", "1", "to=Oslo")
     assert em_json(capsys, "state", "show", "ana", "trips")["trips"] == [{"to": "Oslo"}]
     em(capsys, "state", "retract", "ana", "1")

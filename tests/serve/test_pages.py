@@ -1,6 +1,7 @@
 """The pages: each has an address, says what to do first, and shows nobody what is not theirs."""
 
 import asyncio
+import html
 import re
 import time
 from pathlib import Path
@@ -265,6 +266,8 @@ def test_the_page_says_where_facts_come_from_and_corrects_them(serve: Serve) -> 
     assert "in doubt" not in page
     wrong = {**form, "form_token": "x", "field": "profile.city"}
     assert service.http.post("/ui/retract", data=wrong).status_code == 403
+    number = service.http.post("/ui/correct", data={**form, "field": "profile.city", "value": "5"})
+    assert (number.status_code, "holds str, not 5" in html.unescape(number.text)) == (400, True)
 
 
 def test_a_routine_is_run_and_answered_on_its_page(filled: dict[str, str], service: Served) -> None:

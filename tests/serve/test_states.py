@@ -269,6 +269,18 @@ def test_where_a_fact_comes_from_and_taking_it_back(ana: Served) -> None:
     assert ana.post("/state/correct", {**change, "event_id": "none"}).status_code == 404
 
 
+def test_a_wrong_correction_is_refused_over_http(ana: Served) -> None:
+    ana.post("/checkpoint", {"subject": "ana"})
+    (trip,) = ana.get("/state/records", subject="ana", collection="trips")["records"]
+    change = {"subject": "ana", "event_id": trip["event_ids"][0]}
+    typo = ana.post("/state/correct", {**change, "changes": {"cost_usdd": 90}})
+    assert (typo.status_code, "did you mean 'cost_usd'?" in typo.text) == (404, True)
+    text = ana.post("/state/correct", {**change, "changes": {"cost_usd": "abc"}})
+    assert (text.status_code, "'cost_usd' holds" in text.text) == (400, True)
+    decided = ana.post("/resolve", {"subject": "ana", "field": "city", "value": 5})
+    assert (decided.status_code, "'city' holds str" in decided.text) == (400, True)
+
+
 def test_a_fact_in_doubt_is_told_as_such_over_http(ana: Served) -> None:
     observe(ana, record={"employer": "Nokia"}, type="Profile", at="2024-01-01")
     observe(ana, text="I quit Nokia on Friday.", at="2025-04-08")

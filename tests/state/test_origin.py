@@ -1,5 +1,8 @@
 """Every fact tells where it comes from; records can be corrected, not only forgotten."""
 
+import datetime
+from typing import Any
+
 import pytest
 
 from em import Memory
@@ -89,13 +92,13 @@ def test_an_event_with_several_values_decides_only_with_the_value(memory: Memory
 
 
 def test_a_record_can_be_corrected_and_taken_back_and_both_undone(memory: Memory) -> None:
-    for cost in (10, 20, 30):
-        memory.observe("ana", {"to": "Rome", "cost": cost}, type="Trip")
+    for cost, by in ((10, "bus"), (20, "bus"), (30, "bus")):
+        memory.observe("ana", {"to": "Rome", "cost": cost, "by": by}, type="Trip")
     state = memory.checkpoint("ana")
     before = list(memory.log.read(kinds="observation"))[-1].recorded_at
     corrected = memory.correct("ana", state.trips[1], cost=25, by="car")
     state = memory.checkpoint("ana")
-    assert [(one.cost, one.by) for one in state.trips] == [(10, None), (25, "car"), (30, None)]
+    assert [(one.cost, one.by) for one in state.trips] == [(10, "bus"), (25, "car"), (30, "bus")]
     assert state.why(state.trips[1]).how == "decision"
     retracted = memory.retract("ana", state.trips[1])
     memory.correct("ana", state.trips[2], cost=35)
@@ -136,6 +139,59 @@ def test_a_correction_needs_one_record_and_changes(memory: Memory) -> None:
         memory.correct("ana", state.trips[0])
     with pytest.raises(NotFound, match="no record"):
         memory.correct("ana", "nothing", to="Oslo")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cost_usdd": 100}, "a Trip has no field 'cost_usdd'.*did you mean 'cost_usd'"),
+        ({"weather": "rain"}, "no field 'weather'.*it has: cost_usd"),
+        ({"cost_usd": "abc"}, "'cost_usd' holds int, not 'abc'.*such as 300"),
+        ({"cost_usd": [1]}, "'cost_usd' holds int"),
+        ({"cost_usd": True}, "'cost_usd' holds int"),
+        ({"day": "soon"}, "'day' holds datetime.date, not 'soon'"),
+        ({"to": 5}, "'to' holds str, not 5.*in quotes"),
+        ({"tags": ["a", 1]}, "'tags' holds list"),
+        ({"hotel": {"stars": "four"}}, "'hotel' holds object"),
+        ({"hotel": {"star": 4}}, "'hotel' holds object"),
+    ],
+)
+def test_a_correction_refuses_unknown_fields_and_values_of_another_type(
+    memory: Memory, changes: dict[str, Any], message: str
+) -> None:
+    trip = {"to": "Rome", "day": "2024-07-01", "tags": ["a"], "hotel": {"stars": 3}}
+    event = memory.observe("ana", {**trip, "cost_usd": 300}, type="Trip")
+    memory.checkpoint("ana")
+    with pytest.raises(InputError, match=message):
+        memory.correct("ana", event, **changes)
+    assert not list(memory.log.read(kinds="decided"))
+
+
+def test_a_correction_takes_other_forms_of_a_fields_type(memory: Memory) -> None:
+    trip = {"to": "Rome", "day": "2024-07-01", "tags": ["a"], "hotel": {"stars": 3}}
+    event = memory.observe("ana", {**trip, "cost_usd": 300, "note": None}, type="Trip")
+    memory.checkpoint("ana")
+    day = datetime.date(2024, 7, 2)
+    memory.correct("ana", event, cost_usd=12.5, day=day, hotel={"stars": 4}, tags=[], note="late")
+    (found,) = memory.checkpoint("ana").trips
+    assert (found.cost_usd, found.day, found.hotel.stars, found.tags, found.note) == (
+        12.5,
+        day,
+        4,
+        [],
+        "late",
+    )
+    memory.correct("ana", found, cost_usd=None)
+    assert memory.checkpoint("ana").trips[0].cost_usd is None
+
+
+def test_a_decided_value_must_be_of_the_fields_type(memory: Memory) -> None:
+    memory.observe("ana", {"city": "Porto", "age": 30}, type="Profile")
+    memory.checkpoint("ana")
+    with pytest.raises(InputError, match="'age' holds int, not 'thirty'"):
+        memory.resolve("ana", "age", value="thirty")
+    memory.resolve("ana", "age", value=31)
+    assert memory.checkpoint("ana").profile.age == 31
 
 
 def test_the_origin_of_a_fact_is_also_an_attribute(memory: Memory) -> None:

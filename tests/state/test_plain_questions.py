@@ -318,3 +318,26 @@ def test_signs_count_as_words_and_records_are_not_what_they_hold(
     memory.checkpoint("ana")
     answer = memory.ask("ana", question)
     assert (answer.value if answer.plain else None) == value
+
+
+def test_records_without_the_value_are_not_left_out_silently(memory: Memory) -> None:
+    for day, cost in (("2024-07-01", 300), ("2024-08-01", None), (None, 5), ("2023-01-01", None)):
+        trip = {"to": "Rome", "date": day, "cost_usd": cost}
+        memory.observe("ana", {k: v for k, v in trip.items() if v is not None}, type="Trip")
+    memory.checkpoint("ana")
+    found = memory.ask("ana", "How much did I spend on trips in 2024?")
+    assert found.value == 300
+    assert "1 record without date is left out; 1 record without cost_usd is left out" in found.note
+    assert "left out" not in memory.ask("ana", "How many trips did I take?").note
+    mean = memory.ask("ana", "What was my average trip cost?")
+    assert (mean.value, "2 records without cost_usd are left out" in mean.note) == (152.5, True)
+
+
+def test_values_of_several_kinds_are_not_added_up(memory: Memory) -> None:
+    for cost in ({"cost_usd": 300}, {"cost_usd": "abc"}, {"cost_usd": "abc", "cost_usdd": 100}):
+        memory.observe("ana", {"to": "Rome", "date": "2024-07-01", **cost}, type="Trip")
+    memory.checkpoint("ana")
+    for question in ("How much did I spend on trips in 2024?", "What was my total trip cost?"):
+        found = memory.ask("ana", question)
+        assert found.route == "recall"
+        assert "some values of 'cost_usd' can't be read as the others" in found.note

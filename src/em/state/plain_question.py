@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.state.conditions import kind_of_field
+from em.state.conditions import is_mixed, kind_of_field
 from em.state.schema import FieldSchema, TypeSchema
 from em.state.state import State
 from em.state.types import CURRENCIES, quoted, resolve
@@ -65,13 +65,17 @@ class NotUnderstood(Exception):
 
 
 class PlainAnswer(msgspec.Struct, frozen=True):
-    """A value with the code that gave it, and the events of the records it rests on."""
+    """A value with the code that gave it, and the events of the records it rests on.
+
+    left_out: which records have no value that the answer needs, in words.
+    """
 
     value: Any
     code: str
     records: int
     event_ids: tuple[str, ...]
     used: Sequence[Any] = ()
+    left_out: str = ""
 
 
 class Shape(NamedTuple):
@@ -126,7 +130,7 @@ def answer(
             vocabulary = known.get(name) or Vocabulary(state, type_, today)
             known[name] = vocabulary
             for reading in _readings(vocabulary, type_, shape):
-                codes.setdefault(_code(reading, vocabulary), reading)
+                codes.setdefault(_code(reading), reading)
             unknown.append(_unknown(vocabulary, shape.words))
     if not codes:
         raise NotUnderstood(_why(unknown))
@@ -154,7 +158,7 @@ def _agreed(state: State, codes: dict[str, Reading], today: date | None) -> Plai
     """Run all readings. today: the question is about the past, so no record may be of later."""
     for reading in codes.values():
         for field in (reading.field, reading.day, reading.group):
-            if field is not None and resolve(field).nullable:
+            if field is not None and (resolve(field).nullable or is_mixed(field)):
                 raise NotUnderstood(f"some values of {field.given!r} can't be read as the others")
     found = []
     for code, reading in codes.items():
@@ -163,7 +167,40 @@ def _agreed(state: State, codes: dict[str, Reading], today: date | None) -> Plai
             raise NotUnderstood("some of the records are of days that are still to come")
     if any(one.value != found[0].value for one in found):
         raise NotUnderstood(f"it can be read in {len(found)} ways, which give different answers")
-    return found[0]
+    left_out = dict.fromkeys(
+        filter(None, (_left_out(state, reading) for reading in codes.values()))
+    )
+    return msgspec.structs.replace(found[0], left_out="; ".join(left_out))
+
+
+def _left_out(state: State, reading: Reading) -> str:
+    """Say which records of a reading are left out, since a value is missing that it needs.
+
+    NotUnderstood if such a record has a value there that could not be read.
+    """
+    tests = _tests(reading)
+    needed = dict.fromkeys(name for test in tests for name in _NEEDED.findall(test))
+    told = []
+    for name in needed:
+        code = _used(reading, [*map(_unless_missing, tests), f"r.{name} is None"])
+        missing = _scope(state, code)["used"](state)
+        given = next(one.given for one in reading.type.fields.values() if one.name == name)
+        if any(one.as_given.get(given) is not None for one in missing):
+            raise NotUnderstood(f"some values of {given!r} can't be read as the others")
+        if missing:
+            one = len(missing) == 1
+            those = "1 record" if one else f"{len(missing):,} records"
+            told.append(f"{those} without {name} {'is' if one else 'are'} left out")
+    return "; ".join(told)
+
+
+_NEEDED = re.compile(r"\br\.(\w+) is not None")
+
+
+def _unless_missing(test: str) -> str:
+    """Write a condition that holds for records, too, that have no value for it."""
+    names = dict.fromkeys(_NEEDED.findall(test))
+    return " or ".join([*(f"r.{name} is None" for name in names), f"({test})"])
 
 
 def _is_later(reading: Reading, used: Sequence[Any], today: date) -> bool:
@@ -364,7 +401,11 @@ class Combination:
         kinds = self._vocabulary.kinds
         for group in groups:
             if kind in ("sum", "mean", "max", "min"):
-                measures = [one for one in left.values() if kinds[one.name] in ("number", "money")]
+                measures = [
+                    one
+                    for one in left.values()
+                    if kinds[one.name] in ("number", "money") or one.name in self._vocabulary.mixed
+                ]
                 if len(measures) == 1:
                     yield measures[0], group
             elif kind in ("top", "top from"):
@@ -488,28 +529,39 @@ def _day(day: date) -> str:
     return f"datetime.date({day.year}, {day.month}, {day.day})"
 
 
-def _code(reading: Reading, vocabulary: Vocabulary) -> str:
+def _code(reading: Reading) -> str:
     """Write the functions `used` and `answer` of a reading."""
-    kind, field = reading.shape.kind, reading.field
-    day = None
+    return f"{_used(reading, _tests(reading))}\n\ndef answer(state):\n{_body(reading)}"
+
+
+def _tests(reading: Reading) -> list[str]:
+    """Write the conditions for the records that a reading is about."""
     tests = list(reading.tests)
-    if reading.day is not None:
-        is_moment = vocabulary.kinds[reading.day.name] == "datetime"
-        day = f"r.{reading.day.name}" + (".date()" if is_moment else "")
-        if not any(f"r.{reading.day.name} " in test for test in tests):
-            tests.append(f"r.{reading.day.name} is not None")
-    if field is not None:
-        tests.append(f"r.{field.name} is not None")
-    if kind.startswith("trend "):
-        tests.append(" or ".join(f"({_within(str(day), one)})" for one in reading.shape.periods))
+    if reading.day is not None and not any(f"r.{reading.day.name} " in test for test in tests):
+        tests.append(f"r.{reading.day.name} is not None")
+    if reading.field is not None:
+        tests.append(f"r.{reading.field.name} is not None")
+    if reading.shape.kind.startswith("trend "):
+        periods = (_within(str(_day_of(reading)), one) for one in reading.shape.periods)
+        tests.append(" or ".join(f"({one})" for one in periods))
+    return tests
+
+
+def _used(reading: Reading, tests: Sequence[str]) -> str:
     tests = [f"({test})" if " and " in test or " or " in test else test for test in tests]
     where = f" if {' and '.join(tests)}" if tests else ""
-    used = f"def used(state):\n    return [r for r in state.{reading.type.collection}{where}]\n"
-    return f"{used}\n\ndef answer(state):\n{_body(reading, day)}"
+    return f"def used(state):\n    return [r for r in state.{reading.type.collection}{where}]\n"
 
 
-def _body(reading: Reading, day: str | None) -> str:
-    kind, field = reading.shape.kind, reading.field
+def _day_of(reading: Reading) -> str | None:
+    """Write the day of a record."""
+    if reading.day is None:
+        return None
+    return f"r.{reading.day.name}" + (".date()" if kind_of_field(reading.day) == "datetime" else "")
+
+
+def _body(reading: Reading) -> str:
+    kind, field, day = reading.shape.kind, reading.field, _day_of(reading)
     value = "" if field is None else f"r.{field.name}"
     if kind.startswith("trend "):
         return _trend_body(kind.removeprefix("trend "), value, str(day), reading.shape.periods)
@@ -692,10 +744,16 @@ def _record_examples(state: State) -> Iterator[str]:
         yield f"When was the last {words}?"
 
 
-def _run(state: State, code: str) -> PlainAnswer:
-    """Run code that em wrote, in this process."""
+def _scope(state: State, code: str) -> dict[str, Any]:
+    """Return the functions of code that em wrote, beside the state's classes."""
     scope: dict[str, Any] = dict(vars(state.module))
     exec(compile(code, "<question>", "exec"), scope)  # noqa: S102 - written by em, values quoted
+    return scope
+
+
+def _run(state: State, code: str) -> PlainAnswer:
+    """Run code that em wrote, in this process."""
+    scope = _scope(state, code)
     try:
         value = scope["answer"](state)
         used = scope["used"](state) if "used" in scope else None

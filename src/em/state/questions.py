@@ -182,6 +182,9 @@ Recall = Callable[[str], Sequence[Passage]]
 StoreQuestion = Callable[[Question], None]
 
 
+_PLAIN = "without a model: every word of the question is accounted for"
+
+
 class Asker:
     """Answers questions about one state."""
 
@@ -233,7 +236,7 @@ class Asker:
             records=found.records,
             event_ids=found.event_ids,
             plain=True,
-            note="without a model: every word of the question is accounted for",
+            note="; ".join(filter(None, (_PLAIN, found.left_out))),
         )
 
     def _by_model(self, question: str, client: LlmClient) -> Answer:

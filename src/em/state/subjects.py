@@ -33,13 +33,23 @@ from em.state.evolution import Change, Dependent, compare
 from em.state.fold import merged_key
 from em.state.questions import Answer, Asker, Recent, run_own_code
 from em.state.rules import UserRule, dependents, load_rules, rule_key
-from em.state.schema import KIND, PROFILE, Decision, Policy, PolicyName, Question, Verdict
+from em.state.schema import (
+    KIND,
+    PROFILE,
+    Decision,
+    FieldSchema,
+    Policy,
+    PolicyName,
+    Question,
+    Verdict,
+)
 from em.state.state import State
-from em.state.types import reserved_collections
+from em.state.types import holds, reserved_collections, resolve
 from em.store import open_store
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Passage, Store
 from em.values.canonical import Json, uncollected
 from em.values.ids import new_id
+from em.values.mismatch import closest
 from em.values.times import Moment, moment, parse_duration
 
 QUESTIONS = "questions"
@@ -353,11 +363,14 @@ class Subjects:
             raise UsageError("the policy `source` needs an order of sources", place="order")
         state = self.state(subject)
         type_, name = state._field(field)
-        given = next(known.given for known in type_.fields.values() if known.name == name)
+        known = next(known for known in type_.fields.values() if known.name == name)
+        given = known.given
         if policy is not None:
             chosen = Policy(policy, list(order))
             decision = Decision(type=type_.given, field=given, policy=chosen, by=by)
             return _decided(subject, decision)
+        if event is None:
+            _check_held(known, value)
         if event is not None:
             history = state.history(f"{type_.name}.{name}")
             key, value = _value_of(event, history, field, value, key)
@@ -461,10 +474,26 @@ class Subjects:
         return _decided(subject, decision)
 
     def _given(self, subject: str, place: str, changes: Json) -> Json:
-        """Return changes by the names that the fields were given with."""
-        fields = self.state(subject).schema.types[place.rsplit("/", 2)[0]].fields.values()
-        given = {field.name: field.given for field in fields}
-        return {given.get(name, name): value for name, value in changes.items()}
+        """Return changes by the names that the fields were given with.
+
+        A field that the type does not have, or a value that it can't hold, is refused: a typo would
+        leave the record out of every sum.
+        """
+        type_ = self.state(subject).schema.types[place.rsplit("/", 2)[0]]
+        fields = {field.given: field for field in type_.fields.values()}
+        fields |= {field.name: field for field in type_.fields.values()}
+        found: Json = {}
+        for name, value in changes.items():
+            if name not in fields:
+                names = [field.name for field in type_.fields.values()]
+                raise NotFound(
+                    f"a {type_.name} has no field {name!r}",
+                    place=name,
+                    fix=closest(name, names) or f"it has: {', '.join(names[:20])}",
+                )
+            _check_held(fields[name], value)
+            found[fields[name].given] = value
+        return found
 
     def _place(self, subject: str, record: Any) -> str:
         state = self.state(subject)
@@ -539,6 +568,19 @@ class Subjects:
             return load_schema(self._store, subject)[0].watermark
         except NotFound:
             return 0
+
+
+def _check_held(field: FieldSchema, value: Any) -> None:
+    """InputError if a field's type can't hold a value that a person decided."""
+    if holds(field, msgspec.to_builtins(value)):
+        return
+    like = f"give a value such as {field.examples[0].text}" if field.examples else "see the type"
+    quoting = "" if isinstance(value, str) else "; a text in quotes stays a text: '\"1\"'"
+    raise InputError(
+        f"{field.name!r} holds {resolve(field, 'object').annotation}, not {value!r:.60}",
+        place=field.name,
+        fix=like + quoting,
+    )
 
 
 def _has_taken_name(body: Json) -> bool:

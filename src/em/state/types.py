@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
+from copy import deepcopy
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from itertools import chain
@@ -596,6 +597,36 @@ def _escape(char: str) -> str:
     return (
         f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
     )
+
+
+def holds(field: FieldSchema, value: Any) -> bool:
+    """Tell whether a value fits the type that a field has: with it, the type stays the same.
+
+    A text fits among a few known texts, and a number among numbers of another form. None always
+    fits: the record then has no value there.
+    """
+    if value is None:
+        return True
+    if type(value) is list and field.items is not None and field.kinds.keys() == {"list"}:
+        items = field.items
+        return all(holds(items, item) for item in value)
+    nested = field.nested
+    if type(value) is dict and nested is not None and resolve(field, "X").annotation == "X":
+        fields = nested.fields
+        return all(given in fields and holds(fields[given], value[given]) for given in value)
+    after = deepcopy(field)
+    fold_column(after, [value], [""], 0)
+    convert = converter(after)
+    is_read = convert is None or convert(value)[0] is not None
+    return is_read and _breadth(field) in (_breadth(after), "None")
+
+
+def _breadth(field: FieldSchema) -> str:
+    """Name a field's type without what any further value may change: known texts, decimals."""
+    annotation = resolve(field, "X").annotation
+    if annotation in ("int", "float", "int | float", "Decimal"):
+        return "number"
+    return "str" if annotation.startswith("Literal[") else annotation
 
 
 Converted = tuple[Any, bool]

@@ -11,7 +11,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
-from em.state.conditions import kind_of_field
+from em.state.conditions import is_mixed, kind_of_field
 from em.state.schema import PROFILE, FieldSchema, TypeSchema
 from em.state.state import State
 from em.state.types import MONTHS, _words, resolve
@@ -154,6 +154,7 @@ class Vocabulary:
         self._today, self._type = today, type_
         self.fields = list(type_.fields.values())
         self.kinds = {field.name: kind_of_field(field) for field in self.fields}
+        self.mixed = {field.name for field in self.fields if is_mixed(field)}
         self._names = type_words(type_)
         heads = [type_words(one)[-1] for one in state.collections.values()]
         self._is_alone = heads.count(self._names[-1]) == 1
@@ -312,7 +313,8 @@ class Vocabulary:
             if _is_name(word, field) or _is_qualified(field, words):
                 continue
             parts, kind = set(field_words(field)), self.kinds[field.name]
-            is_money = kind == "money" or (kind == "number" and parts & _MONEY_PARTS)
+            counts = kind == "number" or field.name in self.mixed
+            is_money = kind == "money" or (counts and parts & _MONEY_PARTS)
             is_time = kind == "number" and parts & _DURATION_PARTS
             begins = kind == "time" and (parts & _STARTS or parts == {"time"})
             if (
