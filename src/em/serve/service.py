@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from itertools import islice
@@ -17,7 +17,7 @@ from litestar.params import HeaderParameter, QueryParameter
 
 from em.errors import EmError, InputError, KeyReused, ResponseGone, StoreBusy
 from em.llm.client import LlmClient
-from em.log.event import Draft, Event
+from em.log.event import Draft, Event, EventQuery
 from em.memory import Memory
 from em.serve.api.shapes import Pagination
 from em.serve.auth import Access, Caller
@@ -43,11 +43,18 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Pending:
-    """A request under way. Whoever commits its work commits its response with it."""
+    """A request under way. Whoever commits its work commits its response with it.
 
-    def __init__(self, key: str = "", owner: str = "") -> None:
+    about: the subjects that the request names, each with an event about it from before the work
+    began; None if there was none.
+    """
+
+    def __init__(
+        self, key: str = "", owner: str = "", about: Mapping[str, str | None] | None = None
+    ) -> None:
         self._key = key
         self._owner = owner
+        self._about = about or {}
         self.answered: Answered | None = None
 
     @property
@@ -76,10 +83,42 @@ class Pending:
         return store.commit(Commit(events=events, request=outcome)).events
 
     def finish(self, store: Store, value: Any, status: int, from_events: Iterable[str]) -> None:
-        """Store the response to work that is committed already; `from_events` is what it shows."""
-        outcome = self.answer(value, status, tuple(from_events))
-        if outcome is not None:
-            store.commit(Commit(request=outcome))
+        """Store the response to work that is committed already, or that changed nothing.
+
+        It is forgotten with `from_events`, what it shows, and with each subject that the request
+        names: a question about somebody is theirs, whatever the answer was made of. If no event
+        could forget it, it is not stored, and the request is carried out again if it is repeated.
+        """
+        outcome = self.answer(value, status)
+        if outcome is None:
+            return
+        ties = [event or event_about(store, subject) for subject, event in self._about.items()]
+        sources = [event for event in dict.fromkeys([*from_events, *ties]) if event is not None]
+        if not sources or None in ties:
+            store.release(self._key, self._owner)
+            return
+        tied = msgspec.structs.replace(outcome, from_events=sources)
+        store.commit(Commit(request=tied))
+
+
+LOOKED_AT = 50
+"""The newest events about a subject, of which one must be left that is not erased."""
+
+
+def event_about(store: Store, subject: str) -> str | None:
+    """Return the id of an event that goes when a subject is forgotten; None if there is none."""
+    newest = store.read(EventQuery(subject=subject, newest=True, limit=LOOKED_AT))
+    return next((one.id for one in newest if one.body is not None and one.kind != "erased"), None)
+
+
+def subjects_in(data: Any) -> set[str]:
+    """Return the subjects that a request names, in whichever of its shapes."""
+    if not isinstance(data, msgspec.Struct):
+        return set()
+    fields = msgspec.structs.asdict(data)
+    found = {each for one in fields.values() for each in subjects_in(one)}
+    named = fields.get("subject")
+    return found if named is None else {named, *found}
 
 
 Work = Callable[[Pending], None]
@@ -100,9 +139,18 @@ class Requests:
         self._keep = timedelta(hours=settings.idempotency_hours)
 
     async def carry_out(
-        self, key: str | None, caller: str, what: str, payload: Any, work: Work
+        self,
+        key: str | None,
+        caller: str,
+        what: str,
+        payload: Any,
+        subjects: Iterable[str],
+        work: Work,
     ) -> Answered:
-        """Do the work and return its response, or the stored response of an earlier request."""
+        """Do the work and return its response, or the stored response of an earlier request.
+
+        subjects: those that the request names; forgetting one forgets the response.
+        """
         if key is None:
             return await asyncio.to_thread(_carry_out, Pending(), work)
         if not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
@@ -127,8 +175,14 @@ class Requests:
         if claim.status == "done":
             known = msgspec.json.decode(claim.response or b"", type=Answered)
             return msgspec.structs.replace(known, replayed=True)
+
+        def begin() -> Answered:
+            # Looked up before the work: what is forgotten meanwhile must not be stored again.
+            about = {subject: event_about(self._store, subject) for subject in subjects}
+            return _carry_out(Pending(name, claim.owner, about), work)
+
         try:
-            return await asyncio.to_thread(_carry_out, Pending(name, claim.owner), work)
+            return await asyncio.to_thread(begin)
         except BaseException:
             # Failed requests are not stored: the client may retry with the same key.
             await asyncio.shield(asyncio.to_thread(self._store.release, name, claim.owner))
@@ -296,7 +350,12 @@ class Service:
             ) from None
         what = f"{request.method} {request.url.path}"
         answered = await self._requests.carry_out(
-            key, caller.name, what, payload, lambda pending: work(clean, pending)
+            key,
+            caller.name,
+            what,
+            payload,
+            subjects_in(clean),
+            lambda pending: work(clean, pending),
         )
         if answered.replayed:
             self.metrics.replayed()

@@ -269,17 +269,20 @@ def _reflect(service: Service, caller: Caller, data: ReflectIn, pending: Pending
     shown = {lesson.id: HeuristicOut.of_lesson(lesson) for lesson in lessons}
     trace_id = stored.id if data.store or not events else ""
     out = Reflected(list(shown.values()), trace_id, data.store)
-    outcome = pending.answer(out, 201 if data.store else 200, tuple(stored.event_ids))
+    evidence = [event for lesson in lessons for event in lesson.evidence.event_ids]
     if not data.store:
-        lessons, events = [], []
-        if outcome is not None:
-            outcome = msgspec.structs.replace(outcome, from_events=())
-    if outcome is None:
-        if lessons or events:
-            book.keep(lessons, events=events)
+        # What is only looked at has no events: with no subject either, nothing could forget it.
+        unstored = {draft.id for draft in events}
+        is_nobodys = bool(events) and stored.subject is None
+        known = () if is_nobodys else (*stored.event_ids, *evidence)
+        sources = (event for event in known if event not in unstored)
+        pending.finish(service.store, out, 200, sources)
         return
-    answered = outcome
-    book.keep(lessons, events=events, answer=lambda _ids: answered)
+    answered = pending.answer(out, 201, tuple(dict.fromkeys([*stored.event_ids, *evidence])))
+    if answered is not None:
+        book.keep(lessons, events=events, answer=lambda _ids: answered)
+    elif lessons or events:
+        book.keep(lessons, events=events)
 
 
 _one_at_a_time = threading.Lock()
