@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from em.errors import UntrustedDatabase, UsageError
+from em.values.paths import path_from_text, path_to_text
 
 FOLDERS = "EM_TRUSTED_FOLDERS"
 """The variable with folders that are trusted with all below them, whatever they hold."""
@@ -130,7 +131,7 @@ def _drop_gone() -> None:
     if len(files) > MANY:
         for file in files:
             path = _path_of(file)
-            if path.endswith(".db") and not os.path.exists(path):
+            if path.endswith(".db") and not os.path.exists(path_from_text(path)):
                 file.unlink(missing_ok=True)
 
 
@@ -138,7 +139,7 @@ def trust(sha256: str, path: Path | str, size: int) -> Trusted:
     """Store that a person trusts what has this hash."""
     folder = trust_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    where = path if isinstance(path, str) else str(path.resolve())
+    where = path_to_text(path if isinstance(path, str) else path.resolve())
     entry = Trusted(path=where, size=size, at=datetime.now(UTC).isoformat())
     unfinished = folder / f".{sha256}.{os.getpid()}"
     unfinished.touch(mode=0o600)
@@ -150,7 +151,7 @@ def trust(sha256: str, path: Path | str, size: int) -> Trusted:
 def revoke(sha256: str, path: Path | str) -> list[str]:
     """Stop trusting this and everything trusted at this path; return the hashes."""
     gone = []
-    where = path if isinstance(path, str) else str(path.resolve())
+    where = path_to_text(path if isinstance(path, str) else path.resolve())
     for file in sorted(trust_folder().glob("*.json")):
         if file.stem == sha256 or _path_of(file) == where:
             file.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from em.clients.skills import CLIENTS, Skills, homes_of
 from em.errors import EmError, UsageError
 from em.memory import Memory
 from em.settings import Settings
+from em.values.paths import is_unicode
 
 _NEXT = {
     claude_plugin.NAME: "The next session of Claude Code has em.",
@@ -50,6 +51,13 @@ def install(client: str, to: Path | None, yes: bool, dry_run: bool) -> int:
     only what differs is changed.
     """
     launch = Launch(db=_memory(), folder=str(Path.cwd()))
+    for path in (launch.db, launch.folder, str(to or "")):
+        if not is_unicode(path):
+            raise UsageError(
+                "the settings of an agent can't hold this path, which is not UTF-8",
+                place=path,
+                fix="use a folder and a memory whose paths are UTF-8",
+            )
     program: Any = CLIENTS[client]
     if to is not None:
         if client != claude_plugin.NAME:

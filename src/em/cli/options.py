@@ -23,6 +23,7 @@ from em.runner.tools.permissions import settings_for
 from em.settings import AllowSettings
 from em.store.log import Log
 from em.store.protocol import Store
+from em.values.paths import is_unicode, shown
 from em.values.times import moment
 
 if TYPE_CHECKING:
@@ -192,7 +193,15 @@ def as_typed(shared: Mapping[str, Any]) -> str:
             typed += [option, value]
         elif value:
             typed += [word for each in value for word in (option, each)]
-    return shlex.join(typed)
+    return " ".join(map(_quoted, typed))
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for the shell; bytes that are not UTF-8 as bash and zsh take them: $'\\xff'."""
+    if is_unicode(word):
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{shown(escaped)}'"
 
 
 def allowed(folder: Path, shared: Mapping[str, Any]) -> AllowSettings | None:

@@ -17,6 +17,7 @@ import click
 import em
 from em.cli.examples import with_examples
 from em.cli.output import note, print_error
+from em.cli.parameters import with_texts
 from em.errors import EmError, StoreError, UsageError
 
 _SHOW = warnings.showwarning
@@ -160,7 +161,7 @@ class LazyGroup(click.Group):
                 from em.cli.completion import with_names
 
                 return with_names(name, command)
-            return with_examples(name, command)
+            return with_examples(name, with_texts(command))
         from difflib import get_close_matches
 
         close = [SAME_AS[name]] if name in SAME_AS else get_close_matches(name, COMMANDS, 1)

@@ -330,7 +330,7 @@ def print_healing(healing: "Healing", run_id: str) -> None:
 
 
 @click.command("compile")
-@click.argument("traces", metavar="TRACE...", nargs=-1)
+@click.argument("traces", metavar="[FILE|TRACE]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Compile and store every task in the log.")
 @click.option("--distributed", is_flag=True, help="With --all: let `em worker` processes do it.")
 @click.option(

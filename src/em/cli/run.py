@@ -107,7 +107,7 @@ def _shared(function: F) -> F:
 
 
 @click.command("run")
-@click.argument("routine")
+@click.argument("routine", metavar="DIR|NAME[@VERSION]")
 @click.argument("named", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option(
     "--input",
@@ -142,7 +142,7 @@ def run(
     yes: bool,
     **shared: Any,
 ) -> int:
-    """Run ROUTINE, a folder or the name of a stored routine, without calling a model.
+    """Run a routine, a folder or the name of a stored one, without calling a model.
 
     Its inputs are given by name (`em run bump version=2.1.0 note="Less noise"`), in a file
     (--input), or both.

@@ -17,6 +17,7 @@ from em.settings import FILE, folder_hash, is_folder_trusted, named_settings
 from em.trust import content_hash, revoke
 from em.trust import trust as trust_content
 from em.values.canonical import Json
+from em.values.paths import path_to_text
 
 
 @click.command("trust")
@@ -189,4 +190,5 @@ def _log(kind: str, body: Json) -> None:
         memory = open_memory()
     except NotFound:
         return
+    body |= {"file": path_to_text(body["file"])}
     memory.log.append(code_stream(body["sha256"]), kind, body)

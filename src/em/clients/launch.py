@@ -65,7 +65,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 def socket_of(db: str) -> Path:
     """Return the path of the socket for a memory. Sockets need short paths, so by a digest."""
-    name = hashlib.sha256(db.encode()).hexdigest()[:16]
+    name = hashlib.sha256(os.fsencode(db)).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"em-{os.getuid()}" / f"{name}.sock"
 
 

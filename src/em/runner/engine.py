@@ -38,6 +38,7 @@ from em.store.protocol import Store
 from em.trust import content_hash
 from em.values.canonical import Json
 from em.values.ids import new_id
+from em.values.paths import path_to_text
 
 
 class RunOptions(TypedDict, total=False):
@@ -277,7 +278,8 @@ class _Run:
         notes: list[Note] | None = None
         write: WriteNotes = _keep_nothing
         if store is not None:
-            folder, name = str(self.package.folder.resolve()), self.package.routine.name
+            folder = path_to_text(self.package.folder.resolve())
+            name = self.package.routine.name
             kept = keepable(input_data, "input")
             notes = [
                 started_note(

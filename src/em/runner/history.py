@@ -29,6 +29,7 @@ from em.runner.run import UNDONE, Failure, PendingPrompt, RunResult
 from em.store.protocol import Store
 from em.values.call import Usage
 from em.values.canonical import Json
+from em.values.paths import path_from_text
 
 RunKind = Literal["routine", "workflow"]
 RunChange = Literal["started", "paused", "answered", "retried", "cancelled", "ended"]
@@ -94,7 +95,8 @@ class PastRun:
         self.started: Json = first.body or {}
         self.input: Json = self.started["input"]
         self.routine = str(self.started.get("workflow" if self.is_workflow else "routine", ""))
-        self.folder = str(self.started.get("folder", ""))
+        folder = str(self.started.get("folder", ""))
+        self.folder = str(path_from_text(folder)) if folder else ""
         self.stored = str(self.started.get("stored", ""))
         self.routine_hash = str(self.started["hash"])
         self.code: list[tuple[str, str]] = [

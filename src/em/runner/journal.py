@@ -336,7 +336,7 @@ def running(store: Store, run_id: str) -> Iterator[None]:
     machine and for one user. Elsewhere the journal's position decides: who writes second stops.
     """
     place = store.location if "://" in store.location else str(Path(store.location).resolve())
-    name = sha256(f"{place}\0{run_id}".encode()).hexdigest()
+    name = sha256(os.fsencode(f"{place}\0{run_id}")).hexdigest()
     try:
         held = _locked(_lock_folder() / name)
     except BlockingIOError:

@@ -7,6 +7,7 @@ from em.errors import UsageError
 from em.redaction.redactor import Redactor
 from em.settings import Settings
 from em.store.protocol import Commit, Committed, Erasure, Health, Store
+from em.values.paths import is_unicode
 
 __all__ = ["Commit", "Committed", "Erasure", "Health", "Store", "open_store"]
 
@@ -23,6 +24,8 @@ def open_store(
         )
     target = str(target)
     if target.startswith(("postgresql://", "postgres://")):
+        if not is_unicode(target):
+            raise UsageError("an address must be UTF-8 text", place="db")
         from em.store.postgres import PostgresStore as Backend
     elif "://" in target:
         raise UsageError(

@@ -29,6 +29,7 @@ from em.traces.formats import Importer, Reader, importer_of, importers
 from em.traces.intake import Intake, Known, Problem
 from em.traces.trace import KeptTrace
 from em.values.canonical import uncollected
+from em.values.paths import path_to_text, shown
 
 MAX_LINE = 64 * 1024 * 1024
 MAX_DOCUMENT = 512 * 1024 * 1024
@@ -493,7 +494,7 @@ def import_each(
         except InputError as error:
             if named:
                 raise
-            read = FileRead(path=str(path), skipped=error.message, fix=error.fix or "")
+            read = FileRead(path=shown(path), skipped=error.message, fix=error.fix or "")
         yield read
 
 
@@ -535,7 +536,7 @@ def import_file(
     state = FileState(store, path)
     if state.unchanged and format_ in (None, state.format):
         progress(state.size)
-        return FileRead(path=name, format=state.format, skipped="unchanged")
+        return FileRead(path=shown(name), format=state.format, skipped="unchanged")
     shape = find_shape(file, name, format_)
     for tries in range(1, TRIES + 1):
         reading = Reading(store, shape, state, name, subject=subject)
@@ -557,8 +558,8 @@ def import_session(store: Store, path: Path, session: str) -> list[str]:
         reader = importer.reader(intake)
         try:
             for value in _documents_of(str(path), importer, session):
-                read_value(reader, intake, value, str(path))
-            end_reader(reader, intake, str(path))
+                read_value(reader, intake, value, shown(path))
+            end_reader(reader, intake, shown(path))
             intake.close()
         except Conflict:
             if tries == TRIES:
@@ -608,7 +609,7 @@ class FileState:
         if self.path is None:
             return None
         body = {
-            "path": str(self.path),
+            "path": path_to_text(self.path),
             "format": format_,
             "size": self.size,
             "modified": self.modified,
@@ -627,7 +628,8 @@ class Reading:
     def __init__(
         self, store: Store, shape: Shape, state: FileState, name: str, *, subject: str | None = None
     ) -> None:
-        self._store, self._shape, self._state, self._name = store, shape, state, name
+        self._store, self._shape, self._state = store, shape, state
+        self._name = shown(name)  # it is stored as the place of each line
         self._intake = Intake(store, stream=state.stream, previous=state.previous, subject=subject)
         self._reader: Reader = shape.importer.reader(self._intake)
         self.offset = 0

@@ -22,6 +22,7 @@ from em.traces.transcripts import (
     opened,
     transcripts_in,
 )
+from em.values.paths import shown
 
 INTERVAL = 2.0
 """Seconds between two polls."""
@@ -134,7 +135,7 @@ class Watch:
             return (
                 None
                 if isinstance(error, NoTranscript)
-                else FileRead(path=str(path), skipped=error.message)
+                else FileRead(path=shown(path), skipped=error.message)
             )
 
     def _settle(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from em.errors import MissingExtra, StoreUnreachable, UsageError
 from em.store.sqlite import enter_wal
+from em.values.paths import is_unicode
 
 try:
     import sqlalchemy as sa
@@ -171,8 +172,14 @@ def _beside(address: str) -> str:
             place="db",
             fix="name a file or a postgresql:// address",
         )
-    path = Path(address).expanduser()
-    return str(path.with_name(f"{path.stem}.queue{path.suffix}").absolute())
+    path = Path(address).expanduser().absolute()
+    if not is_unicode(str(path)):
+        raise UsageError(
+            "a log whose path is not UTF-8 can't have a queue",
+            place=str(path),
+            fix="rename the folder, or name another log with --db",
+        )
+    return str(path.with_name(f"{path.stem}.queue{path.suffix}"))
 
 
 def _prepare_connection(connection: sqlite3.Connection, _record: Any) -> None:
