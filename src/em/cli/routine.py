@@ -55,7 +55,7 @@ from em.runner.requirements import asked_for, goal_checks, requirements, why_ask
 from em.runner.routine import Routine
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.runner.trial import Trials
-from em.runner.version_change import changes, proof_change
+from em.runner.version_change import changes, file_changes, proof_change
 from em.store.protocol import Commit
 from em.traces.catalogue import get_traces, pooled_traces
 from em.values.canonical import Json, short
@@ -291,7 +291,7 @@ def diff(name: str, versions: tuple[int, ...]) -> None:
             raise NotFound(f"{name}@{new.version} has no version before it", place=name)
         old = earlier[-1]
     before, after = routine_of(old), routine_of(new)
-    learnt = changes(before, after)
+    learnt = [*changes(before, after), *file_changes(texts_of(old), texts_of(new))]
     proof = proof_change(before.trials, after.trials)
 
     def text() -> None:

@@ -1,9 +1,18 @@
-"""Version change: what a version of a routine has learnt since another one, in words."""
+"""Version change: what a version of a routine has learnt since another one, in words.
+
+Common changes have sentences of their own. Every other field that differs is told by its name: a
+difference counts as told only if the sentences are others once it is taken back.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from copy import deepcopy
+from typing import Any, NamedTuple
 
+import msgspec
+
+from em.runner.authorship import WRITTEN_BY
 from em.runner.expressions.words import in_words, request_in_words
+from em.runner.package import UDF
 from em.runner.requirements import Requirement, decided_in_words, requirements
 from em.runner.routine import PlanStep, Routine, RulesStep, ToolStep, UdfStep
 from em.runner.task_plan import Effect, Slot
@@ -13,7 +22,21 @@ from em.values.json_schema import properties_of
 
 
 def changes(old: Routine, new: Routine) -> list[str]:
-    """Return what differs between two versions of a routine, one sentence each."""
+    """Return what differs between two versions of a routine, one sentence each, all of it."""
+    told = _in_sentences(old, new)
+    return [*told, *_of_fields(old, new, told)]
+
+
+def file_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Return which of the other files differ that a run of a package uses."""
+    return [
+        f"{name} has changed: `em routine unpack` writes both versions"
+        for name in (UDF, WRITTEN_BY)
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _in_sentences(old: Routine, new: Routine) -> list[str]:
     return [
         *_of_decisions(old, new),
         *_of_form(old, new),
@@ -79,6 +102,11 @@ def _of_request(old: Routine, new: Routine) -> Iterator[str]:
         yield f"it takes the request: {request_in_words(after)}{was}"
     elif before and not after and _plan(new) is None:
         yield f"it no longer takes the request: {request_in_words(before)}"
+    decided = old.request is not None and old.request.decides
+    if new.request is not None and new.request.decides and not decided:
+        yield "it asks about inputs without the request, since the wording may decide something"
+    elif decided and not (new.request is not None and new.request.decides):
+        yield "it no longer asks about inputs without the request: the wording decides nothing"
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -232,3 +260,120 @@ def _of_checks(
     for words in old:
         if words not in new:
             yield f"{step_id}: no longer required: {when}{words}"
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+_NAMED = {"steps": "id", "tools": "name", "secrets": "name"}
+"""Lists of a routine whose items are found by a name of their own."""
+_Path = tuple[str, ...]
+_MISSING: Any = object()
+
+
+class _Difference(NamedTuple):
+    """A field that differs. undone: its value in the new version with this change taken back."""
+
+    path: _Path
+    undone: Any
+    words: str
+
+
+def _of_fields(old: Routine, new: Routine, told: list[str]) -> Iterator[str]:
+    """Yield the fields that differ and that the sentences don't tell."""
+    before, after = _tree(old), _tree(new)
+    for one in _differences(before, after, ()):
+        if not _is_told(old, after, one, told):
+            yield f"{_name(one.path)} {one.words}"
+
+
+def _name(path: _Path) -> str:
+    """Name a field: `pay: retry.attempts`, `request.decides`, `tools.fetch.effect`."""
+    if path[0] != "steps" or len(path) == 1:
+        return ".".join(path)
+    return f"{path[1]}: {'.'.join(path[2:]) or 'the step'}"
+
+
+def _tree(routine: Routine) -> dict[str, Any]:
+    """Return the fields of a routine as plain values, with lists of named items by their names."""
+    own = [field.encode_name for field in msgspec.structs.fields(Routine)]
+    plain: dict[str, Any] = msgspec.to_builtins(routine)
+    found = {name: plain[name] for name in own if name in plain}
+    for name, key in _NAMED.items():
+        items = found.get(name, [])
+        if len({one[key] for one in items}) == len(items):
+            found[name] = {one[key]: one for one in items}
+    return found
+
+
+def _routine(tree: Mapping[str, Any]) -> Routine:
+    plain = {
+        name: [*value.values()] if name in _NAMED and isinstance(value, dict) else value
+        for name, value in tree.items()
+    }
+    return msgspec.convert(plain, Routine)
+
+
+def _differences(before: Any, after: Any, path: _Path) -> Iterator[_Difference]:
+    if path == ("request",):  # a sentence about a new request tells only its words
+        before, after = ({} if one is _MISSING else one for one in (before, after))
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys([*before, *after]):
+            was, now = before.get(name, _MISSING), after.get(name, _MISSING)
+            yield from _differences(was, now, (*path, name))
+        shared = [name for name in before if name in after]
+        in_order = len(path) != 1 or path[0] not in _NAMED or path[0] == "tools"
+        if not in_order and shared != [name for name in after if name in before]:
+            order = {name: after[name] for name in [*shared, *after]}
+            yield _Difference(path, order, f"are in the order {', '.join(after)}")
+    elif _MISSING not in (before, after) and identical(before, after):
+        return
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _of_items(before, after, path)
+    else:
+        was, now = (_field(one) for one in (before, after))
+        words = "has changed" if was == now else f"is {now}; before: {was}"
+        yield _Difference(path, before, words)
+
+
+def _of_items(before: list[Any], after: list[Any], path: _Path) -> Iterator[_Difference]:
+    new = [one for one in after if not _has(before, one)]
+    gone = [one for one in before if not _has(after, one)]
+    if new:
+        without = [one for one in after if _has(before, one)]
+        yield _Difference(path, without, f"has {', '.join(map(short, new))} too")
+    if gone:
+        yield _Difference(path, [*after, *gone], f"no longer has {', '.join(map(short, gone))}")
+    if not (new or gone):
+        yield _Difference(path, before, f"is {short(after)}; before: {short(before)}")
+
+
+def _has(items: Sequence[Any], item: Any) -> bool:
+    return any(identical(one, item) for one in items)
+
+
+def _field(value: Any) -> str:
+    return "not set" if value is _MISSING else short(value)
+
+
+def _is_told(old: Routine, after: Mapping[str, Any], one: _Difference, told: list[str]) -> bool:
+    """Tell whether the sentences would be others without this difference."""
+    try:
+        return _in_sentences(old, _undone(after, one.path, one.undone)) != told
+    except msgspec.ValidationError:
+        if one.path[0] != "request":
+            return False
+        # The request needs this field, so the sentences must tell the request as a whole.
+        return _in_sentences(old, _undone(after, ("request",), _tree(old).get("request"))) != told
+
+
+def _undone(after: Mapping[str, Any], path: _Path, value: Any) -> Routine:
+    """Return a version with one field as it is given."""
+    tree = deepcopy(dict(after))
+    inner: Any = tree
+    for name in path[:-1]:
+        inner = inner.setdefault(name, {})
+    if value is _MISSING:
+        inner.pop(path[-1], None)
+    else:
+        inner[path[-1]] = value
+    return _routine(tree)

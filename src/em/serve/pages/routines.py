@@ -31,7 +31,7 @@ from em.runner.retirement import was_in_use
 from em.runner.routine import Routine
 from em.runner.tools.coding import is_coding_tool
 from em.runner.trial import Trials, Verdict
-from em.runner.version_change import changes, proof_change
+from em.runner.version_change import changes, file_changes, proof_change
 from em.serve.auth import PAGES
 from em.serve.pages.diff import DiffBlock, diff_of
 from em.serve.pages.drawing import Chart, chart, graph_of
@@ -346,7 +346,8 @@ def _diff(artefact: Artefact, versions: list[Artefact], against: int | None) -> 
     old, new = routine_of(other), routine_of(artefact)
     blocks = diff_of(texts_of(other)[ROUTINE], texts_of(artefact)[ROUTINE])
     kinds = Counter(line.kind for block in blocks for line in block.lines)
-    learnt = [_change(words, old, new) for words in changes(old, new)]
+    said = [*changes(old, new), *file_changes(texts_of(other), texts_of(artefact))]
+    learnt = [_change(words, old, new) for words in said]
     is_tried_again = old.trials.summary != new.trials.summary
     proof = proof_change(old.trials, new.trials) if is_tried_again else ""
     return DiffView(other.version, learnt, proof, blocks, kinds["add"], kinds["del"])
