@@ -118,6 +118,8 @@ def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
         (["run", "none"], 2, "no folder and no stored routine"),
         (["run", "full"], 1, "there is no routine.yaml"),
         (["run", "out", "--tools", "none.py"], 2, "no such file"),
+        (["run", "out", "--tools", "."], 2, "found a folder"),
+        (["worker", "--drain", "--tools", "./tools"], 2, "the name of a module"),
         (["run", "out", "--input", "none.json"], 2, "can't be read"),
         (["run", "out", "--input", "tools.py"], 2, "expected a JSON object"),
         (["run", "out", "--tools", "tools.py"], 1, "'name' is a required property"),

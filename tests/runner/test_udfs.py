@@ -272,6 +272,28 @@ def test_an_import_of_what_is_not_installed_is_told_with_its_line(tmp_path: Path
         load_module("no_such_module_here.part")
 
 
+@pytest.mark.parametrize("source", [".", "..", "./", "./d", ".foo", "d..e", "d."])
+def test_what_is_neither_a_file_nor_a_module_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d").mkdir()
+    with pytest.raises(UsageError, match=r"expected a Python file or the name of a module"):
+        load_module(source)
+
+
+def test_a_module_that_cannot_be_imported_or_read_is_an_error_of_em(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "cut_off_here.py").write_text("x = (\n")
+    with pytest.raises(RoutineError, match="cut_off_here: the module raised SyntaxError"):
+        load_module("cut_off_here")
+    (tmp_path / "d.py").mkdir()
+    with pytest.raises(UsageError, match=r"d.py: can't be read: Is a directory"):
+        load_module(str(tmp_path / "d.py"))
+
+
 @pytest.mark.parametrize("name", ["a@1", "a/b", "..", "a.b"])
 def test_a_name_that_could_not_be_run_is_not_kept(tmp_path: Path, name: str) -> None:
     folder = package(tmp_path, PLAIN)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
-from em.errors import RoutineError, UsageError
+from em.errors import EmError, RoutineError, UsageError
 from em.runner.authorship import refuse_unread
 from em.traces.adapters import adapted
 from em.trust import content_hash
@@ -299,9 +299,7 @@ def load_module(source: str) -> ModuleType:
     path = Path(source)
     try:
         if path.suffix != ".py":
-            if source not in sys.modules:
-                _refuse_unread_module(source)
-            return importlib.import_module(source)
+            return _named_module(source)
         code = path.read_bytes()
         refuse_unread(path, code)
         return load_file(path, f"em_tools_{path.stem}_{content_hash(code)[:12]}", code)
@@ -317,6 +315,29 @@ def load_module(source: str) -> ModuleType:
         ) from error
     except FileNotFoundError as error:
         raise UsageError("there is no such file", place=source) from error
+    except OSError as error:
+        raise UsageError(f"can't be read: {error.strerror}", place=source) from error
+
+
+def _named_module(name: str) -> ModuleType:
+    """Import a module by its name; `.`, `..` and `./tools` are none."""
+    if not all(name.split(".")):
+        found = "a folder" if Path(name).is_dir() else "neither"
+        raise UsageError(
+            f"expected a Python file or the name of a module, found {found}",
+            place=name,
+            fix="give a path that ends in .py, or package.module",
+        )
+    try:
+        if name not in sys.modules:
+            _refuse_unread_module(name)
+        return importlib.import_module(name)
+    except (ModuleNotFoundError, EmError):
+        raise
+    except Exception as error:
+        raise RoutineError(
+            f"the module raised {type(error).__name__}: {error}", place=name
+        ) from error
 
 
 def _refuse_unread_module(name: str) -> None:
