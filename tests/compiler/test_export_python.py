@@ -447,6 +447,49 @@ def test_the_script_runs_alone_and_reads_well(routine: Any, tmp_path: Path) -> N
         assert said.returncode == 0, said.stdout
 
 
+def test_a_script_takes_typed_json_and_tells_wrong_arguments(routine: Any, tmp_path: Path) -> None:
+    folder = routine(STEPS, udf=UDF, head=HEAD)
+    (tmp_path / "script.py").write_text(export_python(Package(folder)))
+    (tmp_path / "tools.py").write_text(
+        "def fetch(url):\n    return 'city,cost\\nLisbon,840\\nPorto,120'\n"
+        "def send(to, text):\n    return to\n"
+    )
+    (tmp_path / "bom.json").write_bytes(b'\xef\xbb\xbf{"url": "u", "limit": 1}')
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "cut.py").write_text("x = (")
+
+    def run(*args: str, stdin: str = "") -> Any:
+        return subprocess.run(
+            [sys.executable, "-I", "-S", "script.py", *args],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            input=stdin,
+            check=False,
+        )
+
+    typed, answers = '{"url": "u", "limit": 1}', ("--answers", '{"ask": {"ok": true}}')
+    for given in (typed, "bom.json", "-"):
+        done = run("--input", given, "--tools", "tools.py", *answers, stdin=typed)
+        assert (done.returncode, done.stderr) == (0, ""), given
+    for args, says in (
+        (("--input", "none.json"), "none.json: can't be read: No such file"),
+        (("--input", "."), ".: can't be read: Is a directory"),
+        (("--input", "{"), "expected a JSON object"),
+        (("--input", "tools.py"), "tools.py: expected a JSON object"),
+        (("--input", "list.json"), "list.json: expected a JSON object"),
+        (("--answers", "none.json"), "none.json: can't be read"),
+        (("--tools", "."), ".: expected a Python file or the name of a module"),
+        (("--tools", "./d"), "./d: expected a Python file or the name of a module"),
+        (("--tools", "none.py"), "none.py: the tools can't be loaded"),
+        (("--tools", "no_such_module"), "no_such_module: the tools can't be loaded"),
+        (("--tools", "cut.py"), "cut.py: the tools can't be loaded"),
+    ):
+        wrong = run(*args)
+        assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False), wrong.stderr
+        assert says in wrong.stderr
+
+
 def test_a_hostile_routine_gets_no_code_into_the_script(routine: Any) -> None:
     evil = '"""\nimport os; os.abort()\n"""'
     steps = (

@@ -356,34 +356,64 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def main(run: Callable[..., Any], description: str) -> None:
-    """Run this file as a command: print the output as JSON, exit with 1 if a step fails."""
+    """Run this file as a command: print the output as JSON, exit with 1 if a step fails.
+
+    The exit code is 2 if an argument is wrong.
+    """
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--input", metavar="FILE", help="the input, as JSON")
+    parser.add_argument("--input", metavar="JSON|FILE", help="the input as JSON; - for stdin")
     parser.add_argument("--tools", metavar="MODULE|FILE", help="where the tools are")
     parser.add_argument(
-        "--answers", metavar="FILE", help="answers: {step: {field: value}}, as JSON"
+        "--answers", metavar="JSON|FILE", help="answers: {step: {field: value}}, as JSON"
     )
     given = parser.parse_args()
     try:
         # Standard output holds the result alone, whatever tools print.
         with redirect_stdout(sys.stderr):
-            output = run(
-                json.loads(Path(given.input).read_text("utf-8")) if given.input else {},
-                load_tools(given.tools) if given.tools else {},
-                json.loads(Path(given.answers).read_text("utf-8")) if given.answers else {},
-            )
+            try:
+                data, answers = typed_object(given.input), typed_object(given.answers)
+                tools = load_tools(given.tools) if given.tools else {}
+            except RoutineProblem as problem:
+                parser.error(str(problem))
+            output = run(data, tools, answers)
     except (Failed, NeedsInput) as problem:
         sys.exit(str(problem))
     print(json.dumps(output, ensure_ascii=False, indent=2))
 
 
+def typed_object(given: str | None) -> dict[str, Any]:
+    """Return a JSON object: what was typed itself, or in a file, or - for standard input."""
+    if not given:
+        return {}
+    is_typed = given.lstrip().startswith("{")
+    place = "the JSON object that was typed" if is_typed else given
+    try:
+        if is_typed:
+            text = given.encode()
+        else:
+            text = sys.stdin.buffer.read() if given == "-" else Path(given).read_bytes()
+        found = json.loads(text.decode("utf-8-sig"))
+    except OSError as problem:
+        raise RoutineProblem(f"{place}: can't be read: {problem.strerror}") from None
+    except (ValueError, RecursionError) as problem:
+        raise RoutineProblem(f"{place}: expected a JSON object: {problem}") from None
+    if not isinstance(found, dict):
+        raise RoutineProblem(f"{place}: expected a JSON object")
+    return found
+
+
 def load_tools(source: str) -> Any:
     """Import a module by its name, or a file by its path."""
-    if not source.endswith(".py"):
-        return importlib.import_module(source)
-    spec = importlib.util.spec_from_file_location(Path(source).stem, source)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    try:
+        if source.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(Path(source).stem, source)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+        if all(source.split(".")):
+            return importlib.import_module(source)
+    except (ImportError, OSError, SyntaxError) as problem:
+        raise RoutineProblem(f"{source}: the tools can't be loaded: {problem}") from problem
+    raise RoutineProblem(f"{source}: expected a Python file or the name of a module")
