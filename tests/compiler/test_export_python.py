@@ -469,9 +469,9 @@ def test_a_script_takes_typed_json_and_tells_wrong_arguments(routine: Any, tmp_p
         )
 
     typed, answers = '{"url": "u", "limit": 1}', ("--answers", '{"ask": {"ok": true}}')
-    for given in (typed, "bom.json", "-"):
-        done = run("--input", given, "--tools", "tools.py", *answers, stdin=typed)
-        assert (done.returncode, done.stderr) == (0, ""), given
+    for way in (typed, "bom.json", "-"):
+        done = run("--input", way, "--tools", "tools.py", *answers, stdin=typed)
+        assert (done.returncode, done.stderr) == (0, ""), way
     for args, says in (
         (("--input", "none.json"), "none.json: can't be read: No such file"),
         (("--input", "."), ".: can't be read: Is a directory"),
