@@ -16,6 +16,7 @@ from em.compiler.compile_trace import (
     compile_trace,
     compile_trace_file,
 )
+from em.compiler.suggestions import suggest
 from em.errors import EmError, RoutineError
 from em.traces.catalogue import attempts, get_traces
 from em.traces.trace import Mission, Outcome, ToolCall, Trace
@@ -189,3 +190,33 @@ def test_a_history_of_openhands_is_a_success_only_if_it_says_so() -> None:
 def test_a_file_that_failed_is_refused_by_compile_file_too(tmp_path: Path) -> None:
     with pytest.raises(RoutineError, match="says that it failed"):
         compile_file(written(tmp_path / "t.json", attempt("failure")))
+
+
+def in_vain(outcome: Outcome = "unknown") -> Trace:
+    """An agent that was not allowed to write, and said that it had."""
+    return Trace(
+        mission=Mission("create notes.md"),
+        events=[
+            ToolCall(tool="list_files", args={}, result=["a.py"], effect="read"),
+            ToolCall(
+                tool="write_file",
+                args={"path": "notes.md", "text": "# Notes"},
+                error="permission was not granted",
+                effect="write",
+            ),
+        ],
+        final_output="I've created notes.md.",
+        outcome=outcome,
+    )
+
+
+def test_a_trace_whose_every_write_failed_is_not_compiled(memory: Memory) -> None:
+    with pytest.raises(RoutineError, match=r"everything .* failed.*write_file") as raised:
+        compile_trace(in_vain())
+    assert "em traces label TRACE success" in raised.value.fix
+    stored = [memory.add_trace(in_vain()) for _ in range(2)]
+    with pytest.raises(RoutineError, match="everything that the trace tried to change failed"):
+        compile_several(list(get_traces(memory.store, stored)))
+    assert suggest(memory.store, allow_unlabelled=True) == []
+    assert compile_trace(in_vain("success")).routine.steps
+    assert compile_trace(in_vain(), allow_failed=True).routine.steps

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from em.compiler.compile_trace import compile_several
+from em.compiler.compile_trace import compile_several, compile_trace
 from em.compiler.draft import Draft, GivenUdfs
 from em.compiler.package_files import write_package
 from em.runner.engine import run_routine
@@ -105,3 +105,41 @@ def test_a_trial_whose_words_are_not_the_recorded_ones_is_not_right() -> None:
     draft = compile_several([as_kept(one, f"t{n}") for n, one in enumerate(traces)]).draft
     assert draft.trials.count("right") == 3
     assert draft.trials.count("wrong") == 0
+
+
+def looked(answer: str, tool: str = "list_files", result: Any = ("a.py", "b.py")) -> Draft:
+    """What one trace of an agent that only looked becomes."""
+    call = ToolCall(tool=tool, args={"folder": "/srv/shop"}, result=result, effect="read")
+    mission = Mission("look at /srv/shop", {"folder": "/srv/shop"})
+    return compile_trace(
+        Trace(mission=mission, events=[call], outcome="success", final_output=answer)
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Based on my analysis of /srv/shop: it has a dual structure with tests beside the code.",
+        "There are two files.",
+        "I've created a CLAUDE.md file.",
+        "There are 2 files: a.py, b.py.",
+    ],
+)
+def test_what_one_agent_said_of_what_it_saw_is_not_said_of_anything_else(
+    answer: str, tmp_path: Path
+) -> None:
+    draft = looked(answer)
+    write_package(draft, tmp_path / "package", GivenUdfs())
+    seen = {"list_files": lambda folder: [f"{folder}/main.go"]}
+    result = run_routine(tmp_path / "package", {"folder": "/srv/other"}, seen)
+    assert (result.status, result.output) == ("ok", ["/srv/other/main.go"])
+    (note,) = [one.note for one in draft.explained if one.place == "output"]
+    assert "one trace does not show which words" in note
+
+
+def test_words_around_what_was_read_are_said_again(tmp_path: Path) -> None:
+    draft = looked("The shop is run by Mara-Lindqvist.", "get_owner", {"name": "Mara-Lindqvist"})
+    write_package(draft, tmp_path / "package", GivenUdfs())
+    seen = {"get_owner": lambda folder: {"name": "Bo-Adeyemi"}}
+    result = run_routine(tmp_path / "package", {"folder": "/srv/other"}, seen)
+    assert result.output == "The shop is run by Bo-Adeyemi."

@@ -561,6 +561,8 @@ def _print_compiled(draft: "Draft", place: str, *, explained: bool) -> None:
         # Shown without --explain too: a wrong trace makes a wrong routine.
         note(f"note: the trace contradicts itself at {contradiction}")
     for found in draft.explained:
+        if found.how == "parts" and found.place == OUTPUT and found.note:
+            note(f"note: {found.note}")
         if (
             found.how == "constant"
             and found.place.startswith(OUTPUT)

@@ -257,6 +257,13 @@ class Names:
         return free
 
 
+def tried_in_vain(calls: Sequence[TracedCall]) -> TracedCall | None:
+    """Return the last write of a trace, if every one failed: it did nothing of what it tried."""
+    writes = [call for call in calls if call.effect == "write" and not is_bookkeeping(call.name)]
+    in_vain = all(call.failed and not call.effect_unknown for call in writes)
+    return writes[-1] if writes and in_vain else None
+
+
 class Verdict(NamedTuple):
     """Whether a routine keeps a call, and the reason."""
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.branches import NothingDecides
-from em.compiler.calls import calls_of, identifier
+from em.compiler.calls import TracedCall, calls_of, identifier, tried_in_vain
 from em.compiler.commands import is_bookkeeping, refuse_unrepeatable, require_commands
 from em.compiler.confirmation import Confirm, confirmed, relaxed
 from em.compiler.differences import told_apart
@@ -24,7 +24,7 @@ from em.compiler.kind_draft import draft_kind, examples_of, with_outcome
 from em.compiler.new_files import with_overwritten
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
-from em.compiler.return_value import with_return
+from em.compiler.return_value import with_results_for_words, with_return
 from em.compiler.rules_draft import draft_rules
 from em.compiler.session_draft import draft_sessions, odd_sessions
 from em.compiler.step_refusals import StepRefusals
@@ -70,6 +70,8 @@ def compile_trace(
     is_only: there are no other traces, so that what its records had in common is known.
     """
     _check_outcomes([trace], allow_failed=allow_failed)
+    if not allow_failed:
+        _refuse_in_vain(trace, declared or {})
     if trace.incomplete:
         raise RoutineError(
             f"the trace is incomplete: {trace.incomplete}",
@@ -92,7 +94,7 @@ def compile_trace(
     functions = load_udfs(udfs).functions
     with uncollected():
         draft = _guarded(trace, chosen, declared or {}, keep_all=keep_all, refusals=refusals)
-        draft = with_record_facts(draft, ()) if is_only else draft
+        draft = with_results_for_words(with_record_facts(draft, ()) if is_only else draft)
         draft = _proved(msgspec.structs.replace(draft, outcome=trace.outcome), functions)
     return _confirmed(draft, confirm, functions)
 
@@ -731,6 +733,24 @@ def _is_part(one: Sequence[str], other: Sequence[str]) -> bool:
     return all(name in left for name in one)
 
 
+def _last_in_vain(trace: Trace, declared: Mapping[str, Effect | None]) -> TracedCall | None:
+    """Return the last write of a trace of which nothing says that it succeeded, if all failed."""
+    is_known = outcome_of(trace) == "success"
+    return None if is_known else tried_in_vain(calls_of(trace, declared)[0])
+
+
+def _refuse_in_vain(trace: Trace, declared: Mapping[str, Effect | None]) -> None:
+    failed = _last_in_vain(trace, declared)
+    if failed is not None:
+        raise RoutineError(
+            f"everything that the trace tried to change failed, and nothing says that it"
+            f" succeeded: call {failed.index + 1} ({failed.name}) is the last that failed",
+            place="outcome",
+            fix="compile an attempt that succeeded, or label it if it did"
+            " (`em traces label TRACE success`)",
+        )
+
+
 def _usable(
     traces: Sequence[KeptTrace], *, allow_failed: bool, allow_unlabelled: bool
 ) -> Sequence[KeptTrace]:
@@ -745,6 +765,11 @@ def _usable(
     )
     for outcome in ("success", "unknown"):
         found = [kept for kept in whole if kept.trace.outcome == outcome]
+        if found and not allow_failed:
+            left = [kept for kept in found if _last_in_vain(kept.trace, {}) is None]
+            if not left:
+                _refuse_in_vain(found[-1].trace, {})
+            found = left
         if found:
             return found
     return whole

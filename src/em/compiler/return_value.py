@@ -6,7 +6,8 @@ together, in every one of the traces, to exactly what that trace ended with.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -26,6 +27,8 @@ from em.values.json_schema import of_output
 FEWEST_SIGNS = 3
 """Signs of an input that was always the same, for a text that has it to be about it."""
 _LEFT_OUT = "the answers of the traces differ in words or values that nothing explains"
+_ONE = "one trace does not show which words of the answer depend on what was read"
+_HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _BARE = re.compile(r"\{\{\s*[\w.]+\s*\}\}")
 _NOTHING = object()
 
@@ -50,6 +53,61 @@ def with_return(draft: Draft, others: Sequence[Draft]) -> Draft:
     value, output = _last_result(named) or (None, None)
     note = f"it returns {'no text' if value is None else 'its last result'}: {_LEFT_OUT}"
     return _returning(named, step, value, output, note)
+
+
+def with_results_for_words(draft: Draft) -> Draft:
+    """Return a draft of one trace without an answer that may be about something else next time.
+
+    An agent that only looked ends with what it saw. Words in which no result stands, or a number
+    that is none of a result, are right for what was recorded; what they would be for other results
+    one trace can't show. So the routine returns its last result.
+    """
+    step = next((one for one in draft.routine.steps if isinstance(one, ReturnStep)), None)
+    kept = [call for call, one in zip(draft.calls, draft.verdicts, strict=True) if one.keep]
+    if step is None or not returns_words(draft) or any(call.effect != "read" for call in kept):
+        return draft
+    if not _is_unexplained(str(step.value), _result_names(draft)):
+        return draft
+    named = _with_last_named(draft)
+    value, output = _last_result(named) or (None, None)
+    note = f"it returns {'no text' if value is None else 'its last result'}: {_ONE}"
+    return _returning(named, step, value, output, note)
+
+
+def _is_unexplained(text: str, results: Collection[str]) -> bool:
+    """Return whether the words of an answer have a number, or nothing, of what was read."""
+    holes = [set(re.findall(r"[A-Za-z_]\w*", hole)) for hole in _HOLE.findall(text)]
+    words = _HOLE.sub("", text)
+    return any(map(str.isdigit, words)) or not any(map(set(results).intersection, holes))
+
+
+def _result_names(draft: Draft) -> set[str]:
+    return {
+        step.save_as
+        for step in draft.routine.steps
+        if isinstance(step, ToolStep | UdfStep) and step.save_as is not None
+    }
+
+
+def _with_last_named(draft: Draft) -> Draft:
+    """Return a draft whose last call saves its result, under the name of its step."""
+    calls = [one for one in draft.routine.steps if isinstance(one, ToolStep | UdfStep)]
+    if not calls or calls[-1].save_as is not None:
+        return draft
+    taken = {*draft.input, *_result_names(draft), *FUNCTIONS}
+    free = next(name for name in _names_after(calls[-1].id) if name not in taken)
+    steps = [
+        msgspec.structs.replace(one, save_as=free) if one is calls[-1] else one
+        for one in draft.routine.steps
+    ]
+    return msgspec.structs.replace(
+        draft, routine=msgspec.structs.replace(draft.routine, steps=steps)
+    )
+
+
+def _names_after(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in count(2))
 
 
 class _Shown:

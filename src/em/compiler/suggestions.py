@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.calls import calls_of
+from em.compiler.calls import calls_of, tried_in_vain
 from em.compiler.compile_trace import CompiledTrace, compile_several, request_words
 from em.compiler.kind_draft import examples_of
 from em.compiler.session_draft import is_session, session_effects
@@ -185,6 +185,8 @@ def suggest(
         outcome = outcome_of_kept(kept)
         is_open = outcome == "unknown" and kept.label is None and is_session(kept.trace)
         is_usable = outcome in usable or is_open
+        if outcome == "unknown" and tried_in_vain(calls_of(kept.trace, {})[0]) is not None:
+            is_usable = False
         if is_usable and (way := way_of(kept.trace)):
             found_in = _groups_of(kept.trace, way, groups)
             for group in found_in:
