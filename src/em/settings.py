@@ -13,6 +13,7 @@ import msgspec
 from em.errors import UsageError
 from em.trust import content_hash, is_in_trusted_folder, is_trusted
 from em.values.mismatch import closest, mismatch
+from em.values.regular_file import read_regular
 from em.values.strict_yaml import load_yaml
 
 FILE = "em.yaml"
@@ -367,6 +368,7 @@ NAMED = (
     "state.rules",
     "recordings",
     "tools",
+    "workflow_memory",
 )
 """Settings that name an address, a variable, a program, code or a database, or that erase."""
 
@@ -461,7 +463,7 @@ def _given(environ: Mapping[str, str], prefix: str, names: Iterable[str]) -> dic
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_bytes()
+        text = read_regular(path)
     except (FileNotFoundError, IsADirectoryError):
         if path.with_suffix(".yml").is_file():
             raise UsageError(

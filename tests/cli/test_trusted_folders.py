@@ -2,6 +2,8 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -175,3 +177,48 @@ def test_doctor_tells_what_is_ignored_and_how_to_trust_it() -> None:
     em("trust", "--folder", ".", "--yes")
     folder = em("doctor", "--json").json["trust"]["folder"]
     assert folder == {"state": "trusted", "ignored": []}
+
+
+def test_a_strangers_em_yaml_does_not_erase_your_workflow_memory() -> None:
+    write("workflow_memory: {keep_days: 0.0000001, max_mb: 0.0001}")
+    with pytest.warns(Untrusted, match="workflow_memory"):
+        settings = Settings.load()
+    assert settings.workflow_memory == Settings().workflow_memory
+
+
+@pytest.mark.parametrize("command", [("recall", "x"), ("doctor",), ("observe", "ana", "hello")])
+def test_an_em_yaml_that_is_no_file_is_refused(command: tuple[str, ...]) -> None:
+    os.mkfifo("em.yaml")
+    said = em("--db", "em.db", *command)
+    assert (said.code, "found a pipe or a device" in said.err) == (2, True)
+    Path("em.yaml").unlink()
+    Path("em.yaml").symlink_to("/dev/zero")
+    said = em("--db", "em.db", *command)
+    assert (said.code, "found a pipe or a device" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_a_routine_that_is_no_file_is_refused(command: str) -> None:
+    Path("package").mkdir()
+    os.mkfifo("package/routine.yaml")
+    said = em(command, "package")
+    assert (said.code != 0, "found a pipe or a device" in said.out + said.err) == (True, True)
+
+
+def test_a_pattern_of_a_strangers_em_yaml_does_not_stop_em() -> None:
+    write("redact: {patterns: {x: '(a|aa)+$'}}")
+    said = em("--db", "em.db", "observe", "bob", "a" * 200 + "!")
+    assert said.code == 2
+    assert "redact.patterns.x: the pattern takes too long on a text of 201 characters" in said.err
+    assert em("--db", "em.db", "observe", "bob", "hello").code == 0
+
+
+def test_a_database_without_its_id_is_damaged() -> None:
+    em("--db", "em.db", "observe", "ana", '{"city": "Porto"}', "--type", "Profile")
+    em("--db", "em.db", "checkpoint", "ana")
+    with closing(sqlite3.connect("em.db")) as connection, connection:
+        connection.execute("DELETE FROM flags")
+    for command in (("state", "show", "ana"), ("doctor",)):
+        said = em("--db", "em.db", *command)
+        assert said.code != 0
+        assert "the database has lost its id" in said.out + said.err

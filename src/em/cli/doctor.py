@@ -21,7 +21,7 @@ from em.cli.options import database, everywhere, open_memory
 from em.cli.output import emit, printable
 from em.clients.installation import is_installed, programs_of
 from em.clients.skills import CLIENTS
-from em.errors import EmError, NotFound
+from em.errors import EmError, NotFound, StoreCorrupt
 from em.llm import get_llm_client
 from em.llm.providers import provider_settings
 from em.log.event import EventQuery
@@ -221,6 +221,7 @@ def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
             " folder, or name another memory with EM_DB"
         )
     problems += _clock_problems(open_memory().store)
+    problems += _identity_problems(open_memory().store)
     if health.scrub_pending:
         problems.append("erased bodies are still on the disk: run `em forget --finish`")
     facts: dict[str, Any] = {
@@ -252,6 +253,13 @@ def _place_problems(path: Path) -> Iterator[str]:
             f"no memory can be made in {folder}, which you can't write: change its rights, or name"
             " another memory with EM_DB"
         )
+
+
+def _identity_problems(store: Store) -> Iterator[str]:
+    try:
+        _ = store.database
+    except StoreCorrupt as error:
+        yield str(error)
 
 
 def _clock_problems(store: Store) -> Iterator[str]:

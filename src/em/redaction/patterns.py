@@ -9,8 +9,12 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
+from em.errors import UsageError
 from em.redaction import signatures
 from em.redaction.randomness import is_mixture, is_random
+
+BUDGET, BUDGET_OF_A_CHARACTER = 0.5, 1e-6
+"""Seconds that the search for a pattern of the settings may take in one text."""
 
 
 class Shape:
@@ -40,6 +44,47 @@ class Shape:
     def pattern(self) -> re.Pattern[str]:
         """The regular expression, compiled when it is first needed."""
         return re.compile(self._source, self._flags)
+
+    def found_in(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield the matches in a text."""
+        yield from self.pattern.finditer(text)
+
+
+class OwnShape(Shape):
+    """A shape that the settings name. It has a budget of time: anybody may have written it.
+
+    The standard library can't end a search. `regex` takes the same patterns, and can.
+    """
+
+    @cached_property
+    def pattern(self) -> Any:
+        """The regular expression, compiled by `regex`."""
+        import regex
+
+        try:
+            return regex.compile(self._source)
+        except regex.error as error:
+            raise UsageError(
+                f"expected a regular expression, got {self._source!r}: {error}", place=self.place
+            ) from None
+
+    @property
+    def place(self) -> str:
+        """The setting that names it."""
+        return f"redact.patterns.{self.name}"
+
+    def found_in(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield the matches in a text, or raise if the search takes too long."""
+        seconds = BUDGET + len(text) * BUDGET_OF_A_CHARACTER
+        try:
+            yield from self.pattern.finditer(text, timeout=seconds)
+        except TimeoutError:
+            raise UsageError(
+                f"the pattern takes too long on a text of {len(text):,} characters; nothing was"
+                " written",
+                place=self.place,
+                fix="write it without a repetition inside of a repetition, as in (a+)+",
+            ) from None
 
 
 _EDGE = r"(?<![A-Za-z0-9])"
@@ -110,14 +155,14 @@ _ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 
 
 def matches(shape: Shape, text: str) -> Iterator[re.Match[str]]:
-    """What `shape.pattern.finditer` finds.
+    """What `shape.found_in` finds.
 
     A pattern that begins with a name would be tried at every word of a text; trying it only before
     the words that end a name is many times faster.
     """
     lowered = text.lower()
     if not shape.begins_with_name or len(lowered) != len(text):
-        yield from shape.pattern.finditer(text)
+        yield from shape.found_in(text)
         return
     end = 0  # where the last match ended, or up to where it was tried in vain
     for root in _ROOTS.finditer(lowered):

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from em.errors import UsageError
 from em.redaction.patterns import (
     FIELD_ANCHORS,
     LONGEST_VALUE,
     REFERENCE,
     SHAPES,
     UNQUOTED,
+    OwnShape,
     Shape,
     end_of_value,
     first_of,
@@ -341,11 +341,6 @@ def _free(key: str, clean: Mapping[str, Any], taken: dict[str, int]) -> str:
 
 
 def _own_shape(name: str, text: str) -> Shape:
-    shape = Shape(name, (), text)
-    try:
-        _ = shape.pattern  # compiled now, so that a mistake is found when the settings are read
-    except re.error as error:
-        raise UsageError(
-            f"expected a regular expression, got {text!r}: {error}", place=f"redact.patterns.{name}"
-        ) from None
+    shape = OwnShape(name, (), text)
+    _ = shape.pattern  # compiled now, so that a mistake is found when the settings are read
     return shape

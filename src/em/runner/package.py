@@ -27,6 +27,7 @@ from em.trust import Database, content_hash
 from em.values.canonical import Json
 from em.values.json_schema import schema_problem
 from em.values.mismatch import mismatch
+from em.values.regular_file import read_regular
 from em.values.strict_yaml import load_yaml
 from em.values.syntax_tree import module_of
 
@@ -163,13 +164,15 @@ class Package:
         self._database = database
         path = self.folder / ROUTINE
         try:
-            self._text = path.read_bytes()
+            self._text = read_regular(path)
         except (FileNotFoundError, NotADirectoryError):
             raise RoutineError(
                 f"there is no {ROUTINE} here",
                 place=str(folder),
                 fix="name the folder of a routine; `em compile` makes one",
             ) from None
+        except OSError as error:
+            raise RoutineError(f"can't be read: {error.strerror}", place=str(path)) from None
         # A stored package is unpacked into a new folder each time: cache it by its own name.
         self.program = load_program(self._text, stored or str(path))
 

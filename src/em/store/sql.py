@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from em import telemetry
-from em.errors import EmError, StoreError, UsageError
+from em.errors import EmError, StoreCorrupt, StoreError, UsageError
 from em.log.chain import Entry, Holding
 from em.log.event import Event, EventQuery, Row, check_name
 from em.redaction.redactor import Redactor
@@ -184,8 +184,14 @@ class SqlStore(ABC):
     def database(self) -> Database:
         """What it is known by in the user's list of trusted databases."""
         with self._reading() as session:
-            (database_id,) = session.execute(_DATABASE_ID).fetchone()
-        return Database(database_id, self._own_place)
+            row = session.execute(_DATABASE_ID).fetchone()
+        if row is None:
+            raise StoreCorrupt(
+                "the database has lost its id, so it is not known whose it is",
+                place=self.location,
+                fix="restore a backup, or import its `em log export` into a new one",
+            )
+        return Database(row[0], self._own_place)
 
     @property
     def _own_place(self) -> str:

@@ -30,6 +30,7 @@ from em.traces.intake import Intake, Known, Problem
 from em.traces.trace import KeptTrace
 from em.values.canonical import uncollected
 from em.values.paths import path_to_text, shown
+from em.values.regular_file import open_without_waiting
 
 MAX_LINE = 64 * 1024 * 1024
 MAX_DOCUMENT = 512 * 1024 * 1024
@@ -498,18 +499,13 @@ def import_each(
         yield read
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; a pipe would wait here for its writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a regular file to read; raise InputError if that fails."""
     if is_open_here(path):
         raise NoTranscript("this file belongs to the memory that is open", place=str(path))
     try:
-        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
+        file = open(path, "rb", opener=open_without_waiting)  # noqa: SIM115 - closed below
     except OSError as error:
         raise InputError(f"the file can't be read: {error.strerror}", place=str(path)) from None
     with file:

@@ -20,6 +20,7 @@ from em.settings import FILE, AllowSettings, Settings, memory_folder
 from em.values.call import Effect
 from em.values.canonical import Json, canonical
 from em.values.mismatch import mismatch
+from em.values.regular_file import read_regular
 from em.values.strict_yaml import load_yaml
 from em.workflows.dialect import MAIN_LLM, in_one_form
 
@@ -253,7 +254,7 @@ class WorkflowFile:
     def text(self) -> bytes:
         """Read the file; empty if there is no em.yaml."""
         try:
-            return self.path.read_bytes()
+            return read_regular(self.path)
         except FileNotFoundError:
             if not self._named:
                 return b""
