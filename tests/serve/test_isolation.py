@@ -22,7 +22,7 @@ from served import Serve, Served, log_in, token_in
 from em import Memory
 from em.serve.pages import HANDLERS as PAGES
 from em.traces.trace import read_trace, trace_events
-from mcp import Client
+from mcp import Client, MCPError
 
 ALL, ANA, BO = "all-" + "x" * 20, "ana-" + "x" * 20, "bo-" + "x" * 20
 MARK = "quokkamark"
@@ -353,3 +353,145 @@ def test_the_beginning_of_an_id_is_looked_up_among_ones_own_traces(service: Serv
     agent(over_http(service.url, BO), by_agent)
     every = service.http.get("/trajectories/begins", headers=bearer(ALL))
     assert (every.status_code, "3 traces" in every.text) == (400, True)
+
+
+def one_of_each(events: list[Any]) -> list[str]:
+    """An event of a subject, and one thing of each kind: a trace, a lesson, a job, a run…"""
+    streams = dict(one["stream"].partition("/")[::2] for one in events)
+    found = [events[0]["id"], *streams.values()]
+    assert {"trace", "heuristic", "job", "run"} <= streams.keys()
+    return [one for one in found if one != "ana"]
+
+
+def wanted(hidden: list[str]) -> Iterator[tuple[str, str]]:
+    """Each id and the beginning of each, with one as long that nothing has."""
+    for given in (*hidden, *(one[:-2] for one in hidden)):
+        yield given, "f" * len(given)
+
+
+IDS = {"id", "ref", "event", "events", "from_events", "traces", "runs", "run", "heuristics"}
+
+
+def is_id(name: str) -> bool:
+    return name in IDS or name.endswith(("_id", "_ids"))
+
+
+class Operation:
+    """A request that OpenAPI describes, with what it must have and an id wherever one fits."""
+
+    def __init__(self, described: dict[str, Any], method: str, path: str) -> None:
+        self.method, self.path = method, path
+        self._described, operation = described, described["paths"][path][method]
+        self._parameters = operation.get("parameters", [])
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        name = body.get("schema", {}).get("$ref", "").rpartition("/")[2]
+        self._body = described["components"]["schemas"].get(name, {})
+
+    @property
+    def takes_id(self) -> bool:
+        named = [one["name"] for one in self._parameters if one["in"] == "query"]
+        return "{" in self.path or any(map(is_id, (*named, *self._body.get("properties", {}))))
+
+    def ask(self, service: Served, token: str, given: str) -> httpx.Response:
+        fill, needed = Filled(self._described, "bo", given), self._body.get("required", [])
+        query = {
+            one["name"]: fill.value(one["schema"], one["name"])
+            for one in self._parameters
+            if one["in"] == "query" and (one.get("required") or _is_given(one["name"]))
+        }
+        body = {
+            name: fill.value(schema, name)
+            for name, schema in self._body.get("properties", {}).items()
+            if name in needed or _is_given(name)
+        }
+        path, sent = re.sub(r"{\w+}", given, self.path), body if self._body else None
+        return service.http.request(
+            self.method, path, params=query, json=sent, headers=bearer(token)
+        )
+
+
+def _is_given(name: str) -> bool:
+    return name == "subject" or is_id(name)
+
+
+def test_over_http_what_is_hidden_answers_as_what_is_absent(service: Served) -> None:
+    described = service.http.get("/docs/openapi.json", headers=bearer(ALL)).json()
+    pairs = list(wanted(one_of_each(log_of(service, "ana"))))
+    every = [
+        Operation(described, method, path)
+        for path, operations in described["paths"].items()
+        for method in operations
+    ]
+    told, own = set(), set()
+    for operation, (hidden, absent) in product(every, pairs):
+        if not operation.takes_id:
+            continue
+        one, other = (operation.ask(service, BO, given) for given in (hidden, absent))
+        assert one.status_code == other.status_code, (operation.path, one.text, other.text)
+        if one.is_error or operation.method == "get":
+            assert one.text.replace(hidden, absent) == other.text, operation.path
+        told |= {operation.path} if one.status_code == 404 else set()
+        if operation.method == "get" and operation.ask(service, ANA, hidden).is_success:
+            own.add(operation.path)
+    by_id = {"/trajectories/{trajectory_id}", "/heuristics/{heuristic_id}", "/jobs/{job_id}"}
+    assert by_id | {"/reflect", "/jobs/{job_id}/cancel"} <= told
+    assert by_id <= own, "the ids are right"
+
+
+def test_on_pages_what_is_hidden_answers_as_what_is_absent(service: Served) -> None:
+    pairs = list(wanted(one_of_each(log_of(service, "ana"))))
+    told = set()
+    with log_in(service, BO) as browser:
+        key = {"form_token": token_in(browser.get("/ui/log?subject=bo").text)}
+
+        def ask(method: str, path: str, given: str) -> httpx.Response:
+            asked = {"id": given, "ref": given, "subject": "bo"}
+            if method == "GET":
+                return browser.get(path, params=asked)
+            return browser.post(path, params=asked, data={**asked, **key})
+
+        for handler, (hidden, absent) in product(PAGES, pairs):
+            path, (method,) = sorted(handler.paths)[0], handler.http_methods
+            if {"id", "ref"}.isdisjoint(parameters(handler.fn)) or path == "/ui/log/live":
+                continue  # that one goes on for ever, and takes no id
+            one, other = ask(method, path, hidden), ask(method, path, absent)
+            assert one.status_code == other.status_code, (path, one.text, other.text)
+            assert one.text.replace(hidden, absent) == other.text, path
+            told |= {path} if one.status_code == 404 else set()
+    assert told == {
+        "/ui/event", "/ui/lesson", "/ui/trace", "/ui/trace/event", "/ui/trace/lesson",
+        "/ui/trace/rows",
+    }  # fmt: skip
+
+
+def test_over_mcp_what_is_hidden_answers_as_what_is_absent(service: Served) -> None:
+    pairs = list(wanted(one_of_each(log_of(service, "ana"))))
+
+    async def compare(client: Client) -> set[str]:
+        async def read(template: str, given: str) -> str:
+            try:
+                return str(await client.read_resource(re.sub(r"{\w+}", given, template)))
+            except MCPError as error:
+                return f"{error} {error.error}"
+
+        told = set()
+        for one in (await client.list_resource_templates()).resource_templates:
+            for hidden, absent in pairs:
+                text = await read(one.uri_template, hidden)
+                assert text.replace(hidden, absent) == await read(one.uri_template, absent)
+                told |= {one.uri_template} if "not_found" in text else set()
+        for tool in (await client.list_tools()).tools:
+            schema = tool.input_schema
+            for name, (hidden, absent) in product(filter(is_id, schema["properties"]), pairs):
+                said = []
+                for given in (hidden, absent):
+                    filled = Filled(schema, "bo", given).value({**schema, "type": "object"})
+                    sent = {*schema.get("required", ()), "subject", name} & filled.keys()
+                    result = await client.call_tool(tool.name, {key: filled[key] for key in sent})
+                    said.append(str(result).replace(given, absent) if result.is_error else "")
+                assert said[0] == said[1], tool.name
+                told |= {tool.name} if said[0] else set()
+        return told
+
+    told = agent(over_http(service.url, BO), compare)
+    assert {"em://traces/{id}", "read_trace", "record_outcome"} <= told

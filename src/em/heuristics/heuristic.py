@@ -7,7 +7,7 @@ made again from the next event that is left. Its record has the counts.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Literal, TypeVar
@@ -425,10 +425,15 @@ def find_heuristic(store: Store, heuristic_id: str) -> Heuristic | None:
     return None if artefact is None or artefact.body is None else _heuristic(store, artefact)
 
 
-def get_heuristic(store: Store, heuristic_id: str) -> Heuristic:
-    """Return the heuristic with this id; NotFound if there is none."""
+def get_heuristic(
+    store: Store, heuristic_id: str, *, subjects: Collection[str] | None = None
+) -> Heuristic:
+    """Return the heuristic with this id; NotFound if there is none.
+
+    subjects: look only among those about one of these; "" stands for those about nobody.
+    """
     found = find_heuristic(store, heuristic_id)
-    if found is None:
+    if found is None or (subjects is not None and (found.lesson.subject or "") not in subjects):
         raise NotFound(
             f"no heuristic {heuristic_id!r}",
             fix="`em lessons list` shows their ids",

@@ -170,9 +170,12 @@ class Heuristics:
             health.feedback(self._store, [heuristic_id], outcome, trace=traces[0].id)
         return found
 
-    def get(self, heuristic_id: str) -> Heuristic:
-        """Return the heuristic with this id; NotFound if there is none."""
-        return get_heuristic(self._store, heuristic_id)
+    def get(self, heuristic_id: str, *, subjects: Collection[str] | None = None) -> Heuristic:
+        """Return the heuristic with this id; NotFound if there is none.
+
+        subjects: look only among those about one of these; "" stands for those about nobody.
+        """
+        return get_heuristic(self._store, heuristic_id, subjects=subjects)
 
     def every(self, *, retired: bool = False) -> Iterator[Heuristic]:
         """Iterate over the heuristics in use by id; with `retired` also the retired ones."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from em.errors import Forbidden, NotFound, StoreReadOnly, Unauthorized, UsageError
+from em.errors import Forbidden, StoreReadOnly, Unauthorized, UsageError
 from em.settings import ApiSettings
 from em.store.protocol import Store, Tickets
 
@@ -22,7 +22,11 @@ Access = Literal["read", "write"]
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The sender of a request. `subjects` is None for a caller who may see every subject."""
+    """The sender of a request. `subjects` is None for a caller who may see every subject.
+
+    Pass `subjects` to whatever lists things or looks one up: what a caller may not see then is
+    not found exactly as what does not exist.
+    """
 
     name: str = "local"
     subjects: frozenset[str] | None = None
@@ -47,10 +51,10 @@ class Caller(msgspec.Struct, frozen=True):
         """Return whether this caller may see a subject."""
         return self.subjects is None or subject in self.subjects
 
-    def must_find(self, subject: str | None, what: str) -> None:
-        """Raise NotFound if this caller may not see the subject, as if `what` did not exist."""
-        if not self.sees(subject):
-            raise NotFound(f"there is no {what}")
+    @property
+    def lesson_subjects(self) -> list[str] | None:
+        """The subjects of the lessons that this caller may see; "" for those about nobody."""
+        return None if self.subjects is None else ["", *self.subjects]
 
 
 class Tokens:

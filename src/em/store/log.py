@@ -1,7 +1,7 @@
 """The append-only log of everything that happened: append, read, verify, export, import."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import IO, Any, NamedTuple
 
@@ -125,10 +125,11 @@ class Log:
         )
         return self._store.read(query)
 
-    def get(self, event_id: str) -> Event:
-        """Return the event with this id."""
+    def get(self, event_id: str, *, subjects: Collection[str] | None = None) -> Event:
+        """Return the event with this id. subjects: look only among events about one of these."""
         for event in self._store.read(EventQuery(ids=(event_id,))):
-            return event
+            if subjects is None or event.subject in subjects:
+                return event
         raise NotFound(
             f"no event has the id {event_id!r}",
             fix="`em log show --json` prints ids; the command also takes the seq of an event",

@@ -4,7 +4,7 @@ A job and its report are events in the log, so they are redacted and forgotten l
 The queue's own tables contain only the job's id, state and worker.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from itertools import islice
@@ -422,12 +422,13 @@ class Queue:
             found = {one.workflow_id: one for one in listed}
             yield from ((found[entry.id], entry) for entry in portion if entry.id in found)
 
-    def job(self, job_id: str) -> JobView:
-        """Return one job."""
-        found = self._list(workflow_ids=[job_id])
-        if not found:
-            raise NotFound(f"there is no job {job_id!r}", fix="`em queue list` lists all jobs")
-        return self._view(found[0], self._ledger.find([job_id]).get(job_id))
+    def job(self, job_id: str, *, subjects: Collection[str] | None = None) -> JobView:
+        """Return one job. subjects: look only among jobs about one of these."""
+        for one in self._list(workflow_ids=[job_id]):
+            view = self._view(one, self._ledger.find([job_id]).get(job_id))
+            if subjects is None or view.subject in subjects:
+                return view
+        raise NotFound(f"there is no job {job_id!r}", fix="`em queue list` lists all jobs")
 
     def what(self, job_id: str) -> Job:
         """Read the content of a job."""

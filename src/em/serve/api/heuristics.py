@@ -57,11 +57,6 @@ def may_see(caller: Caller, lesson: Lesson) -> bool:
     return lesson.subject is None or caller.sees(lesson.subject)
 
 
-def subjects_seen(caller: Caller) -> list[str] | None:
-    """Return the subjects of the lessons that a caller may see; "" for those about nobody."""
-    return None if caller.subjects is None else ["", *caller.subjects]
-
-
 @get("/heuristics", responses=errors(), sync_to_thread=True, tags=["heuristics"])
 def list_heuristics(
     request: AnyRequest,
@@ -85,7 +80,7 @@ def list_heuristics(
         ranked = [HeuristicOut.of_ranked(one) for one in best]
         return Heuristics(ranked, Pagination(top_k, 0, len(ranked)))
 
-    about = subjects_seen(caller) if subject is None else [subject]
+    about = caller.lesson_subjects if subject is None else [subject]
     listed = list_lessons(
         service.store,
         source_task=source_task,
@@ -111,11 +106,8 @@ async def get_heuristic(request: AnyRequest, heuristic_id: FromPath[str]) -> Heu
 
 
 def _find(service: Service, request: AnyRequest, heuristic_id: str) -> Heuristic:
-    caller = service.caller(request)
-    found = service.memory.heuristics.get(heuristic_id)
-    if found.lesson.subject is not None:
-        caller.must_find(found.lesson.subject, f"heuristic {heuristic_id!r}")
-    return found
+    subjects = service.caller(request).lesson_subjects
+    return service.memory.heuristics.get(heuristic_id, subjects=subjects)
 
 
 @post("/heuristics", responses=errors(409, 410), tags=["heuristics"])

@@ -387,10 +387,8 @@ def _own_lessons(desk: "Desk", caller: Caller, ids: list[str]) -> list[str]:
     """Return the lessons whose outcome this caller may record."""
     mine = []
     for heuristic_id in dict.fromkeys(ids):
-        subject = desk.memory.heuristics.get(heuristic_id).lesson.subject
-        if subject is not None:
-            caller.must_find(subject, f"heuristic {heuristic_id!r}")
-        if caller.sees(subject):
+        found = desk.memory.heuristics.get(heuristic_id, subjects=caller.lesson_subjects)
+        if caller.sees(found.lesson.subject):
             mine.append(heuristic_id)
     return mine
 

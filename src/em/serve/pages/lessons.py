@@ -7,7 +7,7 @@ from litestar import Response, get
 
 from em.heuristics.heuristic import Heuristic, Ranked, list_heuristics
 from em.log.summary import Cursor
-from em.serve.api.heuristics import may_see, subjects_seen
+from em.serve.api.heuristics import may_see
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.table import SINCE, SUBJECT, UNTIL, Column, Filter, Found, ListShape, ListView
 from em.serve.pages.view import page, parameter
@@ -64,7 +64,7 @@ def _listed(service: Service, caller: Caller, view: ListView) -> Sequence[Heuris
             service.store,
             retired=bool(view.get("retired")),
             source_task=view.get("source_task") or None,
-            subjects=[subject] if subject else subjects_seen(caller),
+            subjects=[subject] if subject else caller.lesson_subjects,
             since=view.time("since"),
             until=view.time("until"),
             before=Cursor.of(place),
@@ -85,9 +85,7 @@ def get_lesson(request: AnyRequest) -> Response[str]:
     caller = service.caller(request)
     lesson_id = parameter(request, "id")
     book = service.memory.heuristics
-    found = book.get(lesson_id)
-    if found.lesson.subject is not None:
-        caller.must_find(found.lesson.subject, f"heuristic {lesson_id!r}")
+    found = book.get(lesson_id, subjects=caller.lesson_subjects)
     against = [
         pair.other for pair in book.contradictions(found) if may_see(caller, pair.other.lesson)
     ]

@@ -119,10 +119,8 @@ def get_log_live(request: AnyRequest) -> Stream:
 def get_event(request: AnyRequest) -> Response[str]:
     """Show one event."""
     service = service_of(request)
-    caller = service.caller(request)
-    event_id = parameter(request, "id")
-    event = service.memory.log.get(event_id)
-    caller.must_find(event.subject, f"event {event_id!r}")
+    subjects = service.caller(request).subjects
+    event = service.memory.log.get(parameter(request, "id"), subjects=subjects)
     return page(request, "event.html", event=event)
 
 

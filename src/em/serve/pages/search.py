@@ -17,7 +17,6 @@ from em.log.event import HEURISTIC_PREFIX, TRACE_PREFIX, run_stream
 from em.recall.search import LessonRecall, Recall
 from em.runner.card import list_routines
 from em.runner.history import RunKind, find_runs
-from em.serve.api.heuristics import subjects_seen
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.behaviours import title_of
 from em.serve.pages.subjects import find_subjects
@@ -144,7 +143,7 @@ class Search:
 
     def _lessons(self) -> Group:
         search, hits = LessonRecall(self._store), []
-        scopes: Sequence[str | None] = subjects_seen(self._caller) or [None]
+        scopes: Sequence[str | None] = self._caller.lesson_subjects or [None]
         for subject in scopes:
             for found in search(self._words, Within(subject, lessons=True), self._most + 1):
                 hits.append((found.score, found.passage.stream.removeprefix(HEURISTIC_PREFIX)))
