@@ -85,7 +85,7 @@ def test_looking_after_lessons(tmp_path: Path) -> None:
     for _ in range(5):
         fed = em("--db", "h.db", "lessons", "feedback", kept["id"], "--outcome", "failure")
     assert "its runs keep failing" in fed.out
-    assert "no lessons yet" in em("--db", "h.db", "lessons", "list").err
+    assert "all of these lessons are retired" in em("--db", "h.db", "lessons", "list").err
     assert "retired" in em("--db", "h.db", "lessons", "list", "--retired").out
     missing = em("--db", "h.db", "lessons", "show", "nope")
     assert (missing.code, "em lessons list" in missing.err) == (1, True)
@@ -108,3 +108,20 @@ def test_evaluate_is_repeatable_and_touches_no_log() -> None:
     assert methods["em"]["silent"] == 1.0
     assert one["margin_95"][0] > 0
     assert "margin over BM25" in em("evaluate", "--tasks", "20").out
+
+
+def test_lessons_move_with_the_log(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.json", TRAJECTORY)
+    em("--db", "h.db", "reflect", file, "--store")
+    em("--db", "h.db", "log", "export", "h.jsonl")
+    brought = em("--db", "n.db", "log", "import", "h.jsonl")
+    assert "1 lesson restored" in brought.out
+    (kept,) = em("--db", "n.db", "lessons", "list", "--json").json["heuristics"]
+    assert kept["lesson"]["trigger"] == "insert_order fails with: invalid total"
+    assert "stored" in em("--db", "n.db", "reflect", "--all", "--store").err
+    assert em("--db", "n.db", "retrieve", "insert an order with an invalid total").out
+    em("--db", "n.db", "lessons", "retire", kept["id"])
+    listed = em("--db", "n.db", "lessons", "list").err
+    assert "all of these lessons are retired; `em lessons list --retired` lists them" in listed
+    again = em("--db", "n.db", "reflect", "--all", "--store").err
+    assert "none of them listed by `em lessons list`, 1 retired earlier" in again

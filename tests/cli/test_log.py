@@ -497,3 +497,22 @@ def test_lists_are_made_again_from_the_log() -> None:
         run_sql(memory.store, "UPDATE summaries SET status = 'tampered'")
         assert em("log", "rebuild", EM_DB="em.db").out == "rebuilt: 1 row\n"
         assert run_sql(memory.store, "SELECT status FROM summaries") == [("success",)]
+
+
+def test_an_import_says_which_routines_and_behaviours_it_did_not_bring() -> None:
+    Path("greet").mkdir()
+    steps = "[{id: end, type: return, value: hello}]"
+    Path("greet/routine.yaml").write_text(f"name: greet\nsteps: {steps}\n")
+    assert em("routine", "keep", "greet").code == 0
+    assert em("run", "greet@1").out.strip() == '"hello"'
+    recorded = json.dumps({"engine": "app.answer", "key": "k1", "steps": 1})
+    stream = ("--stream", "behaviours/app.answer/k1", "--kind", "behaviour_recorded")
+    assert em("log", "append", *stream, recorded).code == 0
+    em("log", "export", "all.jsonl")
+    brought = em("--db", "new.db", "log", "import", "all.jsonl")
+    assert (
+        "not part of a log: the routines greet; bring them with `em routine unpack`" in brought.err
+    )
+    assert "not part of a log: 1 behaviour; bring them with `em behaviours export`" in brought.err
+    again = em("--db", "new.db", "log", "import", "all.jsonl")
+    assert (again.code, again.err) == (0, "")

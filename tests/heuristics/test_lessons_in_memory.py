@@ -1,5 +1,6 @@
 """Lessons in a memory: learned once each, found when they fit, kept healthy by their use."""
 
+import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from em import Memory
 from em.errors import LlmRefused, NotFound, UsageError
 from em.heuristics.brief import after_failure
 from em.heuristics.health import goes_along_with_failures
-from em.heuristics.heuristic import Evidence, Heuristic, Lesson, Use
+from em.heuristics.heuristic import Evidence, Heuristic, Lesson, Use, list_heuristics
 from em.heuristics.lessons import Heuristics
 from em.llm import ScriptedClient
 from em.llm.wires import Reply
@@ -327,3 +328,53 @@ def test_lessons_of_older_rules_are_loaded_and_shown_but_not_told(memory: Memory
     assert after_failure(memory.store, "Write", {}, "file has not been read yet") == []
     assert [one.id for one in book.retire_outdated()] == [kept.id]
     assert list(book.every()) == []
+
+
+def moved(memory: Memory) -> Memory:
+    """A new memory with the same log."""
+    other = Memory("moved.db")
+    lines = io.BytesIO(b"".join(memory.log.export()))
+    other.log.import_file(lines, "export")
+    return other
+
+
+def as_told(memory: Memory) -> list[tuple[Any, ...]]:
+    found = memory.heuristics.every(retired=True)
+    return [(one.id, one.lesson, one.retired, one.use.learned, one.use.helped) for one in found]
+
+
+def test_lessons_come_from_the_log_again_in_a_new_memory(memory: Memory) -> None:
+    learned = twice(memory)
+    _, old = memory.heuristics.keep(
+        [
+            said("the disk is full", "Delete the cache."),
+            said("the fan is loud", "Clean it."),
+            said("a call fails once", "Try again.", how="dead_end"),
+        ]
+    )
+    memory.feedback([learned.id, old.id], "success")
+    memory.heuristics.retire(old.id, "not ours")
+    other = moved(memory)
+    assert as_told(other) == []
+    assert other.heuristics.restore() == 3
+    assert sorted(as_told(other)) == sorted(as_told(memory))
+    assert other.heuristics.restore() == 0
+    assert other.brief("find the user with an email").ids == [learned.id]
+    assert [one.id for _, one in list_heuristics(other.store)] != []
+    assert not other.brief("the fan is loud")
+    assert other.log.verify().ok
+    other.close()
+
+
+def test_learning_again_what_an_import_brought_stores_it(memory: Memory) -> None:
+    learned = twice(memory)
+    retired = memory.heuristics.keep([said("the fan is loud", "Clean it.")])[0]
+    memory.heuristics.retire(retired.id)
+    other = moved(memory)
+    traces = other.heuristics.every_trace()
+    kept = other.heuristics.keep(other.heuristics.lessons_in(traces))
+    assert [one.id for one in kept] == [learned.id]
+    assert [one.id for one in other.heuristics.every()] == [learned.id]
+    other.heuristics.keep([said("the fan is loud", "Clean it.")])
+    assert [one.id for one in other.heuristics.every()] == [learned.id]
+    other.close()

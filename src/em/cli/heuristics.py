@@ -1,5 +1,6 @@
 """Commands about lessons: `em lessons`, `reflect`, `retrieve`, `evaluate` and `loop`."""
 
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from em.errors import UsageError
 from em.heuristics.heuristic import Heuristic, Lesson, Ranked, list_heuristics, settled
 from em.log.event import trace_stream
 from em.memory import Memory
+from em.store.protocol import Store
 from em.traces.catalogue import SHORTEST
 from em.traces.trace import Outcome, read_trace
 
@@ -53,7 +55,7 @@ def list_(limit: int, retired: bool, **chosen: Any) -> None:
 
     def text() -> None:
         if not found:
-            note("no lessons yet; `em reflect --store` learns them from traces")
+            note(_why_none(memory.store, **chosen))
             return
         columns = ("id", "how", "learned", "went well", "state", "when, do")
         print_table(columns, [_row(one, against[one.id]) for one in found], may_go=("how",))
@@ -61,6 +63,13 @@ def list_(limit: int, retired: bool, **chosen: Any) -> None:
 
     rows = [{**as_json(one), "contradicts": against[one.id]} for one in found]
     emit({"heuristics": rows, **next_of(older)}, text)
+
+
+def _why_none(store: Store, **chosen: Any) -> str:
+    """Say why a list of lessons is empty."""
+    if next(list_heuristics(store, retired=True, **listed(**chosen)), None) is not None:
+        return "all of these lessons are retired; `em lessons list --retired` lists them"
+    return "no lessons yet; `em reflect --store` learns them from traces"
 
 
 def _row(one: Heuristic, against: list[str]) -> tuple[str, ...]:
@@ -253,10 +262,21 @@ def _print_lessons(lessons: list[Lesson], stored: list[Heuristic] | None) -> Non
     if not found:
         note("no lessons found")
         return
-    kept = "not stored (use --store)" if stored is None else "stored"
+    kept = "not stored (use --store)" if stored is None else _how_kept(found, stored)
     doubted = sum(bool(one.doubt) for one in found.values())
     waiting = f", {doubted} of them not told yet" if doubted else ""
     note(f"{count(len(found), 'lesson')}{waiting}; {kept}")
+
+
+def _how_kept(found: Mapping[str, Lesson], stored: Sequence[Heuristic]) -> str:
+    """Say what `em lessons list` now shows of lessons that were to be stored."""
+    shown = {one.id for one in stored if not one.retired}
+    gone = sum(one.retired for one in stored)
+    retired = f", {gone} retired earlier" if gone else ""
+    if found.keys() <= shown:
+        return "stored"
+    listed = f"{len(found.keys() & shown)} of them listed" if shown else "none of them listed"
+    return f"stored as evidence, {listed} by `em lessons list`{retired}"
 
 
 @click.command("retrieve")

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from em.behaviour.behaviour import KIND as BEHAVIOUR
 from em.cli.options import (
     everywhere,
     find_event,
@@ -39,6 +40,7 @@ from em.log.kinds import HOMES
 from em.log.lines import write_line
 from em.log.verify import Head, Report
 from em.memory import Memory
+from em.runner.card import KIND as ROUTINE
 from em.runner.history import read_run
 from em.settings import Settings
 from em.store.protocol import Erasure
@@ -164,14 +166,19 @@ def verify(stream: str | None, head_file: str | None, save_head: str | None) -> 
 @log.command()
 @everywhere
 def rebuild() -> None:
-    """Make what lists show of runs, traces, jobs and lessons again from the log.
+    """Make lessons, and what lists show of runs, traces and jobs, again from the log.
 
     Lists are kept up to date by themselves. Use this if one shows something else than the log has.
     """
-    summaries = open_memory().store.summaries
+    memory = open_memory()
+    lessons = memory.heuristics.restore()
     with progress("summarising") as bar:
-        summaries.rebuild(bar)
-    emit({"summaries": bar.done}, f"rebuilt: {count(bar.done, 'row')}")
+        memory.store.summaries.rebuild(bar)
+    restored = f", {count(lessons, 'lesson')} restored" if lessons else ""
+    emit(
+        {"summaries": bar.done, "lessons": lessons},
+        f"rebuilt: {count(bar.done, 'row')}{restored}",
+    )
 
 
 @log.command()
@@ -215,12 +222,46 @@ def import_(file: str, rechain: bool) -> None:
             done = memory.log.import_file(source, name, rechain=rechain, progress=advance)
     if memory.store.health().scrub_pending:
         note("erased bodies are still on the disk: run `em forget --finish`")
+    lessons = memory.heuristics.restore()
     already = f", {done.already_there:,} already there" if done.already_there else ""
     erased = f", {done.left_out:,} erased and left out" if done.left_out else ""
+    learnt = f"; {count(lessons, 'lesson')} restored" if lessons else ""
     emit(
-        {"imported": done.added, "already_there": done.already_there, "left_out": done.left_out},
-        f"{count(done.added, 'event')} imported{already}{erased}",
+        {
+            "imported": done.added,
+            "already_there": done.already_there,
+            "left_out": done.left_out,
+            "lessons": lessons,
+        },
+        f"{count(done.added, 'event')} imported{already}{erased}{learnt}",
     )
+    if done.added:
+        _note_not_brought(memory)
+
+
+LOOKED_AT = 1_000
+"""How many of the newest events are searched for routines and behaviours that are not there."""
+
+
+def _note_not_brought(memory: Memory) -> None:
+    """Say which routines and behaviours the imported events are about and the memory has not."""
+    kinds = ["run_started", "behaviour_recorded"]
+    events = memory.store.read(EventQuery(kinds=kinds, limit=LOOKED_AT, newest=True))
+    bodies = [event.body for event in events if event.body is not None]
+    stored = {body["stored"].partition("@")[0] for body in bodies if body.get("stored")}
+    routines = [name for name in sorted(stored) if not any(memory.store.artefacts(ROUTINE, name))]
+    if routines:
+        note(
+            f"not part of a log: the routines {', '.join(routines[:5])}; bring them with"
+            " `em routine unpack` from the other memory and `em routine keep`"
+        )
+    keys = {f"{body['engine']}/{body['key']}" for body in bodies if "engine" in body}
+    gone = sum(not any(memory.store.artefacts(BEHAVIOUR, key)) for key in keys)
+    if gone:
+        note(
+            f"not part of a log: {count(gone, 'behaviour')}; bring them with"
+            " `em behaviours export` from the other memory and `em behaviours import`"
+        )
 
 
 def _parse_body(text: bytes) -> dict[str, Any]:

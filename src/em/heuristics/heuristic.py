@@ -230,8 +230,9 @@ def learn(
     was already learned from the same evidence changes nothing.
     """
     lessons = list(lessons)
-    until_first(lambda: store.commit(_to_learn(store, lessons, events, answer)))
     ids = dict.fromkeys(lesson.id for lesson in lessons)
+    restore_heuristics(store, ids)
+    until_first(lambda: store.commit(_to_learn(store, lessons, events, answer)))
     found = (find_heuristic(store, heuristic_id) for heuristic_id in ids)
     return [heuristic for heuristic in found if heuristic is not None]
 
@@ -585,15 +586,34 @@ def rebuild_heuristics(store: Store, erased: Sequence[str]) -> int:
     return sum(until_first(partial(_rebuild, store, one)) for one in ids)
 
 
+def restore_heuristics(store: Store, heuristic_ids: Iterable[str] | None = None) -> int:
+    """Make lessons from their events that have none yet, as after an import; return how many.
+
+    heuristic_ids: only these; by default all that the log has events of.
+    """
+    if heuristic_ids is None:
+        streams = store.streams(HEURISTIC_PREFIX)
+        heuristic_ids = [stream.removeprefix(HEURISTIC_PREFIX) for stream in streams]
+    missing = [one for one in heuristic_ids if _is_unmade(store, one)]
+    return sum(until_first(partial(_rebuild, store, one)) for one in missing)
+
+
+def _is_unmade(store: Store, heuristic_id: str) -> bool:
+    has_events = store.head(heuristic_stream(heuristic_id))[0] > 0
+    return has_events and _newest(store, heuristic_id) is None
+
+
 def _rebuild(store: Store, heuristic_id: str) -> bool:
     pos, _ = store.head(heuristic_stream(heuristic_id))
+    events = history(store, heuristic_id)
     left = [
         (event.id, msgspec.convert(event.body, Learned).lesson)
-        for event in history(store, heuristic_id)
+        for event in events
         if event.kind == "heuristic_learned"
     ]
     newest = _newest(store, heuristic_id)
-    is_gone = newest is not None and newest.body is None and newest.retired_at is None
+    is_gone = newest is None or (newest.body is None and newest.retired_at is None)
+    is_retired = any(event.kind == "heuristic_retired" for event in events)
     learned, draft = len(left), None
     if left and any(lesson.episode is not None for _, lesson in left):
         draft, learned = _settled(heuristic_id, dict(left))
@@ -601,14 +621,30 @@ def _rebuild(store: Store, heuristic_id: str) -> bool:
     elif left:
         draft = _artefact(heuristic_id, left[0][1], left[0][0])
         is_enough = left[0][1].how != "dead_end" or learned >= LEAST_DEAD_ENDS
-    use = msgspec.structs.replace(use_of(store, heuristic_id), learned=learned)
-    made = [draft] if draft is not None and is_gone and is_enough else []
+    before = use_of(store, heuristic_id)
+    counts = _counted(events) if before == Use() else before
+    use = msgspec.structs.replace(counts, learned=learned)
+    made = [draft] if draft is not None and is_gone and (is_enough or is_retired) else []
+    if not made and use == before:
+        return False
     store.commit(
         Commit(
-            artefacts=made,
-            lessons={heuristic_stream(heuristic_id): left[0][0]} if made else {},
+            artefacts=[msgspec.structs.replace(one, retired=is_retired) for one in made],
+            lessons={heuristic_stream(heuristic_id): left[0][0]} if made and not is_retired else {},
             records=[_record(heuristic_id, use)],
             expected_pos={heuristic_stream(heuristic_id): pos},
         )
     )
     return bool(made)
+
+
+def _counted(events: Iterable[Event]) -> Use:
+    """Count from its events how often a lesson was used, and how those runs ended."""
+    used = [event for event in events if event.kind == "heuristic_used"]
+    ends = [(event.body or {})["outcome"] for event in used]
+    return Use(
+        used=len(used),
+        helped=ends.count("success"),
+        hindered=ends.count("failure"),
+        last_used=used[-1].recorded_at.isoformat() if used else "",
+    )

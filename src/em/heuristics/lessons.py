@@ -19,6 +19,7 @@ from em.heuristics.heuristic import (
     get_heuristic,
     learn,
     learned_from,
+    restore_heuristics,
 )
 from em.heuristics.reflection import differences, mine, reflect
 from em.heuristics.relevance import PASSED_OVER, Search, Wanted
@@ -197,6 +198,10 @@ class Heuristics:
         """Retire the lessons that were mined by older rules."""
         old = [one.id for one in self.every() if one.lesson.is_outdated]
         return [self.retire(heuristic_id, "mined by older rules") for heuristic_id in old]
+
+    def restore(self) -> int:
+        """Make lessons again from the log that an import brought; return how many."""
+        return restore_heuristics(self._store)
 
     def merge(self, keep: str, others: Sequence[str]) -> Heuristic:
         """Merge heuristics: all evidence goes to `keep`, the others are retired."""
