@@ -8,6 +8,7 @@ import pytest
 
 from em import Memory
 from em.runner.engine import run_routine
+from em.traces.trace import Mission, ToolCall, Trace
 from em.values.canonical import Json
 
 PASSWORD = "tulips and rain"
@@ -120,3 +121,16 @@ def test_a_short_or_ordinary_word_under_a_secret_name_changes_nothing_else(tmp_p
         assert event.body is not None
         assert event.body["result"]["said"] == "None of it is true"
         assert trace_id
+
+
+def test_a_reflection_stores_no_echo_of_a_secret(tmp_path: Path) -> None:
+    steps = [
+        ToolCall(tool="enter", args={"password": PASSWORD}, error=f"wrong: {PASSWORD}"),
+        ToolCall(tool="enter", args={"password": PASSWORD, "again": True}, result=[PASSWORD]),
+    ]
+    trace = Trace(mission=Mission(f"go in with {PASSWORD}", {}), events=steps, outcome="success")
+    with Memory(tmp_path / "em.db") as memory:
+        memory.heuristics.reflect(trace)
+        stored = str([event.body for event in memory.log.read()])
+    assert "wrong: [redacted:password]" in stored
+    assert PASSWORD.encode() not in written(tmp_path).lower()

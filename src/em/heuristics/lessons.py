@@ -5,8 +5,6 @@ Memory delegates to `Heuristics`.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-import msgspec
-
 from em.errors import InputError
 from em.heuristics import health
 from em.heuristics.brief import brief
@@ -27,6 +25,7 @@ from em.llm.client import LlmClient
 from em.log.event import Draft
 from em.recall.embed import Embed, Progress
 from em.recall.search import LessonRecall
+from em.redaction.masker import without_secrets
 from em.settings import Settings
 from em.store import redactor_of
 from em.store.protocol import Store
@@ -98,7 +97,7 @@ class Heuristics:
     def to_keep(self, trace: Trace, *, subject: str | None = None) -> tuple[KeptTrace, list[Draft]]:
         """Redact a trace; return it as it will be stored, and the events to store."""
         settings = self._settings or Settings.load()
-        clean = msgspec.convert(redactor_of(settings).value(msgspec.to_builtins(trace)), Trace)
+        clean = without_secrets(trace, redactor_of(settings))
         trace_id = new_id()
         events = trace_events(clean, trace_id, known_ids=True, subject=subject)
         return as_kept(clean, trace_id, subject), events

@@ -8,11 +8,13 @@ injected instruction must not be able to move a card number into a URL.
 import re
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import quote, quote_plus
 
 import msgspec
 
+from em.errors import InputError
 from em.redaction.redactor import MARKER, Redactor, marker
 from em.values.canonical import Json, identical
 from em.values.leaves import scalars, texts
@@ -232,6 +234,64 @@ class Echoes(Masker):
         for value, mark in taken_out(before, after).items():
             if len(value) >= SHORTEST_ECHO and not ANY_MARKER.fullmatch(value):
                 self.add(value, mark)
+
+
+NAMES = frozenset(
+    {"subject", "subjects", "routine", "workflow", "type", "tool", "function", "step", "name"}
+)
+"""Fields of structs by which things are found."""
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def without_secrets(shape: S, redactor: Redactor) -> S:
+    """Return a struct without the secrets in it, and without their echoes in other fields.
+
+    For whoever works with something before it is stored: once a secret is out, the store can't
+    tell any more where it is echoed. Names stay as they are: the store refuses a secret there.
+    """
+    plain = msgspec.to_builtins(shape)
+    clean = redactor.value(plain)
+    if clean == plain:
+        return shape
+    try:
+        redacted = msgspec.convert(clean, type(shape))
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f"a secret stands where it can't be taken out: {error}", place="body"
+        ) from None
+    echoes = Echoes()
+    echoes.learn(plain, clean)
+    masked: S = _masked(redacted, shape, echoes)
+    return masked
+
+
+def _masked(clean: Any, raw: Any, echoes: Echoes) -> Any:
+    """Mask echoes in the fields of a redacted struct. raw: the same before its redaction."""
+    if isinstance(clean, list) and any(isinstance(one, msgspec.Struct) for one in clean):
+        return [_masked(one, other, echoes) for one, other in zip(clean, raw, strict=True)]
+    if isinstance(clean, str | dict | list | tuple):
+        return echoes.mask(clean)
+    if not isinstance(clean, msgspec.Struct):
+        return clean
+    fields: Json = {}
+    for name, value in msgspec.structs.asdict(clean).items():
+        before = getattr(raw, name)
+        if name in NAMES:
+            fields[name] = before
+        elif name not in _choices(type(clean)):
+            fields[name] = _masked(value, before, echoes)
+    return msgspec.structs.replace(clean, **fields)
+
+
+@lru_cache(maxsize=256)
+def _choices(shape: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the fields of a struct that have one of a few words, which are no secrets."""
+    return frozenset(
+        field.name
+        for field in msgspec.structs.fields(shape)
+        if any(get_origin(one) is Literal for one in (field.type, *get_args(field.type)))
+    )
 
 
 def taken_out(before: Any, after: Any) -> dict[str, str]:

@@ -19,6 +19,7 @@ from em.errors import EmError, InputError, KeyReused, ResponseGone, StoreBusy
 from em.llm.client import LlmClient
 from em.log.event import Draft, Event, EventQuery
 from em.memory import Memory
+from em.redaction.masker import without_secrets
 from em.serve.api.shapes import Pagination
 from em.serve.auth import Access, Caller
 from em.serve.guard import CALLER, ErrorBody, Metrics, log_line
@@ -213,6 +214,7 @@ def _carry_out(pending: Pending, work: Work) -> Answered:
 
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 AnyRequest = Request[Any, Any, Any]
 
 
@@ -335,25 +337,22 @@ class Service:
         self,
         request: AnyRequest,
         key: str | None,
-        data: T,
-        work: Callable[[T, Pending], None],
+        data: S,
+        work: Callable[[S, Pending], None],
         access: Access = "write",
     ) -> Response[Any]:
-        """Do what a request asks, once for each key, after removing secrets from its payload."""
+        """Do what a request asks, once for each key, after removing secrets from its payload.
+
+        So nothing behind this can store, log or send one, nor where the payload echoes it.
+        """
         caller = self.caller(request, access)
-        payload = self._redactor.value(msgspec.to_builtins(data))
-        try:
-            clean = msgspec.convert(payload, type(data))
-        except msgspec.ValidationError as error:
-            raise InputError(
-                f"a secret stands where it can't be taken out: {error}", place="body"
-            ) from None
+        clean = without_secrets(data, self._redactor)
         what = f"{request.method} {request.url.path}"
         answered = await self._requests.carry_out(
             key,
             caller.name,
             what,
-            payload,
+            msgspec.to_builtins(clean),
             subjects_in(clean),
             lambda pending: work(clean, pending),
         )

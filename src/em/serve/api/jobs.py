@@ -75,7 +75,8 @@ async def post_job(
     caller = service.caller(request, "write")
     _check(data, caller)
 
-    def work(data: JobIn, pending: Pending) -> None:
+    def work(_clean: JobIn, pending: Pending) -> None:
+        # As it was sent: the queue refuses a secret, which a job could not do without.
         queue = queue_of(request)
         ids = _add(queue, data, pending.key or None, caller)
         out = JobsQueued([_shown(view) for view in reversed(queue.jobs(ids=ids, limit=None))])

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
+import msgspec
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
@@ -172,7 +173,7 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
     return await respond_with_run(request, key, data, go, 201)
 
 
-D = TypeVar("D")
+D = TypeVar("D", bound=msgspec.Struct)
 R = TypeVar("R", RunOut, WorkflowRunOut)
 
 

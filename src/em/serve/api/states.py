@@ -4,7 +4,7 @@ A question's code can't be sent here: it would run in the server's process.
 """
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from litestar import Response, get, post
@@ -197,29 +197,29 @@ async def post_resolve(
 ) -> Response[Kept]:
     """Record a person's decision about a field; the next checkpoint applies it."""
 
-    def draft(subjects: Subjects) -> Draft:
+    def draft(subjects: Subjects, data: ResolveIn) -> Draft:
         decision = msgspec.structs.asdict(data)
         return subjects.decision(decision.pop("subject"), decision.pop("field"), **decision)
 
     return await _decide(request, data, key, draft)
 
 
+D = TypeVar("D", ResolveIn, CorrectIn, RetractIn, RuleIn)
+
+
 async def _decide(
-    request: AnyRequest,
-    data: ResolveIn | CorrectIn | RetractIn | RuleIn,
-    key: str | None,
-    draft: Callable[[Subjects], Draft],
+    request: AnyRequest, data: D, key: str | None, draft: Callable[[Subjects, D], Draft]
 ) -> Response[Kept]:
     """Store a person's decision once, whatever else is written about the subject meanwhile."""
     service = service_of(request)
     caller = service.caller(request, "write")
     caller.must_see(data.subject)
 
-    def work(data: ResolveIn | CorrectIn | RetractIn | RuleIn, pending: Pending) -> None:
+    def work(data: D, pending: Pending) -> None:
         event = new_id()
 
         def change() -> Commit:
-            made = draft(service.memory.subjects)
+            made = draft(service.memory.subjects, data)
             made = msgspec.structs.replace(made, id=event, body={**made.body, "by": caller.name})
             return Commit(events=[made], request=pending.answer(Kept(event), 201, (event,)))
 
@@ -237,7 +237,7 @@ async def post_correct(
     A fact is corrected with `/resolve`.
     """
 
-    def draft(subjects: Subjects) -> Draft:
+    def draft(subjects: Subjects, data: CorrectIn) -> Draft:
         return subjects.correction(data.subject, data.event_id, data.changes)
 
     return await _decide(request, data, key, draft)
@@ -249,7 +249,7 @@ async def post_retract(
 ) -> Response[Kept]:
     """Take back a fact or a record; the next checkpoint applies it. The log still has both."""
 
-    def draft(subjects: Subjects) -> Draft:
+    def draft(subjects: Subjects, data: RetractIn) -> Draft:
         if (data.field is None) == (data.event_id is None):
             raise UsageError("expected either `field` or `event_id`", place="field")
         if data.field is not None:
@@ -270,7 +270,7 @@ def get_rules(request: AnyRequest, subject: Subject) -> Rules:
 async def post_rule(request: AnyRequest, data: JSONBody[RuleIn], key: Key = None) -> Response[Kept]:
     """Record a person's verdict on a derived rule; the next checkpoint applies it."""
 
-    def draft(subjects: Subjects) -> Draft:
+    def draft(subjects: Subjects, data: RuleIn) -> Draft:
         return subjects.verdict(data.subject, data.rule, data.verdict)
 
     return await _decide(request, data, key, draft)

@@ -11,6 +11,7 @@ from mcp_types import CallToolResult, TextContent
 
 from em.errors import EmError, StoreError
 from em.memory import Memory
+from em.redaction.masker import without_secrets
 from em.redaction.redactor import Redactor
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
@@ -84,6 +85,7 @@ def _cut(clean: Json, text: str) -> Json:
 
 
 T = TypeVar("T")
+A = TypeVar("A", bound=msgspec.Struct)
 Context = ServerRequestContext[Any, Any]
 
 AT_ONCE = 32
@@ -110,7 +112,8 @@ class Desk:
         self.memory = memory
         self.store = memory.store
         self.tools = ToolRegistry() if tools is None else tools
-        self.results = Results(redactor_of(settings), local=local is not None)
+        self._redactor = redactor_of(settings)
+        self.results = Results(self._redactor, local=local is not None)
         self.listing = listing or Listing(memory, settings.allow, self.tools)
         self._local = local
         self._at_once = anyio.CapacityLimiter(AT_ONCE)
@@ -122,6 +125,10 @@ class Desk:
         assert ctx.request is not None
         caller: Caller = ctx.request.scope[CALLER]
         return caller
+
+    def without_secrets(self, asked: A) -> A:
+        """Return the arguments of a call without secrets, and without what echoes them."""
+        return without_secrets(asked, self._redactor)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Do blocking work in a thread. A run is completed even if its caller disconnects."""

@@ -279,7 +279,7 @@ class BuiltIn(NamedTuple):
     def carry_out(self, desk: "Desk", caller: Caller, given: Json) -> Json:
         """Call the tool, if the caller has the access that it needs."""
         caller.must(self.access)
-        asked = read(self.arguments, given)
+        asked = desk.without_secrets(read(self.arguments, given))
         try:
             return self.work(desk, caller, asked)
         except NotFound as error:

@@ -1,0 +1,149 @@
+"""A secret that comes in over HTTP or MCP is stored nowhere, also where something echoes it."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_agents import agent, over_http
+from served import Serve, Served
+
+from em import Memory
+from em.heuristics.heuristic import Lesson
+from em.runner.package import keep_routine
+from mcp import Client
+
+PASSWORD = "kW7Qz9LpX2"
+KNOWN = {"password": PASSWORD}
+SAID = f"my password is {PASSWORD} so type {PASSWORD}"
+ATTEMPT = {
+    "task": f"log in with {PASSWORD}",
+    "outcome": "success",
+    "steps": [
+        {"action": "login", "args": KNOWN, "error": f"wrong: {PASSWORD}"},
+        {"action": "login", "args": {**KNOWN, "again": True}, "observation": f"ok {PASSWORD}"},
+    ],
+    "final_output": {"note": [PASSWORD]},
+}
+ROUTINE = """\
+version: "1"
+name: greet
+input_schema: {type: object, properties: {password: {type: string}, note: {type: string}}}
+steps: [{id: out, type: return, value: "Hello {{ note }}"}]
+"""
+FLOW = """\
+workflows:
+  notes:
+    params: [password, note]
+    steps:
+      - {name: look, tool: recall, inputs: {query: "{{ params.note }}"}}
+"""
+SPAN = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": "login",
+    "gen_ai.tool.call.arguments": json.dumps(KNOWN),
+    "gen_ai.tool.call.result": f"ok {PASSWORD}",
+}
+
+
+def otlp() -> dict[str, Any]:
+    span = {
+        "traceId": "5b8efff798038103d269b633813fc60c",
+        "spanId": "eee19b7ec3c1b174",
+        "name": "login",
+        "startTimeUnixNano": "1544712660000000000",
+        "endTimeUnixNano": "1544712661000000000",
+        "attributes": [{"key": k, "value": {"stringValue": v}} for k, v in SPAN.items()],
+    }
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
+def stored() -> str:
+    """Every byte of the database's files, read by another process: this one has no locks there."""
+    files = sorted(map(str, Path().glob("em.db*")))
+    return subprocess.run(["cat", *files], capture_output=True, check=True).stdout.decode("latin-1")
+
+
+@pytest.fixture
+def service(serve: Serve) -> Served:
+    Path("em.yaml").write_text(FLOW)
+    with Memory("em.db") as memory:
+        keep_routine(memory.store, {"routine.yaml": ROUTINE})
+    return serve()
+
+
+ECHOES: tuple[tuple[str, Any], ...] = (
+    ("/trajectories", ATTEMPT),
+    ("/observations", {"record": {**KNOWN, "note": f"use {PASSWORD}"}, "type": "Login"}),
+    ("/observations", {"text": SAID, "speaker": PASSWORD}),
+    ("/observations", {"text": "hello", "metadata": {**KNOWN, "note": PASSWORD}}),
+    ("/heuristics", {"trigger": f"my password is {PASSWORD}", "action": f"type {PASSWORD}"}),
+    ("/reflect", {"trajectory": ATTEMPT}),
+    ("/runs", {"routine": "greet", "input": {**KNOWN, "note": f"use {PASSWORD}"}}),
+    ("/workflow-runs", {"workflow": "notes", "params": {**KNOWN, "note": f"use {PASSWORD}"}}),
+    ("/resolve", {"field": "city", "value": SAID}),
+    ("/ask", {"question": SAID}),
+    ("/v1/traces", otlp()),
+)
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_an_echo_of_a_secret_is_stored_by_no_path(service: Served, key: str) -> None:
+    service.post("/observations", {"subject": "ana", "record": {"city": "Faro"}, "type": "Profile"})
+    service.post("/checkpoint", {"subject": "ana"})
+    for number, (path, body) in enumerate(ECHOES):
+        about = {"subject": "ana"}
+        if "trajectory" in body:
+            given = {"trajectory": {**body["trajectory"], **about}}
+        else:
+            given = body if path.startswith("/v1") else {**body, **about}
+        headers = {"X-Em-Subject": "ana"} if path.startswith("/v1") else {}
+        answer = service.post(path, given, key=key and f"{key}{number}", **headers)
+        assert answer.is_success, (path, answer.text)
+        assert PASSWORD not in answer.text, path
+        assert PASSWORD.lower() not in stored().lower(), path
+    events = service.get("/log", subject="ana", limit=200)["events"]
+    assert "use [redacted:password]" in str(events)
+    assert "ok [redacted:password]" in str(events)
+
+
+def test_a_job_with_a_secret_is_refused_as_in_python(service: Served) -> None:
+    """It would run with a marker in the place of the value."""
+    for body in (
+        {"kind": "routine", "name": "greet", "inputs": [{**KNOWN, "note": PASSWORD}]},
+        {"kind": "workflow", "name": "notes", "inputs": [{**KNOWN, "note": PASSWORD}]},
+    ):
+        answer = service.post("/jobs", body, key="k")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_input")
+        assert "secret" in answer.text
+        assert PASSWORD not in answer.text + stored()
+
+
+def test_an_echo_of_a_secret_is_stored_by_no_mcp_tool(service: Served) -> None:
+    with Memory("em.db") as memory:
+        (known,) = memory.heuristics.keep([Lesson(trigger="a door is locked", action="knock")])
+
+    async def work(client: Client) -> None:
+        record = {**KNOWN, "note": f"use {PASSWORD}"}
+        about = {"subject": "ana"}
+        calls: tuple[tuple[str, Any], ...] = (
+            ("observe", {**about, "record": record, "type": "Login"}),
+            ("observe", {**about, "text": SAID}),
+            ("record_outcome", {**about, **ATTEMPT, "heuristics": [known.id]}),
+            ("greet", record),
+        )
+        for name, given in calls:
+            result = await client.call_tool(name, given)
+            assert not result.is_error, (name, result)
+            assert PASSWORD.lower() not in stored().lower(), name
+
+    agent(over_http(service.url), work)
+
+
+def test_names_and_choices_stay_where_they_look_like_an_echo(service: Served) -> None:
+    steps = [{"action": "x", "args": {"password": "success", "note": "success"}}]
+    given = {"task": "a success", "outcome": "success", "steps": steps, "subject": "success"}
+    answer = service.post("/trajectories", given).json()
+    assert (answer["outcome"], answer["subject"]) == ("success", "success")
+    assert answer["task"] == "a [redacted:password]"
