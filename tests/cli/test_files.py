@@ -105,3 +105,52 @@ def test_bytes_that_are_no_text_are_refused_without_a_traceback() -> None:
     ):
         ran = em(*args)
         assert ran.code in (1, 2), args
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["import"],
+        ["reflect"],
+        ["observe", "ana", "--file"],
+        ["log", "import"],
+        ["log", "verify", "--head"],
+        ["compile", "--keep"],
+        ["run", "r", "--input"],
+    ],
+)
+def test_a_file_that_opens_and_cannot_be_read_is_named(tmp_path: Path, args: list[str]) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "routine.yaml").write_text("name: r\nsteps: []\n")
+    ran = em(*args, "/proc/self/mem")
+    assert ran.code == 2, ran.err
+    assert "/proc/self/mem: can't be read: " in ran.err
+
+
+def test_a_standard_input_that_cannot_be_read_is_named() -> None:
+    with open("/proc/self/mem", "rb") as memory:
+        run = subprocess.run(
+            [*EM, "log", "import"], stdin=memory, capture_output=True, text=True, check=False
+        )
+    assert "standard input: can't be read: Input/output error" in run.stderr
+
+
+@pytest.mark.parametrize("file", ["routine.yaml", "udf.py"])
+@pytest.mark.parametrize(
+    "command", [["validate"], ["run"], ["routine", "keep"], ["routine", "show"], ["export"]]
+)
+def test_a_folder_in_place_of_a_file_is_named(
+    tmp_path: Path, command: list[str], file: str
+) -> None:
+    (tmp_path / "r").mkdir()
+    if file == "udf.py":
+        steps = "  - {id: a, type: udf.call, function: f, args: {}}\n"
+        (tmp_path / "r" / "routine.yaml").write_text(f"name: r\nsteps:\n{steps}")
+    (tmp_path / "r" / file).mkdir()
+    ran = em(*command, "r")
+    assert "the output" not in ran.err
+    if file == "routine.yaml" or command in (["validate"], ["run"], ["export"]):
+        assert ran.code == 1
+        told = ran.out + ran.err
+        assert f"r/{file}" in told
+        assert "expected a file, found a folder" in told

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import click
@@ -149,7 +148,7 @@ def tail(*, limit: int, follow: bool, **chosen: Any) -> None:
 def verify(stream: str | None, head_file: str | None, save_head: str | None) -> int:
     """Verify that no event, artefact or record was changed or removed. Exit code 1 if one was."""
     memory = open_memory()
-    heads = None if head_file is None else _read_heads(Path(head_file))
+    heads = None if head_file is None else _read_heads(head_file)
     total = memory.store.health().events
     with progress("verifying", total) as advance:
         report = memory.log.verify(stream=stream, heads=heads, progress=advance)
@@ -332,13 +331,14 @@ def _print_report(report: Report) -> None:
     click.echo(click.style("verification failed", fg="red") + f": {problems} in {what}")
 
 
-def _read_heads(path: Path) -> dict[str, Head]:
+def _read_heads(file: str) -> dict[str, Head]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Head])
+        with reading(file) as (source, _):
+            return msgspec.json.decode(source.read(), type=dict[str, Head])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InputError(
             f"expected heads that `em log verify --save-head` saved: {error}",
-            place=str(path),
+            place=file,
             fix="save them with `em log verify --save-head FILE`",
         ) from None
 

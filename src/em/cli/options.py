@@ -23,6 +23,7 @@ from em.runner.tools.permissions import settings_for
 from em.settings import AllowSettings
 from em.store.log import Log
 from em.store.protocol import Store
+from em.values.files import open_file, reading_from
 from em.values.paths import is_unicode, shown
 from em.values.times import moment
 
@@ -277,6 +278,7 @@ def model(*, wanted: bool) -> "LlmClient | None":
     return get_llm_client()
 
 
+STDIN = "standard input"
 SPOOL_BYTES = 32 * 1024 * 1024
 
 
@@ -285,15 +287,9 @@ def reading(file: str) -> Iterator[tuple[IO[bytes], str]]:
     """Open a file, or standard input for `-`, as a seekable source; also yield its name."""
     if file == "-":
         with _spooled(_stdin()) as spool:
-            yield spool, "standard input"
+            yield spool, STDIN
         return
-    try:
-        source = open(file, "rb")  # noqa: SIM115 - closed below; only opening it is tried here
-    except IsADirectoryError:
-        raise InputError("expected a file, found a folder", place=file, fix="name a file") from None
-    except OSError as error:
-        raise InputError(f"can't be read: {error.strerror}", place=file) from None
-    with source:
+    with open_file(file) as source:
         if source.seekable():
             yield source, file
         else:
@@ -303,7 +299,8 @@ def reading(file: str) -> Iterator[tuple[IO[bytes], str]]:
 
 def standard_input() -> bytes:
     """Read standard input to its end."""
-    return _stdin().read()
+    with reading_from(STDIN):
+        return _stdin().read()
 
 
 def _stdin() -> IO[bytes]:
@@ -320,10 +317,15 @@ def _spooled(source: IO[bytes]) -> Iterator[IO[bytes]]:
     import tempfile
 
     with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
-        while block := source.read(1 << 20):
+        while block := _block(source):
             spool.write(block)
         spool.seek(0)
         yield spool
+
+
+def _block(source: IO[bytes]) -> bytes:
+    with reading_from(STDIN):
+        return source.read(1 << 20)
 
 
 @contextmanager

@@ -300,9 +300,11 @@ def _left_early(error: BaseException, *, as_json: bool) -> int:
         print_error(EmError(f"a tool or function called sys.exit({error.code})"), as_json=as_json)
         return 1
     if isinstance(error, OSError):
-        # Files that a command names are handled where they are opened. This is standard output.
-        problem = StoreError(f"can't write the output: {error.strerror}")
-        print_error(problem, as_json=as_json)
+        # Files that a command names are handled where they are opened. This is standard output,
+        # which has no name, or a file that nobody expected to fail.
+        what = "can't read or write this" if error.filename else "can't write the output"
+        place = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
+        print_error(StoreError(f"{what}: {error.strerror}", place=place), as_json=as_json)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - flushing it would fail again
         return 1
     click.echo("interrupted", err=True)

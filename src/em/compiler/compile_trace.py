@@ -43,6 +43,7 @@ from em.traces.outcomes import outcome_of
 from em.traces.trace import KeptTrace, ToolCall, Trace, as_kept, read_trace
 from em.values.call import Effect
 from em.values.canonical import uncollected
+from em.values.files import open_file
 
 MAX_NAME_WORDS = 6
 WORDS_OF_REQUEST = 5
@@ -200,12 +201,10 @@ def compile_trace_file(
 def read_trace_file(trace_path: str | Path) -> Trace:
     """Read a trace from a file and redact its secrets."""
     path = Path(trace_path)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError("the file does not exist", place=str(path)) from None
-    except OSError as error:
-        raise InputError(f"the file can't be read: {error.strerror}", place=str(path)) from None
+    if not path.exists():
+        raise InputError("the file does not exist", place=str(path))
+    with open_file(path) as file:
+        data = file.read()
     return without_secrets(read_trace(data, str(path)))
 
 

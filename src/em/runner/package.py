@@ -25,9 +25,9 @@ from em.runner.trial import Trial, Trials
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Store
 from em.trust import Database, content_hash
 from em.values.canonical import Json
+from em.values.files import read_file
 from em.values.json_schema import schema_problem
 from em.values.mismatch import mismatch
-from em.values.regular_file import read_regular
 from em.values.strict_yaml import load_yaml
 from em.values.syntax_tree import module_of
 
@@ -61,7 +61,7 @@ class Udfs(dict[str, Function]):
 def load_udfs(path: Path, *, trust: bool = False) -> Udfs:
     """Load the functions of a file; in the sandbox if a model wrote it and nobody read it."""
     try:
-        code = path.read_bytes()
+        code = read_file(path, RoutineError)
     except FileNotFoundError:
         return Udfs()
     if runs_in_sandbox(path, code) and not trust:
@@ -116,7 +116,7 @@ _NO_FUNCTIONS = (
 def udf_names(path: Path) -> frozenset[str] | None:
     """Return the names that can be functions; None if only running the file can tell."""
     try:
-        tree = module_of(path.read_bytes())
+        tree = module_of(read_file(path, RoutineError))
     except SyntaxError as error:
         raise RoutineError(
             f"invalid Python: {error.msg}", place=f"{path}:{error.lineno or 1}"
@@ -164,8 +164,8 @@ class Package:
         self._database = database
         path = self.folder / ROUTINE
         try:
-            self._text = read_regular(path)
-        except (FileNotFoundError, NotADirectoryError):
+            self._text = read_file(path, RoutineError)
+        except FileNotFoundError:
             raise RoutineError(
                 f"there is no {ROUTINE} here",
                 place=str(folder),
@@ -190,7 +190,7 @@ class Package:
     def udf_hash(self) -> str:
         """The hash of udf.py; empty without one."""
         try:
-            return content_hash((self.folder / UDF).read_bytes())
+            return content_hash(read_file(self.folder / UDF, RoutineError))
         except FileNotFoundError:
             return ""
 
@@ -212,7 +212,7 @@ class Package:
     def trials(self) -> Trials:
         """How the routine did on traces that it was not learnt from."""
         try:
-            text = (self.folder / TRIALS).read_text(encoding="utf-8")
+            text = read_file(self.folder / TRIALS, RoutineError).decode()
         except (FileNotFoundError, UnicodeDecodeError):
             return Trials()
         return trials_of({ROUTINE: self.text, TRIALS: text})

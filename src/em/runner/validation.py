@@ -16,8 +16,8 @@ from em.runner.tools.declarations import argument_names
 from em.runner.wording import names_of_request
 from em.values import json_schema
 from em.values.canonical import Json
+from em.values.files import read_file
 from em.values.mismatch import Found, Where, closest, shape_problems
-from em.values.regular_file import read_regular
 from em.values.strict_yaml import Lines, load_yaml_with_nodes, repeated_names
 
 INPUT = "input.json"
@@ -73,13 +73,10 @@ class _Package:
     def problems(self) -> Iterator[Problem]:
         path = self._folder / ROUTINE
         try:
-            text = read_regular(path)
+            text = read_file(path, RoutineError)
             value, root = load_yaml_with_nodes(text, str(path), RoutineError)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             yield Problem(str(path), 0, "package", f"there is no {ROUTINE} here")
-            return
-        except OSError as error:
-            yield Problem(str(path), 0, "package", f"it can't be read: {error.strerror}")
             return
         except RoutineError as error:
             yield _at(error, path, "YAML")
@@ -213,12 +210,12 @@ class _Package:
     def _json(self, name: str) -> tuple[Any, list[Problem]]:
         path = self._folder / name
         try:
-            text = read_regular(path)
+            text = read_file(path, RoutineError)
             value = msgspec.json.decode(text)
         except FileNotFoundError:
             return None, []
-        except OSError as error:
-            return None, [Problem(str(path), 0, "JSON", f"it can't be read: {error.strerror}")]
+        except RoutineError as error:
+            return None, [_at(error, path, "JSON")]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return None, [Problem(str(path), Lines.in_json(text, error), "JSON", f"{error}")]
         if name == INPUT and not isinstance(value, dict):

@@ -29,6 +29,7 @@ from em.traces.formats import Importer, Reader, importer_of, importers
 from em.traces.intake import Intake, Known, Problem
 from em.traces.trace import KeptTrace
 from em.values.canonical import uncollected
+from em.values.files import open_file
 from em.values.paths import path_to_text, shown
 from em.values.regular_file import open_without_waiting
 
@@ -504,11 +505,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """Open a regular file to read; raise InputError if that fails."""
     if is_open_here(path):
         raise NoTranscript("this file belongs to the memory that is open", place=str(path))
-    try:
-        file = open(path, "rb", opener=open_without_waiting)  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise InputError(f"the file can't be read: {error.strerror}", place=str(path)) from None
-    with file:
+    with open_file(path, open_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise InputError(
                 "expected a regular file, found a pipe or a device",

@@ -60,6 +60,7 @@ from em.runner.tools import one_line
 from em.text import contractions, courtesies
 from em.values import syntax_tree
 from em.values.canonical import Json, same
+from em.values.files import read_file
 from em.values.json_schema import closed, examples_of
 from em.values.leaves import texts as texts_of
 from em.values.syntax_tree import expression_of, module_of
@@ -98,7 +99,7 @@ def export_python(
     routine: another form of the routine of the package, which the script is made of.
     """
     path = package.folder / UDF
-    code = path.read_bytes() if path.exists() else b""
+    code = read_file(path, ExportError) if path.exists() else b""
     if runs_in_sandbox(path, code) and not trust:
         raise ExportError(
             "a model wrote these functions and nobody has read them: a script has no sandbox",
