@@ -99,6 +99,19 @@ def test_a_waiting_job_is_cancelled_once(served: Served) -> None:
     assert "this job has ended: cancelled" in twice.json()["error"]["message"]
 
 
+def test_a_cancelled_job_is_queued_again_as_a_new_one(served: Served) -> None:
+    (job,) = queue(served, {"kind": "checkpoint", "subjects": ["ana"]}).json()["jobs"]
+    path = f"/jobs/{job['id']}"
+    refused = served.post(f"{path}/retry", {}, **bearer())
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "work")
+    served.post(f"{path}/cancel", {}, **bearer())
+    assert served.post(f"{path}/retry", {}, **bearer(ANA)).status_code == 403
+    again = served.post(f"{path}/retry", {}, **bearer())
+    assert (again.status_code, again.json()["state"]) == (201, "queued")
+    assert again.json()["id"] != job["id"]
+    assert served.post("/jobs/none/retry", {}, **bearer()).status_code == 404
+
+
 def test_a_full_queue_says_when_to_come_again(served: Served) -> None:
     runs = {"kind": "routine", "name": "greeting", "inputs": [{"name": "x"}] * 6}
     assert queue(served, runs).status_code == 201

@@ -1,4 +1,4 @@
-"""HTTP API of queued work: queue jobs, list them, read one, cancel one (extra `distributed`)."""
+"""HTTP API of queued work: queue, list, read, cancel and retry jobs (extra `distributed`)."""
 
 import threading
 from collections.abc import Sequence
@@ -195,6 +195,23 @@ def cancel_job(request: AnyRequest, job_id: FromPath[str]) -> JobOut:
     return _shown(queue_of(request).cancel(job_id, by=caller.name))
 
 
+@post(
+    "/jobs/{job_id:str}/retry",
+    responses=errors(404, 409),
+    sync_to_thread=True,
+    tags=["jobs"],
+)
+def retry_job(request: AnyRequest, job_id: FromPath[str]) -> JobOut:
+    """Queue what failed in a job again, or all of a cancelled one, as a new job.
+
+    A run that had an effect goes on where it failed, if nothing can be done twice by that.
+    """
+    caller = service_of(request).caller(request, "write")
+    caller.must_see(None)
+    queue = queue_of(request)
+    return _shown(queue.job(queue.retry(job_id)))
+
+
 def _find(request: AnyRequest, job_id: str, caller: Caller) -> "JobView":
     """Return a job that this caller may see; to others it does not exist."""
     return queue_of(request).job(job_id, subjects=caller.subjects)
@@ -207,4 +224,4 @@ def _shown(view: "JobView") -> JobOut:
     return fill(JobOut, view, done=report.done, waiting=report.waiting, failed=report.failed)
 
 
-HANDLERS = [post_job, list_jobs, get_job, cancel_job]
+HANDLERS = [post_job, list_jobs, get_job, cancel_job, retry_job]
