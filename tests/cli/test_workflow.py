@@ -265,3 +265,17 @@ def test_a_file_without_workflows_is_not_called_valid(tmp_path: Path) -> None:
     refused = em("workflow", "validate", "--file", "empty.yaml")
     assert refused.code == 1
     assert "the file has no workflows" in refused.out + refused.err
+
+
+def test_a_cancelled_run_says_so_and_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text(
+        "workflows: {g: {steps: [{name: a, tool: look, gate: 'ok?', inputs: {}}]}}\n"
+    )
+    (tmp_path / "look.py").write_text("def look():\n    return 1\n")
+    ran = em("workflow", "run", "g", "--file", "g.yaml", "--tools", "look.py", "--json")
+    run = ran.json["run_id"]
+    assert em("workflow", "cancel", run).code == 0
+    over = em("workflow", "resume", run)
+    assert (over.code, over.out) == (1, "")
+    assert f"run {run}: this run is over: cancelled" in over.err
+    assert f"em workflow resume {run} --retry" in over.err

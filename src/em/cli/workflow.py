@@ -38,6 +38,7 @@ from em.cli.output import (
     count,
     emit,
     note,
+    print_error,
     print_json,
     print_table,
     printable,
@@ -46,7 +47,7 @@ from em.cli.output import (
 from em.cli.queue import enqueue
 from em.cli.routine import print_problems
 from em.cli.run import cancel_from_here
-from em.errors import NotFound, UsageError
+from em.errors import NotFound, UsageError, WorkflowError
 from em.log.summary import Cursor
 from em.runner.history import STATUSES, RunSummary, find_runs
 from em.runner.package import keep_routine, write_files
@@ -443,6 +444,11 @@ def _print_result(result: WorkflowResult, options: str) -> None:
     elif result.pending_prompt is not None:
         print_prompt(result.pending_prompt)
         note(f"  try: {again} {how_to_answer(result.pending_prompt)}")
+    elif result.status != "ok":
+        place = f"run {result.run_id}"
+        fix = f"go on where it stopped: {again} --retry" if result.status == "cancelled" else ""
+        over = WorkflowError(f"this run is over: {result.status}", place=place, fix=fix)
+        print_error(over, as_json=False)
     elif isinstance(result.output, str):
         click.echo(result.output)
     else:
