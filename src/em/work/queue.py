@@ -446,7 +446,7 @@ class Queue:
         view = self.job(job_id)
         parts = self._ledger.parts([job_id], is_open=True)
         if view.state in OVER and not parts:
-            raise WorkError(f"this job has ended: {view.state}", place=f"job {job_id}")
+            raise _cant_cancel(view)
         for one in [*parts] if view.state in OVER else [job_id, *parts]:
             queued = read_job(self._memory, one)
             body = {"by": by} if by else {}
@@ -604,6 +604,20 @@ def enqueue(client: "DBOSClient", connection: sa.Connection, job_id: str, lane: 
         "application_name": NAME,
     }
     client.enqueue_in_transaction(connection, options)
+
+
+def _cant_cancel(view: JobView) -> WorkError:
+    """Say why a job that has ended can't be cancelled, and how its waiting runs can be."""
+    waiting = {} if view.report is None else view.report.waiting
+    if view.state != "waiting" or not waiting:
+        return WorkError(f"this job has ended: {view.state}", place=f"job {view.id}")
+    runs = "its run waits" if len(waiting) == 1 else f"{len(waiting)} of its runs wait"
+    noun = "workflow" if next(iter(waiting.values())).startswith("em workflow") else "runs"
+    return WorkError(
+        f"this job has ended, and {runs} for an answer",
+        place=f"job {view.id}",
+        fix=f"cancel what waits: em {noun} cancel {' '.join(list(waiting)[:10])}",
+    )
 
 
 def _numbered(key: str | None, number: int) -> str | None:
