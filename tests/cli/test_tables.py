@@ -50,7 +50,7 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("width", [60, 200])
+@pytest.mark.parametrize("width", [40, 60, 200])
 def test_each_list_fits_and_shows_ids_whole(
     width: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,7 +86,8 @@ def test_any_text_fits_beside_an_id(rows: list[Any], width: int, may_go: list[st
         patch.setattr(output.click, "secho", lambda text, **_how: printed.append(text))
         output.print_table(("id", "b", "c", "text"), rows, may_go=may_go)
     assert max(map(cell_len, printed)) <= width
-    assert all(line.startswith(row[0]) for line, row in zip(printed[1:], rows, strict=True))
+    entries = [line for line in printed[1:] if not line.startswith(" ")]
+    assert all(line.startswith(row[0]) for line, row in zip(entries, rows, strict=True))
 
 
 def test_nothing_is_cut_where_there_is_room(
@@ -95,3 +96,15 @@ def test_nothing_is_cut_where_there_is_room(
     monkeypatch.setattr(output, "terminal_width", lambda: 120)
     output.print_table(("id", "name", "what"), [("1", "n" * 60, "short")])
     assert "n" * 60 in capsys.readouterr().out
+
+
+def test_a_text_stands_below_its_id_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "terminal_width", lambda: 40)
+    row = ("0.53", "2026-01-01 10:00", "Ana", "e" * 32, "I moved to Porto in March, by the sea.")
+    columns = ("SCORE", "AT", "BY", "EVENT", "TEXT")
+    output.print_table(columns, [row], may_go=("BY", "AT"), whole=("EVENT",))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[:2]] == [["SCORE", "EVENT"], ["0.53", "e" * 32]]
+    assert lines[2] == "  I moved to Porto in March, by the sea."

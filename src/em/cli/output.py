@@ -138,7 +138,19 @@ def print_table(
     cells = [[printable(cell) for cell in row] for row in rows]
     widest = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     kept = {columns.index(name) for name in (columns[:1] if whole is None else whole)}
-    widths = _fitted(widest, [columns.index(name) for name in may_go], kept, terminal_width())
+    going = [columns.index(name) for name in may_go]
+    widths = _fitted(widest, going, kept, terminal_width())
+    last = len(columns) - 1
+    below = len(columns) > 1 and last not in kept and widths[last] < min(widest[last], NARROW)
+    if below:  # the last column stands in a line of its own, and what is unreadable goes
+        beside = _fitted(widest[:last], [n for n in going if n < last], kept, terminal_width())
+        wide = {n for n, width in beside.items() if width >= min(widest[n], NARROW)}
+        widths = {n: width for n, width in beside.items() if n in kept | wide}
+
+    def cut_to(text: str) -> str:
+        room = terminal_width() - len(GAP)
+        cut = cell_len(text) > room
+        return GAP + set_cell_size(text, room - cut).rstrip() + "…" * cut
 
     def line(row: Sequence[str]) -> str:
         parts = []
@@ -150,6 +162,8 @@ def print_table(
     click.secho(line(columns), bold=True)
     for row in cells:
         click.echo(line(row))
+        if below:
+            click.echo(cut_to(row[last]))
 
 
 def _fitted(widest: list[int], may_go: list[int], kept: set[int], room: int) -> dict[int, int]:
