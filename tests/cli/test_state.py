@@ -440,3 +440,32 @@ def test_derived_rules_are_listed_and_accepted(capsys: pytest.CaptureFixture[str
         'holds(details.get("amount"), ">", 100)',
     )
     assert "limit: stop" in em(capsys, "check", "ana", "spend", "amount=200", code=1)
+
+
+def test_a_wrong_subject_or_field_to_take_back_is_named(
+    ana: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    em(capsys, "observe", "ana", '{"city": "Porto"}', "--type", "Profile")
+    em(capsys, "checkpoint", "ana")
+    for args, said in (
+        (("nobody", "profile.city"), "'nobody'"),
+        (("ana", "nofield"), "no single-valued field 'nofield'"),
+        (("ana", "profile.cty"), "did you mean 'city'?"),
+    ):
+        assert run(["state", "retract", *args]) == 1
+        error = capsys.readouterr().err
+        assert said in error, error
+        assert "no event has the id" not in error
+
+
+def test_texts_that_are_not_shown_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    with Memory() as memory:
+        memory.observe_many(("eva", f"The weather was odd on day {n}.") for n in range(25))
+        memory.checkpoint("eva")
+    assert run(["state", "show", "eva"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.count("not structured") == 20
+    assert "… 20 of 25 that are not structured; show more with --limit" in shown.err
+    assert run(["state", "show", "eva", "--limit", "30"]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out.count("not structured"), shown.err) == (25, "")

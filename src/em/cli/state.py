@@ -368,6 +368,9 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
             click.echo(f"  {name}: {count(size, 'record')}")
         for one in found.unstructured[:limit]:
             click.echo(f"  not structured: {one.event_id} ({printable(one.reason)})")
+        if len(found.unstructured) > limit:
+            total = f"{len(found.unstructured):,}"
+            note(f"… {limit:,} of {total} that are not structured; show more with --limit")
 
     emit(
         lambda: {
@@ -528,10 +531,14 @@ def retract(subject: str, what: str) -> None:
     em state retract ana profile.city
     """
     memory = open_memory()
+    memory.subjects.state(subject)  # a missing subject is named, and not the field
     try:
         decided = memory.subjects.retract(subject, what, by=person())
-    except NotFound:
-        found = find_event(memory.log, what).id
+    except NotFound as no_field:
+        try:
+            found = find_event(memory.log, what).id
+        except NotFound:
+            raise no_field from None
         decided = memory.subjects.retract(subject, found, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"taken back: event {decided}")

@@ -25,6 +25,7 @@ from em.state.snapshot import Snapshot
 from em.state.types import converter
 from em.store.protocol import Record, Store
 from em.values.canonical import Json, uncollected
+from em.values.mismatch import closest
 from em.values.times import Moment, from_micros, moment, now, to_micros
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     event_ids: tuple[str, ...]
     against: tuple[str, ...]
     entries: list[Any]
+
+
+_NO_TYPE = TypeSchema("", "", "")
 
 
 class Unstructured(msgspec.Struct, frozen=True):
@@ -414,10 +418,12 @@ class State:
                     is_own = field == name and type_.given == PROFILE
                     if is_own or (owner != field and owner.lower() in owners):
                         return type_, known.name
+        known_names = [one.name for one in self.schema.types.get(PROFILE, _NO_TYPE).fields.values()]
         raise NotFound(
             f"no single-valued field {field!r}",
             place="field",
-            fix="write Profile.city or city; `em state code SUBJECT` shows the fields",
+            fix=closest(field.removeprefix("profile."), known_names)
+            or "write Profile.city or city; `em state code SUBJECT` shows the fields",
         )
 
     def conflicts(self) -> list[Conflict]:

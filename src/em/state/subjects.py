@@ -418,6 +418,8 @@ class Subjects:
         try:
             type_, name = state._field(what)
         except NotFound:
+            if not any(self._store.read(EventQuery(ids=[what]))):
+                raise
             return _decided(subject, Decision(place=state.place(what), by=by))
         given = next(known.given for known in type_.fields.values() if known.name == name)
         decision = Decision(
