@@ -3,13 +3,16 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from served import Serve, Served
 
 from em import Memory
+from em.runner.history import STATUSES
+from em.work.job import Kind, State
 from strategies import examples
 
 LESSON = {"trigger": "an insert fails on a foreign key", "action": "insert the parent row first"}
@@ -186,6 +189,43 @@ def test_every_error_has_the_envelope_and_the_request_id(
     assert (error["code"], bool(error["message"])) == (code, True)
     assert answer.headers["x-request-id"]
     assert "Traceback" not in answer.text
+
+
+def one_of(options: Iterable[str]) -> str:
+    return f"expected one of: {', '.join(sorted(options))}"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "place", "says"),
+    [
+        ("POST", "/observations", b"", "body", "a JSON body is needed"),
+        ("POST", "/runs", b"", "body", "a JSON body is needed"),
+        ("POST", "/v1/traces", b"", "body", "a JSON body is needed"),
+        ("POST", "/runs", b"{}", "body", "missing required field `routine`"),
+        ("GET", "/jobs?state=zz", None, "state", one_of(get_args(State))),
+        ("GET", "/jobs?kind=zz", None, "kind", one_of(get_args(Kind))),
+        ("GET", "/runs?status=bad", None, "status", one_of(STATUSES)),
+        ("GET", "/workflow-runs?status=bad", None, "status", one_of(STATUSES)),
+        ("GET", "/runs?limit=0", None, "limit", "Expected `int` >= 1"),
+        ("POST", "/jobs", b'{"kind": "zz"}', "kind", one_of(get_args(Kind))),
+        (
+            "POST", "/rules", b'{"subject": "ana", "rule": "r", "verdict": "accept"}',
+            "verdict", "'accept', expected one of: accepted, proposed, rejected",
+        ),
+        (
+            "POST", "/reflect", b'{"trajectory": {"task": "t", "steps": [], "outcome": "zz"}}',
+            "trajectory.outcome", one_of(("success", "failure", "unknown")),
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_invalid_is_named_as_the_caller_wrote_it_with_what_to_write(
+    shared: Served, method: str, path: str, body: Any, place: str, says: str
+) -> None:
+    answer = shared.http.request(method, path, content=body)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert (error["code"], error["place"]) == ("bad_request", place)
+    assert says in error["message"]
 
 
 def test_observing_and_the_log(service: Served) -> None:

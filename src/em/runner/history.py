@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import msgspec
 
@@ -44,7 +44,8 @@ RUN_EVENTS: dict[str, RunChange] = {
 }
 """The kinds of events that change the status of a run."""
 
-STATUSES = ("ok", "failed", "needs_input", "running", "cancelled", "forgotten")
+RunStatus = Literal["ok", "failed", "needs_input", "running", "cancelled", "forgotten"]
+STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)
 """The statuses that a run may have."""
 LOOKED_AT = 2_000
 """Runs that one search passes over; it returns where it stopped, and the next goes on there."""

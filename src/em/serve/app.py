@@ -40,9 +40,10 @@ from em.serve.pages.runs import Background
 from em.serve.pages.traces import Drafts
 from em.serve.pages.view import error_page
 from em.serve.rate import Rates
-from em.serve.service import AnyRequest, JsonRequest, Service, errors, service_of
+from em.serve.service import AnyRequest, JsonRequest, Service, errors, no_body, service_of
 from em.settings import Settings
 from em.store import redactor_of
+from em.values.mismatch import options_at
 
 
 def make_app(
@@ -217,11 +218,14 @@ def _em_error(request: AnyRequest, error: EmError) -> Response[Any]:
 def _http_error(request: AnyRequest, error: HTTPException) -> Response[Any]:
     """Respond to what the framework rejects: a path, method, parameter or body."""
     status = error.status_code
-    message = error.detail if status < 500 else "internal error"
-    details = "; ".join(_problem(problem) for problem in _problems(error))
-    if details and status < 500:
-        message = f"{message}: {details}"
-    body = envelope(code_of(status), message)
+    if status >= 500:
+        body = envelope(code_of(status), "internal error")
+    else:
+        error = no_body() if _problems(error) == [_NO_BODY] else error
+        found = [_problem(request, one) for one in _problems(error)]
+        told = "; ".join(f"{place}: {message}".strip(": ") for place, message in found if message)
+        message = f"{error.detail}: {told}" if told else error.detail
+        body = envelope(code_of(status), message, ", ".join(place for place, _ in found if place))
     if is_page(request.url.path):
         return error_page(request, status, body)
     return Response(body, status_code=status, media_type=MediaType.JSON, headers=error.headers)
@@ -241,10 +245,26 @@ def _problems(error: HTTPException) -> Sequence[Any]:
     return error.extra if isinstance(error.extra, list) else []
 
 
-def _problem(problem: Any) -> str:
+_NO_BODY = {"key": "data", "message": "'data'", "source": "body"}
+"""What the framework says of a body that is missing."""
+
+
+def _problem(request: AnyRequest, problem: Any) -> tuple[str, str]:
+    """Return where a problem is, by the name that the caller gave, and what it is."""
     if not isinstance(problem, dict):
-        return str(problem)
-    return f"{problem.get('key', '')}: {problem.get('message', '')}".strip(": ")
+        return "", str(problem)
+    key, message = problem.get("key", ""), problem.get("message", "")
+    is_body = problem.get("source") == "body"
+    field, inside = ("data", "" if key == "data" else key) if is_body else (key, "")
+    handler = request.route_handler
+    if message.startswith("Invalid enum value"):
+        options = options_at(handler.signature_model.__annotations__[field], inside)
+        message += f", expected one of: {', '.join(options)}" if options else ""
+    if is_body:
+        return inside or "body", message
+    parameter = handler.parsed_fn_signature.parameters.get(field)
+    given = None if parameter is None else getattr(parameter.kwarg_definition, "name", None)
+    return given or key, message
 
 
 def _openapi(*, asked_for_tokens: bool) -> OpenAPIConfig:

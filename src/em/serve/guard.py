@@ -117,9 +117,9 @@ def internal_error() -> bytes:
     return envelope("internal", "internal error; see the log of the service")
 
 
-def envelope(code: str, message: str) -> bytes:
+def envelope(code: str, message: str, place: str = "") -> bytes:
     """Encode a code and a message as a response body."""
-    return msgspec.json.encode(ErrorBody(ErrorOut(code, message)))
+    return msgspec.json.encode(ErrorBody(ErrorOut(code, message, place)))
 
 
 def code_of(status: int) -> str:

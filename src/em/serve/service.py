@@ -226,11 +226,13 @@ class JsonRequest(AnyRequest):
 
     async def json(self) -> Any:
         """Return the decoded body."""
-        return read_json(await self.body() or b"null")
+        return read_json(await self.body())
 
 
 def read_json(body: bytes) -> Any:
-    """Decode a body, or respond with 400: it is not JSON, or nested too deeply."""
+    """Decode a body, or respond with 400: it is missing, not JSON, or nested too deeply."""
+    if not body:
+        raise no_body()
     try:
         value = msgspec.json.decode(body)
     except RecursionError:
@@ -240,6 +242,11 @@ def read_json(body: bytes) -> Any:
     if body.count(b"{") + body.count(b"[") > DEEPEST and depth_of(value) > DEEPEST:
         raise _too_deep()
     return value
+
+
+def no_body() -> ClientException:
+    """Return the error for a request without the body that it needs."""
+    return ClientException("a JSON body is needed, and there is none", extra=[{"key": "body"}])
 
 
 def _too_deep() -> InputError:

@@ -3,6 +3,7 @@
 `mismatch` reads the one problem that a msgspec decoder stopped at; `shape_problems` finds them all.
 """
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -45,6 +46,33 @@ def shape_problems(value: Any, kind: Any, where: Where = ()) -> Iterator[Found]:
             yield from shape_problems(item, item_kinds[0], (*where, number))
     else:
         yield from _refused(value, kind, where)
+
+
+def options_at(kind: Any, path: str) -> list[str]:
+    """Return the values that a type allows at a path (`tools[0].effect`), if it names them."""
+    found = _members(msgspec.inspect.type_info(kind))
+    for name in re.findall(r"\.{3}|[^.[\]]+", path):  # msgspec writes `[...]` for any key
+        found = [member for one in found for inner in _inside(one, name) for member in inner]
+    literals = [one for one in found if isinstance(one, msgspec.inspect.LiteralType)]
+    return [str(value) for one in literals for value in one.values]
+
+
+def _members(kind: msgspec.inspect.Type) -> list[msgspec.inspect.Type]:
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _members(kind.type)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return [member for one in kind.types for member in _members(one)]
+    return [kind]
+
+
+def _inside(kind: msgspec.inspect.Type, name: str) -> Iterator[list[msgspec.inspect.Type]]:
+    """Yield the types of what has this name, or this number, in a value of a type."""
+    if isinstance(kind, msgspec.inspect.StructType):
+        yield from (_members(one.type) for one in kind.fields if one.encode_name == name)
+    elif isinstance(kind, msgspec.inspect.CollectionType):
+        yield _members(kind.item_type)
+    elif isinstance(kind, msgspec.inspect.DictType):
+        yield _members(kind.value_type)
 
 
 def closest(name: Any, known: Collection[str]) -> str:

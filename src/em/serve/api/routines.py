@@ -15,6 +15,7 @@ from em.runner.history import (
     PastRun,
     RunFilter,
     RunKind,
+    RunStatus,
     RunSummary,
     end_of_run,
     find_runs,
@@ -197,6 +198,7 @@ async def respond_with_run(
 
 
 Chosen = Annotated[str | None, QueryParameter(max_length=512)]
+InStatus = Annotated[RunStatus | None, QueryParameter(description="Runs with this status.")]
 
 
 def page_of_runs(
@@ -235,7 +237,7 @@ def list_runs(
     limit: Limit = 50,
     offset: Offset = 0,
     routine: Chosen = None,
-    status: Chosen = None,
+    status: InStatus = None,
     subject: Chosen = None,
     since: Moment = None,
     until: Moment = None,

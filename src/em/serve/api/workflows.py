@@ -7,7 +7,7 @@ from em.errors import UsageError
 from em.runner.cancellation import cancel_run
 from em.runner.history import read_served_run, read_stored_run
 from em.runner.retry import refuse_retry
-from em.serve.api.routines import Chosen, ending, page_of_runs, respond_with_run
+from em.serve.api.routines import Chosen, InStatus, ending, page_of_runs, respond_with_run
 from em.serve.api.shapes import (
     AnswersIn,
     ParamOut,
@@ -85,7 +85,7 @@ def list_workflow_runs(
     limit: Limit = 50,
     offset: Offset = 0,
     workflow: Chosen = None,
-    status: Chosen = None,
+    status: InStatus = None,
     subject: Chosen = None,
     since: Moment = None,
     until: Moment = None,
