@@ -106,6 +106,16 @@ def test_a_job_shows_its_runs_and_why_they_failed(jobs: list[str], service: Serv
     assert "Cancel</button>" not in page
 
 
+def test_a_job_without_runs_shows_what_it_is_about(service: Served) -> None:
+    with Memory("em.db") as memory, Queue(memory) as queue:
+        memory.observe("ana", {"city": "Porto"}, type="Profile")
+        (job,) = queue.add_checkpoints(["ana"])
+        (other,) = queue.add_embeddings()
+    page = service.http.get("/ui/job", params={"id": job}).text
+    assert '<a href="/ui/state?subject=ana">ana</a>' in page
+    assert "everything else" in service.http.get("/ui/job", params={"id": other}).text
+
+
 def test_a_waiting_job_is_cancelled_and_what_failed_is_queued_again(
     jobs: list[str], service: Served
 ) -> None:

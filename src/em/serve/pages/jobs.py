@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 50
 """Runs, or failures, of a job that its page lists."""
+ITEM_PAGES = {"checkpoint": ("/state", "subject"), "reflect": ("/trace", "id")}
+"""The page of an item by the kind of its job, and the name of its parameter."""
 JOBS = ListShape(
     "/jobs",
     "jobs",
@@ -103,6 +105,7 @@ def _show(request: AnyRequest, job_id: str, problem: EmError | None = None) -> R
     view = queue.job(job_id)
     store = service_of(request).store
     named = queue.runs([job_id]) if view.kind else []
+    items = [] if named or not view.kind else [one.id for one in queue.what(job_id).items]
     begun = [one for one in named[:MOST_RUNS] if store.head(run_stream(one))[0]]
     return page(
         request,
@@ -112,6 +115,8 @@ def _show(request: AnyRequest, job_id: str, problem: EmError | None = None) -> R
         title=title_of(view),
         runs=begun,
         more_runs=len(named[MOST_RUNS:]),
+        items=items,
+        item_page=ITEM_PAGES.get(view.kind),
         most=MOST_RUNS,
         run_page="/workflow" if view.kind == "workflow" else "/run",
         is_live=view.state in OPEN,
