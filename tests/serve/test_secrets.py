@@ -12,6 +12,7 @@ from served import Serve, Served
 from em import Memory
 from em.heuristics.heuristic import Lesson
 from em.runner.package import keep_routine
+from em.testing import SECRET
 from mcp import Client
 
 PASSWORD = "kW7Qz9LpX2"
@@ -147,3 +148,77 @@ def test_names_and_choices_stay_where_they_look_like_an_echo(service: Served) ->
     answer = service.post("/trajectories", given).json()
     assert (answer["outcome"], answer["subject"]) == ("success", "success")
     assert answer["task"] == "a [redacted:password]"
+
+
+def with_subject(service: Served) -> set[str]:
+    """The paths whose body names a subject, as the API describes them."""
+    described = service.get("/docs/openapi.json")
+    shapes = described["components"]["schemas"]
+    found = set()
+    for path, operations in described["paths"].items():
+        body = operations.get("post", {}).get("requestBody", {}).get("content", {})
+        name = body.get("application/json", {}).get("schema", {}).get("$ref", "").rpartition("/")[2]
+        if {"subject", "subjects"} & shapes.get(name, {}).get("properties", {}).keys():
+            found.add(path)
+    return found
+
+
+def test_a_subject_that_holds_a_secret_is_refused(service: Served) -> None:
+    known = service.post("/heuristics", {"trigger": "a door is locked", "action": "knock"}).json()
+    bodies: dict[str, Any] = {
+        "/observations": {"text": "hello"},
+        "/trajectories": ATTEMPT,
+        "/heuristics": {"trigger": "it rains", "action": "wait"},
+        "/heuristics/{heuristic_id}/feedback": {"outcome": "success"},
+        "/runs": {"routine": "greet"},
+        "/workflow-runs": {"workflow": "notes", "params": {"password": "", "note": "x"}},
+        "/jobs": {"kind": "routine", "name": "greet"},
+        "/checkpoint": {},
+        "/ask": {"question": "where?"},
+        "/check": {"action": "book"},
+        "/resolve": {"field": "city", "value": 1},
+        "/state/correct": {"event_id": "e", "changes": {}},
+        "/state/retract": {"field": "city"},
+        "/rules": {"rule": "r", "verdict": "accepted"},
+        "/forget": {},
+    }
+    assert set(bodies) == with_subject(service), "try it there, too"
+    before = service.get("/log", limit=200)
+    for path, body in bodies.items():
+        at, given = path.format(heuristic_id=known["id"]), {**body, "subject": SECRET}
+        for key in ("", path):
+            answer = service.post(at, given, key=key)
+            if path in ("/check", "/forget"):  # they only look for it
+                assert answer.status_code == 404
+            else:
+                assert (answer.status_code, "holds a secret" in answer.text) == (400, True), path
+                assert SECRET not in answer.text
+    about = {"trajectory": {**ATTEMPT, "subject": SECRET}}
+    assert service.post("/reflect", about).status_code == 400
+    assert service.post("/v1/traces", otlp(), **{"X-Em-Subject": SECRET}).status_code == 400
+    assert service.get("/log", limit=200) == before
+    assert SECRET not in stored()
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"kind": "checkpoint", "subjects": [SECRET]},
+        {"kind": "routine", "name": "greet", "queue": SECRET},
+        {"kind": "compile", "name": SECRET, "traces": ["x"]},
+    ],
+)
+def test_a_job_with_a_secret_in_a_name_is_refused(service: Served, named: Any) -> None:
+    answer = service.post("/jobs", named)
+    assert (answer.status_code, "secret" in answer.text) == (400, True), answer.text
+    assert SECRET not in answer.text + stored()
+
+
+def test_a_tool_of_mcp_refuses_a_subject_that_holds_a_secret(service: Served) -> None:
+    async def work(client: Client) -> None:
+        for name, given in (("observe", {"text": "hello"}), ("record_outcome", ATTEMPT)):
+            result = await client.call_tool(name, {**given, "subject": SECRET})
+            assert (result.is_error, "holds a secret" in str(result.content)) == (True, True)
+
+    agent(over_http(service.url), work)
+    assert SECRET not in stored()

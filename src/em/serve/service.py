@@ -25,6 +25,7 @@ from em.serve.auth import Access, Caller
 from em.serve.guard import CALLER, ErrorBody, Metrics, log_line
 from em.settings import ApiSettings, Settings
 from em.store import redactor_of
+from em.store.preparation import refuse_secret_name
 from em.store.protocol import Claim, Commit, RequestOutcome, Store
 from em.values.canonical import MAX_DEPTH, depth_of
 
@@ -353,6 +354,9 @@ class Service:
         So nothing behind this can store, log or send one, nor where the payload echoes it.
         """
         caller = self.caller(request, access)
+        subjects = subjects_in(data)
+        for subject in subjects:
+            refuse_secret_name(subject, self._redactor, "subject")
         clean = without_secrets(data, self._redactor)
         what = f"{request.method} {request.url.path}"
         answered = await self._requests.carry_out(
@@ -360,7 +364,7 @@ class Service:
             caller.name,
             what,
             msgspec.to_builtins(clean),
-            subjects_in(clean),
+            subjects,
             lambda pending: work(clean, pending),
         )
         if answered.replayed:

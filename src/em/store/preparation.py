@@ -321,12 +321,12 @@ def without_echoes(body: Json, echoes: Echoes) -> Json:
     return {name: item if name in _NAMES else echoes.mask(item) for name, item in body.items()}
 
 
-def refuse_secret_name(name: str, redactor: Redactor) -> None:
+def refuse_secret_name(name: str, redactor: Redactor, place: str = "stream, subject or id") -> None:
     """Raise InputError for a name that holds a secret: names are stored unredacted."""
     if not redactor.is_clean_name(name):
         raise InputError(
             f"the name {redactor.text(name)!r} holds a secret",
-            place="stream, subject or id",
+            place=place,
             fix="choose another name: names are never redacted, because things are found by them",
         )
 

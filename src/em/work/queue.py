@@ -20,6 +20,7 @@ from em.runner.cancellation import cancel_runs
 from em.runner.history import read_run
 from em.settings import Settings, WorkSettings
 from em.store import redactor_of
+from em.store.preparation import refuse_secret_name
 from em.traces.catalogue import attempts
 from em.values.canonical import Json
 from em.values.ids import new_id, new_ids
@@ -587,6 +588,7 @@ class Queue:
     def _lane(self, job: Job, queue: str | None) -> str:
         """Return the queue of a job, and register it."""
         lane = lane_of(job, queue, self._settings)
+        refuse_secret_name(lane, self._redactor, "queue")
         if lane not in self._known:
             with self._database.translated():
                 register(self._client.register_queue, lane, self._settings)
