@@ -154,3 +154,37 @@ def test_a_folder_in_place_of_a_file_is_named(
         told = ran.out + ran.err
         assert f"r/{file}" in told
         assert "expected a file, found a folder" in told
+
+
+def test_a_mark_before_utf8_is_no_part_of_the_text(tmp_path: Path) -> None:
+    """Windows programs write it."""
+
+    def marked(name: str, text: str) -> str:
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+        return name
+
+    call = {"type": "tool_call", "tool": "look", "args": {"id": 1}, "result": 2}
+    trace = json.dumps({"mission": {"goal": "look"}, "events": [call], "final_output": 2})
+    file = marked("trace.json", trace)
+    given = b"\xef\xbb\xbf" + trace.encode()
+    for args in (["import"], ["reflect"], ["compile", "--keep", "--name", "r"]):
+        assert em(*args, file).code == 0, args
+    for args in (["import"], ["reflect"]):
+        assert em(*args, "-", stdin=given).code == 0, args
+    chat = '{"role": "user", "content": "hi"}'
+    for name, text, way in (
+        ("o.json", '[{"a": 1}]', "json"),
+        ("o.jsonl", '{"a": 1}\n{"a": 2}', "jsonl"),
+        ("o.csv", "a,b\n1,2", "csv"),
+        ("o.txt", "hello", "text"),
+        ("lines.chat", chat, "chat"),
+        ("list.chat", f"[{chat}]", "chat"),
+    ):
+        assert em("observe", "ana", "--file", marked(name, text), "--format", way).code == 0, name
+    stored = em("log", "export", "-").out
+    assert "\ufeff" not in stored
+    assert "\\ufeff" not in stored
+    (tmp_path / "look.py").write_text("def look(id):\n    return id\n")
+    ran = em("run", "r", "--input", marked("in.json", "{}"), "--tools", "look.py")
+    assert "malformed" not in ran.err
+    assert em("log", "import", marked("log.jsonl", LINE)).code == 0

@@ -23,7 +23,7 @@ from em.runner.tools.permissions import settings_for
 from em.settings import AllowSettings
 from em.store.log import Log
 from em.store.protocol import Store
-from em.values.files import open_file, reading_from
+from em.values.files import open_file, reading_from, skip_bom
 from em.values.paths import is_unicode, shown
 from em.values.times import moment
 
@@ -284,13 +284,17 @@ SPOOL_BYTES = 32 * 1024 * 1024
 
 @contextmanager
 def reading(file: str) -> Iterator[tuple[IO[bytes], str]]:
-    """Open a file, or standard input for `-`, as a seekable source; also yield its name."""
+    """Open a file, or standard input for `-`, as a seekable source; also yield its name.
+
+    The source is at its first byte, behind the mark with which UTF-8 may begin.
+    """
     if file == "-":
         with _spooled(_stdin()) as spool:
             yield spool, STDIN
         return
     with open_file(file) as source:
         if source.seekable():
+            skip_bom(source)
             yield source, file
         else:
             with _spooled(source) as spool:
@@ -320,6 +324,7 @@ def _spooled(source: IO[bytes]) -> Iterator[IO[bytes]]:
         while block := _block(source):
             spool.write(block)
         spool.seek(0)
+        skip_bom(spool)
         yield spool
 
 

@@ -182,7 +182,7 @@ def _records(content: bytes, name: str) -> list[dict[str, Any]]:
 
 def _decoded(content: bytes, name: str) -> str:
     try:
-        return content.decode("utf-8-sig")
+        return content.decode()
     except UnicodeDecodeError as error:
         raise InputError(f"expected UTF-8: {error}", place=name) from None
 

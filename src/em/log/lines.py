@@ -13,13 +13,13 @@ import msgspec
 from em.errors import BadLine, InputError
 from em.log.event import Draft, Event
 from em.values.canonical import MAX_BYTES, MAX_DEPTH, Json
+from em.values.files import BOM
 from em.values.mismatch import closest, mismatch
 from em.values.times import moment
 
 MAX_LINE = MAX_BYTES + 64 * 1024
 """The maximum length of a line: the largest body and the other fields."""
 
-_BOM = b"\xef\xbb\xbf"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -60,7 +60,7 @@ def read_lines(file: IO[bytes], name: str) -> Iterator[tuple[int, bytes]]:
                 fix="split the event; one event is one line",
             )
         if number == 1:
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(BOM)
         if line.strip():
             yield number, line
 

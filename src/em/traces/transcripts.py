@@ -29,7 +29,7 @@ from em.traces.formats import Importer, Reader, importer_of, importers
 from em.traces.intake import Intake, Known, Problem
 from em.traces.trace import KeptTrace
 from em.values.canonical import uncollected
-from em.values.files import open_file
+from em.values.files import BOM, open_file
 from em.values.paths import path_to_text, shown
 from em.values.regular_file import open_without_waiting
 
@@ -52,7 +52,6 @@ COMPRESSED = {
 
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\]])")
 _SQLITE = b"SQLite format 3\0"
-_BOM = b"\xef\xbb\xbf"
 _SURROGATES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\xed[\xa0-\xbf][\x80-\xbf])|\\.",
@@ -142,7 +141,7 @@ def lines_of(file: IO[bytes], number: int = 0, line: Any = None) -> Iterator[Val
             at += _skip_line(file)
             yield Value(number, raw[:1000], None, f"longer than {MAX_LINE:,} bytes", at)
             continue
-        text = (raw.removeprefix(_BOM) if number == 1 else raw).strip()
+        text = (raw.removeprefix(BOM) if number == 1 else raw).strip()
         if text:
             whole, value, problem = _mended(text, decode)
             if problem and not raw.endswith(b"\n"):
@@ -268,7 +267,7 @@ def _document(file: IO[bytes], name: str) -> tuple[bytes, Any, bool]:
             place=name,
             fix="write it as JSON lines",
         )
-    raw = raw.removeprefix(_BOM).strip()
+    raw = raw.removeprefix(BOM).strip()
     whole, value, problem = _mended(raw, decoded)
     if problem:
         raise NoTranscript(problem, place=name, fix="a transcript is JSON, or JSON lines")
@@ -450,7 +449,7 @@ def _looks_like_json(path: Path) -> bool:
             return bool(_database_importer(str(path), str(path)))
         except NoTranscript:  # another program's
             return False
-    is_json = _JSON.match(start.removeprefix(_BOM)) is not None
+    is_json = _JSON.match(start.removeprefix(BOM)) is not None
     return is_json or start.startswith(tuple(COMPRESSED))
 
 

@@ -10,6 +10,9 @@ from typing import IO, Any
 from em.errors import EmError, InputError
 from em.values.regular_file import read_regular
 
+BOM = b"\xef\xbb\xbf"
+"""What some programs write before UTF-8."""
+
 
 @contextmanager
 def reading_from(name: str, error: type[EmError] = InputError) -> Iterator[None]:
@@ -45,6 +48,13 @@ def open_file(path: str | Path, opener: Callable[[str, int], int] | None = None)
     """Open a file to read it; raise InputError if it can't be opened, or read later."""
     with reading_from(str(path)):
         return io.BufferedReader(_Raw(os.fspath(path), opener=opener), 1 << 17)
+
+
+def skip_bom(file: IO[bytes]) -> None:
+    """Go behind the mark with which a seekable file may begin."""
+    start = file.tell()
+    if file.read(len(BOM)) != BOM:
+        file.seek(start)
 
 
 def read_file(path: Path, error: type[EmError] = InputError) -> bytes:
