@@ -98,6 +98,16 @@ def test_an_empty_trace_teaches_nothing(tmp_path: Path) -> None:
     assert (ran.code, ran.out, ran.err) == (0, "", "no lessons found\n")
 
 
+def test_what_is_no_trace_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.json", TRAJECTORY)
+    other = write(tmp_path / "f.json", {"foo": 1})
+    ran = em("--db", "h.db", "reflect", file, other, "--store")
+    assert ran.code == 2
+    assert "f.json: expected a trace, found no `events`" in ran.err
+    assert em("--db", "h.db", "traces", "list", "--json").json["traces"] == []
+    assert em("--db", "h.db", "lessons", "list", "--json").json == {"heuristics": []}
+
+
 def test_evaluate_is_repeatable_and_touches_no_log() -> None:
     one = em("evaluate", "--tasks", "40", "--seed", "3", "--json").json
     assert one == em("--db", "h.db", "evaluate", "--tasks", "40", "--seed", "3", "--json").json

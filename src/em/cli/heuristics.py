@@ -215,13 +215,15 @@ def reflect(
     book = memory.heuristics
     lessons: list[Lesson] = []
     stored: list[Heuristic] = []
-    known = []
-    for name in traces:
+    known, read = [], []
+    for name in traces:  # all of them first: nothing is stored if one can't be read
         if not _is_file(name, memory):
             known.append(name)
             continue
         with reading(name) as (source, place):
-            kept, events = book.to_keep(read_trace(source.read(), place), subject=subject)
+            read.append(read_trace(source.read(), place))
+    for trace in read:
+        kept, events = book.to_keep(trace, subject=subject)
         found = book.lessons_of(kept, client)
         lessons += found
         if keep:

@@ -185,12 +185,17 @@ class _Trajectory(msgspec.Struct, frozen=True):
     final_output: Any = msgspec.UNSET
 
 
+_FORM = "a trace has `mission` and `events`; docs/routines.md shows one"
+
+
 def read_trace(data: bytes, place: str) -> Trace:
     """Read a trace from JSON, in the native format or as a trajectory."""
     try:
         keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         if "steps" in keys and "events" not in keys:
             return _from_trajectory(msgspec.json.decode(data, type=_Trajectory))
+        if "events" not in keys:
+            raise InputError("expected a trace, found no `events`", place=place, fix=_FORM)
         return msgspec.json.decode(data, type=Trace)
     except RecursionError:
         raise InputError("nested too deep", place=place) from None
@@ -199,7 +204,7 @@ def read_trace(data: bytes, place: str) -> Trace:
         raise InputError(
             f"expected a trace: {found.message}",
             place=found.place(place),
-            fix="a trace has `mission` and `events`; docs/routines.md shows one",
+            fix=_FORM,
         ) from None
 
 
