@@ -281,6 +281,9 @@ def test_the_end_of_an_import_names_the_command_that_lists_it() -> None:
     made = own.user("Look."), own.calls("c1", "Bash", command="ls"), own.result("c1", "a.txt")
     Path("own", "a.jsonl").write_bytes(lines(*made))
     assert "next: `em suggest` shows" in em("import", "own").out
+    sessions("W3", "W4")
+    Path("in", "own.jsonl").write_bytes(lines(*made))
+    assert "next: `em suggest --allow-unlabelled` shows" in em("import", "in", "--db", "n.db").out
 
 
 def test_ctrl_c_keeps_what_came_in_and_the_next_import_goes_on() -> None:

@@ -374,15 +374,15 @@ LOOKED_AT = 20
 
 
 def _are_open(memory: Memory, read: "Sequence[FileRead]") -> bool:
-    """Return whether `em suggest` would leave out what was imported: nothing says how it ended."""
+    """Return whether `em suggest` would leave out more than it takes: nothing says how it ended."""
     from em.compiler.session_draft import is_session
     from em.traces.outcomes import outcome_of_kept
 
     ids = [trace for one in read if one.new_traces for trace in one.traces][-LOOKED_AT:]
-    return all(
-        outcome_of_kept(kept) == "unknown" and not is_session(kept.trace)
-        for kept in get_traces(memory.store, ids)
-    )
+    kept = get_traces(memory.store, ids)
+    successes = sum(outcome_of_kept(one) == "success" for one in kept)
+    left_out = sum(outcome_of_kept(one) == "unknown" and not is_session(one.trace) for one in kept)
+    return left_out > successes
 
 
 def _print_totals(memory: Memory, read: "Sequence[FileRead]") -> None:
