@@ -13,11 +13,10 @@ from em.cli.root import COMMANDS, GROUPS, root
 
 
 def leaves(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
     if isinstance(command, click.Group):
         for below, one in command.commands.items():
             yield from leaves(f"{name} {below}", one)
-    else:
-        yield name, command
 
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
@@ -65,6 +64,12 @@ def test_the_help_of_every_command_ends_with_an_example_that_can_be_typed(
         typed = ["em", *name.split()]
         assert words[: len(typed)] == typed
         command.make_context(name, words[len(typed) :], obj={"db": None, "json": False})
+
+
+def test_every_command_takes_a_database_and_prints_json() -> None:
+    for name, command in every_command():
+        options = {option for param in command.params for option in param.opts}
+        assert name == "completion" or {"--db", "--json"} <= options, name
 
 
 @pytest.mark.parametrize(("old", "new"), [("cache", "behaviours"), ("heuristics", "lessons")])

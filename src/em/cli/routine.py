@@ -78,6 +78,7 @@ _SHADOW = click.option(
 
 
 @click.group("routine", no_args_is_help=True)
+@everywhere
 def routine() -> None:
     """List, show, keep, unpack, decide, retire, restore, promote and heal stored routines."""
 
