@@ -1,6 +1,7 @@
 """The service does what its description says: paths, filters, pages, errors."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -62,6 +63,21 @@ def test_a_small_answer_does_not_wait_for_its_header_to_be_acknowledged() -> Non
         address = listening.getsockname()[:2]
         with socket.create_connection(address), listening.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_the_first_example_of_the_page_finds_what_it_gave(service: Served) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
+    body = re.search(r"-d '(\{.*\})'", page)
+    path = re.search(r"curl 'localhost:8765(/heuristics\?.*)'", page)
+    assert body is not None
+    assert path is not None
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Idempotency-Key": "7f3a"}
+    made = service.http.post("/heuristics", content=body[1], headers=form)
+    assert made.status_code == 201, made.text
+    found = service.get(path[1])["heuristics"]
+    assert [one["action"] for one in found] == ["insert the parent row first"]
+    told = service.get("/heuristics", task="debug a failing SQL insert")
+    assert told["heuristics"] == [], "as docs/heuristics.md says"
 
 
 def test_heuristics_are_kept_found_and_paged(service: Served) -> None:
