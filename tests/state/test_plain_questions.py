@@ -341,3 +341,66 @@ def test_values_of_several_kinds_are_not_added_up(memory: Memory) -> None:
         found = memory.ask("ana", question)
         assert found.route == "recall"
         assert "some values of 'cost_usd' can't be read as the others" in found.note
+
+
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("Did the number of trips increase from 2023 to 2024?", True),
+        ("Did the number of my trips to Rome decrease from 2023 to 2024?", False),
+        ("Did the number of trips drop from 2024 to June 2023?", True),
+        ("Did my total trip cost increase from 2023 to 2024?", True),
+        ("Did my average trip cost fall from 2023 to 2024?", False),
+        ("Did I take more trips in 2024 than in 2023?", True),
+        ("Did ana take more trips in 2023 than in 2024?", False),
+        ("Did I take fewer trips in June 2024 than in 2023?", True),
+        ("Did I take more trips to Rome in 2024 than in 2023?", False),
+        ("Did she take more fun trips to Rome in June 2024 than in July 2023?", True),
+        ("Did I finish more books in 2024 than in 2023?", True),
+    ],
+)
+def test_two_periods_are_compared_by_yes_or_no(memory: Memory, question: str, value: bool) -> None:
+    for one in [*TRIPS, {**TRIPS[0], "to": "Faro", "date": "2024-03-01"}]:
+        memory.observe("ana", one, type="Trip")
+    memory.observe_many({"subject": "ana", "record": one, "type": "Book"} for one in BOOKS)
+    memory.checkpoint("ana")
+    found = memory.ask("ana", question)
+    assert (found.value, found.plain) == (value, True), found.note
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Did Bo take more trips in 2024 than in 2023?",
+        "Did Rome take more trips in 2024 than in 2023?",
+        "Did I in 2022 take more trips in 2024 than in 2023?",
+        "Did I go to Rome more in 2024 than in 2023?",
+        "Did I take more expensive trips in 2024 than in 2023?",
+        "Did I take more trips in May than in April?",
+        "Did I take more trips in May 2024 than in April?",
+        "Did I take many more trips in 2024 than in 2023?",
+        "Did I take more trips in 2024 than in 2023 or 2022?",
+        "Did I take more than 2 trips in 2024?",
+        "Did I travel more in 2024 than in 2023?",
+        "Did I take more days in 2024 than in 2023?",
+        "Did I spend more on trips in 2024 than in 2023?",
+        "Did I take more flights in 2024 than in 2023?",
+        "Did my trips increase from 2023 to 2024?",
+        "Did the number of trips double from 2023 to 2024?",
+        "Did the number of trips increase from March to May?",
+        "Did the number of trips not increase from 2023 to 2024?",
+        "Did the number of flights increase from 2023 to 2024?",
+        "Did the number of trips and books increase from 2023 to 2024?",
+    ],
+)
+def test_other_comparisons_are_not_understood(ana: Memory, question: str) -> None:
+    assert ana.ask("ana", question).route == "recall"
+
+
+def test_more_of_a_thing_is_not_more_records(memory: Memory) -> None:
+    for day, number in (("2023-01-01", 10), ("2024-01-01", 1), ("2024-02-01", 1)):
+        order = {"item": "pens", "quantity": number, "date": day}
+        memory.observe("ana", order, type="Order")
+    memory.checkpoint("ana")
+    assert memory.ask("ana", "Did I order more pens in 2024 than in 2023?").route == "recall"
+    assert memory.ask("ana", "Did I make more orders in 2024 than in 2023?").value is True

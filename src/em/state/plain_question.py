@@ -82,13 +82,15 @@ class Shape(NamedTuple):
     """What is asked for, and the words that say of what.
 
     kind: count, sum, mean, max, min, last, first, list, top or trend. by: month, year or a word for
-    a field. periods: the two periods of a trend.
+    a field. periods: the two periods of a trend. sign: `>` or `<` if a trend is asked for by yes
+    or no: the second period has more, or less, than the first.
     """
 
     kind: str
     words: list[str]
     by: str = ""
     periods: tuple[Period, ...] = ()
+    sign: str = ""
 
 
 class Reading(NamedTuple):
@@ -253,6 +255,8 @@ def _ungrouped(words: list[str], by: str, today: date) -> Iterator[Shape]:
     if found := re.fullmatch(r"(?:what|which) (.*?)( from)? most (?:often|frequently)", text):
         yield Shape("top from" if found[2] else "top", words_of(found[1]), by)
     yield from _trend(text, today)
+    yield from _change(text, today)
+    yield from _more(text, today)
 
 
 _MY = r"(?:my|the|her|his|their)"
@@ -272,10 +276,8 @@ _BEGINNINGS = (
 )
 
 
-_SAME = (
-    r"(?:increase|go up|rise|grow) (?:or )?(?:decrease|go down|fall|shrink|drop)"
-    r" or (?:stay|remain)(?:ed)? the same"
-)
+_UP, _DOWN = r"(?:increase|go up|rise|grow)", r"(?:decrease|go down|fall|shrink|drop)"
+_SAME = rf"{_UP} (?:or )?{_DOWN} or (?:stay|remain)(?:ed)? the same"
 
 
 def _trend(text: str, today: date) -> Iterator[Shape]:
@@ -294,14 +296,58 @@ def _trend(text: str, today: date) -> Iterator[Shape]:
         if len(whole) != 1:
             return
         periods.append(whole[0])
-    what = words_of(found["what"])
-    kind = {"total": "sum", "average": "mean"}.get(what[0] if what else "")
-    if what[-1:] == ["count"]:
-        kind, what = "count", what[:-1]
-    elif kind is not None:
-        what = what[1:]
-    if kind is not None:
+    kind, what = _measured(words_of(found["what"]))
+    if kind:
         yield Shape(f"trend {kind}", what, "", tuple(periods))
+
+
+def _measured(what: list[str]) -> tuple[str, list[str]]:
+    """Return what is compared, and the words that are left; an empty text if that is not said."""
+    if what[-1:] == ["count"]:
+        return "count", what[:-1]
+    if what[:2] == ["number", "of"]:
+        return "count", what[2:]
+    kind = {"total": "sum", "average": "mean"}.get(what[0] if what else "", "")
+    return kind, what[1:] if kind else what
+
+
+def _change(text: str, today: date) -> Iterator[Shape]:
+    """Read "did the number of trips increase from 2023 to 2024"."""
+    found = re.fullmatch(
+        rf"did {_MY} (?P<what>.*?) (?:(?P<up>{_UP})|{_DOWN}) from (?P<one>.*?) to (?P<other>.*)",
+        text,
+    )
+    if found is not None:
+        kind, what = _measured(words_of(found["what"]))
+        periods = _whole_periods(found["one"], found["other"], today)
+        if kind and periods:
+            yield Shape(f"trend {kind}", what, "", periods, ">" if found["up"] else "<")
+
+
+def _more(text: str, today: date) -> Iterator[Shape]:
+    """Read "did I take more trips in 2024 than in 2023"."""
+    found = re.fullmatch(
+        r"did (?P<who>.+?) (?:(?P<up>more)|fewer) (?P<what>.+) in (?P<one>.+?)"
+        r" than in (?P<other>.+)",
+        text,
+    )
+    if found is not None:
+        periods = _whole_periods(found["other"], found["one"], today)
+        # What is counted comes first, as behind "how many"; "did" marks who acts.
+        words = words_of(f"{found['what']} did {found['who']}")
+        if periods:
+            yield Shape("trend count", words, "", periods, ">" if found["up"] else "<")
+
+
+def _whole_periods(one: str, other: str, today: date) -> tuple[Period, ...]:
+    """Read two periods, each with its year; nothing if one is open: "in May than in April"."""
+    found = []
+    for part in map(words_of, (one, other)):
+        whole = [period for size, period in periods_at(part, 0, today) if size == len(part)]
+        if len(whole) != 1:
+            return ()
+        found += whole
+    return tuple(found)
 
 
 def _without_echo(words: list[str]) -> list[str]:
@@ -343,7 +389,7 @@ class Combination:
         values = [one for one in self._meanings if isinstance(one, Value)]
         if not (self._is_named or values) or self._asks_for_record():
             return
-        if self._shape.kind == "count" and self._counts_values():
+        if (self._shape.kind == "count" or self._shape.sign) and self._counts_values():
             return  # of pens, a record may have ten
         if not (self._values(values) and self._numbers() and self._clocks()):
             return
@@ -377,7 +423,7 @@ class Combination:
         needs = bool(periods or self._shape.periods)
         needs = needs or self._shape.kind in ("last", "last time", "first")
         needs = needs or self._shape.by in ("month", "year")
-        if len(periods) > 1 or needs != (day is not None):
+        if len(periods) + bool(self._shape.periods) > 1 or needs != (day is not None):
             return
         if self._shape.kind == "last time" and not (day and {*field_words(day)} <= _DATES):
             return  # "when did I last meet …": the date of a contact may be that of the first time
@@ -564,7 +610,7 @@ def _body(reading: Reading) -> str:
     kind, field, day = reading.shape.kind, reading.field, _day_of(reading)
     value = "" if field is None else f"r.{field.name}"
     if kind.startswith("trend "):
-        return _trend_body(kind.removeprefix("trend "), value, str(day), reading.shape.periods)
+        return _trend_body(reading.shape, value, str(day))
     group = None if reading.group is None else f"r.{reading.group.name}"
     if reading.shape.by in ("month", "year"):
         size = {"month": 7, "year": 4}[reading.shape.by]
@@ -609,15 +655,18 @@ def _grouped_body(kind: str, value: str, group: str) -> str:
     )
 
 
-def _trend_body(kind: str, value: str, day: str, periods: Sequence[Period]) -> str:
+def _trend_body(shape: Shape, value: str, day: str) -> str:
+    kind = shape.kind.removeprefix("trend ")
     lines = []
-    for name, period in zip(("before", "after"), periods, strict=True):
+    for name, period in zip(("before", "after"), shape.periods, strict=True):
         where = _within(day, period)
         found = f"[{value or 'r'} for r in used(state) if {where}]"
         lines.append(f"    found = {found}")
         line = {"count": "len(found)", "sum": "sum(found)"}.get(kind, _MEAN)
         lines.append(f"    {name} = {line}")
     lines.append("    if before is None or after is None:\n        return None")
+    if shape.sign:
+        return "\n".join(lines) + f"\n    return after {shape.sign} before\n"
     words = '"increase" if after > before else "decrease" if after < before else "same"'
     return "\n".join(lines) + f"\n    return {words}\n"
 
