@@ -103,7 +103,7 @@ def test_what_is_no_trace_is_refused_and_nothing_is_stored(tmp_path: Path) -> No
     other = write(tmp_path / "f.json", {"foo": 1})
     ran = em("--db", "h.db", "reflect", file, other, "--store")
     assert ran.code == 2
-    assert "f.json: expected a trace, found no `events`" in ran.err
+    assert "f.json: expected a trace, found neither `mission` nor `events`" in ran.err
     assert em("--db", "h.db", "traces", "list", "--json").json["traces"] == []
     assert em("--db", "h.db", "lessons", "list", "--json").json == {"heuristics": []}
 

@@ -465,7 +465,7 @@ def test_a_folder_of_something_else_is_left_alone_and_nothing_is_half_written(
     with pytest.raises(UsageError):
         compile_trace_file(tmp_path / "t.json", tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
-    (tmp_path / "empty.json").write_bytes(msgspec.json.encode(Trace()))
+    (tmp_path / "empty.json").write_bytes(msgspec.json.encode(Trace(mission=Mission(goal="x"))))
     with pytest.raises(RoutineError, match="no tool call"):
         compile_trace_file(tmp_path / "empty.json", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.json", "mine", "t.json"]

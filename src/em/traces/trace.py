@@ -194,8 +194,10 @@ def read_trace(data: bytes, place: str) -> Trace:
         keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         if "steps" in keys and "events" not in keys:
             return _from_trajectory(msgspec.json.decode(data, type=_Trajectory))
-        if "events" not in keys:
-            raise InputError("expected a trace, found no `events`", place=place, fix=_FORM)
+        if not keys.keys() & {"mission", "events"}:  # em writes one without events so
+            raise InputError(
+                "expected a trace, found neither `mission` nor `events`", place=place, fix=_FORM
+            )
         return msgspec.json.decode(data, type=Trace)
     except RecursionError:
         raise InputError("nested too deep", place=place) from None
