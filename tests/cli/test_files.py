@@ -31,6 +31,23 @@ def test_the_log_itself_is_never_overwritten(tmp_path: Path, command: list[str],
     assert em("log", "verify", "--json").json["events"] == 1
 
 
+def test_an_exported_routine_needs_a_file_other_than_the_log(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    steps = "  - {id: a, type: return, value: 1}\n"
+    (tmp_path / "r" / "routine.yaml").write_text(f"name: r\nsteps:\n{steps}")
+    for name in (".", "..", "r"):
+        ran = em("export", "r", "--to", "python", "-o", name)
+        assert ran.code == 2
+        assert f"{name}: expected a file, found a folder" in ran.err
+    (tmp_path / "link").symlink_to(".em/em.db")
+    for db, name in (([], ".em/em.db"), ([], "link"), (["--db", ".em/em.db"], ".em/em.db-wal")):
+        ran = em(*db, "export", "r", "--to", "python", "-o", name)
+        assert ran.code == 2
+        assert "this is the log itself" in ran.err
+    assert em("log", "verify", "--json").json["events"] == 1
+    assert em("export", "r", "-o", "r.py").code == 0
+
+
 def test_a_link_is_followed_and_rights_are_the_users_own(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder/real.jsonl")

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from em.cli.options import database, everywhere, open_memory
+from em.cli.options import address, everywhere, open_memory
 from em.cli.output import emit, note, printable, wants_json
 from em.clients import claude_plugin, codex_config, opencode_config
 from em.clients.installation import Change, Installation, Removal
@@ -137,15 +137,9 @@ def _existing_memory() -> Memory | None:
         return None
 
 
-def _address() -> str:
-    """Return the memory's address, the same from every folder."""
-    db = database() or Settings.load(tells=False).db
-    return db if "://" in db else str(Path(db).resolve())
-
-
 def _memory() -> str:
     """Return the memory's address as it is written into settings: without a password."""
-    db = _address()
+    db = address()
     if "://" in db and urlsplit(db).password:
         raise UsageError(
             "the database's password would be written into the agent's settings",
@@ -158,7 +152,7 @@ def _memory() -> str:
 def refresh_skills() -> None:
     """Let the agents that use this memory have its routines as skills."""
     try:
-        homes = homes_of(Launch(db=_address(), folder="").socket)
+        homes = homes_of(Launch(db=address(), folder="").socket)
         memory = _existing_memory() if homes else None
         if memory is not None:
             Skills(memory.store).refresh(homes)

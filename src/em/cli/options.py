@@ -20,7 +20,7 @@ from em.log.summary import Cursor
 from em.memory import Memory
 from em.runner.tools import ToolRegistry
 from em.runner.tools.permissions import settings_for
-from em.settings import AllowSettings
+from em.settings import AllowSettings, Settings
 from em.store.log import Log
 from em.store.protocol import Store
 from em.values.files import open_file, reading_from, skip_bom
@@ -229,6 +229,12 @@ def database() -> str | None:
     return found
 
 
+def address() -> str:
+    """Return the address of the memory that --db, EM_DB or em.yaml names; a path is absolute."""
+    db = database() or Settings.load(tells=False).db
+    return db if "://" in db else str(Path(db).expanduser().resolve())
+
+
 def find_event(log: Log, given: str) -> Event:
     """Find an event by its id, or by its number in the log."""
     try:
@@ -337,14 +343,16 @@ def _block(source: IO[bytes]) -> bytes:
 def writing(file: str, log: str) -> Iterator[IO[bytes]]:
     """Open a file for writing, or standard output for `-`. A file is replaced only at the end.
 
-    log: the database in use, which is refused as a target.
+    log: the database in use, which is refused as a target. It may be empty where none is used.
     """
     if file == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     path = Path(file).resolve()
-    if str(path) in {str(Path(log + end).resolve()) for end in ("", "-wal", "-shm")}:
+    if path.is_dir():
+        raise UsageError("expected a file, found a folder", place=file, fix="name a file in it")
+    if log and str(path) in {str(Path(log + end).resolve()) for end in ("", "-wal", "-shm")}:
         raise UsageError("this is the log itself", place=file, fix="name another file")
     try:
         if path.exists() and not path.is_file():

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from em.cli.options import (
-    database,
+    address,
     everywhere,
     find_package,
     known_routine,
@@ -1001,7 +1001,7 @@ def _write_script(package: Package, routine: str, to: str, output: str, *, trust
     if output == "-" and wants_json():
         emit({"routine": routine, "to": to, "script": script}, script)
         return
-    with writing(output, database() or "") as out:
+    with writing(output, "" if output == "-" else address()) as out:
         out.write(script.encode())
     if output != "-":
         usage = USAGE[to].format(file=output)
@@ -1023,7 +1023,7 @@ def _write_skill(
         )
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        with writing(str(folder / path), database() or "") as out:
+        with writing(str(folder / path), address()) as out:
             out.write(text.encode())
     emit(
         {"routine": routine, "to": "skill", "folder": str(folder)},
