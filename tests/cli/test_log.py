@@ -516,3 +516,21 @@ def test_an_import_says_which_routines_and_behaviours_it_did_not_bring() -> None
     assert "not part of a log: 1 behaviour; bring them with `em behaviours export`" in brought.err
     again = em("--db", "new.db", "log", "import", "all.jsonl")
     assert (again.code, again.err) == (0, "")
+
+
+@pytest.mark.parametrize("number", ["0", "00", "99"])
+def test_a_number_that_no_event_has_is_told(number: str) -> None:
+    em("observe", "ana", "I live in Rome.")
+    em("checkpoint", "ana")
+    for args in (
+        ["forget", "--event", number, "--yes"],
+        ["resolve", "ana", "city", "--event", number],
+        ["resolve", "ana", "--undo", number],
+        ["state", "why", "ana", number],
+        ["state", "retract", "ana", number],
+        ["state", "correct", "ana", number, "x=1"],
+        ["log", "show", "--id", number],
+    ):
+        ran = em(*args)
+        assert ran.code == 1, args
+        assert f"no event has the number {int(number)}\n" in ran.err, args

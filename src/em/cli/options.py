@@ -239,12 +239,14 @@ def find_event(log: Log, given: str) -> Event:
     """Find an event by its id, or by its number in the log."""
     try:
         return log.get(given)
-    except NotFound:
-        if given.isascii() and given.isdecimal() and len(given) < 19:
-            for event in log.read(after=int(given) - 1, limit=1):
-                if event.seq == int(given):
-                    return event
-        raise
+    except NotFound as error:
+        if not (given.isascii() and given.isdecimal() and len(given) < 19):
+            raise
+        number = int(given)
+        for event in log.read(after=number - 1, limit=1) if number else ():  # the first is 1
+            if event.seq == number:
+                return event
+        raise NotFound(f"no event has the number {number}", fix=error.fix) from None
 
 
 def find_package(routine: str, stack: ExitStack) -> "Package":

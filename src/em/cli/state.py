@@ -537,8 +537,8 @@ def retract(subject: str, what: str) -> None:
     except NotFound as no_field:
         try:
             found = find_event(memory.log, what).id
-        except NotFound:
-            raise no_field from None
+        except NotFound as no_event:
+            raise (no_event if what.isdecimal() else no_field) from None
         decided = memory.subjects.retract(subject, found, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"taken back: event {decided}")
