@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from em.errors import UntrustedDatabase, UsageError
-from em.values.paths import path_from_text, path_to_text
+from em.values.paths import path_from_text, path_to_text, shown
 
 FOLDERS = "EM_TRUSTED_FOLDERS"
 """The variable with folders that are trusted with all below them, whatever they hold."""
@@ -113,8 +113,8 @@ class Database(msgspec.Struct, frozen=True):
             raise UntrustedDatabase(
                 f"{what} did not run: this memory is not on your list of memories, so what it"
                 " holds counts as data",
-                place=self.place,
-                fix=f"if it is yours, run: em trust --memory --db {self.place}",
+                place=shown(self.place),
+                fix=f"if it is yours, run: em trust --memory --db {shown(self.place)}",
             )
 
 

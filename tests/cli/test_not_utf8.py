@@ -17,6 +17,7 @@ from em import Memory
 from em.cli.parameters import with_texts
 from em.cli.root import COMMANDS
 from em.errors import UsageError
+from em.serve.guard import body_of, log_line
 from em.trust import trust_folder
 from em.values.paths import path_from_text, path_to_text, shown
 
@@ -218,3 +219,10 @@ def test_an_agent_is_not_installed_with_such_a_path(folder: Path) -> None:
     assert ran.code == 2
     assert "not UTF-8" in ran.err
     assert not Path("../claude").exists()
+
+
+def test_the_service_sends_and_logs_such_a_path(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    log_line(event="listening", store=f"/{BAD}/em.db")
+    assert json.loads(capfdbinary.readouterr().err)["store"] == "/n\\xff/em.db"
+    sent = json.loads(body_of(UsageError("can't have a queue", place=f"/{BAD}/em.db")))
+    assert sent["error"]["place"] == "/n\\xff/em.db"

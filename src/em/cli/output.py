@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from em.errors import EmError
-from em.values.paths import shown
+from em.values.paths import shown, shown_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -59,28 +59,10 @@ def print_json(value: Any) -> None:
     """Print one JSON document on standard output."""
     import msgspec
 
-    text = _as_json(value)
+    text = shown_json(value)
     if sys.stdout.isatty():
         text = msgspec.json.format(text, indent=2)
     click.echo(text)
-
-
-def _as_json(value: Any) -> bytes:
-    """Encode a value; what is not Unicode, such as the name of a file, is escaped."""
-    import msgspec
-
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_escaped(msgspec.to_builtins(value)))
-
-
-def _escaped(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_escaped(key): _escaped(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_escaped(item) for item in value]
-    return shown(value) if isinstance(value, str) else value
 
 
 @contextmanager
@@ -108,7 +90,7 @@ def only_results_on_stdout() -> Iterator[None]:
 def print_error(error: EmError, *, as_json: bool) -> None:
     """Print an error on standard error, with its place and its fix."""
     if as_json:
-        click.echo(_as_json({"error": error.as_dict()}), err=True)
+        click.echo(shown_json({"error": error.as_dict()}), err=True)
         return
     place = f"{error.place}: " if error.place else ""
     what = printable(place + error.message)

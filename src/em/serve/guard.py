@@ -54,6 +54,7 @@ from em.serve.rate import Rates
 from em.settings import ApiSettings
 from em.store.protocol import Health
 from em.values.ids import new_id
+from em.values.paths import shown_json
 from em.values.times import now
 
 _STATUS: tuple[tuple[type[EmError], int], ...] = (
@@ -109,7 +110,7 @@ def body_of(error: EmError) -> bytes:
     if status_of(error) == 500:
         return internal_error()
     out = ErrorOut(error.code, error.message, error.place, error.fix)
-    return msgspec.json.encode(ErrorBody(out))
+    return shown_json(ErrorBody(out))
 
 
 def internal_error() -> bytes:
@@ -262,7 +263,7 @@ def log_line(**fields: Any) -> None:
     """Write one JSON line of the log to standard error, without secrets in what went wrong."""
     clean = {name: _redactor().text(str(fields[name])) for name in WORDY if name in fields}
     line = {"at": now().isoformat(), **fields, **clean}
-    sys.stderr.buffer.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
+    sys.stderr.buffer.write(shown_json(line, enc_hook=str) + b"\n")
     sys.stderr.flush()
 
 

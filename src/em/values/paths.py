@@ -4,7 +4,9 @@ Python gives such bytes as halves of surrogate pairs, which can't be encoded.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 _URI = "file://"
 
@@ -27,6 +29,24 @@ def shown(text: str | Path) -> str:
         return os.fsencode(text).decode(errors="backslashreplace")
     except UnicodeEncodeError:  # not from a path
         return text.encode(errors="backslashreplace").decode()
+
+
+def shown_json(value: Any, enc_hook: Callable[[Any], Any] | None = None) -> bytes:
+    """Encode a value as JSON to be printed, with each text in it as `shown` has it."""
+    import msgspec
+
+    try:
+        return msgspec.json.encode(value, enc_hook=enc_hook)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_shown_inside(msgspec.to_builtins(value, enc_hook=enc_hook)))
+
+
+def _shown_inside(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_shown_inside(key): _shown_inside(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown_inside(item) for item in value]
+    return shown(value) if isinstance(value, str) else value
 
 
 def path_to_text(path: str | Path) -> str:
