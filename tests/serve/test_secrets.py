@@ -81,8 +81,6 @@ ECHOES: tuple[tuple[str, Any], ...] = (
     ("/observations", {"text": "hello", "metadata": {**KNOWN, "note": PASSWORD}}),
     ("/heuristics", {"trigger": f"my password is {PASSWORD}", "action": f"type {PASSWORD}"}),
     ("/reflect", {"trajectory": ATTEMPT}),
-    ("/runs", {"routine": "greet", "input": {**KNOWN, "note": f"use {PASSWORD}"}}),
-    ("/workflow-runs", {"workflow": "notes", "params": {**KNOWN, "note": f"use {PASSWORD}"}}),
     ("/resolve", {"field": "city", "value": SAID}),
     ("/ask", {"question": SAID}),
     ("/v1/traces", otlp()),
@@ -107,6 +105,25 @@ def test_an_echo_of_a_secret_is_stored_by_no_path(service: Served, key: str) -> 
     events = service.get("/log", subject="ana", limit=200)["events"]
     assert "use [redacted:password]" in str(events)
     assert "ok [redacted:password]" in str(events)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/runs", {"routine": "greet", "input": KNOWN}),
+        ("/runs", {"routine": "greet", "answers": {"ask": KNOWN}}),
+        ("/workflow-runs", {"workflow": "notes", "params": {**KNOWN, "note": "x"}}),
+        ("/runs/none/answers", {"answers": {"ask": KNOWN}}),
+        ("/workflow-runs/none/answers", {"answers": {"ask": KNOWN}}),
+    ],
+)
+def test_no_run_acts_on_the_marker_of_a_secret(service: Served, path: str, body: Any) -> None:
+    refused = service.post(path, body)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_input")
+    assert "this looks like a secret" in refused.json()["error"]["message"]
+    assert "password" in refused.json()["error"]["place"]
+    assert PASSWORD not in refused.text + stored()
+    assert service.get("/runs")["runs"] == []
 
 
 def test_a_job_with_a_secret_is_refused_as_in_python(service: Served) -> None:

@@ -28,6 +28,7 @@ from em.store import redactor_of
 from em.store.preparation import refuse_secret_name
 from em.store.protocol import Claim, Commit, RequestOutcome, Store
 from em.values.canonical import MAX_DEPTH, depth_of
+from em.work.job import refuse_secrets
 
 LONGEST_KEY = 255
 DEEPEST = 2 * MAX_DEPTH
@@ -341,6 +342,17 @@ class Service:
 
         return get_llm_client(settings=self.settings)
 
+    def refuse_secrets(self, data: msgspec.Struct) -> None:
+        """Refuse a payload with a secret: a run would act on the marker in its place."""
+        self._refuse_secret_subjects(data)
+        refuse_secrets(msgspec.to_builtins(data), self._redactor, "body", "service")
+
+    def _refuse_secret_subjects(self, data: msgspec.Struct) -> set[str]:
+        subjects = subjects_in(data)
+        for subject in subjects:
+            refuse_secret_name(subject, self._redactor, "subject")
+        return subjects
+
     async def carry_out(
         self,
         request: AnyRequest,
@@ -354,9 +366,7 @@ class Service:
         So nothing behind this can store, log or send one, nor where the payload echoes it.
         """
         caller = self.caller(request, access)
-        subjects = subjects_in(data)
-        for subject in subjects:
-            refuse_secret_name(subject, self._redactor, "subject")
+        subjects = self._refuse_secret_subjects(data)
         clean = without_secrets(data, self._redactor)
         what = f"{request.method} {request.url.path}"
         answered = await self._requests.carry_out(

@@ -130,15 +130,23 @@ def body_of(job: Job, redactor: Redactor) -> Json:
         raise UsageError("expected a job with at least one item, found none", place="items")
     place = f"{job.kind} {job.name}".rstrip()
     body = cast("Json", canonical(msgspec.structs.asdict(job), place)[1])
-    hidden = first_difference(body, redactor.value(body))
+    refuse_secrets(body, redactor, place, "worker")
+    return body
+
+
+def refuse_secrets(value: Json, redactor: Redactor, place: str, where: str) -> None:
+    """Refuse a value that redaction would change: what acts on it would act on the marker.
+
+    where: whose environment can have the secret instead.
+    """
+    hidden = first_difference(value, redactor.value(value))
     if hidden is not None:
         raise InputError(
             "this looks like a secret, and secrets are never stored in the log",
             place=f"{place}, {hidden}",
             fix="leave it out: make it a secret input of the routine, and set it in the "
-            "environment of the worker",
+            f"environment of the {where}",
         )
-    return body
 
 
 class Queued(NamedTuple):

@@ -184,10 +184,11 @@ async def respond_with_run(
     """Run something, once for each key, and respond with its run.
 
     go: gets what was sent, and the id for a new run; requests with the same key get the same id.
-    Forgetting an event of the run forgets the response.
+    Forgetting an event of the run forgets the response. A secret in what was sent is refused.
     """
     service = service_of(request)
     service.caller(request, "write").must_see(None)
+    service.refuse_secrets(data)
 
     def work(data: D, pending: Pending) -> None:
         out = go(data, pending.key.removeprefix("http/")[:28] or new_id())
