@@ -624,7 +624,7 @@ def test_equal_values_must_agree_when_the_routine_runs() -> None:
 @given(traces())
 @settings(max_examples=examples(300), deadline=None)
 def test_any_trace_compiles_into_a_routine_that_reproduces_it(trace: Trace) -> None:
-    draft = compile_trace(trace)
+    draft = compile_trace(trace, allow_failed=True)
     assert len(draft.recording) <= len(trace.calls)
     text = render_routine(draft.routine, draft.comments)
     written = read_routine(parse_yaml(text.encode(), "routine.yaml"), "routine.yaml")

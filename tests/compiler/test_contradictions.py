@@ -100,3 +100,9 @@ def test_it_is_shown_side_by_side(tmp_path: Path) -> None:
     assert json.loads(compiled("--json").output)["contradictions"] == [
         {"place": "output.saved", "says": 3, "call": 1, "tool": "save", "returned": 2}
     ]
+
+
+@pytest.mark.parametrize("total", [2.5e-222, 3e300])
+def test_numbers_however_far_apart_are_compared(total: float) -> None:
+    far = ToolCall(tool="get_far", args={}, result={"far": 1 / total, "name": "x-1"})
+    assert [found[0] for found in told({"far": total, "name": "x-1"}, far)] == ["output.far"]

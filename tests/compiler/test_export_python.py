@@ -109,7 +109,7 @@ def routine(tmp_path: Path) -> Any:
 def test_what_any_trace_compiles_to_does_the_same_as_a_script(
     tmp_path_factory: pytest.TempPathFactory, trace: Trace
 ) -> None:
-    draft = compile_trace(trace)
+    draft = compile_trace(trace, allow_failed=True)
     folder = tmp_path_factory.mktemp("routine")
     write_package(draft, folder)
 

@@ -163,7 +163,7 @@ def _close(number: float, other: float) -> bool:
         return False
     if number == -other:
         return True
-    power = math.log10(abs(number / other))
+    power = math.log10(abs(number)) - math.log10(abs(other))  # the quotient may be 0 or infinite
     return abs(power - round(power)) < 1e-9
 
 
