@@ -414,7 +414,29 @@ def _is_given(name: str) -> bool:
     return name == "subject" or is_id(name)
 
 
+DECISIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/state/retract", {"event_id": "ID"}),
+    ("/state/retract", {"field": "ID"}),
+    ("/state/correct", {"event_id": "ID", "changes": {"city": "Lagos"}}),
+    ("/resolve", {"field": "profile.city", "event": "ID"}),
+)
+"""What a person may decide about a state, with an id where one fits."""
+
+
+def give_state(service: Served, subject: str) -> None:
+    """Compile a state with a fact and a record: without one, nothing else is looked up."""
+    about = {"subject": subject}
+    for path, body in (
+        ("/observations", {"record": {"city": "Lagos"}, "type": "Profile"}),
+        ("/observations", {"record": {"city": "Lagos"}, "type": "Home"}),
+        ("/checkpoint", {}),
+    ):
+        sent = service.http.post(path, json={**about, **body}, headers=bearer(ALL))
+        assert sent.status_code < 300, (path, sent.text)
+
+
 def test_over_http_what_is_hidden_answers_as_what_is_absent(service: Served) -> None:
+    give_state(service, "bo")
     described = service.http.get("/docs/openapi.json", headers=bearer(ALL)).json()
     pairs = list(wanted(one_of_each(log_of(service, "ana"))))
     every = [
@@ -433,6 +455,17 @@ def test_over_http_what_is_hidden_answers_as_what_is_absent(service: Served) -> 
         told |= {operation.path} if one.status_code == 404 else set()
         if operation.method == "get" and operation.ask(service, ANA, hidden).is_success:
             own.add(operation.path)
+    for (path, body), (hidden, absent) in product(DECISIONS, pairs):
+        one, other = (
+            service.http.post(
+                path,
+                json={"subject": "bo", **json.loads(json.dumps(body).replace("ID", given))},
+                headers=bearer(BO),
+            )
+            for given in (hidden, absent)
+        )
+        assert (one.status_code, other.status_code) == (404, 404), (path, one.text, other.text)
+        assert one.text.replace(hidden, absent) == other.text, path
     by_id = {"/trajectories/{trajectory_id}", "/heuristics/{heuristic_id}", "/jobs/{job_id}"}
     assert by_id | {"/reflect", "/jobs/{job_id}/cancel"} <= told
     assert by_id <= own, "the ids are right"

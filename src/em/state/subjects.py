@@ -413,19 +413,23 @@ class Subjects:
     ) -> Draft:
         """Make the event that takes back a record, or the value of a field."""
         if not isinstance(what, str):
-            return _decided(subject, Decision(place=self._place(subject, what), by=by))
+            return self.record_retraction(subject, what, by=by)
         state = self.state(subject)
         try:
             type_, name = state._field(what)
         except NotFound:
-            if not any(self._store.read(EventQuery(ids=[what]))):
+            if not any(self._store.read(EventQuery(ids=[what], subject=subject))):
                 raise
-            return _decided(subject, Decision(place=state.place(what), by=by))
+            return self.record_retraction(subject, what, by=by)
         given = next(known.given for known in type_.fields.values() if known.name == name)
         decision = Decision(
             type=type_.given, field=given, record_key=list(key), retract=True, by=by
         )
         return _decided(subject, decision)
+
+    def record_retraction(self, subject: str, record: Any, *, by: str = "") -> Draft:
+        """Make the event that takes back a record, given itself or by the id of its event."""
+        return _decided(subject, Decision(place=self._place(subject, record), by=by))
 
     def same(
         self,

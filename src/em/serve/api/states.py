@@ -254,7 +254,7 @@ async def post_retract(
             raise UsageError("expected either `field` or `event_id`", place="field")
         if data.field is not None:
             return subjects.retraction(data.subject, data.field, data.key)
-        return subjects.retraction(data.subject, data.event_id)
+        return subjects.record_retraction(data.subject, data.event_id)
 
     return await _decide(request, data, key, draft)
 
