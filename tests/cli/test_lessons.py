@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from em_command import em
 
-TRAJECTORY = {
+from em.testing import SECRET
+
+TRAJECTORY: dict[str, Any] = {
     "task": "load the orders",
     "outcome": "success",
     "steps": [
@@ -44,6 +47,16 @@ def test_reflect_keeps_nothing_without_store_and_all_of_it_with(tmp_path: Path) 
     assert [one["id"] for one in found["heuristics"]] == [kept["id"]]
     assert em("--db", "h.db", "retrieve", "bake bread").err == "no lesson fits this task\n"
     assert em("--db", "h.db", "reflect", "--all", "--json").json["lessons"][0]["id"] == kept["id"]
+
+
+def test_reflect_prints_no_secret_in_the_name_of_a_tool(tmp_path: Path) -> None:
+    fetch = f"curl -H 'Authorization: Bearer {SECRET}' https://shop.test/orders"
+    steps = [{**step, "action": fetch} for step in TRAJECTORY["steps"]]
+    file = write(tmp_path / "t.json", {**TRAJECTORY, "steps": steps})
+    for more in ((), ("--json",), ("--json", "--store")):
+        said = em("--db", "h.db", "reflect", file, *more)
+        assert "invalid total" in said.out
+        assert SECRET not in said.out + said.err
 
 
 def test_a_lesson_waits_for_a_second_session_and_says_so(tmp_path: Path) -> None:

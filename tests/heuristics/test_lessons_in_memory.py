@@ -272,6 +272,16 @@ def test_secrets_of_a_trace_reach_neither_lessons_nor_model(memory: Memory) -> N
     assert memory.heuristics.get(learned.id).lesson.id == learned.id
 
 
+def test_a_secret_in_the_name_of_a_tool_reaches_neither_lessons_nor_model(memory: Memory) -> None:
+    fetch = f"curl -H 'Authorization: Bearer {SECRET}' https://shop.test/orders"
+    events = [call(fetch, "invalid total", total="12,50"), call(fetch, total="12.50")]
+    kept, _ = memory.heuristics.to_keep(Trace(mission=Mission("load the orders"), events=events))
+    client = ScriptedClient([{"lessons": []}])
+    (lesson,) = memory.heuristics.lessons_of(kept, client)
+    assert "[redacted:" in lesson.trigger
+    assert SECRET not in repr((kept, lesson, client.requests))
+
+
 def test_a_refusing_model_stores_nothing_and_says_so(memory: Memory) -> None:
     client = ScriptedClient([Reply(text="", refusal="no")])
     with pytest.raises(LlmRefused):

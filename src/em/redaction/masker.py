@@ -236,10 +236,10 @@ class Echoes(Masker):
                 self.add(value, mark)
 
 
-NAMES = frozenset(
-    {"subject", "subjects", "routine", "workflow", "type", "tool", "function", "step", "name"}
-)
-"""Fields of structs by which things are found."""
+NAMES = frozenset({"tool", "function", "step", "type", "name", "outcome", "status"})
+"""Fields by which things are found: redacted, but an ordinary word there is not an echo."""
+_REFUSED = frozenset({"subject", "subjects", "routine", "workflow"})
+"""Fields whose values the store uses as names. It refuses a secret there, so they stay."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -248,7 +248,7 @@ def without_secrets(shape: S, redactor: Redactor) -> S:
     """Return a struct without the secrets in it, and without their echoes in other fields.
 
     For whoever works with something before it is stored: once a secret is out, the store can't
-    tell any more where it is echoed. Names stay as they are: the store refuses a secret there.
+    tell any more where it is echoed.
     """
     plain = msgspec.to_builtins(shape)
     clean = redactor.value(plain)
@@ -277,9 +277,9 @@ def _masked(clean: Any, raw: Any, echoes: Echoes) -> Any:
     fields: Json = {}
     for name, value in msgspec.structs.asdict(clean).items():
         before = getattr(raw, name)
-        if name in NAMES:
+        if name in _REFUSED:
             fields[name] = before
-        elif name not in _choices(type(clean)):
+        elif name not in NAMES | _choices(type(clean)):
             fields[name] = _masked(value, before, echoes)
     return msgspec.structs.replace(clean, **fields)
 

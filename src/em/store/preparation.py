@@ -15,7 +15,7 @@ from em.log.chain import HASH_BYTES, SALT_BYTES, hash_body
 from em.log.event import TRACE_PREFIX, Draft, Event, check_name
 from em.log.kinds import SEARCHED, check_body, check_kind, details, searched_text
 from em.log.summary import SUMMARISED
-from em.redaction.masker import Echoes
+from em.redaction.masker import NAMES, Echoes
 from em.redaction.redactor import Redactor
 from em.store.protocol import ArtefactDraft, Commit, Record, RequestOutcome
 from em.text.tags import field_tags
@@ -300,10 +300,6 @@ def _redact_events(
         _mask_echoes(events, echoes)
 
 
-_NAMES = frozenset({"tool", "function", "step", "type", "name", "outcome", "status"})
-"""Fields of bodies by which things are found; a secret never stands there."""
-
-
 def _mask_echoes(events: list[PreparedEvent], echoes: Mapping[str, Echoes]) -> None:
     """Mask in all events of a stream what was a secret in one of them."""
     for n, event in enumerate(events):
@@ -318,7 +314,7 @@ def _mask_echoes(events: list[PreparedEvent], echoes: Mapping[str, Echoes]) -> N
 
 def without_echoes(body: Json, echoes: Echoes) -> Json:
     """Mask in a body what was a secret in another event of its stream."""
-    return {name: item if name in _NAMES else echoes.mask(item) for name, item in body.items()}
+    return {name: item if name in NAMES else echoes.mask(item) for name, item in body.items()}
 
 
 def refuse_secret_name(name: str, redactor: Redactor, place: str = "stream, subject or id") -> None:
