@@ -336,6 +336,30 @@ def test_a_broken_pattern_is_refused_with_its_place() -> None:
     assert caught.value.place == "redact.patterns.mine"
 
 
+@pytest.mark.parametrize("pattern", ["(((a{100}){100}){100}){100}", "(a{99999999})", "a" * 2_001])
+def test_a_pattern_that_is_too_large_is_refused(pattern: str) -> None:
+    with pytest.raises(UsageError, match="the pattern is too large") as caught:
+        Redactor(patterns={"mine": pattern})
+    assert caught.value.place == "redact.patterns.mine"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "clean"),
+    [
+        ("token{i}", "a token{i} and a tokan", "a [redacted:mine] and a tokan"),
+        ("x{e}", "x{e} y", "[redacted:mine] y"),
+        (r"k\{\d{2,3}}", "k{123} k{1}", "[redacted:mine] k{1}"),
+        (r"key{}\d", "a key{}5 b", "a [redacted:mine] b"),
+        (r"\N{BULLET}\d+", "\u202255 b", "[redacted:mine] b"),
+        ("[{}]a", "{a b", "[redacted:mine] b"),
+    ],
+)
+def test_a_pattern_means_what_the_standard_library_reads(
+    pattern: str, text: str, clean: str
+) -> None:
+    assert Redactor(patterns={"mine": pattern}).value(text) == clean
+
+
 def test_no_known_secret_survives_in_the_bytes_of_the_database(tmp_path: Path) -> None:
     whole = [*SECRETS.values(), *(text.format(s) for text, s in IN_CONTEXT.values())]
     hidden = [*SECRETS.values(), *(secret for _, secret in IN_CONTEXT.values())]

@@ -43,7 +43,7 @@ from em.traces.outcomes import outcome_of
 from em.traces.trace import KeptTrace, ToolCall, Trace, as_kept, read_trace
 from em.values.call import Effect
 from em.values.canonical import uncollected
-from em.values.files import open_file, skip_bom
+from em.values.files import BOM, open_file
 
 MAX_NAME_WORDS = 6
 WORDS_OF_REQUEST = 5
@@ -204,8 +204,7 @@ def read_trace_file(trace_path: str | Path) -> Trace:
     if not path.exists():
         raise InputError("the file does not exist", place=str(path))
     with open_file(path) as file:
-        skip_bom(file)
-        data = file.read()
+        data = file.read().removeprefix(BOM)
     return without_secrets(read_trace(data, str(path)))
 
 

@@ -4,6 +4,7 @@ The patterns are data: `signatures`. Each has anchors, which make the common cas
 `redactor`.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
@@ -15,6 +16,8 @@ from em.redaction.randomness import is_mixture, is_random
 
 BUDGET, BUDGET_OF_A_CHARACTER = 0.5, 1e-6
 """Seconds that the search for a pattern of the settings may take in one text."""
+LONGEST_PATTERN, MOST_REPEATED = 2_000, 10_000
+"""How large a pattern of the settings may be: `regex` writes repetitions out."""
 
 
 class Shape:
@@ -50,10 +53,18 @@ class Shape:
         yield from self.pattern.finditer(text)
 
 
-class OwnShape(Shape):
-    """A shape that the settings name. It has a budget of time: anybody may have written it.
+_NOT_A_COUNT = re.compile(r"(\\N\{[^{}]*\}|\\.)|\{(?!(?:\d+,?\d*|,\d*)\})", re.DOTALL)
+"""A brace that stands for itself, which `regex` takes for an inexact match: `token{i}`."""
 
-    The standard library can't end a search. `regex` takes the same patterns, and can.
+
+def _literal(found: re.Match[str]) -> str:
+    return found[1] or r"\{"
+
+
+class OwnShape(Shape):
+    """A shape that the settings name, with a budget of time and size: anybody may have written it.
+
+    The standard library can't end a search; `regex` can, and takes its patterns.
     """
 
     @cached_property
@@ -61,9 +72,18 @@ class OwnShape(Shape):
         """The regular expression, compiled by `regex`."""
         import regex
 
+        counts = [int(one) for one in re.findall(r"(?<=[{,])\d{1,9}(?=[,}])", self._source)]
+        if len(self._source) > LONGEST_PATTERN or math.prod(filter(None, counts)) > MOST_REPEATED:
+            raise UsageError(
+                f"the pattern is too large: at most {LONGEST_PATTERN:,} characters, and numbers of"
+                f" repetitions that multiply to at most {MOST_REPEATED:,}",
+                place=self.place,
+                fix="split it, or write + or * instead of a large number",
+            )
         try:
-            return regex.compile(self._source)
-        except regex.error as error:
+            re.compile(self._source)  # what it refuses is a mistake, though `regex` may take it
+            return regex.compile(_NOT_A_COUNT.sub(_literal, self._source))
+        except (re.error, regex.error) as error:
             raise UsageError(
                 f"expected a regular expression, got {self._source!r}: {error}", place=self.place
             ) from None
