@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,14 @@ def test_a_mark_before_utf8_is_no_part_of_the_text(tmp_path: Path) -> None:
     ran = em("run", "r", "--input", marked("in.json", "{}"), "--tools", "look.py")
     assert "malformed" not in ran.err
     assert em("log", "import", marked("log.jsonl", LINE)).code == 0
+
+
+def test_a_trace_is_compiled_from_a_pipe(tmp_path: Path) -> None:
+    call = {"type": "tool_call", "tool": "look", "args": {"id": 1}, "result": 2}
+    trace = json.dumps({"mission": {"goal": "look"}, "events": [call], "final_output": 2})
+    os.mkfifo("pipe")
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(Path("pipe").write_text, trace)
+        ran = em("compile", "pipe", "-o", "routine")
+        assert written.result() == len(trace)
+    assert (ran.code, Path("routine/routine.yaml").exists()) == (0, True), ran.err

@@ -137,6 +137,23 @@ def test_what_one_agent_said_of_what_it_saw_is_not_said_of_anything_else(
     assert "one trace does not show which words" in note
 
 
+def test_the_last_result_is_the_agents_last_though_nothing_used_it(tmp_path: Path) -> None:
+    calls = [
+        ToolCall(tool="get_order", args={"order": "W1"}, result={"user": "u9"}, effect="read"),
+        ToolCall(tool="get_user", args={"user": "u9"}, result={"tier": "gold"}, effect="read"),
+    ]
+    answer = "She is one of the best members."
+    mission = Mission("how good is the customer of W1?", {"order": "W1"})
+    trace = Trace(mission=mission, events=calls, outcome="success", final_output=answer)
+    write_package(compile_trace(trace), tmp_path / "package", GivenUdfs())
+    seen = {
+        "get_order": lambda order: {"user": f"u-{order}"},
+        "get_user": lambda user: {"tier": user},
+    }
+    result = run_routine(tmp_path / "package", {"order": "W2"}, seen)
+    assert (result.status, result.output) == ("ok", {"tier": "u-W2"}), result
+
+
 def test_words_around_what_was_read_are_said_again(tmp_path: Path) -> None:
     draft = looked("The shop is run by Mara-Lindqvist.", "get_owner", {"name": "Mara-Lindqvist"})
     write_package(draft, tmp_path / "package", GivenUdfs())

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from em.runner import version_change
 from em.runner.routine import Routine
 from em.runner.version_change import changes, file_changes
 
@@ -184,3 +185,24 @@ def test_a_change_of_the_code_beside_the_steps_is_told() -> None:
     (said,) = file_changes(old, new)
     assert said.startswith("udf.py has changed")
     assert file_changes(old, old) == []
+
+
+def test_how_often_sentences_are_made_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every difference is told, also where finding out what is told already would take long."""
+    made = 0
+    make = version_change._in_sentences
+
+    def counted(old: Routine, new: Routine) -> list[str]:
+        nonlocal made
+        made += 1
+        return make(old, new)
+
+    def steps(description: str) -> Routine:
+        step = deepcopy(ROUTINE["steps"][0])
+        many = [{**step, "id": f"s{n}", "description": f"{description} {n}"} for n in range(300)]
+        return msgspec.convert({**ROUTINE, "steps": many}, Routine)
+
+    monkeypatch.setattr(version_change, "_in_sentences", counted)
+    told = changes(steps("Find"), steps("Look for"))
+    assert len(told) == 300
+    assert made <= version_change.MOST_LOOKED_AT + 1

@@ -295,6 +295,12 @@ def judge(calls: Sequence[TracedCall]) -> list[Verdict]:
     return verdicts
 
 
+def judged_reads(calls: Sequence[TracedCall]) -> list[int]:
+    """Return the numbers of the reads that a routine may keep."""
+    judged = zip(calls, judge(calls), strict=True)
+    return [call.index for call, verdict in judged if verdict.keep and call.effect == "read"]
+
+
 class Later:
     """The calls that succeeded, by what they did, to find the one that replaced a failed one."""
 

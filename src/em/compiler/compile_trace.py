@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.branches import NothingDecides
-from em.compiler.calls import TracedCall, calls_of, identifier, tried_in_vain
+from em.compiler.calls import (
+    TracedCall,
+    calls_of,
+    identifier,
+    judged_reads,
+    tried_in_vain,
+)
 from em.compiler.commands import is_bookkeeping, refuse_unrepeatable, require_commands
 from em.compiler.confirmation import Confirm, confirmed, relaxed
 from em.compiler.differences import told_apart
@@ -24,7 +30,7 @@ from em.compiler.kind_draft import draft_kind, examples_of, with_outcome
 from em.compiler.new_files import with_overwritten
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proof import prove
-from em.compiler.return_value import with_results_for_words, with_return
+from em.compiler.return_value import says_what_one_saw, with_last_result, with_return
 from em.compiler.rules_draft import draft_rules
 from em.compiler.session_draft import draft_sessions, odd_sessions
 from em.compiler.step_refusals import StepRefusals
@@ -95,7 +101,13 @@ def compile_trace(
     functions = load_udfs(udfs).functions
     with uncollected():
         draft = _guarded(trace, chosen, declared or {}, keep_all=keep_all, refusals=refusals)
-        draft = with_results_for_words(with_record_facts(draft, ()) if is_only else draft)
+        if says_what_one_saw(draft):
+            seen = judged_reads(draft.calls)[-1:]
+            draft = _guarded(
+                trace, chosen, declared or {}, keep_all=keep_all, keep=seen, refusals=refusals
+            )
+            draft = with_last_result(draft) if says_what_one_saw(draft) else draft
+        draft = with_record_facts(draft, ()) if is_only else draft
         draft = _proved(msgspec.structs.replace(draft, outcome=trace.outcome), functions)
     return _confirmed(draft, confirm, functions)
 
@@ -323,7 +335,9 @@ def compile_several(
     those of `beside`. Of their arguments only the looks get into the routine.
     """
     given = load_udfs(udfs)
-    usable = _usable(traces, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
+    usable = _usable(
+        traces, declared or {}, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled
+    )
     how: dict[str, Any] = {
         "name": name or _common_name(usable),
         "declared": declared,
@@ -751,7 +765,11 @@ def _refuse_in_vain(trace: Trace, declared: Mapping[str, Effect | None]) -> None
 
 
 def _usable(
-    traces: Sequence[KeptTrace], *, allow_failed: bool, allow_unlabelled: bool
+    traces: Sequence[KeptTrace],
+    declared: Mapping[str, Effect | None],
+    *,
+    allow_failed: bool,
+    allow_unlabelled: bool,
 ) -> Sequence[KeptTrace]:
     """Return the traces to compile: those that succeeded, else the unlabelled, else the failed."""
     if not traces:
@@ -765,9 +783,9 @@ def _usable(
     for outcome in ("success", "unknown"):
         found = [kept for kept in whole if kept.trace.outcome == outcome]
         if found and not allow_failed:
-            left = [kept for kept in found if _last_in_vain(kept.trace, {}) is None]
+            left = [kept for kept in found if _last_in_vain(kept.trace, declared) is None]
             if not left:
-                _refuse_in_vain(found[-1].trace, {})
+                _refuse_in_vain(found[-1].trace, declared)
             found = left
         if found:
             return found

@@ -40,7 +40,7 @@ def with_return(draft: Draft, others: Sequence[Draft]) -> Draft:
     or nothing. Of an object only the fields are left out that nothing explains.
     others: drafts that make the same calls in the same order.
     """
-    step = next((one for one in draft.routine.steps if isinstance(one, ReturnStep)), None)
+    step = _return_step(draft)
     if step is None or not others:
         return draft
     named = with_names(draft, others)
@@ -55,23 +55,32 @@ def with_return(draft: Draft, others: Sequence[Draft]) -> Draft:
     return _returning(named, step, value, output, note)
 
 
-def with_results_for_words(draft: Draft) -> Draft:
-    """Return a draft of one trace without an answer that may be about something else next time.
+def says_what_one_saw(draft: Draft) -> bool:
+    """Return whether a draft of one trace has an answer that may be about something else next time.
 
     An agent that only looked ends with what it saw. Words in which no result stands, or a number
     that is none of a result, are right for what was recorded; what they would be for other results
-    one trace can't show. So the routine returns its last result.
+    one trace can't show.
     """
-    step = next((one for one in draft.routine.steps if isinstance(one, ReturnStep)), None)
+    step = _return_step(draft)
     kept = [call for call, one in zip(draft.calls, draft.verdicts, strict=True) if one.keep]
     if step is None or not returns_words(draft) or any(call.effect != "read" for call in kept):
-        return draft
-    if not _is_unexplained(str(step.value), _result_names(draft)):
-        return draft
+        return False
+    return _is_unexplained(str(step.value), _result_names(draft))
+
+
+def with_last_result(draft: Draft) -> Draft:
+    """Return a draft that returns what its last call returned, instead of words about it."""
+    step = _return_step(draft)
+    assert step is not None
     named = _with_last_named(draft)
     value, output = _last_result(named) or (None, None)
     note = f"it returns {'no text' if value is None else 'its last result'}: {_ONE}"
     return _returning(named, step, value, output, note)
+
+
+def _return_step(draft: Draft) -> ReturnStep | None:
+    return next((one for one in draft.routine.steps if isinstance(one, ReturnStep)), None)
 
 
 def _is_unexplained(text: str, results: Collection[str]) -> bool:

@@ -266,6 +266,11 @@ def _of_checks(
 
 _NAMED = {"steps": "id", "tools": "name", "secrets": "name"}
 """Lists of a routine whose items are found by a name of their own."""
+MOST_LOOKED_AT = 100
+"""Fields that differ of which it is found out whether a sentence tells them; others are told too.
+
+To find out costs as much as all sentences.
+"""
 _Path = tuple[str, ...]
 _MISSING: Any = object()
 
@@ -281,8 +286,8 @@ class _Difference(NamedTuple):
 def _of_fields(old: Routine, new: Routine, told: list[str]) -> Iterator[str]:
     """Yield the fields that differ and that the sentences don't tell."""
     before, after = _tree(old), _tree(new)
-    for one in _differences(before, after, ()):
-        if not _is_told(old, after, one, told):
+    for number, one in enumerate(_differences(before, after, ())):
+        if number >= MOST_LOOKED_AT or not _is_told(old, after, one, told):
             yield f"{_name(one.path)} {one.words}"
 
 
