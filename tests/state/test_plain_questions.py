@@ -333,6 +333,22 @@ def test_records_without_the_value_are_not_left_out_silently(memory: Memory) -> 
     assert (mean.value, "2 records without cost_usd are left out" in mean.note) == (152.5, True)
 
 
+def test_a_value_that_looks_like_code_is_only_a_value(memory: Memory) -> None:
+    for title in ("r.foo is not None", "r.date is set", "r.percent", "most = [one"):
+        note = {"title": title, "amount": 5, "date": "2024-07-01"}
+        memory.observe("ana", note, type="Note")
+        memory.observe("ana", {"title": title, "amount": 7}, type="Note")
+    memory.checkpoint("ana")
+    total = memory.ask("ana", "What is the total amount of r.foo is not None notes?")
+    assert (total.value, total.plain, "left out" in total.note) == (12, True, False)
+    last = memory.ask("ana", "When was the last r.date is set note?")
+    assert (last.value, last.plain) == (datetime.date(2024, 7, 1), True)
+    share = memory.ask("ana", "What is the total amount of r.percent notes in %?")
+    assert (share.plain, "nothing accounts for '%'" in share.note) == (False, True)
+    listed = memory.ask("ana", "List the most = [one notes")
+    assert (listed.plain, len(listed.value)) == (True, 2)
+
+
 def test_values_of_several_kinds_are_not_added_up(memory: Memory) -> None:
     for cost in ({"cost_usd": 300}, {"cost_usd": "abc"}, {"cost_usd": "abc", "cost_usdd": 100}):
         memory.observe("ana", {"to": "Rome", "date": "2024-07-01", **cost}, type="Trip")

@@ -45,6 +45,7 @@ MAX_READINGS = 200
 MAX_WORDS = 60
 _HIGH = frozenset("highest largest maximum biggest greatest".split())
 _LOW = frozenset("lowest smallest minimum".split())
+_TOP = ("top", "top from")
 _PAST = frozenset("did was were had spent took made went ate got paid".split())
 _DATES = frozenset("date day at on when timestamp datetime time".split())
 """Words of fields for the day of the record itself, which a question need not name."""
@@ -93,15 +94,32 @@ class Shape(NamedTuple):
     sign: str = ""
 
 
+class Test(NamedTuple):
+    """A condition for records, as code about one field of the record `r`.
+
+    is_needed: records without a value there are left out, whatever else they have.
+    """
+
+    code: str
+    field: str
+    is_needed: bool = False
+
+
 class Reading(NamedTuple):
     """One way to read a question about a type: what is asked for, and the parts of its code."""
 
     type: TypeSchema
     shape: Shape
-    tests: tuple[str, ...]
+    tests: tuple[Test, ...]
     field: FieldSchema | None
     day: FieldSchema | None
     group: FieldSchema | None
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the fields that its code is about."""
+        asked = (self.field, self.day, self.group)
+        return {test.field for test in self.tests} | {one.name for one in asked if one is not None}
 
 
 Vocabularies = dict[str, Vocabulary]
@@ -147,7 +165,7 @@ def _check_signs(question: str, codes: dict[str, Reading], value: Any) -> None:
     if not signs:
         return
     wanted = {CURRENCIES.get(sign, sign).lower() for sign in signs}
-    names = {name for code in codes for name in re.findall(r"\br\.(\w+)", code)}
+    names = {name for reading in codes.values() for name in reading.names}
     parts = {part for name in names for part in name.split("_")}
     if "%" in signs and not parts & _SHARES:
         raise NotUnderstood("nothing accounts for '%'")
@@ -164,7 +182,7 @@ def _agreed(state: State, codes: dict[str, Reading], today: date | None) -> Plai
                 raise NotUnderstood(f"some values of {field.given!r} can't be read as the others")
     found = []
     for code, reading in codes.items():
-        found.append(_run(state, code))
+        found.append(_run(state, code, reading.shape.kind))
         if today is not None and _is_later(reading, found[-1].used, today):
             raise NotUnderstood("some of the records are of days that are still to come")
     if any(one.value != found[0].value for one in found):
@@ -181,10 +199,10 @@ def _left_out(state: State, reading: Reading) -> str:
     NotUnderstood if such a record has a value there that could not be read.
     """
     tests = _tests(reading)
-    needed = dict.fromkeys(name for test in tests for name in _NEEDED.findall(test))
     told = []
-    for name in needed:
-        code = _used(reading, [*map(_unless_missing, tests), f"r.{name} is None"])
+    for name in dict.fromkeys(test.field for test in tests if test.is_needed):
+        missing_too = [_unless_missing(test) for test in tests]
+        code = _used(reading, [*missing_too, Test(f"r.{name} is None", name)])
         missing = _scope(state, code)["used"](state)
         given = next(one.given for one in reading.type.fields.values() if one.name == name)
         if any(one.as_given.get(given) is not None for one in missing):
@@ -196,13 +214,11 @@ def _left_out(state: State, reading: Reading) -> str:
     return "; ".join(told)
 
 
-_NEEDED = re.compile(r"\br\.(\w+) is not None")
-
-
-def _unless_missing(test: str) -> str:
+def _unless_missing(test: Test) -> Test:
     """Write a condition that holds for records, too, that have no value for it."""
-    names = dict.fromkeys(_NEEDED.findall(test))
-    return " or ".join([*(f"r.{name} is None" for name in names), f"({test})"])
+    if not test.is_needed:
+        return test
+    return Test(f"r.{test.field} is None or ({test.code})", test.field)
 
 
 def _is_later(reading: Reading, used: Sequence[Any], today: date) -> bool:
@@ -382,7 +398,7 @@ class Combination:
         self._vocabulary, self._type, self._shape = vocabulary, type_, shape
         self._meanings = meanings
         self._used: set[int] = set()
-        self._tests: list[str] = []
+        self._tests: list[Test] = []
 
     def readings(self) -> Iterator[Reading]:
         """Return the readings of these meanings, none if they don't fit together."""
@@ -429,7 +445,7 @@ class Combination:
             return  # "when did I last meet …": the date of a contact may be that of the first time
         for period in periods:
             assert day is not None
-            tests.append(_within(self._field(day), period))
+            tests.append(Test(_within(self._field(day), period), day.name, is_needed=True))
         used |= {n for n, one in self._words() if needs and one.field is day}
         for field, group in self._asked(used):
             asked = (field, group)
@@ -454,7 +470,7 @@ class Combination:
                 ]
                 if len(measures) == 1:
                     yield measures[0], group
-            elif kind in ("top", "top from"):
+            elif kind in _TOP:
                 texts = [one for one in left.values() if _is_text(one)]
                 if kind == "top from":
                     texts = [one for one in texts if {*field_words(one)} & (SELLERS | ORIGINS)]
@@ -477,12 +493,15 @@ class Combination:
                 return False  # two values of one field: it is open whether both or either are meant
             self._used |= {n for n, word in self._words() if word.field is one.field}
         fields = {one.field.name: one.field for one in values}
-        self._tests += [_one_of(fields[name], texts) for name, texts in by_field.items()]
+        self._tests += [
+            Test(_one_of(fields[name], texts), name) for name, texts in by_field.items()
+        ]
         for one_ in self._meanings:
             if isinstance(one_, Truth):
-                self._tests.append(f"r.{one_.field.name}")
+                self._tests.append(Test(f"r.{one_.field.name}", one_.field.name))
             elif isinstance(one_, Filled):
-                self._tests.append(f"{'' if one_.filled else 'not '}r.{one_.field.name}")
+                code = f"{'' if one_.filled else 'not '}r.{one_.field.name}"
+                self._tests.append(Test(code, one_.field.name))
         return True
 
     def _numbers(self) -> bool:
@@ -495,7 +514,7 @@ class Combination:
             if field is None:
                 return False
             self._used |= {at for at in beside if words[at].field is field}
-            self._tests.append(_compared(field, one))
+            self._tests.append(Test(_compared(field, one), field.name, is_needed=True))
         return True
 
     def _is_number(self, word: Word) -> bool:
@@ -516,8 +535,9 @@ class Combination:
             return False  # an hour after midnight may count as late or as early
         self._used |= named.keys()
         at = clocks[0].at
-        test = f"r.{field.name} {clocks[0].op} datetime.time({at.hour}, {at.minute})"
-        self._tests.append(f"r.{field.name} is not None and {test}")
+        code = f"r.{field.name} {clocks[0].op} datetime.time({at.hour}, {at.minute})"
+        code = f"r.{field.name} is not None and {code}"
+        self._tests.append(Test(code, field.name, is_needed=True))
         return True
 
     def _kind(self, field: FieldSchema) -> str:
@@ -580,22 +600,27 @@ def _code(reading: Reading) -> str:
     return f"{_used(reading, _tests(reading))}\n\ndef answer(state):\n{_body(reading)}"
 
 
-def _tests(reading: Reading) -> list[str]:
+def _tests(reading: Reading) -> list[Test]:
     """Write the conditions for the records that a reading is about."""
-    tests = list(reading.tests)
-    if reading.day is not None and not any(f"r.{reading.day.name} " in test for test in tests):
-        tests.append(f"r.{reading.day.name} is not None")
-    if reading.field is not None:
-        tests.append(f"r.{reading.field.name} is not None")
-    if reading.shape.kind.startswith("trend "):
+    tests, day, field = list(reading.tests), reading.day, reading.field
+    needed = {test.field for test in tests if test.is_needed}
+    if day is not None and day.name not in needed:
+        tests.append(Test(f"r.{day.name} is not None", day.name, is_needed=True))
+    if field is not None:
+        tests.append(Test(f"r.{field.name} is not None", field.name, is_needed=True))
+    if day is not None and reading.shape.kind.startswith("trend "):
         periods = (_within(str(_day_of(reading)), one) for one in reading.shape.periods)
-        tests.append(" or ".join(f"({one})" for one in periods))
+        code = " or ".join(f"({one})" for one in periods)
+        tests.append(Test(code, day.name, is_needed=True))
     return tests
 
 
-def _used(reading: Reading, tests: Sequence[str]) -> str:
-    tests = [f"({test})" if " and " in test or " or " in test else test for test in tests]
-    where = f" if {' and '.join(tests)}" if tests else ""
+def _used(reading: Reading, tests: Sequence[Test]) -> str:
+    codes = [
+        f"({test.code})" if " and " in test.code or " or " in test.code else test.code
+        for test in tests
+    ]
+    where = f" if {' and '.join(codes)}" if codes else ""
     return f"def used(state):\n    return [r for r in state.{reading.type.collection}{where}]\n"
 
 
@@ -617,7 +642,7 @@ def _body(reading: Reading) -> str:
         group = f"{day}.isoformat()[:{size}]"
     if group is not None:
         return _grouped_body(kind, value, group)
-    if kind in ("top", "top from"):
+    if kind in _TOP:
         return (
             f"    found = [{value} for r in used(state)]\n"
             "    times = {one: found.count(one) for one in found}\n"
@@ -800,8 +825,8 @@ def _scope(state: State, code: str) -> dict[str, Any]:
     return scope
 
 
-def _run(state: State, code: str) -> PlainAnswer:
-    """Run code that em wrote, in this process."""
+def _run(state: State, code: str, kind: str = "") -> PlainAnswer:
+    """Run code that em wrote, in this process. kind: that of the shape, if it is about records."""
     scope = _scope(state, code)
     try:
         value = scope["answer"](state)
@@ -817,7 +842,7 @@ def _run(state: State, code: str) -> PlainAnswer:
             for event in one.event_ids
         ]
         return PlainAnswer(value, code, 1, tuple(dict.fromkeys(ids)))
-    if isinstance(value, list) and "most = [" in code:
+    if isinstance(value, list) and kind in _TOP:
         raise NotUnderstood("several are equally frequent" if value else "there are no records")
     if value is None:
         raise NotUnderstood("there are no such records")
