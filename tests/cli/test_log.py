@@ -518,6 +518,22 @@ def test_an_import_says_which_routines_and_behaviours_it_did_not_bring() -> None
     assert (again.code, again.err) == (0, "")
 
 
+def test_an_import_reads_each_kind_of_event_for_its_own_fields_only() -> None:
+    run = {"routine": "greet", "hash": "h", "input": {}, "engine": "app.answer"}
+    behaviour = {"engine": "app.answer", "key": "k1", "steps": 1, "stored": 5}
+    for stream, kind, body in (
+        ("run/r1", "run_started", run),
+        ("behaviours/app.answer/k1", "behaviour_recorded", behaviour),
+    ):
+        ran = em("log", "append", "--stream", stream, "--kind", kind, json.dumps(body))
+        assert ran.code == 0, ran.err
+    em("log", "export", "all.jsonl")
+    brought = em("--db", "new.db", "log", "import", "all.jsonl")
+    assert (brought.code, brought.out) == (0, "2 events imported\n"), brought.err
+    assert "not part of a log: 1 behaviour; bring them" in brought.err
+    assert "the routines" not in brought.err
+
+
 @pytest.mark.parametrize("number", ["0", "00", "99"])
 def test_a_number_that_no_event_has_is_told(number: str) -> None:
     em("observe", "ana", "I live in Rome.")

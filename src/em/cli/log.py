@@ -44,6 +44,7 @@ from em.runner.history import read_run
 from em.settings import Settings
 from em.store.protocol import Erasure
 from em.traces.catalogue import get_traces
+from em.values.canonical import Json
 from em.values.times import parse_duration
 
 MAX_CHARS = 400
@@ -244,17 +245,19 @@ LOOKED_AT = 1_000
 
 def _note_not_brought(memory: Memory) -> None:
     """Say which routines and behaviours the imported events are about and the memory has not."""
-    kinds = ["run_started", "behaviour_recorded"]
-    events = memory.store.read(EventQuery(kinds=kinds, limit=LOOKED_AT, newest=True))
-    bodies = [event.body for event in events if event.body is not None]
-    stored = {body["stored"].partition("@")[0] for body in bodies if body.get("stored")}
+    bodies: dict[str, list[Json]] = {"run_started": [], "behaviour_recorded": []}
+    for event in memory.store.read(EventQuery(kinds=[*bodies], limit=LOOKED_AT, newest=True)):
+        if event.body is not None:
+            bodies[event.kind].append(event.body)
+    runs = [body for body in bodies["run_started"] if body.get("stored")]
+    stored = {body["stored"].partition("@")[0] for body in runs}
     routines = [name for name in sorted(stored) if not any(memory.store.artefacts(ROUTINE, name))]
     if routines:
         note(
             f"not part of a log: the routines {', '.join(routines[:5])}; bring them with"
             " `em routine unpack` from the other memory and `em routine keep`"
         )
-    keys = {f"{body['engine']}/{body['key']}" for body in bodies if "engine" in body}
+    keys = {f"{body['engine']}/{body['key']}" for body in bodies["behaviour_recorded"]}
     gone = sum(not any(memory.store.artefacts(BEHAVIOUR, key)) for key in keys)
     if gone:
         note(
