@@ -189,3 +189,18 @@ def test_an_answer_that_nothing_could_forget_is_not_stored(service: Served) -> N
         assert held() == set()
         again = service.post("/reflect", asked, key=f"a {subject}")
         assert (again.status_code, "idempotency-replayed" in again.headers) == (200, False)
+
+
+def test_an_answer_is_stored_however_many_newer_events_are_forgotten(service: Served) -> None:
+    with Memory("em.db") as memory:
+        memory.observe("yan", f"I keep the {MARK} in the garden.")
+        memory.checkpoint("yan")
+        newer = memory.observe_many(("yan", f"It rained on day {n}.") for n in range(260))
+    forget(service, events=newer)
+    asked = {**YAN, "question": "What is it about the weather?"}
+    first = service.post("/ask", asked, key="a")
+    again = service.post("/ask", asked, key="a")
+    assert (again.status_code, again.content) == (200, first.content)
+    assert again.headers["idempotency-replayed"] == "true"
+    forget(service, subject="yan")
+    assert service.post("/ask", asked, key="a").status_code == 410

@@ -17,7 +17,7 @@ from litestar.params import HeaderParameter, QueryParameter
 
 from em.errors import EmError, InputError, KeyReused, ResponseGone, StoreBusy
 from em.llm.client import LlmClient
-from em.log.event import Draft, Event, EventQuery
+from em.log.event import Draft, Event
 from em.memory import Memory
 from em.redaction.masker import without_secrets
 from em.serve.api.shapes import Pagination
@@ -25,6 +25,7 @@ from em.serve.auth import Access, Caller
 from em.serve.guard import CALLER, ErrorBody, Metrics, log_line
 from em.settings import ApiSettings, Settings
 from em.store import redactor_of
+from em.store.log import newest_first
 from em.store.preparation import refuse_secret_name
 from em.store.protocol import Claim, Commit, RequestOutcome, Store
 from em.values.canonical import MAX_DEPTH, depth_of
@@ -104,14 +105,10 @@ class Pending:
         store.commit(Commit(request=tied))
 
 
-LOOKED_AT = 50
-"""The newest events about a subject, of which one must be left that is not erased."""
-
-
 def event_about(store: Store, subject: str) -> str | None:
     """Return the id of an event that goes when a subject is forgotten; None if there is none."""
-    newest = store.read(EventQuery(subject=subject, newest=True, limit=LOOKED_AT))
-    return next((one.id for one in newest if one.body is not None and one.kind != "erased"), None)
+    newest = newest_first(store, subject=subject)
+    return next((one.id for one in newest if one.kind != "erased"), None)
 
 
 def subjects_in(data: Any) -> set[str]:
