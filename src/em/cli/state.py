@@ -539,7 +539,7 @@ def retract(subject: str, what: str) -> None:
             found = find_event(memory.log, what).id
         except NotFound as no_event:
             raise (no_event if what.isdecimal() else no_field) from None
-        decided = memory.subjects.retract(subject, found, by=person())
+        decided = memory.subjects.retract_record(subject, found, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"taken back: event {decided}")
 

@@ -427,6 +427,12 @@ class Subjects:
         )
         return _decided(subject, decision)
 
+    def retract_record(self, subject: str, record: Any, *, by: str = "") -> str:
+        """Take back a record, given itself or by the id of its event; return the event's id."""
+        return self.decide(
+            subject, lambda: Commit(events=[self.record_retraction(subject, record, by=by)])
+        )
+
     def record_retraction(self, subject: str, record: Any, *, by: str = "") -> Draft:
         """Make the event that takes back a record, given itself or by the id of its event."""
         return _decided(subject, Decision(place=self._place(subject, record), by=by))
