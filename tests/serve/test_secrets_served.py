@@ -1,17 +1,21 @@
 """A secret that comes in over HTTP or MCP is stored nowhere, also where something echoes it."""
 
+import asyncio
 import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from mcp_agents import agent, over_http
 from served import Serve, Served
 
-from em import Memory
+from em import Memory, Settings
 from em.heuristics.heuristic import Lesson
+from em.redaction.masker import without_secrets
 from em.runner.package import keep_routine
+from em.serve.app import make_app
 from em.testing import SECRET
 from mcp import Client
 
@@ -105,6 +109,25 @@ def test_an_echo_of_a_secret_is_stored_by_no_path(service: Served, key: str) -> 
     events = service.get("/log", subject="ana", limit=200)["events"]
     assert "use [redacted:password]" in str(events)
     assert "ok [redacted:password]" in str(events)
+
+
+def test_a_payload_is_cleaned_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a large one would stop every other request."""
+    beside: list[bool] = []
+
+    def clean(*given: Any) -> Any:
+        beside.append(asyncio._get_running_loop() is None)
+        return without_secrets(*given)
+
+    async def post(app: Any) -> int:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return (await client.post("/trajectories", json=ATTEMPT)).status_code
+
+    monkeypatch.setattr("em.serve.service.without_secrets", clean)
+    with Memory("em.db") as memory:
+        assert asyncio.run(post(make_app(memory, Settings()))) == 201
+    assert beside == [True]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ injected instruction must not be able to move a card number into a URL.
 """
 
 import re
+import threading
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -20,8 +21,7 @@ from em.values.canonical import Json, identical
 from em.values.leaves import scalars, texts
 
 ANY_MARKER = re.compile(rf"<private:[^<>]*>|{MARKER.pattern}")
-_FOLD = {0x130: "i", 0x131: "i", 0x17F: "s"}
-"""Letters that a regular expression without case takes for i and s, and `lower` does not."""
+_ASCII = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 
 class Masker:
@@ -42,41 +42,46 @@ class Masker:
         self._inside_from = inside_from
         self._short_words = short_words
         self._markers: dict[str, str] = {}
+        self._marks: dict[str, None] = {}
         self._forms: dict[str, str] = {}
-        self._find = re.compile("(?!)")
+        self._finder: Any = None
+        self._lock = threading.Lock()  # what a thread adds must be in what others build
         for value, mark in (values or {}).items():
-            self._add(value, mark)
-        self._compile()
+            self.add(value, mark)
 
     def __bool__(self) -> bool:
         return bool(self._markers)
 
     def add(self, value: str, mark: str) -> None:
         """Mask this value from now on."""
-        if value and self._markers.get(value) != mark:
-            self._add(value, mark)
-            self._compile()
+        if not value or self._markers.get(value) == mark:
+            return
+        with self._lock:
+            self._markers[value] = mark
+            self._marks[mark] = None
+            for form in forms(value):
+                if len(form) >= self._inside_from or self._short_words:
+                    self._forms.setdefault(_folded(form), mark)
+            self._finder = None
 
-    def _add(self, value: str, mark: str) -> None:
-        self._markers[value] = mark
-        for form in forms(value):
-            if len(form) >= self._inside_from or self._short_words:
-                self._forms.setdefault(_folded(form), mark)
+    def _automaton(self) -> Any:
+        """Return what finds all markers and forms in one pass; built when it is first needed."""
+        with self._lock:
+            if self._finder is None:
+                self._finder = self._compile()
+            return self._finder
 
-    def _compile(self) -> None:
-        # Longest first: else a part of a value would be masked, and its rest shown.
-        longest_first = sorted(self._forms, key=len, reverse=True)
-        # Markers are matched first, and left alone.
-        own = map(re.escape, dict.fromkeys(self._markers.values()))
-        patterns = [*own, *map(self._pattern, longest_first)]
-        if patterns:
-            self._find = re.compile("|".join(patterns), re.IGNORECASE)
+    def _compile(self) -> Any:
+        """Build the automaton. It says of each match whether it is a marker, and its length."""
+        import ahocorasick
 
-    def _pattern(self, form: str) -> str:
-        plain = re.escape(form)
-        if len(form) >= self._inside_from:
-            return plain
-        return rf"(?<![A-Za-z0-9]){plain}(?![A-Za-z0-9])"
+        automaton = ahocorasick.Automaton()
+        for mark in self._marks:
+            automaton.add_word(_folded(mark), (True, len(mark)))
+        for form in self._forms:
+            automaton.add_word(form, (False, len(form)))
+        automaton.make_automaton()
+        return automaton
 
     def mask(self, value: Any) -> Any:
         """Return a value with a marker in the place of every known one."""
@@ -104,21 +109,62 @@ class Masker:
     def _text(self, text: str) -> str:
         if text in self._markers:
             return self._markers[text]
-        # Far faster than the expression, which nearly always finds nothing.
-        folded = _folded(text)
-        if not any(form in folded for form in self._forms):
+        found = self._found(_folded(text))
+        if all(is_mark for is_mark, _ in found.values()):
             return text
-        return self._find.sub(self._marker, text)
+        parts: list[str] = []
+        at = 0
+        for start in sorted(found):
+            if start >= at:
+                end = start + found[start][1]
+                parts += (text[at:start], self._marker(text[start:end]))
+                at = end
+        return "".join((*parts, text[at:]))
 
-    def _marker(self, match: re.Match[str]) -> str:
-        found = match.group()
-        if found in self._markers.values():
+    def _found(self, folded: str) -> dict[int, tuple[bool, int]]:
+        """Return by its start what to replace: whether it is a marker, which stays, and its length.
+
+        The longest at each start: else a part of a value would be masked, and its rest shown.
+        """
+        found: dict[int, tuple[bool, int]] = {}
+        for last, one in self._automaton().iter(folded):
+            is_mark, length = one
+            start = last + 1 - length
+            is_whole = is_mark or length >= self._inside_from or _is_word(folded, start, last + 1)
+            if is_whole and one > found.get(start, (False, 0)):
+                found[start] = one
+        return found
+
+    def _marker(self, found: str) -> str:
+        if found in self._marks:
             return found
         return self._forms.get(_folded(found), marker("secret"))
 
 
+def _is_word(folded: str, start: int, end: int) -> bool:
+    return folded[max(start - 1, 0) : start] not in _ASCII and folded[end : end + 1] not in _ASCII
+
+
 def _folded(text: str) -> str:
-    return text.lower() if text.isascii() else text.translate(_FOLD).lower()
+    """Return a text without case, with as many letters as before."""
+    return text.lower() if text.isascii() else text.translate(_fold()).lower()
+
+
+_CASED = (*range(0x2000), *range(0xA640, 0xA650), 0xFB05, 0xFB06)
+"""Codes among which several lower cases have one upper case."""
+
+
+@lru_cache(maxsize=1)
+def _fold() -> dict[int, str]:
+    """Return one lower case for the letters that have one upper case, where `lower` has several."""
+    first: dict[str, str] = {}
+    folded: dict[int, str] = {0x130: "i"}  # of which `lower` makes two letters
+    for code in _CASED:
+        letter = chr(code)
+        lower = first.setdefault(letter.upper(), letter.lower())
+        if lower != letter.lower():
+            folded[code] = lower
+    return {**folded, 0x3A3: "σ"}  # of which `lower` makes another letter at the end of a word
 
 
 class MarkerMoved(Exception):

@@ -364,7 +364,7 @@ class Service:
         """
         caller = self.caller(request, access)
         subjects = self._refuse_secret_subjects(data)
-        clean = without_secrets(data, self._redactor)
+        clean = await asyncio.to_thread(without_secrets, data, self._redactor)
         what = f"{request.method} {request.url.path}"
         answered = await self._requests.carry_out(
             key,
