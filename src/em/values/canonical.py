@@ -5,7 +5,7 @@ JSON can't express (NaN, keys that are not text) are refused with their path, ne
 """
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from math import isfinite
@@ -156,9 +156,19 @@ def depth_of(value: Any) -> int:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal, texts without regard to case and outer spaces."""
+    """Compare two values as a clerk would.
+
+    Texts match in any case and with any white space, 1 is 1.0, True is not 1, null is only null.
+    """
     if isinstance(one, str) and isinstance(other, str):
-        return one.strip().lower() == other.strip().lower()
+        if one == other:
+            return True
+        plain = [" ".join(text.split()).casefold() for text in (one, other)]
+        return plain[0] == plain[1]
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 

@@ -31,7 +31,7 @@ from em.errors import ExportError
 from em.runner import agreement, mentions, wording
 from em.runner import signs as signs_of_requests
 from em.runner.authorship import runs_in_sandbox
-from em.runner.expressions import functions, words
+from em.runner.expressions import functions, selection, words
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import (
     GIVEN,
@@ -842,7 +842,7 @@ def _runtime(*, is_settling: bool) -> _Source:
     """Return the code that scripts run on: `script`, functions of expressions, and agreement."""
     learnt = [contractions, courtesies, mentions, signs_of_requests, agreement, wording]
     settling = [stand_ins, words, syntax_tree, *learnt] if is_settling else []
-    modules = [script, functions, *settling]
+    modules = [script, selection, functions, *settling]
     shared: list[Callable[..., Any]] = [same, examples_of] if is_settling else [same]
     parts = [*map(_without_em, modules), *(inspect.getsource(one) for one in shared)]
     return _Source("\n\n".join(parts), Path(str(script.__file__)))

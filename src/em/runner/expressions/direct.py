@@ -2,13 +2,14 @@
 
 They are evaluated in every replay, and a call through Jinja's sandbox costs about twenty times as
 much. Only references, literals, the functions of `SELECTIONS`, `len`, `sum`, `str`, `int`, `float`,
-`+ - *` on numbers and one comparison, also with a list of literals, are known here; everything
+`+ - *`, one comparison, `in`, `and`, `or`, `not` and `a if b else c` are known here; everything
 else is left to Jinja.
 
 `together` compiles many of them to one function, for guards: a routine has dozens of them.
 """
 
 import ast
+import itertools
 import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from em.runner.expressions.functions import (
     may_report,
     objection,
 )
+from em.runner.expressions.selection import given
 from em.values.syntax_tree import expression_of
 
 Reference = Callable[[str, tuple[str | int, ...], str], Callable[[Any], Any]]
@@ -49,7 +51,7 @@ _COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
 }
-_COMPARISON = re.compile(r" (?:==|!=|>=|<=|>|<) | in \[")
+_COMPARISON = re.compile(r" (?:==|!=|>=|<=|>|<|in|and|or|if) |^not ")
 _SIGNS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
@@ -96,7 +98,8 @@ def compile_direct(
     is_written: a compiler wrote it, so `+`, `-` and `*` are of numbers.
     """
     try:
-        evaluate = _Compiler(place, reference).compiled(_parsed(source, is_written=is_written))
+        node = _parsed(source, is_written=is_written)
+        evaluate = _Compiler(place, reference, is_written=is_written).compiled(node)
     except _NOT_KNOWN:
         return None
 
@@ -430,8 +433,8 @@ def _literal(value: str | float | None) -> str:
 
 
 class _Compiler:
-    def __init__(self, place: str, reference: Reference) -> None:
-        self._place, self._reference = place, reference
+    def __init__(self, place: str, reference: Reference, *, is_written: bool) -> None:
+        self._place, self._reference, self._is_written = place, reference, is_written
 
     def compiled(self, node: ast.expr) -> Evaluate:
         """Return a function that evaluates a part of the expression."""
@@ -446,9 +449,40 @@ class _Compiler:
             return self._compared(node.left, node.ops[0], node.comparators[0])
         if isinstance(node, ast.BinOp):
             return self._computed(node.left, _COMPUTED.get(type(node.op)), node.right)
+        return self._composed(node)
+
+    def _composed(self, node: ast.expr) -> Evaluate:
+        if isinstance(node, ast.BoolOp | ast.UnaryOp | ast.IfExp):
+            return self._logical(node)
         if isinstance(node, ast.Dict | ast.List):
             return self._mapped(node) if isinstance(node, ast.Dict) else self._list(node)
         raise _Other
+
+    def _logical(self, node: ast.BoolOp | ast.UnaryOp | ast.IfExp) -> Evaluate:
+        """Compile `and`, `or`, `not` and `a if b else c`; what is not needed is not evaluated."""
+        if isinstance(node, ast.IfExp):
+            when, then = self.compiled(node.test), self.compiled(node.body)
+            otherwise = self.compiled(node.orelse)
+            return lambda scope: then(scope) if when(scope) else otherwise(scope)
+        if isinstance(node, ast.UnaryOp):
+            if isinstance(node.op, ast.Not):
+                value = self.compiled(node.operand)
+                return lambda scope: not value(scope)
+            number = _constant(node.operand) if _is_constant(node.operand) else None
+            if not isinstance(node.op, ast.USub) or not isinstance(number, int | float):
+                raise _Other
+            return lambda _scope: -number
+        *parts, last = [self.compiled(part) for part in node.values]
+        ends = isinstance(node.op, ast.Or)
+
+        def joined(scope: Any) -> Any:
+            for part in parts:
+                value = part(scope)
+                if bool(value) is ends:
+                    return value
+            return last(scope)
+
+        return joined
 
     def _list(self, node: ast.List) -> Evaluate:
         values = _constants(node.elts)
@@ -481,11 +515,10 @@ class _Compiler:
 
     def _listed(self, left: ast.expr, right: ast.expr, *, is_in: bool) -> Evaluate:
         """Compile whether a value is one of a list, or none of it."""
-        if not isinstance(right, ast.List):
-            raise _Other
-        one, values = self.compiled(left), _constants(right.elts)
+        values = _constants(right.elts) if isinstance(right, ast.List) else None
+        one = self.compiled(left)
         if values is None:
-            several = self._list(right)
+            several = self.compiled(right)
             return lambda scope: (one(scope) in several(scope)) is is_in
         if is_in:
             return lambda scope: one(scope) in values
@@ -497,11 +530,14 @@ class _Compiler:
         if compute is None:
             raise _Other
         first, second = self.compiled(left), self.compiled(right)
+        joins = compute is operator.add and not self._is_written
 
         def computed(scope: Any) -> Any:
             one, other = first(scope), second(scope)
             if type(one) is int and type(other) is int:
                 return bounded(compute(bounded(one), bounded(other)))
+            if joins and type(one) is str and type(other) is str:
+                return one + other
             return _of_numbers(compute, one, other)
 
         return computed
@@ -519,6 +555,8 @@ class _Compiler:
         name = _function_in(node)
         own = FUNCTIONS[name]
         args = [self.compiled(arg) for arg in node.args]
+        if name == given.__name__ and not node.keywords:
+            return self._given(node.args, args)
         named = list(self._named(node))
         # A function of udf.py with that name counts, as it does for Jinja.
         if len(args) == 1 and not named:
@@ -540,11 +578,50 @@ class _Compiler:
 
         return called
 
+    def _given(self, nodes: Sequence[ast.expr], args: Sequence[Evaluate]) -> Evaluate:
+        """Compile `given`, for which a missing name or part is no error."""
+        if not all(isinstance(node, _REFERENCES) for node in nodes):
+            raise _Other
+        paths = [_reference_in(node) for node in nodes]
+        names = [(start.id, path) for start, path in paths if isinstance(start, ast.Name)]
+        if len(names) != len(paths):
+            raise _Other
+
+        def is_given(scope: Any) -> Any:
+            function = scope.get(given.__name__, given)
+            if function is not given:
+                return function(*[arg(scope) for arg in args])
+            return all(map(_is_there, names, args, itertools.repeat(scope)))
+
+        return is_given
+
     def _named(self, node: ast.Call) -> Iterator[tuple[str, Evaluate]]:
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise _Other
             yield keyword.arg, self.compiled(keyword.value)
+
+
+def _is_there(way: tuple[str, tuple[str | int, ...]], read: Evaluate, scope: Any) -> bool:
+    """Return whether there is a value behind a name and a path. A function is not a value."""
+    name, path = way
+    try:
+        value = scope[name]
+        for part in path:
+            value = value[part]
+    except (KeyError, IndexError):
+        return False
+    except TypeError:
+        try:
+            value = read(scope)  # an attribute of an object
+        except ExpressionError:
+            return False
+    return type(value) in PLAIN or not (callable(value) or is_missing(value))
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for one that is allowed to be missing."""
+    return getattr(type(value), "STANDS_FOR_NOTHING", False) is True
 
 
 def _reference_in(node: ast.expr) -> tuple[ast.Name | ast.Call, tuple[str | int, ...]]:

@@ -2,11 +2,25 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from typing import Any
 
+from em.runner.expressions.selection import (
+    MOST_SHOWN,
+    distinct,
+    fits,
+    given,
+    has,
+    largest,
+    merge,
+    only,
+    only_key,
+    smallest,
+    where,
+)
+from em.runner.expressions.selection import items_of as items_of  # noqa: PLC0414 - for compilers
 from em.values.canonical import identical, same, short
 from em.values.leaves import scalars
 
@@ -14,9 +28,6 @@ KEYS = "@"
 """The part of a path that stands for the keys of a mapping."""
 ANY = "*"
 """The part of a path that stands for every item of a list, or every value of a mapping."""
-
-MOST_SHOWN = 8
-"""Candidates that an error lists."""
 
 MAX_BITS = 4096
 """The largest size of a whole number, in bits."""
@@ -39,14 +50,6 @@ def bounded(number: int) -> int:
 def _check_comparisons(some: int, others: int) -> None:
     if some * others > MAX_COMPARISONS:
         raise ValueError(f"comparing {some:,} values with {others:,} is too much")
-
-
-def only(items: Any) -> Any:
-    """Return the one item of a list, or the one value of a mapping; else fail."""
-    found = items_of(items)
-    if len(found) != 1:
-        raise ValueError(f"only() needs exactly one item, there are {len(found)}")
-    return found[0]
 
 
 def pick(items: Any, **fields: Any) -> Any:
@@ -123,8 +126,14 @@ def nth(items: Any, number: int) -> Any:
 
 
 def every(value: Any, path: str) -> list[Any]:
-    """Return all values at a path such as `items.*.id`: `*` is any item, `@` are the keys."""
-    return _at(value, path.split("."))
+    """Return all values at a path such as `items.*.id`: `*` is any item, `@` are the keys.
+
+    The path of a list begins in its items.
+    """
+    parts = path.split(".")
+    if isinstance(value, list | tuple) and parts[0] not in (ANY, KEYS):
+        parts.insert(0, ANY)
+    return _at(value, parts)
 
 
 def _at(value: Any, parts: list[str]) -> list[Any]:
@@ -828,15 +837,6 @@ def _error_in_text(text: str) -> Any:
     return text if says or _ERROR_BEGINS.match(bare) else None
 
 
-def items_of(items: Any) -> list[Any]:
-    """Return the items of a list, or the values of a mapping."""
-    if isinstance(items, Mapping):
-        return list(items.values())
-    if isinstance(items, Iterable) and not isinstance(items, str):
-        return list(items)
-    raise ValueError(f"a {type(items).__name__} has no items")
-
-
 def matches(item: Any, fields: Mapping[str, Any]) -> bool:
     """Return whether an item has these fields with these values."""
     return isinstance(item, Mapping) and all(
@@ -859,8 +859,9 @@ def _as_float(value: Any) -> float:
 SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        only, pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most,
-        value_at, keyed, between, line_part, line_like, once, lines_after, lines_before, line_count,
+        given, only, only_key, smallest, largest, where, has, fits, merge, distinct, same,
+        pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most, value_at,
+        keyed, between, line_part, line_like, once, lines_after, lines_before, line_count,
         lines_above, lines_through, sorted_place, module_name, looks_like, absent, stands_once,
         lists_only, kind_of, shape_of, error_of, missing_keys, strange_keys, empty_keys, size_of,
         strange_text, strange_items, strange_fields, parsed,

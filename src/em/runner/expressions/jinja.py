@@ -23,6 +23,7 @@ from jinja2.visitor import NodeTransformer
 from em.errors import ExpressionError
 from em.runner.expressions.functions import bounded, check_size
 from em.runner.expressions.language import Evaluate, Missing, Scope, as_text, undefined
+from em.runner.expressions.selection import ABSENT, given
 
 MAX_REPEAT = 1_000_000
 """The longest text or list that an expression may make by repeating."""
@@ -33,6 +34,7 @@ MAX_SECONDS = 5.0
 _ITEM, _TURN = 8, 100
 _PAYMENTS_PER_LOOK = 64
 _JOINED, _WEIGHED, _TURNS, _SOUGHT = "em joined", "em weighed", "em turns", "em sought"
+_PART, _IF_THERE = "em part", "em if there"
 
 _FILTERS = (
     "abs batch capitalize count d default dictsort e escape filesizeformat first float forceescape"
@@ -210,7 +212,13 @@ def _check_count(count: int, limit: int = MAX_REPEAT) -> None:
 def bounded_filters(filters: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """Return the filters of routines; each pays for its result."""
     known = {name: _charging(name, filters[name]) for name in _FILTERS}
-    own = {_JOINED: _join_texts, _WEIGHED: _weighed, _TURNS: _turns, _SOUGHT: _sought}
+    own: dict[str, Callable[..., Any]] = {
+        _JOINED: _join_texts,
+        _WEIGHED: _weighed,
+        _TURNS: _turns,
+        _SOUGHT: _sought,
+    }
+    own |= {_PART: _part, _IF_THERE: _if_there}
     return known | own
 
 
@@ -364,6 +372,13 @@ class Counting(NodeTransformer):
                 operand.expr = _through(_SOUGHT, operand.expr)
         return node
 
+    def visit_Call(self, node: nodes.Call) -> nodes.Node:  # noqa: N802 - Jinja's name
+        """`given(a.b)`: what is not there is no error."""
+        if isinstance(node.node, nodes.Name) and node.node.name == given.__name__:
+            node.args = [_through(_IF_THERE, _lenient(arg)) for arg in node.args]
+        self.generic_visit(node)
+        return node
+
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - Jinja's name
         """`{% for a in b %}`."""
         self.generic_visit(node)
@@ -371,8 +386,28 @@ class Counting(NodeTransformer):
         return node
 
 
-def _through(name: str, node: nodes.Node) -> nodes.Filter:
-    return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+def _through(name: str, node: nodes.Node, *args: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
+
+
+def _lenient(node: nodes.Node) -> nodes.Node:
+    """Return a reference that is undefined where one of its parts is not there."""
+    if isinstance(node, nodes.Getattr):
+        return _through(_PART, _lenient(node.node), nodes.Const(node.attr, lineno=node.lineno))
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        return _through(_PART, _lenient(node.node), node.arg)
+    return node
+
+
+@jinja2.pass_environment
+def _part(environment: jinja2.Environment, value: Any, part: Any) -> Any:
+    return value if isinstance(value, jinja2.Undefined) else environment.getitem(value, part)
+
+
+def _if_there(value: Any) -> Any:
+    """Return a value, or ABSENT for what is not there. A function is not a value."""
+    is_there = not (isinstance(value, jinja2.Undefined | Missing) or callable(value))
+    return value if is_there else ABSENT
 
 
 class _MethodIfCalled(jinja2.StrictUndefined):

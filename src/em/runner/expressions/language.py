@@ -36,6 +36,8 @@ def as_text(value: Any) -> str:
 class Missing(str):
     """A missing value that is allowed to be missing: an empty text, as is every part of it."""
 
+    STANDS_FOR_NOTHING = True
+
     __slots__ = ()
 
     def __getitem__(self, _part: object) -> "Missing":

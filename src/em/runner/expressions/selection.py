@@ -1,0 +1,194 @@
+"""Selections: the functions with which a plain routine chooses and compares records.
+
+`fields` describe a record: `name="Lamp"` is the value of its field; a record as value must be
+covered by the field; a list must be equal. A mapping before them takes names that are no
+identifiers, and paths: `only(orders, {"ship-to.city": city}, status="open")`.
+
+Values are compared as a clerk would (`same`), so a lamp is a "LAMP" and 1 is 1.0. Whatever is not
+clear fails: no element fits, several do, a field is missing. Nothing is chosen by its position.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from em.values.canonical import same, short
+
+MOST_SHOWN = 8
+"""Candidates that an error lists."""
+ABSENT = object()
+"""What `given` gets for a name or a part that is not there."""
+_NUMBERS = (int, float)
+
+Fields = Mapping[str, Any]
+
+
+def given(*values: Any) -> bool:
+    """Return whether all of these are given: names of values, or parts of them.
+
+    The evaluators pass ABSENT for what is not there, so this never fails. A null was given.
+    """
+    return all(value is not ABSENT for value in values)
+
+
+def fits(record: Any, description: Any) -> bool:
+    """Return whether a record has every field of a description with its value, nested ones too."""
+    if not isinstance(description, Mapping):
+        raise TypeError(f"a description must be a record, got a {type(description).__name__}")
+    return isinstance(record, Mapping) and all(
+        name in record and _has_wanted(record[name], wanted) for name, wanted in description.items()
+    )
+
+
+def _has_wanted(value: Any, wanted: Any) -> bool:
+    return fits(value, wanted) if isinstance(wanted, Mapping) else same(value, wanted)
+
+
+def only(items: Any, more: Fields | None = None, /, **fields: Any) -> Any:
+    """Return the one element of a list, or the one value of a mapping, that fits; else fail."""
+    found = where(items, more, **fields)
+    if len(found) != 1:
+        raise _misfit("only", items, len(found), more, fields)
+    return found[0]
+
+
+def only_key(items: Any, more: Fields | None = None, /, **fields: Any) -> Any:
+    """Return the key of the one value of a mapping that fits; else fail."""
+    if not isinstance(items, Mapping):
+        raise TypeError(f"only_key() needs a mapping, got a {type(items).__name__}")
+    wanted = _all_fields(more, fields)
+    found = [key for key, value in items.items() if not wanted or _is_described(value, wanted)]
+    if len(found) != 1:
+        raise _misfit("only_key", items, len(found), more, fields)
+    return found[0]
+
+
+def where(items: Any, more: Fields | None = None, /, **fields: Any) -> list[Any]:
+    """Return all elements of a list, or all values of a mapping, that fit."""
+    wanted = _all_fields(more, fields)
+    held = items_of(items)
+    return [item for item in held if _is_described(item, wanted)] if wanted else held
+
+
+def has(items: Any, more: Fields | None = None, /, **fields: Any) -> bool:
+    """Return whether at least one element of a list, or one value of a mapping, fits."""
+    return bool(where(items, more, **fields))
+
+
+def smallest(items: Any, path: str, more: Fields | None = None, /, **fields: Any) -> Any:
+    """Return the one element with the smallest value at a path, among those that fit.
+
+    Fail if none fits, if one of them has no such value, and if two share the smallest.
+    """
+    return _farthest("smallest", min, items, path, more, fields)
+
+
+def largest(items: Any, path: str, more: Fields | None = None, /, **fields: Any) -> Any:
+    """Return the one element with the largest value at a path, among those that fit."""
+    return _farthest("largest", max, items, path, more, fields)
+
+
+def _farthest(
+    name: str,
+    choose: Callable[[Sequence[Any]], Any],
+    items: Any,
+    path: str,
+    more: Fields | None,
+    fields: Fields,
+) -> Any:
+    held = where(items, more, **fields)
+    values = [_value_on(item, path) for item in held]
+    if not values:
+        raise _misfit(name, items, 0, more, fields)
+    is_text = isinstance(values[0], str)
+    for value in values:
+        is_number = isinstance(value, _NUMBERS) and not isinstance(value, bool)
+        if isinstance(value, str) is not is_text or not (is_text or is_number):
+            shown = "nothing" if value is ABSENT else short(value)
+            raise ValueError(f"{name}() can't compare the values at {path!r}: one is {shown}")
+    best = choose(values)
+    found = [item for item, value in zip(held, values, strict=True) if value == best]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} elements share the {name} {path!r}, {short(best)}")
+    return found[0]
+
+
+def merge(old: Any, new: Any) -> Any:
+    """Return the old record with the fields of the new one; fail if the old one lacks a field."""
+    for record in (old, new):
+        if not isinstance(record, Mapping):
+            raise TypeError(f"merge() needs two records, got a {type(record).__name__}")
+    lost = [name for name in new if name not in old]
+    if lost:
+        raise ValueError(f"the record has no field {lost[0]!r}; it has: {', '.join(map(str, old))}")
+    return {**old, **new}
+
+
+def distinct(values: Any) -> bool:
+    """Return whether no value of a list is there twice, by `same`."""
+    held = items_of(values)
+    return len({_identity(value) for value in held}) == len(held)
+
+
+def _identity(value: Any) -> Any:
+    """Return a key that is equal for two values that are the same."""
+    if isinstance(value, str):
+        return " ".join(value.split()).casefold()
+    if isinstance(value, Mapping):
+        return dict, frozenset((name, _identity(held)) for name, held in value.items())
+    if isinstance(value, list | tuple):
+        return list, tuple(map(_identity, value))
+    return type(value) is bool, value
+
+
+def items_of(items: Any) -> list[Any]:
+    """Return the items of a list, or the values of a mapping."""
+    if isinstance(items, Mapping):
+        return list(items.values())
+    if isinstance(items, Iterable) and not isinstance(items, str):
+        return list(items)
+    raise ValueError(f"a {type(items).__name__} has no items")
+
+
+def _all_fields(more: Fields | None, fields: Fields) -> Fields:
+    if more is None:
+        return fields
+    if not isinstance(more, Mapping):
+        raise TypeError(f"fields must be a mapping of names to values, got {short(more)}")
+    return {**more, **fields}
+
+
+def _is_described(item: Any, fields: Fields) -> bool:
+    """Return whether a record fits a description whose names may be paths."""
+    if not isinstance(item, Mapping):
+        return False
+    for name, wanted in fields.items():
+        value = item[name] if name in item else _value_on(item, name)
+        if value is ABSENT or not _has_wanted(value, wanted):
+            return False
+    return True
+
+
+def _value_on(item: Any, path: str) -> Any:
+    """Return the value at a path such as `options.size`; ABSENT if there is none."""
+    for part in path.split("."):
+        if not isinstance(item, Mapping) or part not in item:
+            return ABSENT
+        item = item[part]
+    return item
+
+
+def _misfit(name: str, items: Any, count: int, more: Fields | None, fields: Fields) -> ValueError:
+    """Return the error of a selection that found none or several."""
+    wanted = _all_fields(more, fields)
+    held = items_of(items)
+    asked = ", ".join(f"{key}={short(value)}" for key, value in wanted.items())
+    if not wanted:
+        return ValueError(f"{name}() needs exactly one item, there are {len(held)}")
+    message = f"{name}({asked}) needs exactly one item, {count} of {len(held)} fit"
+    if count == 0:
+        rows = [
+            {key: value for key in wanted if (value := _value_on(item, key)) is not ABSENT}
+            for item in held[:MOST_SHOWN]
+        ]
+        message += f"; there are {', '.join(map(short, rows))}" if rows else ""
+    return ValueError(message)
