@@ -439,6 +439,7 @@ def test_the_made_up_shop_needs_ten_calls_and_a_hand_written_routine_makes_those
     [
         ("EM_TAU_BENCH", "retail", "git clone https://github.com/sierra-research/tau-bench"),
         ("EM_TAU_BENCH", "attacks", "git clone https://github.com/sierra-research/tau-bench"),
+        ("EM_TAU_BENCH", "typed", "git clone https://github.com/sierra-research/tau-bench"),
         ("EM_TAU2_BENCH", "telecom", "git clone https://github.com/sierra-research/tau2-bench"),
         ("EM_BFCL", "bfcl", "pip install --no-deps --target ../bfcl bfcl-eval"),
         ("EM_MINIWOB", "miniwob", "miniwob"),

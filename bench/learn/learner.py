@@ -3,10 +3,13 @@
 This is the only file of the bench that knows how em is called. It uses em's public API only.
 """
 
+import importlib
+import json
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bench.right.verdict import Ended
 
@@ -14,7 +17,11 @@ if TYPE_CHECKING:
     from em import Memory
     from em.traces.trace import Trace
 
+    Recordings = Mapping[str, Sequence[tuple[Mapping[str, Any], Trace]]]
+
 Tools = Mapping[str, Callable[..., Any]]
+PLAIN = "bench.learn.learner:Plain"
+"""em's learner of routines with typed inputs."""
 
 
 class Material(NamedTuple):
@@ -139,3 +146,81 @@ class Learner:
 
     def close(self) -> None:
         self.memory.close()
+
+
+class Runnable(Protocol):
+    """A routine with typed inputs."""
+
+    def run(self, inputs: Mapping[str, Any], tools: Tools) -> Ended:
+        """Run it. The caller looks at what became of the world."""
+
+
+class TypedLearner(Protocol):
+    """A learner of routines with typed inputs."""
+
+    def learn(self, kinds: "Recordings", reads: frozenset[str]) -> Mapping[str, Runnable]:
+        """Learn a routine for each kind from its inputs and traces; kinds may help one another.
+
+        A kind that can't be learnt is left out. reads: the tools that change nothing.
+        """
+
+
+class Plain:
+    """em's learner, `em.compiler.learner`, without a memory: examples in, routines out."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._learn = importlib.import_module("em.compiler.learner").learn
+        self._example = importlib.import_module("em.compiler.example")
+
+    def learn(self, kinds: "Recordings", reads: frozenset[str]) -> dict[str, Runnable]:
+        examples = {
+            kind: [self._as_example(inputs, trace, reads) for inputs, trace in recorded]
+            for kind, recorded in kinds.items()
+        }
+        made = self._learn(examples)
+        return {kind: self._routine(kind, learnt.routine) for kind, learnt in made.items()}
+
+    def _as_example(self, inputs: Mapping[str, Any], trace: "Trace", reads: frozenset[str]) -> Any:
+        from em.traces.trace import ToolCall
+
+        calls = [
+            self._example.Call(
+                one.tool, one.args, one.result, one.error, "read" if one.tool in reads else "write"
+            )
+            for one in trace.events
+            if isinstance(one, ToolCall)
+        ]
+        return self._example.Example(dict(inputs), calls, name=trace.tags[0])
+
+    def _routine(self, kind: str, document: Mapping[str, Any]) -> "PlainRoutine":
+        folder = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=self._folder.name))
+        (folder / "routine.yaml").write_text(json.dumps(document))
+        return PlainRoutine(folder)
+
+
+class PlainRoutine:
+    """A routine in a folder, run without a journal."""
+
+    def __init__(self, folder: Path) -> None:
+        from em.runner.package import Package
+
+        self._package = Package(folder)
+
+    def run(self, inputs: Mapping[str, Any], tools: Tools) -> Ended:
+        from em.errors import EmError
+        from em.runner.engine import run_routine
+
+        try:
+            ran = run_routine(self._package, dict(inputs), dict(tools))
+        except EmError as error:
+            return Ended("raised", f"{error.code}: {error}")
+        why = ran.failure or ran.pending_prompt or getattr(ran, "reason", None)
+        return Ended(ran.status, "" if why is None else f"{why.step_id}: {why.message}")
+
+
+def typed_learner(path: str) -> TypedLearner:
+    """A learner by `module:class`."""
+    module, _, name = path.partition(":")
+    found: TypedLearner = getattr(importlib.import_module(module), name)()
+    return found

@@ -10,7 +10,8 @@ from bench.learn.shop import Kind, Shop, Task, name_of
 from bench.right.verdict import Verdict, judge, zero
 from bench.right.world import World
 
-SIZES: dict[str, int | None] = {"1": 1, "5": 5, "20": 20, "all": None}
+SIZES: dict[str, int | None] = {"1": 1, "2": 2, "5": 5, "20": 20, "all": None}
+USUAL = ("1", "5", "20", "all")
 BARS = {"5": 0.6, "20": 0.8, "all": 0.9}
 COLUMNS = ("right", "asked", "refused", "wrong", "partial", "not learnt")
 

@@ -42,7 +42,7 @@ class Task(NamedTuple):
     """A task to score: its request in words, and the database that it should lead to.
 
     refused: a tool refuses one of the gold actions (a gift card has too little on it), so that the
-    right database lacks something that the request asks for.
+    right database lacks something that the request asks for. actions: the gold actions.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Task(NamedTuple):
     kind: Kind
     user: str
     refused: bool
+    actions: Sequence[Any] = ()
 
 
 class Shop:
@@ -78,7 +79,7 @@ class Shop:
                 continue
             kind = tuple(sorted(set(wanted)))
             user, name = task.user_id, f"train:{number}"
-            found.append(Task(name, task.instruction, aim, kind, user, refused))
+            found.append(Task(name, task.instruction, aim, kind, user, refused, task.actions))
         return found[:limit]
 
     def drawn(self, size: int | None) -> dict[str, "Trace"]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.figure import Figure
-from bench.learn import attacks, bfcl, miniwob, retail, speed, telecom
+from bench.learn import attacks, bfcl, miniwob, retail, speed, telecom, typed, typed_attacks
+from bench.learn.learner import PLAIN, TypedLearner, typed_learner
 from bench.learn.shop import RUNS, WORDS, Shop, runs_to_learn
 from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
 from bench.routines import DATA
@@ -22,22 +23,24 @@ from bench.routines import DATA
 class Options(NamedTuple):
     parts: Sequence[str] = ()
     limit: int | None = None
-    sizes: Sequence[str] = (*retail.SIZES,)
+    sizes: Sequence[str] = ()
     words: str = "instruction"
     runs: str = "recorded"
     order: str = "as is"
     turns: str = bfcl.TURNS[0]
     verbose: bool = False
+    draws: int = 1
+    learner: str = PLAIN
 
 
 class Bench:
-    """What the parts share: the options, a folder, and the retail routines."""
+    """What the parts share: the options, a folder, the shop, and the retail routines."""
 
     def __init__(self, options: Options, folder: Path) -> None:
         self.options, self.folder = options, folder
 
     @cached_property
-    def school(self) -> retail.School | None:
+    def shop(self) -> Shop | None:
         if checkout() is None:
             print(HOW_TO_GET_IT)
             return None
@@ -45,22 +48,69 @@ class Bench:
             print(f"no data in {DATA / 'tau_retail'}: set EM_BENCH_DATA; this part is passed over")
             return None
         of = domain("retail")
-        shop = Shop(of, runs_to_learn(of, self.options.runs), self.options.words)
-        return retail.School(shop, self.folder)
+        return Shop(of, runs_to_learn(of, self.options.runs), self.options.words)
+
+    @cached_property
+    def school(self) -> retail.School | None:
+        return None if self.shop is None else retail.School(self.shop, self.folder)
+
+    @cached_property
+    def typed_learner(self) -> TypedLearner | None:
+        try:
+            return typed_learner(self.options.learner)
+        except ModuleNotFoundError as error:
+            print(f"no learner for typed inputs: {error}; this part is passed over")
+            return None
+
+    def typed(self, way: str) -> typed.Class | None:
+        if self.shop is None or self.typed_learner is None:
+            return None
+        shop = typed.TypedShop(self.shop, way)
+        return typed.Class(shop, self.typed_learner, self.options.order)
+
+    def sizes(self, *usual: str) -> Sequence[str]:
+        """The sizes that were chosen, or those that a part usually has."""
+        return self.options.sizes or usual
 
 
 def retail_tasks(bench: Bench) -> Iterator[Figure]:
     chosen = bench.options
     if bench.school is not None:
         yield from retail.unseen(
-            bench.school, [*chosen.sizes], chosen.limit, chosen.order, verbose=chosen.verbose
+            bench.school,
+            [*bench.sizes(*retail.USUAL)],
+            chosen.limit,
+            chosen.order,
+            verbose=chosen.verbose,
         )
 
 
 def retail_attacks(bench: Bench) -> Iterator[Figure]:
     chosen = bench.options
     if bench.school is not None:
-        yield from attacks.acts(bench.school, [*chosen.sizes], chosen.limit, verbose=chosen.verbose)
+        sizes = [*bench.sizes(*retail.USUAL)]
+        yield from attacks.acts(bench.school, sizes, chosen.limit, verbose=chosen.verbose)
+
+
+def typed_tasks(bench: Bench) -> Iterator[Figure]:
+    yield from _typed(bench, typed.WAYS[0], bench.sizes(*retail.SIZES))
+
+
+def hidden_ids(bench: Bench) -> Iterator[Figure]:
+    yield from _typed(bench, typed.WAYS[1], bench.sizes("20", "all"))
+
+
+def _typed(bench: Bench, way: str, sizes: Sequence[str]) -> Iterator[Figure]:
+    chosen, group = bench.options, bench.typed(way)
+    if group is not None:
+        yield from typed.unseen(group, sizes, chosen.limit, chosen.draws, verbose=chosen.verbose)
+
+
+def typed_acts(bench: Bench) -> Iterator[Figure]:
+    chosen, group = bench.options, bench.typed(typed.WAYS[0])
+    if group is not None:
+        sizes, draws = bench.sizes("all"), chosen.draws
+        yield from typed_attacks.acts(group, sizes, chosen.limit, draws, verbose=chosen.verbose)
 
 
 def telecom_tasks(bench: Bench) -> Iterator[Figure]:
@@ -89,6 +139,9 @@ def run_overhead(bench: Bench) -> Iterator[Figure]:
 PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "retail": retail_tasks,
     "attacks": retail_attacks,
+    "typed": typed_tasks,
+    "hidden": hidden_ids,
+    "typed-attacks": typed_acts,
     "telecom": telecom_tasks,
     "bfcl": bfcl_turns,
     "miniwob": miniwob_episodes,
@@ -107,19 +160,23 @@ def read_options(words: Sequence[str]) -> Options:
     shop.add_argument("--words", choices=WORDS, default=WORDS[0], help="what a trace was asked for")
     shop.add_argument("--runs", choices=RUNS, default=RUNS[0], help="made: from gold actions")
     shop.add_argument("--order", choices=("as is", "keys", "lists"), default="as is")
+    inputs = parser.add_argument_group("retail with typed inputs")
+    inputs.add_argument("--draws", type=int, default=1, help="learn from so many draws of a size")
+    inputs.add_argument("--learner", default=PLAIN, help="another learner, as module:class")
     turns = parser.add_argument_group("bfcl")
     turns.add_argument("--turns", choices=bfcl.TURNS, default=bfcl.TURNS[0])
     found = parser.parse_args(words)
-    sizes = found.size or (*retail.SIZES,)
     return Options(
         parts=found.part or (),
         limit=found.limit,
-        sizes=sizes,
+        sizes=found.size or (),
         words=found.words,
         runs=found.runs,
         order=found.order,
         turns=found.turns,
         verbose=found.verbose,
+        draws=found.draws,
+        learner=found.learner,
     )
 
 
@@ -140,7 +197,7 @@ def figures(options: Options | None = None) -> Iterator[Figure]:
             print(f"({part} took {time.perf_counter() - start:.0f} s)", flush=True)
         after = digest(domain("retail")) if checkout() else ""
         assert before == after, "a run changed the records that all runs share"
-        if checkout() and bench.school is not None:
+        if "school" in vars(bench) and bench.school is not None:
             bench.school.close()
     _summary(found)
 

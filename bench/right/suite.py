@@ -83,7 +83,7 @@ def _calls(task: Any, of: Domain) -> Iterator[Call]:
     """Identify the customer, and read what each write is about before it."""
     before = _retail_reads if of.name == "retail" else _airline_reads
     if of.name == "retail":
-        yield _identify(task, of)
+        yield identify(task.user_id, task.instruction, of)
     yield "get_user_details", {"user_id": task.user_id}
     for action in task.actions:
         if action.name in of.writes:
@@ -92,9 +92,10 @@ def _calls(task: Any, of: Domain) -> Iterator[Call]:
             yield action.name, action.kwargs
 
 
-def _identify(task: Any, of: Domain) -> Call:
-    user = of.tables["users"][task.user_id]
-    if re.search(re.escape(user["email"]), task.instruction, re.IGNORECASE):
+def identify(user_id: str, request: str, of: Domain) -> Call:
+    """The call that finds a customer: by e-mail if the request has it, else by name and zip."""
+    user = of.tables["users"][user_id]
+    if re.search(re.escape(user["email"]), request, re.IGNORECASE):
         return "find_user_id_by_email", {"email": user["email"]}
     name = {key: user["name"][key] for key in ("first_name", "last_name")}
     return "find_user_id_by_name_zip", {**name, "zip": user["address"]["zip"]}
