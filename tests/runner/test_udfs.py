@@ -22,15 +22,15 @@ from em.trust import content_hash, revoke, trust, trust_folder
 
 ROUTINE = """
 version: "1"
-name: where
+name: spot
 steps:
-  - {id: s1, type: udf.call, function: where, args: {n: "{{ n }}"}, save_as: told}
+  - {id: s1, type: udf.call, function: spot, args: {n: "{{ n }}"}, save_as: told}
   - {id: s2, type: return, value: {told: "{{ told }}", twice: "{{ twice(n) + twice(x=1) }}"}}
 """
 WHERE = """
 import os
 
-def where(n):
+def spot(n):
     return os.getpid()
 
 def twice(x):
@@ -40,7 +40,7 @@ def _hidden():
     return 1
 """
 PLAIN = """
-def where(n):
+def spot(n):
     if n == 13:
         raise ValueError("unlucky")
     return n + 1
@@ -51,7 +51,7 @@ def twice(x):
 
 
 def package(tmp_path: Path, code: str, marked: str | None = None) -> Path:
-    folder = tmp_path / "where"
+    folder = tmp_path / "spot"
     folder.mkdir(exist_ok=True)
     (folder / "routine.yaml").write_text(ROUTINE)
     (folder / "udf.py").write_text(code)
@@ -74,7 +74,7 @@ def test_a_persons_own_code_runs_in_the_process(tmp_path: Path) -> None:
 def test_marked_code_runs_in_the_sandbox_in_steps_and_in_expressions(tmp_path: Path) -> None:
     folder = package(tmp_path, WHERE, marked=WHERE)
     assert not ran_here(folder)
-    assert set(Package(folder).udfs()) == {"where", "twice"}
+    assert set(Package(folder).udfs()) == {"spot", "twice"}
 
 
 def test_code_that_was_changed_after_its_mark_stays_in_the_sandbox(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_trust_that_others_may_write_is_none(tmp_path: Path) -> None:
 def test_what_runs_is_the_text_that_was_read_not_bytecode_beside_it(tmp_path: Path) -> None:
     folder = package(tmp_path, PLAIN, marked=PLAIN)
     evil = tmp_path / "evil.py"
-    evil.write_text("def where(n): return 'evil'\ndef twice(x): return x * 2\n")
+    evil.write_text("def spot(n): return 'evil'\ndef twice(x): return x * 2\n")
     for name in ("udf.cpython-311.pyc", f"udf.{__import__('sys').implementation.cache_tag}.pyc"):
         py_compile.compile(
             str(evil),
@@ -179,7 +179,7 @@ def test_many_calls_of_one_run_share_a_process(tmp_path: Path) -> None:
 version: "1"
 name: many
 steps:
-  - {id: s1, type: udf.call, function: where, args: {n: "{{ item }}"}, for_each: "{{ ns }}",
+  - {id: s1, type: udf.call, function: spot, args: {n: "{{ item }}"}, for_each: "{{ ns }}",
      parallel: 4, save_as: told}
   - {id: s2, type: return, value: "{{ told }}"}
 """)
@@ -207,13 +207,13 @@ def test_marked_code_that_is_no_python_is_told_with_its_line(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("first", ["", "import statistics\n"], ids=["monty", "full Python"])
 def test_a_step_that_runs_out_of_time_does_not_keep_the_run(tmp_path: Path, first: str) -> None:
-    code = first + "def where(n):\n    while True:\n        pass\n"
+    code = first + "def spot(n):\n    while True:\n        pass\n"
     folder = package(tmp_path, code, marked=code)
     (folder / "routine.yaml").write_text("""
 version: "1"
 name: slow
 steps:
-  - {id: s1, type: udf.call, function: where, args: {n: 1}, timeout: 0.2}
+  - {id: s1, type: udf.call, function: spot, args: {n: 1}, timeout: 0.2}
 """)
     failure = run_routine(folder, {}).failure
     assert failure is not None
@@ -226,7 +226,7 @@ def test_unread_code_is_not_loaded_as_tools_or_functions_either(
     folder = package(tmp_path, PLAIN, marked=PLAIN)
     (tmp_path / "link.py").symlink_to(folder / "udf.py")
     monkeypatch.syspath_prepend(str(tmp_path))
-    for source in (str(folder / "udf.py"), str(tmp_path / "link.py"), "where.udf"):
+    for source in (str(folder / "udf.py"), str(tmp_path / "link.py"), "spot.udf"):
         with pytest.raises(UsageError, match=r"no person has read it.*em trust"):
             load_module(source)
         with pytest.raises(UsageError, match="no person has read it"):
@@ -297,7 +297,7 @@ def test_a_module_that_cannot_be_imported_or_read_is_an_error_of_em(
 @pytest.mark.parametrize("name", ["a@1", "a/b", "..", "a.b"])
 def test_a_name_that_could_not_be_run_is_not_kept(tmp_path: Path, name: str) -> None:
     folder = package(tmp_path, PLAIN)
-    (folder / "routine.yaml").write_text(ROUTINE.replace("name: where", f'name: "{name}"'))
+    (folder / "routine.yaml").write_text(ROUTINE.replace("name: spot", f'name: "{name}"'))
     with (
         Memory(tmp_path / "em.db") as memory,
         pytest.raises((UsageError, RoutineError), match="name"),
@@ -309,11 +309,11 @@ def test_a_version_that_is_not_there_is_told_with_those_that_are(tmp_path: Path)
     folder = package(tmp_path, PLAIN)
     with Memory(tmp_path / "em.db") as memory:
         keep_routine(memory.store, files_in(folder))
-        with pytest.raises(NotFound, match="there are: where@1"):
-            find_routine(memory.store, "where@7")
-        memory.store.commit(Commit(retire=[find_routine(memory.store, "where").id]))
-        with pytest.raises(NotFound, match="retired; name one: where@1"):
-            find_routine(memory.store, "where")
+        with pytest.raises(NotFound, match="there are: spot@1"):
+            find_routine(memory.store, "spot@7")
+        memory.store.commit(Commit(retire=[find_routine(memory.store, "spot").id]))
+        with pytest.raises(NotFound, match="retired; name one: spot@1"):
+            find_routine(memory.store, "spot")
 
 
 @pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])

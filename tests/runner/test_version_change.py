@@ -15,11 +15,13 @@ ROUTINE: dict[str, Any] = {
     "version": "1",
     "name": "refund",
     "description": "Refund an order.",
+    "checks": "hand_over",
     "tools": [
         {"name": "find", "effect": "read", "args_schema": {"type": "object"}},
         {"name": "pay", "effect": "write", "http": {"url": "https://shop.example/pay"}},
     ],
     "input_schema": {"type": "object", "properties": {"order": {"type": "string"}}},
+    "requests": ["refund {order}"],
     "output_schema": {"type": "object"},
     "secrets": [{"name": "key", "env": "KEY"}],
     "request": {
@@ -52,6 +54,8 @@ ROUTINE: dict[str, Any] = {
             "guards": ["order != ''"],
             "reasons": {"order != ''": "no order"},
             "expects": ["result.status == 'open'"],
+            "expect": {"required": ["status"]},
+            "held": "14/14",
         },
         {"id": "all", "type": "assert", "check": "found", "message": "no", "for_each": "{{ [1] }}"},
         {"id": "sum", "type": "udf.call", "function": "total", "within": "all", "args": {"a": 1}},
@@ -80,6 +84,18 @@ ROUTINE: dict[str, Any] = {
             "looks": {"status": {"tool": "find"}},
             "known": {"status": ["up"]},
             "healthy": {"status": ["up"]},
+        },
+        {"id": "item", "type": "let", "value": "{{ only(found.items) }}", "save_as": "item"},
+        {
+            "id": "each",
+            "type": "for_each",
+            "over": {"one": "found.items"},
+            "max": 25,
+            "save_as": "each",
+            "steps": [
+                {"id": "look", "type": "tool.call", "tool": "find", "args": {"id": "{{ one }}"}},
+                {"id": "fine", "type": "assert", "check": "one", "held": "3/3"},
+            ],
         },
         {"id": "end", "type": "return", "value": {"paid": "{{ found }}"}},
     ],
@@ -177,7 +193,8 @@ def test_the_order_of_steps_is_told() -> None:
     old, new = routine(ROUTINE), routine(value)
     assert old is not None
     assert new is not None
-    assert changes(old, new) == ["steps are in the order find, all, sum, plan, ask, mend, end"]
+    order = "find, all, sum, plan, ask, mend, item, each, end"
+    assert changes(old, new) == [f"steps are in the order {order}"]
 
 
 def test_a_change_of_the_code_beside_the_steps_is_told() -> None:

@@ -39,13 +39,11 @@ from em.runner.routine import (
     Asked,
     AssertStep,
     FieldType,
-    PlanStep,
     Prompt,
     PromptField,
     PromptStep,
     ReturnStep,
     Routine,
-    RulesStep,
     Secret,
     Step,
     ToolSpec,
@@ -630,7 +628,7 @@ def _renamed_step(step: Step, named: Mapping[str, str]) -> Step:
         return msgspec.structs.replace(step, prompt=prompt)
     if isinstance(step, ReturnStep):
         return msgspec.structs.replace(step, value=named_value(step.value, named))
-    if isinstance(step, AssertStep | PlanStep | RulesStep):
+    if not isinstance(step, ToolStep | UdfStep):
         return step
     return msgspec.structs.replace(
         step,

@@ -15,7 +15,7 @@ from em.values import json_schema
 from em.values.canonical import Json
 from em.values.mismatch import closest
 
-_CALL = re.compile(r"(\[\d+\])?\?$")
+_CALL = re.compile(r"(\[\d+(\.\d+)*\])?\?$")
 """The end of a question's name after the step id, as in `pay[2]?` for a call of step `pay`."""
 
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
@@ -52,6 +52,21 @@ def fields_of(fields: Sequence[Json]) -> list[Field]:
     ]
 
 
+# A yes or no that is a value is not a `confirm`, which `--yes` answers.
+_INPUT_TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean"}
+
+
+def input_field(name: str, schema: Json) -> Json:
+    """Return the field that asks for an input, by its JSON Schema."""
+    label = str(schema.get("description") or schema.get("title") or name)
+    options = schema.get("enum")
+    if isinstance(options, list) and options:
+        return {"name": name, "type": "select", "label": label, "options": options}
+    kind = schema.get("type")
+    known = _INPUT_TYPES.get(kind, "json") if isinstance(kind, str) else "json"
+    return {"name": name, "type": known, "label": label}
+
+
 def json_or_text(text: str) -> Any:
     """Read the answer to a `json` field: the value, or the text itself if it is not JSON."""
     try:
@@ -78,7 +93,8 @@ def check_steps(
     `asking`: names of other steps that ask something.
     """
     plans = [step.planned for step in program.steps if step.planned is not None]
-    settling = (INPUTS,) if program.is_settling or plans else ()
+    asks_inputs = program.is_settling or program.routine.checks == "hand_over"
+    settling = (INPUTS,) if asks_inputs or plans else ()
     prompts = [*settling, *asking, *(step.id for step in program.steps if step.kind == "prompt")]
     calls = [step.id for step in program.steps if step.kind in ("tool", "udf")]
     calls += [name for plan in plans for name in plan.effects]
@@ -101,7 +117,7 @@ def check_steps(
                 place=f"answers, step {name}",
                 fix=f'write {{"{name}": {{"FIELD": …}}}}',
             )
-        if name == INPUTS and program.is_settling:
+        if name == INPUTS and asks_inputs:
             _check_inputs(program, answer)
 
 

@@ -25,7 +25,7 @@ from em.runner.journal import (
     question_of,
 )
 from em.runner.package import Package, unpacked
-from em.runner.run import UNDONE, Failure, PendingPrompt, RunResult
+from em.runner.run import UNDONE, Failure, Item, PendingPrompt, RunResult
 from em.store.protocol import Store
 from em.values.call import Usage
 from em.values.canonical import Json
@@ -57,7 +57,7 @@ class PastStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a past run, or one item of it. `body` is the event's, with its defaults."""
 
     step: str
-    item: int | None
+    item: Item
     status: str
     began: datetime
     duration_ms: float = 0.0

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,6 +40,7 @@ from em.runner.drivers import Outcome, Write
 from em.runner.routine import CompiledStep
 from em.runner.run import (
     Failure,
+    Item,
     Mismatch,
     Pause,
     PendingPrompt,
@@ -58,7 +59,7 @@ Note = tuple[str, Json]
 ROUTINE_STARTED, WORKFLOW_STARTED = "run_started", "workflow_started"
 """The kinds of the first event of a run."""
 
-ItemKey = tuple[str, int | None]
+ItemKey = tuple[str, Item]
 """A step, and the number of its item where it runs for each of several."""
 
 
@@ -463,8 +464,11 @@ _STEP_KINDS = frozenset({"step_started", "step_done"})
 
 
 _CONTENT = frozenset(
-    {"input", "answers", "args", "key", "result", "error", "fix", "output", "failure", "prompt"}
-)
+    {
+        "input", "answers", "args", "key", "result", "error", "fix", "output", "failure", "prompt",
+        "reason",
+    }
+)  # fmt: skip
 """The fields of notes that hold values of the run."""
 
 MOST_ARGS = 1_000_000
@@ -561,12 +565,17 @@ class Notebook:
             return ""  # such an item can't be stored either
         return sha256(self._run_id.encode() + b"\0" + text).hexdigest()[:12]
 
-    def check_count(self, step: CompiledStep, count: int) -> None:
-        """Raise if an item that was done or under way is no longer in the list."""
-        numbers = [n for name, n in self._restored.items if name == step.id and n is not None]
-        lost = [n for n in numbers if n >= count]
-        if lost:
-            raise _other_list(step, min(lost))
+    def check_count(self, step: CompiledStep, count: int, turn: "Turn | None" = None) -> None:
+        """Raise if an item that was done or under way is no longer in the list.
+
+        turn: of the block that holds the list.
+        """
+        start = "" if turn is None else f"{turn.place}."
+        for name, item in self._restored.items:
+            if name != step.id or item is None or not str(item).startswith(start):
+                continue
+            if int(str(item)[len(start) :].partition(".")[0]) >= count:
+                raise _other_list(step, item)
 
     def known(self, attempt: "Attempt") -> Outcome | None:
         """Return a call's result from the journal or a person's answer; None: make the call."""
@@ -698,6 +707,27 @@ class Notebook:
         return hidden
 
 
+class Turn(NamedTuple):
+    """One turn of a block.
+
+    place: its number, behind those of the turns around it: `2.0`. rows: what the lists of all these
+    blocks have in this turn, by name; it tells whether a list has changed.
+    """
+
+    place: str
+    rows: Json
+
+    def inner(self, number: int, row: Json) -> "Turn":
+        """Return a turn of a block within this turn."""
+        return Turn(f"{self.place}.{number}", {**self.rows, **row})
+
+    def item(self, number: int | None) -> Item:
+        """Return the key of a call in this turn, or of one for an item of a step in it."""
+        if number is not None:
+            return f"{self.place}.{number}"
+        return int(self.place) if self.place.isdecimal() else self.place
+
+
 class Attempt:
     """A call to be made: the step, its scope, and what makes it safe to repeat."""
 
@@ -707,7 +737,7 @@ class Attempt:
     )  # fmt: skip
 
     def __init__(
-        self, step: CompiledStep, scope: Json, item: int | None, start: float, writes: bool
+        self, step: CompiledStep, scope: Json, item: Item, start: float, writes: bool
     ) -> None:
         self.step = step
         self.scope = scope
@@ -754,7 +784,7 @@ def unknown(key: ItemKey, why: str) -> PendingPrompt:
     )
 
 
-def _other_list(step: CompiledStep, item: int | None) -> Mismatch:
+def _other_list(step: CompiledStep, item: Item) -> Mismatch:
     return Mismatch(
         f"item {item} differs from the one that this run began with: the list has changed",
         place=f"step {step.id}, field for_each",
@@ -803,6 +833,8 @@ def _last_note(result: RunResult) -> Note:
     body: Json = {"status": result.status, "output": keepable(result.output, "return")}
     if result.failure is not None:
         body["failure"] = _told(result.failure)
+    if result.reason is not None:
+        body["reason"] = plain(result.reason)
     return "run_ended", body
 
 

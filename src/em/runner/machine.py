@@ -15,17 +15,32 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
-from em.runner.agreement import Agreement, Terms
-from em.runner.answers import check_answers, fields_of
+from em.runner.agreement import INPUTS, Agreement, Terms
+from em.runner.answers import check_answers, fields_of, input_field
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import GIVEN, compile_expression, compile_value
 from em.runner.expressions.words import check_in_words, left_of
-from em.runner.journal import PAST_DONE, Attempt, Note, Notebook, Restored, keepable, unknown
+from em.runner.journal import (
+    PAST_DONE,
+    Attempt,
+    ItemKey,
+    Note,
+    Notebook,
+    Restored,
+    Turn,
+    keepable,
+    question_of,
+    unknown,
+)
+from em.runner.reason import Reason, context_of_check, context_of_misfit, misfit_in_words
 from em.runner.remedies import Ask, Cure, Findings, HandedOver
 from em.runner.routine import (
+    AssertStep,
     CompiledStep,
     Default,
+    ForEachStep,
+    LetStep,
     PlanStep,
     Program,
     Retry,
@@ -63,7 +78,8 @@ from em.runner.task_plan import EffectCall, NeedsRead, Results, Unplanned, secre
 from em.runner.tools import Function, Tool, argument_problem, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem
-from em.values.canonical import Json, identical, short
+from em.values.canonical import Json, identical, same, short
+from em.values.json_schema import Misfit
 from em.values.leaves import scalars
 from em.values.mismatch import closest
 
@@ -152,6 +168,10 @@ class Calls:
         self.notebook = notebook
         self.reports = reports
         self._returned: deque[Any] = deque(maxlen=MOST_RETURNED)
+        # Whether a call with an effect was made, or may have been.
+        self.has_acted = False
+        # The calls with an effect that returned.
+        self.made: list[ItemKey] = []
 
     def call(
         self, step: CompiledStep, scope: Json, args: Json | None = None, key: Any = None
@@ -171,10 +191,17 @@ class Calls:
         timeout = None if step.timeout is None else step.timeout + SLACK
         return CallTool(tool.within(step.timeout), args, tool.is_async, timeout)
 
-    def once(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Steps:
-        """Make a call, unless the journal has its result."""
+    def once(
+        self,
+        step: CompiledStep,
+        scope: Json,
+        item: int | None,
+        start: float,
+        turn: Turn | None = None,
+    ) -> Steps:
+        """Make a call, unless the journal has its result. turn: of the block that holds it."""
         notebook = self.notebook
-        attempt = self._attempt(step, scope, item, start)
+        attempt = self._attempt(step, scope, item, start, turn)
         if not notebook.is_kept:
             return (yield from self._tried(attempt))
         known = notebook.known(attempt)
@@ -186,16 +213,18 @@ class Calls:
         value = yield from self._tried(attempt)
         return self._kept(attempt, value, self.reports.made[-1])
 
-    def for_each(self, step: CompiledStep, items: Any, scope: Json, start: float) -> Steps:
+    def for_each(
+        self, step: CompiledStep, items: Any, scope: Json, start: float, turn: Turn | None = None
+    ) -> Steps:
         """Make a call for each item; return the results in the order of the items."""
         scopes = scopes_of(step, items, scope)
-        self.notebook.check_count(step, len(scopes))
+        self.notebook.check_count(step, len(scopes), turn)
         if step.parallel <= 1:
             values = []
             for number, own in enumerate(scopes):
-                values.append((yield from self.once(step, own, number, start)))
+                values.append((yield from self.once(step, own, number, start, turn)))
             return values
-        attempts = [self._attempt(step, own, n, start) for n, own in enumerate(scopes)]
+        attempts = [self._attempt(step, own, n, start, turn) for n, own in enumerate(scopes)]
         return (yield from self._side_by_side(step, attempts, start))
 
     def mended(
@@ -235,7 +264,9 @@ class Calls:
                 failure = failure_of(step.id, error, {"args": args, "fix": fix.reason})
             return self.given_up(step, _judged(attempt, failure), count, start)
         try:
-            value = yield self.call(step, scope, fix.args, attempt.key)
+            call = self.call(step, scope, fix.args, attempt.key)
+            self.has_acted |= attempt.writes
+            value = yield call
             _check_result(step, scope, value)
         except Exception as again:  # noqa: BLE001 - a tool may raise anything; reported
             attempt.is_undone = False
@@ -266,6 +297,12 @@ class Calls:
             raise error  # an inner run waits for a person
         return (yield from self.mended(self._attempt(step, scope, None, start), error, 1))
 
+    def end_plain(self, step: CompiledStep, scope: Json, value: Any, start: float) -> None:
+        """Check and report the result of such a call."""
+        if step.expect is not None and misfit_of(step, value) is not None:
+            self._check_expected(self._attempt(step, scope, None, start), value, 1)
+        self.reports.add(step.id, "done", 1, start)
+
     def given_up(self, step: CompiledStep, failure: Failure, attempts: int, start: float) -> Any:
         """Return the value of `on_error` for a step that failed for good; else end the run."""
         if step.on_error == "fail":
@@ -295,11 +332,20 @@ class Calls:
     def _tool(self, step: CompiledStep) -> Tool:
         return (self._tools if step.kind == "tool" else self._udfs)[step.target]
 
-    def _attempt(self, step: CompiledStep, scope: Json, item: int | None, start: float) -> Attempt:
+    def _attempt(
+        self,
+        step: CompiledStep,
+        scope: Json,
+        item: int | None,
+        start: float,
+        turn: Turn | None = None,
+    ) -> Attempt:
         tool = self._tool(step)
-        attempt = Attempt(step, scope, item, start, writes(step, tool))
-        if item is not None and self.notebook.is_kept:
-            attempt.item_hash = self.notebook.hash_of(scope[step.as_name])
+        key = item if turn is None else turn.item(item)
+        attempt = Attempt(step, scope, key, start, writes(step, tool))
+        if key is not None and self.notebook.is_kept:
+            own = None if item is None else scope[step.as_name]
+            attempt.item_hash = self.notebook.hash_of(own if turn is None else [turn.rows, own])
         if step.key is not None and tool.takes_key:
             # Evaluate it once: it must be the same for every attempt, also after a resume.
             attempt.key = self.notebook.key_before(attempt.item_key)
@@ -335,6 +381,7 @@ class Calls:
             try:
                 call = self._checked_call(attempt)
                 called = True
+                self.has_acted |= attempt.writes
                 value = yield call
                 returned = True
                 _check_result(step, scope, value)
@@ -362,25 +409,40 @@ class Calls:
         It was made: neither a retry, nor a fix, nor `on_error` may decide what that means.
         """
         given = attempt.given if args is None else args
-        problem = unexpected(attempt.step, attempt.scope, value, given, self._returned)
-        if problem is not None:
-            raise self._surprised(attempt, value, problem, count)
+        step = attempt.step
+        if step.expect is not None:
+            unfit = misfit_of(step, value)
+            if unfit is not None:
+                problem: RoutineError = unfit_result(step, unfit, is_made=attempt.writes)
+                about = context_of_misfit(step.save_as or step.id, unfit)
+                raise self._surprised(attempt, value, problem, count, about)
+        surprise = unexpected(step, attempt.scope, value, given, self._returned)
+        if surprise is not None:
+            raise self._surprised(attempt, value, surprise, count)
         if attempt.writes:
             self._returned.append(value)
+            self.made.append(attempt.item_key)
 
     def _surprised(
-        self, attempt: Attempt, value: Any, problem: UnexpectedResult, count: int
+        self,
+        attempt: Attempt,
+        value: Any,
+        problem: RoutineError,
+        count: int,
+        about: Json | None = None,
     ) -> Failed:
         """Report and note a call that returned something unexpected; return the run's failure."""
         step = attempt.step
         args = plain(quietly(step.args, attempt.scope))
-        failure = failure_of(step.id, problem, {"args": args, "result": plain(value)})
+        context = {"args": args, "result": plain(value), **(about or {})}
+        failure = failure_of(step.id, problem, context)
         self.reports.add(step.id, "failed", count, attempt.start, failure.message)
         self._kept(attempt, value, self.reports.made[-1])
         return Failed(failure)
 
     def _check_known(self, attempt: Attempt, value: Any) -> None:
         """Do the same for a result that the journal or a person's answer has."""
+        self.has_acted |= attempt.writes
         if value is not None:
             self._check_expected(attempt, value, 0)
 
@@ -401,6 +463,7 @@ class Calls:
         if notebook.is_kept and todo:
             yield from notebook.announce([attempts[item] for item in todo])
         calls, failed = self._many(attempts, todo)
+        self.has_acted |= any(attempts[item].writes for item in calls)
         outcomes = yield CallMany(list(calls.values()), step.parallel)
         # One report for all items that were done at once, unless another item ends the run.
         done = report_of(step.id, "done", 1, start)
@@ -411,8 +474,11 @@ class Calls:
             if problem is not None:
                 failed.append((item, problem, outcome.error is None))
                 attempt.is_undone = outcome.error is not None and did_not_happen(problem)
-            elif other := unexpected(step, attempt.scope, outcome.value, attempt.given):
-                surprise = self._surprised(attempt, outcome.value, other, 1)
+                continue
+            try:
+                self._check_expected(attempt, outcome.value, 1)
+            except Failed as other:
+                surprise = other
             else:
                 values[item] = self._kept(attempt, outcome.value, done)
         if surprise is not None:
@@ -513,6 +579,31 @@ def _check_result(step: CompiledStep, scope: Json, value: Any) -> None:
         _check(step.post, {**scope, "result": value}, step, "post")
 
 
+def misfit_of(step: CompiledStep, value: Any) -> Misfit | None:
+    """Return what in a result does not fit the step's `expect`; None if it fits."""
+    if step.expect is None:
+        return None
+    try:
+        if step.expect(value):
+            return None
+    except (TypeError, ValueError):
+        pass  # an object of a tool: as the journal has it, it is plain
+    assert step.source.expect is not None
+    return json_schema.misfit(step.source.expect, _as_noted(value))
+
+
+def unfit_result(step: CompiledStep, found: Misfit, *, is_made: bool) -> RoutineError:
+    """Return the error of a result that does not fit the step's `expect`."""
+    words, place = misfit_in_words(step.save_as or step.id, found), f"step {step.id}"
+    if not is_made:
+        return CheckFailed(words, place=place)
+    return UnexpectedResult(
+        f"the call was made, and its result is not as expected: {words}. Nothing was done after it",
+        place=place,
+        fix="look at what the call did, and finish by hand; don't run it again",
+    )
+
+
 def unexpected(
     step: CompiledStep,
     scope: Json,
@@ -571,8 +662,8 @@ def _is_from_before(text: str, strange: Any, result: Any, before: Iterable[Any])
 def _are_one(record: Json, other: Json) -> bool:
     """Return whether two records are of one thing: they have the same fields and the same ids."""
     ids = [name for name in record if re.search(r"(?:^id|_id|Id|ID)$", name)]
-    same = all(identical(record[name], other.get(name)) for name in ids)
-    return bool(ids) and same and record.keys() == other.keys()
+    are_equal = all(identical(record[name], other.get(name)) for name in ids)
+    return bool(ids) and are_equal and record.keys() == other.keys()
 
 
 def _after_effects(failure: Failure, done: Sequence[str]) -> Failure:
@@ -694,6 +785,9 @@ class Machine:
         self._scope: Json = {}
         # Whether only the output is left to do.
         self._is_ending = False
+        # Whether the inputs were taken, and the steps began.
+        self._is_prepared = False
+        self._hands_over = program.routine.checks == "hand_over"
         self._agreement: Agreement | None = None
 
     def _line(self, notes: list[Note] | None) -> Calls:
@@ -717,12 +811,11 @@ class Machine:
             in_flight = pause.in_flight
             result = self._result("needs_input", pending_prompt=pause.prompt)
         except Failed as failed:
-            result = self._result("failed", failure=self._with_effects(failed.failure))
+            result = self._failed(failed.failure)
         except Mismatch:
             raise
         except EmError as error:
-            failure = self._with_effects(failure_of("", error, {}))
-            result = self._result("failed", failure=failure)
+            result = self._failed(failure_of("", error, {}))
         except (Exception, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - a function in an expression wants to exit
@@ -732,6 +825,13 @@ class Machine:
             result = self._result("ok", output=output)
         yield from self._notebook.end(result, in_flight=in_flight)
         return result
+
+    def _failed(self, failure: Failure) -> RunResult:
+        """Return the result of a run that failed: before the first write it may hand over."""
+        if not self._hands_over or not self._is_prepared or self._calls.has_acted:
+            return self._result("failed", failure=self._with_effects(failure))
+        step = next((one for one in self._program.steps if one.id == failure.step_id), None)
+        return self._result("needs_input", reason=_reason_of(failure, step))
 
     def _check_output(self, output: Any) -> None:
         if self._program.routine.output_schema is not None:
@@ -746,7 +846,12 @@ class Machine:
         is_unexpected = failure.error_type == UnexpectedResult.__name__
         if is_unexpected:
             ended.add(failure.step_id)  # it was made
-        done = [step.id for step in self._program.steps if step.id in ended and self._acts(step)]
+        done = [
+            name
+            for step in self._program.steps
+            if step.id in ended and self._acts(step)
+            for name in self._made_names(step)
+        ]
         if not done:
             return failure
         context = {**failure.context, "done": done}
@@ -764,6 +869,12 @@ class Machine:
             ),
             context={**context, "cause": failure.message, "cause_type": failure.error_type},
         )
+
+    def _made_names(self, step: CompiledStep) -> list[str]:
+        """Return what was done of a step: one in a block is named for each of its turns."""
+        if not step.is_in_block:
+            return [step.id]
+        return [question_of(key).removesuffix("?") for key in self._calls.made if key[0] == step.id]
 
     def _acts(self, step: CompiledStep) -> bool:
         return self._has_effect(step) if step.kind == "tool" else step.is_write
@@ -783,17 +894,50 @@ class Machine:
         if self._program.is_settling:
             self._agreement = self._program.agreement(self._answer)
             input_data = self._agreement.inputs(input_data)
-        if routine.input_schema is not None:
+        if self._hands_over and not self._program.is_settling:
+            input_data = self._ask_missing(input_data)
+        if routine.input_schema is not None and not self._hands_over:
             check_input(routine.input_schema, input_data)
         try:
             self._check_targets()
         except RoutineError as error:
             raise Failed(failure_of(error.data["step"], error, {})) from error
         self._secrets.check()
+        self._is_prepared = True
+        if routine.input_schema is not None and self._hands_over:
+            self._check_given(routine.input_schema, input_data)
         self._secrets.learn(input_data)
         self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
         if self._agreement is not None:
             self._agreement.learn(("", *input_data), self._scope)
+
+    def _check_given(self, schema: Json, given: Json) -> None:
+        """Raise Failed if the input does not fit its schema."""
+        try:
+            check_input(schema, given)
+        except RoutineError as error:
+            found = json_schema.misfit(schema, given)
+            about = (
+                {"check": "input_schema"} if found is None else context_of_misfit("input", found)
+            )
+            raise Failed(failure_of("input", error, about)) from error
+
+    def _ask_missing(self, given: Json) -> Json:
+        """Return the input with answers for the required inputs that are missing."""
+        schema = self._program.routine.input_schema or {}
+        properties = json_schema.properties_of(schema)
+        required = schema.get("required")
+        names = [
+            name
+            for name in (required if isinstance(required, list) else ())
+            if name not in given and name in properties
+        ]
+        if not names:
+            return given
+        fields = [input_field(name, properties[name]) for name in names]
+        message = "The run needs these inputs."
+        pending = PendingPrompt(step_id=INPUTS, message=message, fields=fields)
+        return {**given, **self._answer(pending)}
 
     def _answer(self, pending: PendingPrompt) -> Json:
         """Return a person's checked answers to a question for inputs; raise Pause to ask."""
@@ -859,11 +1003,13 @@ class Machine:
                 if step.terms is not None:
                     self._settle(step, step.terms)
                 try:
-                    value = yield calls.call(step, self._scope)
+                    call = calls.call(step, self._scope)
+                    calls.has_acted = calls.has_acted or self._has_effect(step)
+                    value = yield call
                 except Exception as error:  # noqa: BLE001 - a tool may raise anything; reported
                     value = yield from calls.mended_plain(step, self._scope, error, start)
                 else:
-                    reports.add(step.id, "done", 1, start)
+                    calls.end_plain(step, self._scope, value, start)
             elif step.when is not None and not self._evaluated(step, step.when):
                 reports.add(step.id, "skipped", 0, start)
                 continue
@@ -875,8 +1021,91 @@ class Machine:
             else:
                 value = yield from self._do(step, start)
             if step.save_as is not None:
+                _check_conflict(step, self._saved, value)
                 self._save(step.save_as, value)
         return None
+
+    def _let(self, step: CompiledStep, scope: Json, start: float) -> Any:
+        """Return the value of a `let` step, if it is as expected."""
+        about: Json = {}
+        try:
+            value = step.value(scope)
+            unfit = misfit_of(step, value)
+            if unfit is not None:
+                about = context_of_misfit(step.save_as or step.id, unfit)
+                raise unfit_result(step, unfit, is_made=False)
+        except EmError as error:
+            return self._calls.given_up(step, failure_of(step.id, error, about), 0, start)
+        self._reports.add(step.id, "done", 0, start)
+        return value
+
+    def _rows(self, step: CompiledStep, scope: Json) -> list[Json]:
+        """Return the rows of a block: what its lists have side by side, by name."""
+        lists = {name: self._evaluated(step, one, scope) for name, one in step.over.items()}
+        for name, one in lists.items():
+            if not isinstance(one, list | tuple):
+                problem = f"`over.{name}` must be a list, got a {type(one).__name__}"
+                raise _unpaired(step, problem, {name: short(one)})
+        counts = {name: len(one) for name, one in lists.items()}
+        most = max(counts.values())
+        if min(counts.values()) != most:
+            said = ", ".join(f"{name} has {count}" for name, count in counts.items())
+            raise _unpaired(step, f"the lists do not pair up: {said}", counts)
+        if step.most is not None and most > step.most:
+            raise _unpaired(step, f"there are {most} rows, at most {step.most} are allowed", counts)
+        return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+    def _block(self, step: CompiledStep, scope: Json, start: float, turn: Turn | None) -> Steps:
+        """Make the steps of a block for each row; return one record of each turn's names.
+
+        turn: of the block around this one.
+        """
+        rows = self._rows(step, scope)
+        for inner in step.steps:
+            self._notebook.check_count(inner, len(rows), turn)
+        names = step.source.saved_names if isinstance(step.source, ForEachStep) else ()
+        records = []
+        for number, row in enumerate(rows):
+            own = {**scope, **row}
+            place = Turn(str(number), row) if turn is None else turn.inner(number, row)
+            saved = yield from self._turn(step.steps, own, place)
+            known = {**row, **saved}
+            records.append({name: known[name] for name in names if name in known})
+        unfit = misfit_of(step, records)
+        if unfit is not None:
+            about = context_of_misfit(step.save_as or step.id, unfit)
+            error = unfit_result(step, unfit, is_made=False)
+            raise Failed(failure_of(step.id, error, about))
+        self._reports.add(step.id, "done", 0, start)
+        return records
+
+    def _turn(self, steps: Sequence[CompiledStep], scope: Json, turn: Turn) -> Steps:
+        """Make the steps of one turn; return the names that they saved."""
+        saved: Json = {}
+        for step in steps:
+            start = time.perf_counter()
+            if self._on_start is not None:
+                self._on_start(step.id)
+            if step.when is not None and not self._evaluated(step, step.when, scope):
+                self._reports.add(step.id, "skipped", 0, start)
+                continue
+            value = yield from self._do_in_turn(step, scope, start, turn)
+            if step.save_as is not None:
+                _check_conflict(step, saved, value)
+                saved[step.save_as] = scope[step.save_as] = value
+        return saved
+
+    def _do_in_turn(self, step: CompiledStep, scope: Json, start: float, turn: Turn) -> Steps:
+        if step.kind == "assert":
+            return self._assert(step, start, [scope])
+        if step.kind == "let":
+            return self._let(step, scope, start)
+        if step.kind == "for_each":
+            return (yield from self._block(step, scope, start, turn))
+        if step.for_each is None:
+            return (yield from self._calls.once(step, scope, None, start, turn))
+        items = self._evaluated(step, step.for_each, scope)
+        return (yield from self._calls.for_each(step, items, scope, start, turn))
 
     def _save(self, name: str, value: Any) -> None:
         """Save the result of a step, and check the guards that waited for it."""
@@ -1017,6 +1246,13 @@ class Machine:
         threading.Thread(target=context.run, args=(work,), daemon=True).start()
 
     def _do(self, step: CompiledStep, start: float) -> Steps:
+        if step.kind == "let":
+            return self._let(step, self._scope, start)
+        if step.kind == "for_each":
+            return (yield from self._block(step, self._scope, start, None))
+        return (yield from self._do_seed(step, start))
+
+    def _do_seed(self, step: CompiledStep, start: float) -> Steps:
         if step.kind == "assert":
             if step.terms is not None:
                 self._settle(step, step.terms)
@@ -1146,14 +1382,19 @@ class Machine:
         assert step.check is not None
         scopes = [self._scope] if scopes is None else scopes
         if step.for_each is not None:
-            scopes = scopes_of(step, self._evaluated(step, step.for_each), self._scope)
+            items = self._evaluated(step, step.for_each, scopes[0])
+            scopes = scopes_of(step, items, scopes[0])
+        scope: Json = {}
         try:
             for scope in scopes:
                 if not step.check(scope):
                     message = step.message(scope) or "the assertion failed"
                     raise CheckFailed(str(message), place=f"step {step.id}")
         except EmError as error:
-            return self._calls.given_up(step, failure_of(step.id, error, {}), 0, start)
+            about: Json = {}
+            if self._hands_over and isinstance(step.source, AssertStep):
+                about = context_of_check(step.source.check, scope)
+            return self._calls.given_up(step, failure_of(step.id, error, about), 0, start)
         self._reports.add(step.id, "done", 0, start)
         return None
 
@@ -1196,6 +1437,39 @@ class Machine:
             steps=self._reports.made,
             **rest,
         )
+
+
+def _check_conflict(step: CompiledStep, saved: Json, value: Any) -> None:
+    """Raise Failed if the name of a result was saved before with another value."""
+    if step.save_as not in saved or same(saved[step.save_as], value):
+        return
+    before = saved[step.save_as]
+    words = f"`{step.save_as}` is {short(value)}, and an earlier step saved {short(before)}"
+    error = CheckFailed(words, place=f"step {step.id}, field save_as")
+    about = {"check": f"{step.save_as}", "recorded": plain(before), "now": plain(value)}
+    raise Failed(failure_of(step.id, error, about))
+
+
+def _unpaired(step: CompiledStep, problem: str, now: Json) -> Failed:
+    error = CheckFailed(problem, place=f"step {step.id}, field over")
+    source = step.source.over if isinstance(step.source, ForEachStep) else {}
+    return Failed(failure_of(step.id, error, {"check": "over", "recorded": source, "now": now}))
+
+
+def _reason_of(failure: Failure, step: CompiledStep | None) -> Reason:
+    """Return a failure before the first write as the reason of a hand-over."""
+    context = failure.context
+    check = context.get("check", "")
+    if not check and step is not None and isinstance(step.source, LetStep):
+        check = str(step.source.value)
+    return Reason(
+        step_id=failure.step_id or "output",
+        check=check,
+        message=failure.message.removeprefix(f"step {failure.step_id}: "),
+        recorded=plain(context.get("recorded")),
+        now=plain(context.get("now")),
+        held="" if step is None else step.source.held,
+    )
 
 
 def _alone(steps: Steps, notebook: Notebook) -> Steps:

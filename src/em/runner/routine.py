@@ -5,7 +5,7 @@ call.
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -33,7 +33,7 @@ from em.runner.task_plan import Effect as PlannedEffect
 from em.settings import McpServer
 from em.values.call import Effect
 from em.values.canonical import Json
-from em.values.json_schema import by_names
+from em.values.json_schema import by_names, matcher
 
 OnError = Literal["fail", "continue"]
 FieldType = Literal[
@@ -122,6 +122,10 @@ class _Common(
     """By guard, with which error the call failed in a trace where it did not hold."""
     expects: Sequence[str] = ()
     """Expressions over `result` that must hold after the call; otherwise the run stops there."""
+    expect: Json | None = None
+    """A JSON Schema for the result. What does not fit it is a failed check."""
+    held: Annotated[str, msgspec.Meta(pattern=r"^(\d+/\d+)?$")] = ""
+    """In how many recordings the check or the expectation held, as `14/14`; for the reader."""
 
     def __post_init__(self) -> None:
         """Refuse a field that would be ignored: its author expects an effect."""
@@ -137,8 +141,10 @@ class _Common(
 
 _CALLS_ONLY = (
     "parallel", "retry", "timeout", "checks", "effect", "idempotency_key", "agree", "guards",
-    "reasons", "expects",
+    "reasons", "expects", "expect",
 )  # fmt: skip
+_PLAIN_ONLY = (*_CALLS_ONLY, "held", "for_each", "within", "on_error")
+"""What a step that is no call and no check can't have."""
 _DEFAULTS = {
     field.name: {} if field.default is msgspec.NODEFAULT else field.default
     for field in msgspec.structs.fields(_Common)
@@ -168,10 +174,59 @@ class AssertStep(_Common, frozen=True, kw_only=True, tag="assert"):
     message: str = ""
 
 
+class LetStep(_Common, frozen=True, kw_only=True, tag="let"):
+    """Name a value."""
+
+    NO_USE = (*(name for name in _CALLS_ONLY if name != "expect"), "for_each", "within")
+
+    value: Any
+
+    def __post_init__(self) -> None:
+        """Check that the value gets a name."""
+        super().__post_init__()
+        if self.save_as is None:
+            raise ValueError("a `let` step needs `save_as`: the name of the value")
+
+
+class ForEachStep(_Common, frozen=True, kw_only=True, tag="for_each"):
+    """Repeat a block of steps for each row of one or several lists side by side.
+
+    over: by name, a bare expression that gives a list. In a turn, these names and those that the
+    block saves are local; the result is a list with one record of them per turn.
+    max: more rows than this are a failed check.
+    """
+
+    NO_USE = (
+        *(name for name in _CALLS_ONLY if name != "expect"), "for_each", "within", "on_error",
+    )  # fmt: skip
+
+    over: dict[str, str]
+    steps: Sequence["Step"]
+    max: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+    def __post_init__(self) -> None:
+        """Check that there are lists, and steps that can be repeated."""
+        super().__post_init__()
+        if not self.over or not self.steps:
+            raise ValueError("a `for_each` step needs at least one list in `over`, and `steps`")
+        for step in self.steps:
+            if not isinstance(step, ToolStep | UdfStep | AssertStep | LetStep | ForEachStep):
+                kind = step.__struct_config__.tag
+                raise TypeError(f"a `{kind}` step can't stand in the block of a `for_each` step")
+            if step.within is not None or step.agree or step.guards:
+                raise ValueError("a step in a block can't have `within`, `agree` or `guards`")
+
+    @property
+    def saved_names(self) -> list[str]:
+        """The names of a turn, in their order: those of `over`, and those that its steps save."""
+        saved = [step.save_as for step in self.steps if step.save_as is not None]
+        return list(dict.fromkeys([*self.over, *saved]))
+
+
 class PromptStep(_Common, frozen=True, kw_only=True, tag="prompt.user"):
     """Ask a person."""
 
-    NO_USE = (*_CALLS_ONLY, "for_each", "within", "on_error")
+    NO_USE = _PLAIN_ONLY
 
     prompt: Prompt
 
@@ -179,7 +234,7 @@ class PromptStep(_Common, frozen=True, kw_only=True, tag="prompt.user"):
 class ReturnStep(_Common, frozen=True, kw_only=True, tag="return"):
     """End with a value."""
 
-    NO_USE = (*_CALLS_ONLY, "for_each", "within", "on_error")
+    NO_USE = _PLAIN_ONLY
 
     value: Any = None
 
@@ -190,7 +245,7 @@ class PlanStep(_Common, frozen=True, kw_only=True, tag="plan"):
     The reads that this needs are made first. The result has the list of results of each effect.
     """
 
-    NO_USE = (*_CALLS_ONLY, "for_each", "within", "on_error")
+    NO_USE = _PLAIN_ONLY
 
     request: str = "request"
     """The input that holds the request in words."""
@@ -231,7 +286,7 @@ class RulesStep(_Common, frozen=True, kw_only=True, tag="rules"):
     The result is the list of the calls with an effect that were made.
     """
 
-    NO_USE = (*_CALLS_ONLY, "for_each", "within", "on_error")
+    NO_USE = _PLAIN_ONLY
 
     request: str = "request"
     """The input that holds the request in words."""
@@ -276,7 +331,25 @@ class RulesStep(_Common, frozen=True, kw_only=True, tag="rules"):
         return {call.tool for rule in self.rules.values() for call in rule.calls}
 
 
-Step = ToolStep | UdfStep | AssertStep | PromptStep | ReturnStep | PlanStep | RulesStep
+Step = (
+    ToolStep
+    | UdfStep
+    | AssertStep
+    | LetStep
+    | ForEachStep
+    | PromptStep
+    | ReturnStep
+    | PlanStep
+    | RulesStep
+)
+
+
+def walked(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield every step in the order of the text: a block, then the steps in it."""
+    for step in steps:
+        yield step
+        if isinstance(step, ForEachStep):
+            yield from walked(step.steps)
 
 
 class HttpCall(
@@ -470,8 +543,12 @@ class Routine(
     version: Literal["1"] = "1"
     name: str
     description: str = ""
+    checks: Literal["hand_over"] | None = None
+    """What a check that fails before the first write does: end the run, and hand over."""
     tools: Sequence[ToolSpec] = ()
     input_schema: Json | None = None
+    requests: Sequence[str] = ()
+    """Requests in words, with `{holes}` for inputs; a text that is one of them gives the inputs."""
     output_schema: Json | None = None
     secrets: Sequence[Secret] = ()
     request: Request | None = None
@@ -484,9 +561,14 @@ class Routine(
     @property
     def called_tools(self) -> set[str]:
         """The tools that its steps call."""
-        calls = {step.tool for step in self.steps if isinstance(step, ToolStep)}
+        calls = {step.tool for step in self.all_steps if isinstance(step, ToolStep)}
         plans = [step.tools for step in self.steps if isinstance(step, PlanStep | RulesStep)]
         return calls.union(*plans)
+
+    @property
+    def all_steps(self) -> Iterator[Step]:
+        """The steps, also those in blocks, in the order of the text."""
+        return walked(self.steps)
 
     def says_how(self, name: str, servers: Sequence[ToolSpec] = ()) -> ToolSpec | None:
         """Return how a tool is called without code: as declared, or as a tool of a server.
@@ -528,17 +610,22 @@ def _expected(texts: tuple[str, ...]) -> Expected:
 
 
 class CompiledStep:
-    """A step with its expressions compiled. `kind` is tool, udf, assert, prompt or return."""
+    """A step with its expressions compiled.
+
+    `kind` is tool, udf, assert, let, for_each, prompt, return, plan or rules.
+    """
 
     __slots__ = (
-        "args", "args_schema", "as_name", "check", "expected", "expects", "for_each", "gate", "id",
-        "is_asking", "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "on_error",
-        "parallel", "planned", "post", "pre", "prompt", "result_schema", "retry", "rules",
-        "save_as", "secret_args", "target", "terms", "timeout", "turns", "value", "when", "within",
+        "args", "args_schema", "as_name", "check", "expect", "expected", "expects", "for_each",
+        "gate", "id", "is_asking", "is_in_block", "is_in_doubt", "is_plain", "is_write", "key",
+        "kind", "message", "most", "on_error", "over", "parallel", "planned", "post", "pre",
+        "prompt", "result_schema", "retry", "rules", "save_as", "secret_args", "source", "steps",
+        "target", "terms", "timeout", "turns", "value", "when", "within",
     )  # fmt: skip
 
     def __init__(self, step: Step, spec: ToolSpec | None, *, is_asking: bool = False) -> None:
         place = f"step {step.id}"
+        self.source = step
         self.id = step.id
         # The routine asks for inputs, so each step has to see whether its own are there.
         self.is_asking = is_asking
@@ -558,6 +645,7 @@ class CompiledStep:
         self.post = _expressions(checks.post if checks else (), f"{place}, field checks.post")
         self.expects = _expressions(step.expects, f"{place}, field expects")
         self.expected = _expected(tuple(step.expects))
+        self.expect = None if step.expect is None else matcher(step.expect)
         self.key = _value(step.idempotency_key, f"{place}, field idempotency_key")
         self.is_write = _is_write(step, spec)
         # The routine does not declare the effect; the tool may.
@@ -577,6 +665,11 @@ class CompiledStep:
         self.value: Evaluate = _nothing
         self.planned: PlanStep | None = None
         self.rules: RulesStep | None = None
+        # The lists of a block, the most rows that it takes, and its steps.
+        self.over: dict[str, Evaluate] = {}
+        self.most: int | None = None
+        self.steps: list[CompiledStep] = []
+        self.is_in_block = False
         # What must be settled before the call; only compiled routines have it.
         self.terms: Terms | None = None
         self._take_details(step, place)
@@ -620,10 +713,18 @@ class CompiledStep:
             if self.is_asking:
                 needed = needed_beside_args(step)
                 self.terms = Terms(step.id, {}, {}, (), may_write=False, more=needed)
+        elif isinstance(step, LetStep):
+            self.kind = "let"
+            self.value = compile_value(step.value, f"{place}, field value")
+        elif isinstance(step, ForEachStep):
+            self.kind = "for_each"
+            self.most = step.max
+            self.over = {
+                name: compile_expression(text, f"{place}, field over.{name}")
+                for name, text in step.over.items()
+            }
         elif isinstance(step, PromptStep):
             self.kind = "prompt"
-            import msgspec
-
             prompt = msgspec.to_builtins(step.prompt)
             self.prompt = compile_value(prompt, f"{place}, field prompt")
         elif isinstance(step, PlanStep):
@@ -718,15 +819,9 @@ class Program:
 
     def __init__(self, routine: Routine) -> None:
         self.routine = routine
-        specs = {tool.name: tool for tool in routine.tools}
-        self.steps = [
-            CompiledStep(
-                step,
-                specs.get(step.tool) if isinstance(step, ToolStep) else None,
-                is_asking=bool(routine.asks or routine.request),
-            )
-            for step in routine.steps
-        ]
+        top = self._compiled(routine.steps)
+        # Also those in blocks.
+        self.steps = list(_all_of(top))
         self.is_settling = any(step.terms is not None for step in self.steps)
         self._contract: Contract | None = None
         # Without an effect, the answer is what other words may ask something else of.
@@ -740,9 +835,9 @@ class Program:
             if step.terms is not None and self.only_reads:
                 step.terms.may_write = True
         _check_ids(self.steps)
-        _take_turns(self.steps)
-        # Without those that are made in the turns of others.
-        self.outer_steps = [step for step in self.steps if step.within is None]
+        _take_turns(top)
+        # Without those that are made in blocks or in the turns of others.
+        self.outer_steps = [step for step in top if step.within is None]
         self.tool_names = routine.called_tools
         # The called tools that need no code.
         self.declared_names = {
@@ -750,10 +845,25 @@ class Program:
         }
         self.udf_names = {step.target for step in self.steps if step.kind == "udf"}
 
+    def _compiled(self, steps: Iterable[Step]) -> list[CompiledStep]:
+        """Return steps with their expressions compiled, and with them those of their blocks."""
+        specs = {tool.name: tool for tool in self.routine.tools}
+        is_asking = bool(self.routine.asks or self.routine.request)
+        found = []
+        for step in steps:
+            spec = specs.get(step.tool) if isinstance(step, ToolStep) else None
+            made = CompiledStep(step, spec, is_asking=is_asking)
+            if isinstance(step, ForEachStep):
+                made.steps = self._compiled(step.steps)
+                for inner in made.steps:
+                    inner.is_in_block = True
+            found.append(made)
+        return found
+
     def agreement(self, answer: Answer) -> Agreement:
         """Return what one run settles; `answer` answers its questions."""
         if self._contract is None:
-            saved = [step.save_as for step in self.routine.steps]
+            saved = [step.save_as for step in self.steps]
             self._contract = Contract(self.routine, [step.terms for step in self.steps], saved)
         return Agreement(self._contract, answer)
 
@@ -766,6 +876,12 @@ class Program:
         """Return the inputs of a run that was given these: also those of its request."""
         given = self.by_names(given)
         return self.agreement(_nothing).inputs(given) if self.is_settling else given
+
+
+def _all_of(steps: Iterable[CompiledStep]) -> Iterator[CompiledStep]:
+    for step in steps:
+        yield step
+        yield from _all_of(step.steps)
 
 
 def _check_ids(steps: list[CompiledStep]) -> None:

@@ -10,10 +10,16 @@ import msgspec
 from em.errors import EmError, NotAllowed, RoutineError, WorkflowError
 from em.log.kinds import event_body
 from em.log.summary import Summary, event_summary, shown_text, shown_value
+from em.runner.reason import Reason
 from em.values.canonical import Json
 
 Status = Literal["ok", "failed", "needs_input", "cancelled"]
 StepStatus = Literal["done", "skipped", "failed", "defaulted"]
+Item = int | str | None
+"""Which one of several calls of a step: the number of its item, or of its turn in a block.
+
+In a block within a block, and for the items of a step in a block, the numbers are joined: `2.0`.
+"""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +94,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     step: str
     does: Literal["write", "ask", "wait"]
     tool: str = ""
-    item: int | None = None
+    item: Item = None
     arguments: Sequence[PlannedArgument] = ()
     guards: Sequence[PlannedGuard] = ()
     expects: Sequence[str] = ()
@@ -99,6 +105,9 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run: ok has `output`, failed `failure`, needs_input `pending_prompt`.
+
+    A run that handed over is `needs_input` too: it has a `reason` instead of a prompt, did nothing,
+    and can't be resumed.
 
     Only a result that was read from the journal is `cancelled`: the run itself raises Cancelled.
 
@@ -112,6 +121,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     output: Any = None
     failure: Failure | None = None
     pending_prompt: PendingPrompt | None = None
+    reason: Reason | None = None
     context: Json = {}
     steps: Sequence[StepReport] = ()
     remembered: Remembered | None = None
@@ -149,7 +159,7 @@ class StepStarted(msgspec.Struct, frozen=True):
 
     step: str
     tool: str = ""
-    item: int | None = None
+    item: Item = None
     item_hash: str = ""
     args: Any = None
     key: Any = None
@@ -164,7 +174,7 @@ class StepDone(msgspec.Struct, frozen=True):
     """
 
     step: str
-    item: int | None = None
+    item: Item = None
     item_hash: str = ""
     result: Any = None
     status: str = "done"
@@ -220,6 +230,7 @@ class RunEnded(msgspec.Struct, frozen=True):
     status: str
     output: Any = None
     failure: Json | None = None
+    reason: Json | None = None
     from_events: list[str] = []
 
 
@@ -245,7 +256,7 @@ def _summarise_cancellation(made: Summary, body: Json, at: datetime) -> None:
 def _summarise_end(made: Summary, body: Json, at: datetime) -> None:
     made.status, made.ended = body["status"], at
     failure = body.get("failure") or {}
-    made.shown["note"] = shown_text(failure.get("message", ""))
+    made.shown["note"] = shown_text((failure or body.get("reason") or {}).get("message", ""))
     if failure:
         made.shown["error"] = shown_text(failure.get("error_type", ""))
 

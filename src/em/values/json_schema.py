@@ -1,9 +1,9 @@
 """JSON Schema: check values, check schemas, and derive simple schemas from values."""
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -19,8 +19,12 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 def problems(schema: Json, value: Any) -> Iterator[tuple[str, str]]:
     """Yield the path and the problem of everything in a value that its schema refuses."""
     for where, message in value_problems(schema, value):
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
-        yield path.lstrip("."), message
+        yield _written_path(where), message
+
+
+def _written_path(parts: Iterable[str | int]) -> str:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return path.lstrip(".")
 
 
 def value_problems(schema: Any, value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -29,6 +33,54 @@ def value_problems(schema: Any, value: Any) -> Iterator[tuple[tuple[str | int, .
         return
     for error in _validator(_encode(schema)).iter_errors(value):
         yield tuple(error.instance_path), str(error.message)
+
+
+class Misfit(NamedTuple):
+    """What in a value a schema refuses: where, the problem in words, what is wanted, what is there.
+
+    wanted: the words of the schema that refuse it, as `{"const": "pending"}`.
+    """
+
+    where: str
+    message: str
+    wanted: Json
+    found: Any
+
+
+def misfit(schema: Json, value: Any) -> Misfit | None:
+    """Return the first thing in a value that its schema refuses; None if it fits."""
+    for error in _validator(_encode(schema)).iter_errors(value):
+        wanted: Any = schema
+        *_, word = path = list(error.schema_path)
+        for part in path:
+            wanted = _part_of(wanted, part)
+        found = value
+        for part in error.instance_path:
+            found = found[part]
+        where = _written_path(error.instance_path)
+        return Misfit(where, str(error.message), {str(word): wanted}, found)
+    return None
+
+
+def _part_of(schema: Any, part: str | int) -> Any:
+    """Return a part of a schema; None behind a reference, where it is elsewhere."""
+    try:
+        return schema[part]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def matcher(schema: Json) -> Callable[[Any], bool]:
+    """Return a function that tells whether a value fits; the first call compiles the schema."""
+    is_valid: Callable[[Any], bool] | None = None
+
+    def fits(value: Any) -> bool:
+        nonlocal is_valid
+        if is_valid is None:
+            is_valid = _validator(_encode(schema)).is_valid
+        return is_valid(value)
+
+    return fits
 
 
 def schema_problem(schema: Any) -> str | None:

@@ -47,6 +47,8 @@ from em.runner.routine import (
     AssertStep,
     CompiledStep,
     Default,
+    ForEachStep,
+    LetStep,
     PlanStep,
     PromptStep,
     ReturnStep,
@@ -68,7 +70,7 @@ from em.values.syntax_tree import expression_of, module_of
 WIDTH = 100
 NEEDS_RUNNER: Json = {
     "when": None, "for_each": None, "within": None, "parallel": 1, "retry": None, "timeout": None,
-    "checks": None, "idempotency_key": None,
+    "checks": None, "idempotency_key": None, "expect": None,
 }  # fmt: skip
 """Fields of steps that a script can't do, with their defaults."""
 FIELD_TYPES = ("text", "confirm", "json")
@@ -623,10 +625,9 @@ class _Script:
             lines.append(_line(2, self._save(step), ensure))
         elif isinstance(step, PromptStep):
             lines.append(self._prompt(step))
-        elif isinstance(step, PlanStep | RulesStep):
+        elif isinstance(step, PlanStep | RulesStep | LetStep | ForEachStep):
             raise ExportError(
-                "this routine finds out from the request what to do, and a script has no code for"
-                " that",
+                f"a script has no code for `{step.__struct_config__.tag}` steps",
                 place=f"step {step.id}",
                 fix="export it as a skill, which runs it with em (`--to skill`), serve it to agents"
                 " with `em mcp`, or run it with `em run`",
@@ -844,7 +845,7 @@ def _runtime(*, is_settling: bool) -> _Source:
     settling = [stand_ins, words, syntax_tree, *learnt] if is_settling else []
     modules = [script, selection, functions, *settling]
     shared: list[Callable[..., Any]] = [same, examples_of] if is_settling else [same]
-    parts = [*map(_without_em, modules), *(inspect.getsource(one) for one in shared)]
+    parts = [*(inspect.getsource(one) for one in shared), *map(_without_em, modules)]
     return _Source("\n\n".join(parts), Path(str(script.__file__)))
 
 

@@ -9,7 +9,7 @@ clear fails: no element fits, several do, a field is missing. Nothing is chosen 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from em.values.canonical import same, short
 
@@ -40,6 +40,8 @@ def fits(record: Any, description: Any) -> bool:
 
 
 def _has_wanted(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Bound):
+        return wanted.holds(value)
     return fits(value, wanted) if isinstance(wanted, Mapping) else same(value, wanted)
 
 
@@ -110,6 +112,40 @@ def _farthest(
     if len(found) != 1:
         raise ValueError(f"{len(found)} elements share the {name} {path!r}, {short(best)}")
     return found[0]
+
+
+def common(items: Any, path: str, more: Fields | None = None, /, **fields: Any) -> Any:
+    """Return the value at a path that all elements which fit have in common; else fail."""
+    values = [_value_on(item, path) for item in where(items, more, **fields)]
+    if not values:
+        raise _misfit("common", items, 0, more, fields)
+    if any(not same(value, values[0]) for value in values):
+        raise ValueError(f"the elements differ at {path!r}: {', '.join(map(short, values))}")
+    return values[0]
+
+
+class Bound(NamedTuple):
+    """A limit that a field of a selection must keep to."""
+
+    limit: Any
+    is_least: bool
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value keeps to the limit; one that can't be compared does not."""
+        try:
+            return bool(value >= self.limit if self.is_least else value <= self.limit)
+        except TypeError:
+            return False
+
+
+def at_least(limit: Any) -> Bound:
+    """Return, for a field of a selection, that it must not be below a limit."""
+    return Bound(limit, True)
+
+
+def at_most(limit: Any) -> Bound:
+    """Return, for a field of a selection, that it must not be above a limit."""
+    return Bound(limit, False)
 
 
 def merge(old: Any, new: Any) -> Any:

@@ -9,8 +9,11 @@ from em.errors import ExpressionError
 from em.runner.expressions.language import names_in, texts_in
 from em.runner.routine import (
     AssertStep,
+    ForEachStep,
+    LetStep,
     PlanStep,
     PromptStep,
+    ReturnStep,
     Routine,
     RulesStep,
     Step,
@@ -159,12 +162,15 @@ class Graph(NamedTuple):
 
 def graph_of(routine: Routine) -> Graph:
     """Lay out a routine as a graph of its steps."""
-    steps = list(routine.steps)[:MOST_STEPS]
+    every = list(routine.all_steps)
+    steps = every[:MOST_STEPS]
     inputs = [*properties_of(routine.input_schema)]
     inputs += [secret.name for secret in routine.secrets]
     nodes = [Node(INPUT, "input", _cut(", ".join(map(str, inputs)) or "nothing"), "input", 8)]
     nodes += [_node(step, 8 + ROW * (number + 1)) for number, step in enumerate(steps)]
     made = {step.save_as: number + 1 for number, step in enumerate(steps) if step.save_as}
+    for number, step in enumerate(steps, 1):
+        made |= dict.fromkeys(step.over, number) if isinstance(step, ForEachStep) else {}
     arcs: dict[tuple[int, int], list[str]] = {}
     for target, step in enumerate(steps, 1):
         for name in sorted(_names(step)):
@@ -173,7 +179,7 @@ def graph_of(routine: Routine) -> Graph:
                 arcs.setdefault((source, target), []).append(name)
     edges = [_edge(nodes, source, target, names) for (source, target), names in arcs.items()]
     summary = "; ".join(f"{edge.target} uses {edge.names} of {edge.source}" for edge in edges)
-    left_out = len(routine.steps) - len(steps)
+    left_out = len(every) - len(steps)
     height = 8 + ROW * len(nodes)
     return Graph(
         nodes, edges, GRAPH_WIDTH, height, left_out, summary or "no step uses a value of another"
@@ -196,6 +202,14 @@ def _detail(step: Step) -> tuple[str, str]:
         return step.prompt.message, "prompt"
     if isinstance(step, PlanStep | RulesStep):
         return _learnt(step)
+    return _plain_detail(step)
+
+
+def _plain_detail(step: LetStep | ForEachStep | ReturnStep) -> tuple[str, str]:
+    if isinstance(step, ForEachStep):
+        return ", ".join(f"{name} of {text}" for name, text in step.over.items()), "for_each"
+    if isinstance(step, LetStep):
+        return msgspec.json.encode(step.value).decode(), "let"
     return msgspec.json.encode(step.value).decode(), "return"
 
 
@@ -223,7 +237,9 @@ def _expressions(step: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
             yield str(item), True
         elif field == "checks":
             yield from ((str(one), True) for part in item.values() for one in part)
-        elif field not in ("id", "type", "description"):
+        elif field == "over":
+            yield from ((str(one), True) for one in item.values())
+        elif field not in ("id", "type", "description", "steps"):
             yield from ((text, False) for _, text in texts_in(item, (field,)))
 
 

@@ -1,0 +1,101 @@
+"""The reason of a hand-over: which check stopped a run before its first write, and why.
+
+A routine that says `checks: hand_over` acts only where everything is as it was recorded. Where it
+is not, the run ends with a finding: nothing was done, nothing is asked, and nothing can be resumed.
+"""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from em.errors import EmError
+from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import compile_expression
+from em.runner.expressions.words import check_in_words
+from em.values.canonical import Json, short
+from em.values.json_schema import Misfit
+from em.values.syntax_tree import expression_of
+
+MOST_SHOWN = 8
+"""Values that are shown of one check."""
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run handed over.
+
+    step_id: the step whose check failed; `input` for the inputs. check: the expression, or the
+    place in the result that is not as expected. recorded: what it must be like. now: what is there.
+    held: in how many recordings it held, as the routine says.
+    """
+
+    step_id: str
+    check: str = ""
+    message: str = ""
+    recorded: Any = None
+    now: Any = None
+    held: str = ""
+
+    def __str__(self) -> str:
+        held = f" (it held in {self.held} recordings)" if self.held else ""
+        return f"{self.step_id}: {self.message}{held}; nothing was done"
+
+
+def context_of_check(check: str, scope: Json) -> Json:
+    """Return what a failure says about an assert: the check, and its values now."""
+    now: Json = {}
+    for text in _references(check):
+        try:
+            value = compile_expression(text, "")(scope)
+        except EmError:
+            continue
+        now[text] = short(value) if isinstance(value, dict | list) else value
+        if len(now) == MOST_SHOWN:
+            break
+    return {"check": check, "recorded": check_in_words(check), "now": now}
+
+
+def _references(check: str) -> Iterator[str]:
+    """Yield the references of an expression, such as `order.user_id`, each once."""
+    try:
+        tree = expression_of(check.strip())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    waiting: list[ast.AST] = [tree]
+    seen: set[str] = set()
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and _is_reference(node):
+            text = ast.unparse(node)
+            if text not in seen and text not in FUNCTIONS:
+                seen.add(text)
+                yield text
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
+def _is_reference(node: ast.AST) -> bool:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def context_of_misfit(name: str, found: Misfit) -> Json:
+    """Return what a failure says about a value that does not fit its schema."""
+    place = place_of(name, found)
+    return {"check": place, "recorded": found.wanted, "now": found.found}
+
+
+def place_of(name: str, found: Misfit) -> str:
+    """Return where a value does not fit, as an expression would name it: `order.status`."""
+    dot = "" if not found.where or found.where.startswith("[") else "."
+    return f"{name}{dot}{found.where}"
+
+
+def misfit_in_words(name: str, found: Misfit) -> str:
+    """Say what does not fit: `order.status`: "pending" was expected, and it is "delivered"."""
+    is_now = "" if isinstance(found.found, dict | list) else f", and it is {short(found.found)}"
+    return f"`{place_of(name, found)}`: {found.message}{is_now}"
