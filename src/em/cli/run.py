@@ -375,6 +375,8 @@ def _print_forecast(result: RunResult) -> None:
     if result.failure is not None:
         why, _ = failure_lines(msgspec.structs.asdict(result.failure))
         note(f"would fail: {why}")
+    elif result.reason is not None:
+        note(printable(f"would hand over at {result.reason}"))
     elif result.pending_prompt is not None:
         print_prompt(result.pending_prompt, "would ask")
         note(f"  answer with: {how_to_answer(result.pending_prompt)}")
@@ -386,7 +388,7 @@ def _print_forecast(result: RunResult) -> None:
 
 def _print_steps(package: Package, error: RoutineError) -> None:
     """Print the steps of a routine that can't run here, what they call, and what is missing."""
-    kinds = [str(type(step).__struct_config__.tag) for step in package.routine.steps]
+    kinds = [str(type(step).__struct_config__.tag) for step in package.routine.all_steps]
     specs = {name: package.routine.says_how(name) for name in package.program.tool_names}
     how = {name: _how(spec) for name, spec in specs.items() if spec is not None}
     rows = [
@@ -500,6 +502,8 @@ def _print_fixes(result: RunResult) -> None:
 def _print_result(result: RunResult, options: str, *, journalled: bool) -> None:
     if result.failure is not None:
         print_failure(result.failure)
+    elif result.reason is not None:
+        note(printable(f"handed over at {result.reason}"))
     elif result.pending_prompt is not None:
         print_prompt(result.pending_prompt)
         again = f"{how_to_resume(result.run_id, options)} " if journalled else ""
@@ -645,9 +649,8 @@ def _print_run(memory: Memory, run_id: str, past: PastRun, steps: list[dict[str,
         click.echo(f"running when the run stopped: {step}{number}")
     status = f"{past.status}{by_whom(past.cancelled)}"
     click.echo(f"{status}: {count(len(steps), 'step')} in {past.folder or past.stored}")
-    for line in failure_lines(failure) if failure else ():
-        if line:
-            click.echo(line)
+    for line in filter(None, _why(past)):
+        click.echo(line)
     if past.status == "ok":
         click.echo()
         _print_saved(savings(memory.store, past))
@@ -659,6 +662,13 @@ def _print_run(memory: Memory, run_id: str, past: PastRun, steps: list[dict[str,
         problem = retry_problem(past)
         again = how_to_resume(run_id, f"--retry {past.resume_with}")
         note(f"  it can't be retried: {problem}" if problem else f"  retry with: {again}")
+
+
+def _why(past: PastRun) -> Sequence[str]:
+    """Return the lines that say why a run failed or handed over."""
+    if past.reason is not None:
+        return [printable(f"handed over at {past.result().reason}")]
+    return failure_lines(past.failure) if past.failure else ()
 
 
 def _propose_healing(memory: Memory, run_id: str) -> None:

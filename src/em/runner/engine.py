@@ -178,8 +178,9 @@ def _resume(
         refuse_retry(past)
     elif past.is_over:
         done = ((past.failure or {}).get("context") or {}).get("done")
+        status = past.status.replace("_", " ")
         raise RoutineError(
-            f"this run is over: {past.status}{by_whom(past.cancelled)}",
+            f"this run is over: {status}{by_whom(past.cancelled)}",
             place=f"run {past.run_id}",
             fix=f"{', '.join(done)} was done, and a new run would do it again" if done else "",
         )

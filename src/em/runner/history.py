@@ -25,7 +25,8 @@ from em.runner.journal import (
     question_of,
 )
 from em.runner.package import Package, unpacked
-from em.runner.run import UNDONE, Failure, Item, PendingPrompt, RunResult
+from em.runner.reason import Reason
+from em.runner.run import HANDED_OVER, UNDONE, Failure, Item, PendingPrompt, RunResult
 from em.store.protocol import Store
 from em.values.call import Usage
 from em.values.canonical import Json
@@ -44,7 +45,9 @@ RUN_EVENTS: dict[str, RunChange] = {
 }
 """The kinds of events that change the status of a run."""
 
-RunStatus = Literal["ok", "failed", "needs_input", "running", "cancelled", "forgotten"]
+RunStatus = Literal[
+    "ok", "failed", "needs_input", "handed_over", "running", "cancelled", "forgotten"
+]
 STATUSES: tuple[RunStatus, ...] = get_args(RunStatus)
 """The statuses that a run may have."""
 LOOKED_AT = 2_000
@@ -118,6 +121,7 @@ class PastRun:
             self.status, self.end = "forgotten", {}
         self.output = self.end.get("output")
         self.failure: Json | None = self.end.get("failure")
+        self.reason: Json | None = self.end.get("reason")
         self.prompt: Json | None = self.end.get("prompt")
 
     @property
@@ -140,15 +144,21 @@ class PastRun:
             lines.append(self._under_way({"step": failed}, self.events[-1].at))
         return lines
 
+    @property
+    def result_status(self) -> str:
+        """The status of the run's result: a run that handed over needs input."""
+        return "needs_input" if self.status == HANDED_OVER else self.status
+
     def result(self) -> RunResult:
         """The result of a run that is over or waits."""
-        failure, prompt = self.failure, self.prompt
+        failure, prompt, reason = self.failure, self.prompt, self.reason
         return RunResult(
             run_id=self.run_id,
-            status=self.status,  # type: ignore[arg-type]  # a run that is over or waits
+            status=self.result_status,  # type: ignore[arg-type]  # a run that is over or waits
             output=self.output,
             failure=None if failure is None else msgspec.convert(failure, Failure),
             pending_prompt=None if prompt is None else msgspec.convert(prompt, PendingPrompt),
+            reason=None if reason is None else msgspec.convert(reason, Reason),
         )
 
     def _take(self, event: Event) -> None:
@@ -180,6 +190,8 @@ class PastRun:
         if "step_id" in body.get("prompt", ()):
             self.restored.ask(body["prompt"])
         self.status, self.end = body.get("status", "needs_input"), body
+        if body.get("reason") is not None:
+            self.status = HANDED_OVER
         self.ended = event.at if event.kind == "run_ended" else None
         failure = body.get("failure") or {}
         if (failure.get("context") or {}).get("outcome") == UNDONE:

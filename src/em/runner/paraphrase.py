@@ -102,7 +102,9 @@ def _would_ask(package: Package, given: Json, tools: Tools, options: Any) -> boo
     except EmError:
         return False  # the run itself says what is wrong
     prompt = result.pending_prompt
-    return result.status == "needs_input" and (prompt is None or prompt.step_id == INPUTS)
+    if result.status != "needs_input" or result.reason is not None:
+        return False
+    return prompt is None or prompt.step_id == INPUTS
 
 
 def bind(routine: Routine, text: str, client: LlmClient) -> str:

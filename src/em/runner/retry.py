@@ -9,7 +9,7 @@ from em.runner.agreement import GuardFailed
 from em.runner.history import PastRun
 from em.runner.journal import question_of
 from em.runner.remedies import HandedOver
-from em.runner.run import Declined, OutputMissing, UnexpectedResult
+from em.runner.run import HANDED_OVER, Declined, OutputMissing, UnexpectedResult
 
 RETRIED = ("failed", "cancelled")
 """The statuses of runs that may be retried."""
@@ -28,6 +28,8 @@ def retry_problem(past: PastRun) -> str:
     """Return in words why a run can't go on where it stopped; an empty text if it can."""
     if past.is_partial:
         return "part of this run was forgotten, and with it what it did"
+    if past.status == HANDED_OVER:
+        return "it handed over and did nothing: start a new run"
     if past.status not in RETRIED:
         return f"it has neither failed nor been cancelled: {past.status}"
     return _failure_problem(past) or _call_problem(past)

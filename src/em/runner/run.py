@@ -15,6 +15,8 @@ from em.values.canonical import Json
 
 Status = Literal["ok", "failed", "needs_input", "cancelled"]
 StepStatus = Literal["done", "skipped", "failed", "defaulted"]
+HANDED_OVER = "handed_over"
+"""The status in lists of a run whose result is `needs_input` with a reason."""
 Item = int | str | None
 """Which one of several calls of a step: the number of its item, or of its turn in a block.
 
@@ -254,7 +256,8 @@ def _summarise_cancellation(made: Summary, body: Json, at: datetime) -> None:
 
 @event_summary("run_ended")
 def _summarise_end(made: Summary, body: Json, at: datetime) -> None:
-    made.status, made.ended = body["status"], at
+    # Nobody can answer a run that handed over: it is not among those that wait.
+    made.status, made.ended = HANDED_OVER if body.get("reason") else body["status"], at
     failure = body.get("failure") or {}
     made.shown["note"] = shown_text((failure or body.get("reason") or {}).get("message", ""))
     if failure:

@@ -16,6 +16,7 @@ import msgspec
 from em.errors import RoutineError, UsageError
 from em.redaction.masker import Echoes, MarkerMoved, Masker, put_back, refuse_markers
 from em.redaction.redactor import Redactor, marker
+from em.runner.reason import Reason
 from em.runner.routine import PromptStep, Routine, Secret
 from em.runner.run import Failure, PendingPrompt, Planned, RunResult, StepReport
 from em.settings import AllowSettings
@@ -158,6 +159,7 @@ class Secrets:
             result,
             failure=result.failure and self._failure(result.failure),
             pending_prompt=result.pending_prompt and self._prompt(result.pending_prompt),
+            reason=result.reason and self._reason(result.reason),
             steps=[self._report(report) for report in result.steps],
             context=self._values(result.context),
             planned=msgspec.convert(
@@ -175,6 +177,15 @@ class Secrets:
         context = self._values(msgspec.to_builtins(failure.context, enc_hook=repr))
         return msgspec.structs.replace(
             failure, message=self.masked(failure.message), context=context
+        )
+
+    def _reason(self, reason: Reason) -> Reason:
+        return msgspec.structs.replace(
+            reason,
+            check=self.masked(reason.check),
+            message=self.masked(reason.message),
+            recorded=self.masked(reason.recorded),
+            now=self.masked(reason.now),
         )
 
     def _prompt(self, prompt: PendingPrompt) -> PendingPrompt:
@@ -209,7 +220,7 @@ def without_secrets(routine: Routine, answers: Mapping[str, Json]) -> dict[str, 
         for step in routine.steps
         if isinstance(step, PromptStep)
     }
-    steps = {step.id for step in routine.steps}
+    steps = {step.id for step in routine.all_steps}
     kept: dict[str, Json] = {}
     for step_id, answer in answers.items():
         if step_id in secret and isinstance(answer, Mapping):

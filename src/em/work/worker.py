@@ -154,8 +154,8 @@ def _routine(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
         return _ended(memory.resume(item.id, equipment.tools, is_held=True, retry=is_retried))
     if past.status == "needs_input":
         return ItemResult("waiting", how_to_resume(item.id, past.resume_with))
-    if past.status == "failed":
-        return ItemResult("failed", _failure(past.failure or {}))
+    if past.status in ("failed", "handed_over"):
+        return _ended(past.result())
     return _PAST.get(past.status, DONE)
 
 
@@ -166,6 +166,8 @@ _PAST = {
 
 
 def _ended(result: "RunResult") -> ItemResult:
+    if result.reason is not None:
+        return ItemResult("failed", f"handed over: {result.reason}")
     if result.status == "needs_input":
         return ItemResult("waiting", how_to_resume(result.run_id, ""))
     if result.status == "failed" and result.failure is not None:

@@ -26,6 +26,7 @@ from em.runner.history import (
 )
 from em.runner.package import find_routine, kept_routines, routine_of, texts_of, trials_of
 from em.runner.retry import refuse_retry
+from em.runner.run import HANDED_OVER
 from em.serve.api.shapes import (
     ChoiceOut,
     DecidedOut,
@@ -254,9 +255,10 @@ def list_runs(
 def _in_short(run: RunSummary, end: Json) -> RunOut:
     return RunOut(
         run_id=run.run_id,
-        status=run.status,
+        status="needs_input" if run.status == HANDED_OVER else run.status,
         routine=run.stored or run.routine,
         started_at=run.began,
+        reason=end.get("reason"),
         **ending(end),
     )
 
@@ -269,7 +271,7 @@ def ending(end: Json) -> Json:
 
 @get("/runs/{run_id:str}", responses=errors(404), sync_to_thread=True, tags=["routines"])
 def get_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
-    """Return a run's status, and its output, its failure or its pending prompt."""
+    """Return a run's status, and its output, its failure, its pending prompt or its reason."""
     service = service_of(request)
     service.caller(request).must_see(None)
     return _run(read_run(service.store, run_id))
@@ -279,6 +281,7 @@ def _run(past: PastRun) -> RunOut:
     return fill(
         RunOut,
         past,
+        status=past.result_status,
         routine=past.stored or past.routine,
         pending_prompt=past.prompt,
         started_at=past.began,

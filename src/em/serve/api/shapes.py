@@ -14,6 +14,7 @@ import msgspec
 
 from em.compiler.shadow import ENOUGH, Comparison
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
+from em.runner.reason import Reason
 from em.runner.run import Failure, PendingPrompt, Remembered
 from em.serve.api.step import StepIn
 from em.state.checkpoint import Checkpoint
@@ -486,7 +487,8 @@ class RunAnswersIn(AnswersIn, frozen=True):
 class RunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run's result, with its routine and start; without its steps, which can be large.
 
-    `output` belongs to ok, `failure` to failed, `pending_prompt` to needs_input.
+    `output` belongs to ok, `failure` to failed, `pending_prompt` or `reason` to needs_input. With a
+    `reason` it handed over: a check failed before anything was done, and nothing can be answered.
     """
 
     run_id: str
@@ -495,6 +497,7 @@ class RunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: Any = None
     failure: Failure | None = None
     pending_prompt: PendingPrompt | None = None
+    reason: Reason | None = None
     remembered: Remembered | None = None
     started_at: datetime | None = None
 

@@ -269,6 +269,13 @@ class Routines:
                 f'Then call `{RESUME}` with run_id, answers {{"{result.pending_prompt.step_id}": '
                 "{FIELD: VALUE}} and from_person true"
             )
+        elif result.reason is not None:
+            shown["reason"] = plain(result.reason)
+            words = f"handed over, nothing was done: {result.reason}"
+            shown["next"] = (
+                "nothing was done, and there is nothing to resume: do the task yourself, and tell"
+                " the person which check stopped the routine"
+            )
         failed = result.status == "failed"
         return self._desk.results.answer(shown, words=words, is_error=failed)
 

@@ -29,6 +29,7 @@ from em.runner.package import (
 from em.runner.requirements import asked_for, decided_in_words, requirements
 from em.runner.retirement import was_in_use
 from em.runner.routine import Routine
+from em.runner.run import HANDED_OVER
 from em.runner.tools.coding import is_coding_tool
 from em.runner.trial import Trials, Verdict
 from em.runner.version_change import changes, file_changes, proof_change
@@ -253,7 +254,7 @@ def _outcome(row: Summary) -> str:
     """Say how a run went; one that a check stopped before it acted was handed over."""
     if row.status == "failed":
         return "handed over" if row.shown.get("error") == "GuardFailed" else "failed"
-    return {"ok": "ok", "needs_input": "asked"}.get(row.status, "")
+    return {"ok": "ok", "needs_input": "asked", HANDED_OVER: "handed over"}.get(row.status, "")
 
 
 class Act(NamedTuple):

@@ -264,7 +264,7 @@ def _kinds(store: Store, past: PastRun) -> dict[str, Any]:
         routine: Routine = routine_of(find_routine(store, past.stored))
     except EmError:
         return {}
-    return {step.id: step for step in routine.steps}
+    return {step.id: step for step in routine.all_steps}
 
 
 @post(f"{PAGES}/answer", include_in_schema=False)
