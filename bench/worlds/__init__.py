@@ -1,0 +1,1 @@
+"""Test worlds: three small applications, ten kinds of task and sixty traps."""
