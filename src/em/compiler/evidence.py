@@ -12,6 +12,10 @@ from typing import Any
 
 ENOUGH = 10.0
 """Bits of evidence that an explanation needs before a routine acts on it."""
+ENOUGH_TO_ACT = 5.0
+"""Bits that the learner needs: its explanations are checked against each other in every run."""
+NAMED_ALIKE = 8.0
+"""Bits that equal names are worth to the learner: argument `country`, field `country`."""
 INCREDIBLE = 10.0
 """Bits from which a second match is no coincidence: an id in the request, not the number 100."""
 EQUAL_NAMES = 6.0

@@ -3,6 +3,7 @@
 import re
 import time
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 from em.errors import EmError, InputError
 
@@ -57,6 +58,17 @@ def _parse(text: str, field: str) -> datetime:
             place=field,
             fix="write 2025-04-07 or 2025-04-07T09:30:00Z",
         ) from None
+
+
+def is_date(value: Any) -> bool:
+    """Return whether a value is a date, or a date and a time, as ISO 8601 writes them."""
+    if not isinstance(value, str) or not 10 <= len(value) <= 40 or value[4:5] != "-":
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
 
 
 def to_micros(value: datetime) -> int:

@@ -9,6 +9,9 @@ from typing import Any
 
 from em.runner.expressions.selection import (
     MOST_SHOWN,
+    at_least,
+    at_most,
+    common,
     distinct,
     fits,
     given,
@@ -21,6 +24,17 @@ from em.runner.expressions.selection import (
     where,
 )
 from em.runner.expressions.selection import items_of as items_of  # noqa: PLC0414 - for compilers
+from em.runner.expressions.texts import (
+    date_text,
+    days,
+    file_name,
+    folder,
+    lines,
+    slug,
+    stem,
+    structure,
+    word,
+)
 from em.values.canonical import identical, same, short
 from em.values.leaves import scalars
 
@@ -860,6 +874,8 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         given, only, only_key, smallest, largest, where, has, fits, merge, distinct, same,
+        common, at_least, at_most, structure, word, slug, stem, file_name, folder, date_text, days,
+        lines,
         pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most, value_at,
         keyed, between, line_part, line_like, once, lines_after, lines_before, line_count,
         lines_above, lines_through, sorted_place, module_name, looks_like, absent, stands_once,

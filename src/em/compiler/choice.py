@@ -1,0 +1,225 @@
+"""Choice: which element of a list was taken, in a way that every recording agrees with.
+
+By what inputs say about it, else by a field that is the same in all examples and tells it from
+the others, else as the smallest or largest. A tie does not speak against being the smallest; in a
+run it hands over.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from em.compiler.evidence import ENOUGH_TO_ACT
+from em.compiler.example import Example
+from em.compiler.places import MISSING, Mark, Place, at, elements, is_word, key_of, marks_in, plain
+from em.compiler.space import Atom, Explanation, FromRead, Spot
+from em.values.canonical import same
+from em.values.times import is_date
+
+MOST_SPOTS = 40
+"""Observations on which a choice is tried."""
+How = Literal["only", "values", "smallest", "largest", "many"]
+
+
+class Row(NamedTuple):
+    """One choice that was made: from these elements, of those that inputs leave, this one."""
+
+    spot: Spot
+    elements: list[Any]
+    left: list[Any]
+    chosen: Any
+    agrees: bool
+
+
+class Choice(msgspec.Struct):
+    """How the element is told from the others.
+
+    only: one fits. values: several fit, and all have the value. smallest, largest: by a field.
+    many: nothing tells it. fixed: fields that every chosen element had. rows: the choices made.
+    """
+
+    how: How
+    atoms: list[Atom]
+    is_supported: bool
+    fixed: dict[Place, Any]
+    rows: list[Row]
+    constants: dict[Place, Any] = {}
+    by: Place = ()
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one element is told from all others, with enough evidence."""
+        return self.is_supported and self.how not in ("many", "values")
+
+    @property
+    def chosen(self) -> list[tuple[Example, Any]]:
+        """The elements that were chosen."""
+        return [(row.spot.example, row.chosen) for row in self.rows]
+
+
+def choice_of(explanation: Explanation, level: int) -> Choice:
+    """Return how the element of one list on the way to a value is chosen."""
+    memo: dict[int, Choice] = explanation.__dict__.setdefault("choices", {})
+    if level not in memo:
+        memo[level] = _choice(explanation, level)
+    return memo[level]
+
+
+def _choice(explanation: Explanation, level: int) -> Choice:
+    atoms = _telling(explanation.atoms[level])
+    rows = _rows(explanation, level, [*atoms])
+    bits = sum(one for one in atoms.values() if one > 0)
+    is_said = bits >= ENOUGH_TO_ACT or (bool(atoms) and all(len(row.elements) == 1 for row in rows))
+    fixed = _fixed([row.chosen for row in rows])
+    made = Choice("many", [*atoms], False, fixed, rows)
+    alone = sum(len(row.left) == 1 for row in rows)
+    agreeing = sum(row.agrees for row in rows)
+    if atoms and alone > len(rows) / 2 and alone >= agreeing:
+        made.how, made.is_supported = "only", is_said
+    elif atoms and agreeing > len(rows) / 2 and is_said:
+        made.how, made.is_supported = "values", True
+    elif alone == len(rows):
+        # The lists had one element each: no choice was ever made.
+        place = _place(explanation)
+        is_top = marks_in(place)[0] == 0 and level == 0 and len(rows) >= 3
+        made.how, made.is_supported = "only", explanation.choice >= ENOUGH_TO_ACT or is_top
+    else:
+        _choose_among(made, is_free=is_said or not atoms)
+    return made
+
+
+def _place(explanation: Explanation) -> Place:
+    assert isinstance(explanation.source, FromRead)
+    return explanation.source.place
+
+
+def _telling(atoms: dict[Atom, float]) -> dict[Atom, float]:
+    """Return the atoms without those that say nothing beside another one."""
+    # A merged record that was never told apart from plain equality.
+    kept = {atom: bits for atom, bits in atoms.items() if atom.how != "merges" or bits > 0}
+    for merged in [atom for atom in kept if atom.how == "merges"]:
+        kept = {
+            atom: bits
+            for atom, bits in kept.items()
+            if atom.how != "covers"
+            or atom.field != merged.field
+            or atom.input not in (merged.input, merged.changes)
+        }
+    return kept
+
+
+def _rows(explanation: Explanation, level: int, atoms: list[Atom]) -> list[Row]:
+    source = explanation.source
+    assert isinstance(source, FromRead)
+    depth = marks_in(source.place)[level]
+    mark, rest = source.place[depth], source.place[depth + 1 :]
+    assert isinstance(mark, Mark)
+    is_simple = not any(isinstance(step, Mark) for step in rest)
+    rows: dict[Any, Row] = {}
+    for spot in explanation.spots[:MOST_SPOTS]:
+        for number, read in spot.example.by_tool[source.role.tool]:
+            if number >= spot.before or not read.holds(spot.value):
+                continue
+            if spot.example.role(number, spot.turn) != source.role:
+                continue
+            path = next(
+                (path for place, path in read.paths(spot.value) if place == source.place), None
+            )
+            if path is None:
+                continue
+            holder = read.result
+            for step in path[:depth]:
+                holder = holder[step]
+            every = elements(holder, mark)
+            left = [
+                one
+                for key, one in every
+                if all(atom.holds(key, one, spot.example, spot.turn) for atom in atoms)
+            ]
+            agrees = is_simple and all(same(at(one, rest), spot.value) for one in left)
+            chosen = holder[path[depth]]
+            row = Row(spot, [one for _, one in every], left, chosen, agrees)
+            # The same choice made twice says no more than once.
+            rows.setdefault(key_of([row.elements, spot.value, [*atoms_told(atoms, spot)]]), row)
+    return [*rows.values()]
+
+
+def atoms_told(atoms: list[Atom], spot: Spot) -> Iterator[Any]:
+    """Yield what the inputs of an example say where atoms look."""
+    for atom in atoms:
+        number = None if spot.turn is None else spot.turn.number
+        for place in (atom.input, atom.changes):
+            found = at(spot.example.inputs, place, number)
+            yield None if found is MISSING else found
+
+
+def _fixed(chosen: list[Any]) -> dict[Place, Any]:
+    """Return the fields that are words or flags and had one value in every chosen record."""
+    if not chosen or not all(isinstance(one, dict) for one in chosen):
+        return {}
+    return {
+        (name,): value
+        for name, value in chosen[0].items()
+        if is_word(value) and all(same(one.get(name), value) for one in chosen)
+    }
+
+
+def _choose_among(made: Choice, *, is_free: bool) -> None:
+    """Find a fixed field, or an extreme, that tells the chosen element from those that are left."""
+    best: tuple[float, Place] | None = None
+    for field, value in made.fixed.items():
+        gain, is_telling = 0.0, True
+        for row in made.rows:
+            fit = [one for one in row.left if same(at(one, field), value)]
+            is_telling &= len(fit) == 1
+            gain += math.log2(max(1, len(row.left)) / max(1, len(fit)))
+        if is_telling and (best is None or gain > best[0]):
+            best = gain, field
+    if best is not None and best[0] - math.log2(1 + len(made.fixed)) >= ENOUGH_TO_ACT:
+        made.how, made.is_supported = "only", is_free
+        made.constants = {best[1]: made.fixed[best[1]]}
+        return
+    extremes = _extremes(made.rows)
+    tried = 1 + 2 * len([*plain(made.rows[0].chosen)]) if made.rows else 1
+    gain = sum(math.log2(len(row.left)) for row in made.rows if len(row.left) > 1)
+    if len(extremes) == 1 and gain - math.log2(tried) >= 2 * ENOUGH_TO_ACT:
+        ((made.how, made.by),) = extremes
+        made.is_supported = is_free
+
+
+def _extremes(rows: list[Row]) -> set[tuple[How, Place]]:
+    """Return the fields in which every chosen element is the smallest, or the largest.
+
+    A tie fits both, but one choice at least must have been clear.
+    """
+    common: set[tuple[How, Place]] | None = None
+    clear: set[tuple[How, Place]] = set()
+    for row in rows:
+        if len(row.left) < 2:
+            continue
+        here: set[tuple[How, Place]] = set()
+        for field, value in plain(row.chosen):
+            others = [at(one, field) for one in row.left if one is not row.chosen]
+            if not all(are_comparable(value, other) for other in others):
+                continue
+            for how, least, is_clear in (
+                ("smallest", value <= min(others), value < min(others)),
+                ("largest", value >= max(others), value > max(others)),
+            ):
+                if least:
+                    here.add((how, field))  # type: ignore[arg-type]
+                if is_clear:
+                    clear.add((how, field))  # type: ignore[arg-type]
+        common = here if common is None else common & here
+    return (common or set()) & clear
+
+
+def are_comparable(one: Any, other: Any) -> bool:
+    """Return whether two values have an order: numbers, dates and times."""
+    if one is MISSING or other is MISSING or isinstance(one, bool) or isinstance(other, bool):
+        return False
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return True
+    return is_date(one) and is_date(other)

@@ -1,0 +1,287 @@
+"""Example: one recording as the learner reads it: typed inputs, reads, writes and what came of it.
+
+Failed calls are no part of it but for what they refuse. The result of a write counts as a read
+for what comes after it.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.compiler.evidence import ENOUGH_TO_ACT, information
+from em.compiler.places import (
+    ELEMENT,
+    Key,
+    Path,
+    Place,
+    follow,
+    is_exactly,
+    key_of,
+    walk,
+    wholes,
+)
+from em.traces.trace import KeptTrace, Message, ToolCall, UdfCall
+from em.values.call import Effect
+from em.values.canonical import Json, same
+from em.values.structure import structured
+
+READING = ("get", "list", "find", "search", "read", "fetch")
+"""A call whose effect nobody declared is a write, unless its name begins with one of these."""
+MOST_PLACES = 50_000
+"""Values of one result that are indexed; what stands behind them explains nothing."""
+
+
+class Call(NamedTuple):
+    """A recorded call."""
+
+    tool: str
+    args: Json
+    result: Any = None
+    error: Any = None
+    effect: Effect = "read"
+    is_udf: bool = False
+
+
+class Role(NamedTuple):
+    """What a read is for: its tool and, by argument, the input that it repeats.
+
+    None: the argument comes from elsewhere, mostly from another read. So one record that is
+    reached in two ways has one role, and two orders of which one was asked for have two.
+    """
+
+    tool: str
+    sources: tuple[tuple[str, Place | None], ...] = ()
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether inputs alone give its arguments: another way to ask for the same."""
+        return bool(self.sources) and all(place is not None for _, place in self.sources)
+
+    @property
+    def write(self) -> int | None:
+        """The number of the write whose result this is; None for a read."""
+        return int(self.tool[1:]) if self.tool.startswith("#") else None
+
+
+class Read:
+    """A recorded read, with the places of every value in its result."""
+
+    def __init__(self, tool: str, args: Json, result: Any, asked: Iterable[Key] = ()) -> None:
+        self.tool, self.args, self.result = tool, args, result
+        self._asked = {*asked, *(key_of(one) for one in args.values())}
+        self.index: dict[Key, list[tuple[Place, Path]]] = defaultdict(list)
+        self.size = 0
+        for place, path, value in walk(result):
+            self.size += 1
+            if self.size > MOST_PLACES:
+                break
+            self.index[key_of(value)].append((place, path))
+        for place, path, value in wholes(result):
+            self.index[key_of(value)].append((place, path))
+
+    def repeats(self, value: Any) -> bool:
+        """Return whether a value is one of the arguments: that the result has it says nothing."""
+        return key_of(value) in self._asked
+
+    def paths(self, value: Any) -> list[tuple[Place, Path]]:
+        """Return where exactly this value stands in the result."""
+        found = self.index.get(key_of(value), ())
+        return [one for one in found if is_exactly(follow(self.result, one[1]), value)]
+
+    def holds(self, value: Any) -> bool:
+        """Return whether the result has a value that was not asked for."""
+        return key_of(value) in self.index and not self.repeats(value)
+
+
+class Write(NamedTuple):
+    """A recorded call with an effect; `before` is the number of reads made until then."""
+
+    tool: str
+    args: Json
+    result: Any
+    before: int
+
+
+class Said(NamedTuple):
+    """What the inputs say that is in scope: scalars and records, each with its place."""
+
+    leaves: list[tuple[Place, Any]]
+    records: list[tuple[Place, Json]]
+
+
+class Turn(NamedTuple):
+    """One round of a loop: its number, and how many there are."""
+
+    number: int
+    of: int
+
+
+class Example:
+    """One recording of a task."""
+
+    def __init__(
+        self,
+        inputs: Json,
+        calls: Sequence[Call],
+        *,
+        request: str = "",
+        output: Any = None,
+        name: str = "",
+        subject: str = "",
+    ) -> None:
+        self.inputs, self.request, self.output, self.name = inputs, request, output, name
+        self.subject = subject
+        self.calls = calls
+        self.refused = [call for call in calls if call.error is not None]
+        self.reads: list[Read] = []
+        self.groups: list[list[Write]] = []
+        for call in calls:
+            if call.error is None:
+                self._take(call)
+        self._said: dict[Turn | None, Said] = {}
+        self._roles: dict[tuple[int, Turn | None], Role] = {}
+
+    def _take(self, call: Call) -> None:
+        result = structured(call.result)
+        if call.effect == "read":
+            self.reads.append(Read(call.tool, call.args, result))
+            return
+        write = Write(call.tool, call.args, result, len(self.reads))
+        if self.groups and self.groups[-1][-1].tool == call.tool and not self._uses_last(call):
+            self.groups[-1].append(write)
+        else:
+            self.groups.append([write])
+        asked = [key_of(one) for _, _, one in (*walk(call.args), *wholes(call.args))]
+        self.reads.append(Read(f"#{len(self.groups) - 1}", {}, result, asked))
+
+    def _uses_last(self, call: Call) -> bool:
+        """Return whether a write uses what the one before it returned: then it is no repetition."""
+        last = next(read for read in reversed(self.reads) if read.tool.startswith("#"))
+        return any(
+            last.holds(value) and information(value) >= ENOUGH_TO_ACT
+            for _, _, value in walk(call.args)
+        )
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """The tools that it wrote with, in their order; a repeated one counts once."""
+        return tuple(group[0].tool for group in self.groups)
+
+    @cached_property
+    def first_write(self) -> int:
+        """The number of reads that were made before the first write."""
+        return self.groups[0][0].before if self.groups else len(self.reads)
+
+    @cached_property
+    def by_tool(self) -> Mapping[str, list[tuple[int, Read]]]:
+        """The reads of each tool, with their numbers."""
+        found: dict[str, list[tuple[int, Read]]] = defaultdict(list)
+        for number, read in enumerate(self.reads):
+            found[read.tool].append((number, read))
+        return found
+
+    @property
+    def turns(self) -> Collection[Turn | None]:
+        """The rounds of loops that were looked at."""
+        return self._said.keys()
+
+    def said(self, turn: Turn | None) -> Said:
+        """Return what the inputs say, in a round of a loop also about its own element."""
+        if turn not in self._said:
+            said = self._said[turn] = Said([], [])
+            self._gather(self.inputs, (), turn, said, is_inside=False)
+        return self._said[turn]
+
+    def _gather(
+        self, value: Any, place: Place, turn: Turn | None, said: Said, *, is_inside: bool
+    ) -> None:
+        if isinstance(value, dict):
+            if place:
+                said.records.append((place, value))
+            for name, one in value.items():
+                self._gather(one, (*place, name), turn, said, is_inside=is_inside)
+        elif isinstance(value, list):
+            if place:
+                said.leaves.append((place, value))
+            if not is_inside and turn is not None and len(value) == turn.of:
+                element = value[turn.number]
+                self._gather(element, (*place, ELEMENT), turn, said, is_inside=True)
+        else:
+            said.leaves.append((place, value))
+
+    def role(self, number: int, turn: Turn | None) -> Role:
+        """Return what a read is for."""
+        if (number, turn) not in self._roles:
+            self._roles[number, turn] = self._role(self.reads[number], turn)
+        return self._roles[number, turn]
+
+    def _role(self, read: Read, turn: Turn | None) -> Role:
+        said = self.said(turn).leaves
+        # Inputs that stand beside one another belong together: the zip of the name that was given.
+        beside = [
+            place[:-1]
+            for name, value in read.args.items()
+            for place, one in said
+            if place[-1:] == (name,) and same(one, value)
+        ]
+        sources: list[tuple[str, Place | None]] = []
+        for name, value in sorted(read.args.items()):
+            fit = [place for place, one in said if same(one, value)]
+            fit.sort(key=lambda place, name=name: _rank(place, name, beside))  # type: ignore[misc]
+            is_clear = bool(fit) and (
+                information(value) >= ENOUGH_TO_ACT
+                or fit[0][-1:] == (name,)
+                or (len(fit) == 1 and information(value) >= 3)
+            )
+            sources.append((name, fit[0] if is_clear else None))
+        return Role(read.tool, tuple(sources))
+
+
+def _rank(place: Place, name: str, beside: list[Place]) -> tuple[bool, int, int, str]:
+    return place[-1:] != (name,), -beside.count(place[:-1]), len(place), str(place)
+
+
+def effect_of(call: ToolCall, declared: Mapping[str, Effect | None]) -> Effect:
+    """Return the effect of a call: declared, recorded, or by the beginning of its name."""
+    known = declared.get(call.tool) or call.effect
+    if known is not None:
+        return known
+    return "read" if call.tool.lower().startswith(READING) else "write"
+
+
+def example_of(
+    kept: KeptTrace,
+    declared: Mapping[str, Effect | None] | None = None,
+    left_out: Collection[str] = (),
+) -> Example:
+    """Return a trace as an example. `left_out`: tools that do nothing, such as an agent's notes."""
+    trace = kept.trace
+    calls = [*_calls(trace.events, declared or {}, left_out)]
+    output = None if trace.final_output is msgspec.UNSET else trace.final_output
+    return Example(
+        dict(trace.mission.input_summary),
+        calls,
+        request=_request(trace.events) or trace.mission.goal,
+        output=output,
+        name=kept.id,
+    )
+
+
+def _calls(
+    events: Iterable[Any], declared: Mapping[str, Effect | None], left_out: Collection[str]
+) -> Iterator[Call]:
+    for event in events:
+        if isinstance(event, ToolCall) and event.tool not in left_out:
+            effect = effect_of(event, declared)
+            yield Call(event.tool, event.args, event.result, event.error, effect)
+        elif isinstance(event, UdfCall):
+            yield Call(event.function, event.args, event.result, event.error, "read", True)
+
+
+def _request(events: Iterable[Any]) -> str:
+    """Return what the user said."""
+    said = [event.text for event in events if isinstance(event, Message) and event.role == "user"]
+    return "\n".join(said)

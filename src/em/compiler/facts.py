@@ -1,0 +1,260 @@
+"""Facts: what all recordings had in common in what they read, wrote and were given, as JSON Schema.
+
+A field is a state rather than a content if it is nothing or something, yes or no, or one of few
+words that chance does not explain. States must be as they were; contents only keep their type.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from em.compiler.evidence import ENOUGH_TO_ACT
+from em.compiler.example import Example, Read
+from em.compiler.places import (
+    ELEMENT,
+    Key,
+    Place,
+    is_by_id,
+    is_code,
+    is_scalar,
+    is_word,
+    key_of,
+    last_name,
+    lists_in,
+    plain,
+)
+from em.values.canonical import Json, same
+from em.values.times import is_date
+
+ENOUGH_RECORDS = 8
+"""Records that must agree on a number before it is expected."""
+MOST_WORDS = 4
+"""Words of an enumeration of states."""
+MOST_OPTIONS = 8
+"""Words of an enumeration of inputs."""
+
+
+def type_of(values: Sequence[Any]) -> Any:
+    """Return the JSON type of values, or the list of their types."""
+    found: list[str] = []
+    for value in values:
+        name = _TYPES.get(type(value), "object")
+        if name not in found:
+            found.append(name)
+    if "integer" in found and "number" in found:
+        found.remove("integer")
+    return found[0] if len(found) == 1 else found
+
+
+_TYPES: dict[type, str] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
+def distinct(values: Sequence[Any]) -> dict[Key, Any]:
+    """Return different values by their keys."""
+    found: dict[Key, Any] = {}
+    for value in values:
+        found.setdefault(key_of(value), value)
+    return found
+
+
+class Records:
+    """The records that one step read, in the light of all records of its tool."""
+
+    def __init__(
+        self,
+        own: Sequence[Any],
+        pool: Sequence[Any],
+        reads: Sequence[tuple[Example, Read]] = (),
+        echoed: Sequence[set[Key]] | None = None,
+    ) -> None:
+        self.own, self.pool = own, pool
+        self._reads, self._echoed = reads, echoed
+
+    def schema(self) -> Json:
+        """Return what the next such record must look like."""
+        if not self.own or not all(isinstance(one, dict) for one in self.own):
+            return {"type": type_of(self.own)} if self.own else {}
+        if is_by_id(self.own[0]):
+            return {"type": "object"}
+        names = [name for name in self.own[0] if all(name in one for one in self.own)]
+        fields: Json = {}
+        for name in names:
+            values = [one[name] for one in self.own]
+            fields[name] = self._state(name, values) or {"type": type_of(values)}
+        return {"type": "object", "required": names, "properties": fields}
+
+    def _state(self, name: str, values: list[Any]) -> Json | None:
+        """Return what a field must be if it is a state, else None."""
+        if self._echoed is not None:
+            told = zip(values, self._echoed, strict=True)
+            if all(is_scalar(value) and key_of(value) in asked for value, asked in told):
+                return None  # the result repeats what was asked for
+            if not all(map(is_word, values)):
+                return None  # of what a write returns only words are states
+        if any(isinstance(value, dict | list) for value in values):
+            return _filled(values)
+        if all(value is None or isinstance(value, bool) for value in values):
+            return {"const": values[0]} if len({*values}) == 1 else None
+        if all(isinstance(value, int | float) for value in values):
+            return _number(values)
+        return self._words(name, values) if all(map(is_word, values)) else None
+
+    def _words(self, name: str, values: list[Any]) -> Json | None:
+        pairs = zip(self._reads, values, strict=True) if self._reads else ()
+        if self._reads and all(_is_known(*row, name, value) for row, value in pairs):
+            return None  # the request or an earlier record had the word: an identity, not a state
+        own = distinct(values)
+        pool = [one[name] for one in self.pool if isinstance(one, dict) and name in one] or values
+        every = Counter(map(key_of, pool))
+        if len(own) == 1:
+            is_name = len(pool) >= 6 and len(every) > len(pool) / 2
+            return None if is_name else {"const": values[0]}
+        mass = sum(every[key] for key in own) / len(pool)
+        rare = min(Counter(map(key_of, values)).values())
+        if mass >= 1 or len(own) > MOST_WORDS or rare < 2:
+            return None
+        # Would so many draws have missed the other words by chance?
+        is_chosen = -math.log2(max(mass, 1e-9)) * len(values) >= ENOUGH_TO_ACT
+        return {"enum": sorted(own.values())} if is_chosen else None
+
+
+def _filled(values: list[Any]) -> Json | None:
+    """Return that lists were always empty, or never."""
+    if not all(isinstance(value, list | dict) for value in values):
+        return None
+    if not any(values):
+        return {"type": "array", "maxItems": 0} if isinstance(values[0], list) else {"const": {}}
+    if all(isinstance(value, list) and value for value in values):
+        return {"type": "array", "minItems": 1}
+    return None
+
+
+def _number(values: list[Any]) -> Json | None:
+    """Return that numbers were always zero, always the same, or always more than zero."""
+    if not any(values):
+        return {"const": 0}
+    if len({*values}) == 1 and len(values) >= ENOUGH_RECORDS:
+        return {"const": values[0]}
+    if all(value > 0 for value in values):
+        return {"type": type_of(values), "exclusiveMinimum": 0}
+    return None
+
+
+def _is_known(example: Example, read: Read, name: str, value: Any) -> bool:
+    """Return whether the inputs or an earlier record had a word before it was read."""
+    if any(same(one, value) for _, one in example.said(None).leaves if is_scalar(one)):
+        return True
+    for _, items in lists_in(example.inputs):
+        if any(same(one, value) for item in items for _, one in plain(item)):
+            return True
+    for other in example.reads:
+        if other is read:
+            return False
+        if other.tool != read.tool:
+            places = other.index.get(key_of(value), ())
+            if any(place[-1:] == (name,) for place, _ in places):
+                return True
+    return False
+
+
+class Inputs:
+    """The schema of inputs, from examples of them.
+
+    used: names of fields that the steps use. unconfirmed: those that nothing checks later, so that
+    the examples have to. changes: places of records that may be empty: they change another one.
+    """
+
+    def __init__(
+        self,
+        used: Collection[str],
+        unconfirmed: Collection[str] = (),
+        changes: Collection[Place] = (),
+    ) -> None:
+        self._used, self._unconfirmed, self._changes = used, unconfirmed, changes
+
+    def schema(self, values: Sequence[Any], place: Place = ()) -> Json:
+        """Return what inputs at a place must look like."""
+        if all(isinstance(value, dict) for value in values):
+            return self._record(values, place)
+        if all(isinstance(value, list) for value in values):
+            return self._list(values, place)
+        made: Json = {"type": type_of(values)}
+        is_open = last_name(place) in self._unconfirmed
+        if all(isinstance(value, str) for value in values):
+            made |= _text(values, is_open=is_open)
+        elif is_open and made["type"] in ("integer", "number") and min(values) > 0:
+            # The order of size that was seen.
+            made |= {"minimum": min(values) / 2, "maximum": max(values) * 2}
+        return made
+
+    def _record(self, values: Sequence[Any], place: Place) -> Json:
+        every = dict.fromkeys(one for value in values for one in value)
+        names = [one for one in every if one in self._used]
+        if place and not names:
+            may_be_empty = place in self._changes or not all(values)
+            return {"type": "object", **({} if may_be_empty else {"minProperties": 1})}
+        made: Json = {
+            "type": "object",
+            "properties": {
+                one: self.schema([value[one] for value in values if one in value], (*place, one))
+                for one in names
+            },
+        }
+        required = [one for one in names if all(one in value for value in values)]
+        if required:
+            made["required"] = required
+        optional = [one for one in names if one not in required]
+        ways = list(dict.fromkeys(tuple(o for o in optional if o in value) for value in values))
+        if optional and all(ways) and len(ways) > 1:
+            made["anyOf"] = [{"required": list(way)} for way in ways]
+        return made
+
+    def _list(self, values: Sequence[Any], place: Place) -> Json:
+        inner = [one for value in values for one in value]
+        made: Json = {"type": "array", "minItems": 1 if all(values) else 0}
+        if inner:
+            made["items"] = self.schema(inner, (*place, ELEMENT))
+        several = [value for value in values if len(value) > 1]
+        if len(several) >= 3 and all(len({*map(key_of, one)}) == len(one) for one in several):
+            made["uniqueItems"] = True
+        return made
+
+
+def _text(values: Sequence[str], *, is_open: bool) -> Json:
+    """Return what texts have in common: a format, few words, or the form of a code."""
+    options = distinct(values)
+    if all(is_date(value) and len(value) == 10 for value in values):
+        return {"format": "date"}
+    if all(_MAIL.fullmatch(value) for value in values):
+        return {"format": "email"}
+    counts = Counter(map(key_of, values))
+    once = sum(count == 1 for count in counts.values())
+    is_few = len(options) <= MOST_OPTIONS and len(values) >= 6 and once <= len(values) / 8
+    if is_open and is_few and all(map(is_word, values)):
+        return {"enum": sorted(options.values())}
+    if len(options) >= 3 and all(map(is_code, values)):
+        pattern = pattern_of(list(options.values()))
+        return {"pattern": pattern} if pattern else {"minLength": 1}
+    return {"minLength": 1}
+
+
+_MAIL = re.compile(r"[^@\s]{1,80}@[^@\s.]{1,80}(?:\.[^@\s.]{1,80}){1,8}")
+
+
+def pattern_of(codes: Sequence[str]) -> str | None:
+    """Return the form that codes share: digits may differ, the rest must be equal."""
+    forms = {re.sub(r"[0-9]+", "0", code) for code in codes}
+    if len(forms) != 1:
+        return None
+    form = "".join(re.escape(char) if char != "0" else "[0-9]+" for char in forms.pop())
+    return f"^{form}$".replace("\\#", "#").replace("\\-", "-").replace("\\ ", " ")

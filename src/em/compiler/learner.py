@@ -1,0 +1,450 @@
+"""The learner: recordings of one kind of task become a routine with typed inputs.
+
+1. `space` collects, for every value of every write, the explanations that no recording contradicts.
+2. `steps` writes them down: reads, chosen elements, checks.
+3. `facts` and `relations` add what must be as it was; this module puts the routine together.
+
+One recording is the case without a contradiction.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from em.compiler.example import Example, Read
+from em.compiler.facts import Inputs, Records
+from em.compiler.places import ELEMENT, MISSING, Key, Place, at, key_of, walk
+from em.compiler.relations import Relations
+from em.compiler.space import Slot, Space
+from em.compiler.steps import ENOUGH_CONSTANT, Block, Writer, hole
+from em.compiler.terms import Given, Term, singular
+from em.errors import RoutineError
+from em.values.canonical import Json
+
+Pool = Mapping[str, Sequence[Read]]
+"""All reads of each tool, over all kinds of task."""
+
+
+class Learnt(NamedTuple):
+    """A routine that was learnt, as its YAML holds it, and what a person should look at.
+
+    constants: arguments that are always the same. asked: inputs that nothing explains.
+    """
+
+    routine: Json
+    constants: list[tuple[str, Any]]
+    asked: list[str]
+
+
+def learn(
+    kinds: Mapping[str, Sequence[Example]], *, enough_constant: int = ENOUGH_CONSTANT
+) -> dict[str, Learnt]:
+    """Learn a routine for each kind of task; they lend each other ways to look things up."""
+    spaces = {name: _space(name, examples) for name, examples in kinds.items()}
+    pool = _pool(spaces.values())
+    found = {}
+    for name, space in spaces.items():
+        others = [other for other in spaces.values() if other is not space]
+        writer = Writer(space, beside=others, enough_constant=enough_constant)
+        found[name] = _Assembly(name, writer, pool).learnt()
+    return found
+
+
+def _space(name: str, examples: Sequence[Example]) -> Space:
+    kinds = {example.kind for example in examples}
+    if len(kinds) != 1:
+        raise RoutineError(
+            f"the recordings did different things: {sorted(kinds)}",
+            place=name,
+            fix="compile recordings of one kind of task at a time",
+        )
+    return Space(examples)
+
+
+def _pool(spaces: Any) -> Pool:
+    found: dict[str, list[Read]] = defaultdict(list)
+    seen: set[tuple[str, Key]] = set()
+    for space in spaces:
+        for example in space.examples:
+            for read in example.reads:
+                key = (read.tool, key_of(read.args))
+                if key not in seen:
+                    seen.add(key)
+                    found[read.tool].append(read)
+    return found
+
+
+class _Assembly:
+    """Puts a routine together from the steps of a writer."""
+
+    def __init__(self, name: str, writer: Writer, pool: Pool) -> None:
+        self._name, self._writer, self._pool = name, writer, pool
+        self._space = writer.space
+        self._different: list[Json] = []
+
+    def learnt(self) -> Learnt:
+        """Return the routine."""
+        writer = self._writer
+        arguments = [
+            {
+                place: writer.argument(slot, number, place, leaf)
+                for place, leaf in slot.leaves.items()
+            }
+            for number, slot in enumerate(self._space.slots)
+        ]
+        for role in self._space.habits:
+            writer.look(role)
+        writes = [
+            self._write(number, slot, args)
+            for number, (slot, args) in enumerate(zip(self._space.slots, arguments, strict=True))
+        ]
+        writer.agree()
+        Relations(writer).write()
+        self._expect()
+        steps = [*self._before(), *writes, self._return(writes)]
+        _shorten(steps)
+        steps = [*_with_ids(steps)]
+        routine = {
+            "version": "1",
+            "name": self._name,
+            "checks": "hand_over",
+            "input_schema": self._input_schema(steps),
+            "tools": self._tools(steps),
+            "steps": steps,
+        }
+        asked = [one.name for one in writer.promoted.values()]
+        return Learnt(routine, writer.constants, asked)
+
+    # ---- arguments
+
+    def _write(self, number: int, slot: Slot, terms: dict[Place, Term]) -> Json:
+        """Return the step of a write."""
+        args: Json = {}
+        for place, term in terms.items():
+            if ELEMENT in place and not slot.is_repeated:
+                self._put_list(slot, args, place, terms)
+            else:
+                _put(args, place, self._writer.value(term, str(place[-1])))
+        for place, ways in slot.lists.items():
+            if ("none", ()) in ways and len(place) == 1:
+                args.setdefault(str(place[0]), [])
+        step: Json = {
+            "type": "tool.call",
+            "tool": slot.tool,
+            "args": args,
+            "effect": "write",
+            "save_as": self._writer.written_name(number),
+        }
+        results = [result for _, result in slot.calls]
+        echoed = [{key_of(value) for _, _, value in walk(one)} for one, _ in slot.calls]
+        schema = Records(results, results, echoed=echoed).schema()
+        if schema and schema != {"type": "null"}:
+            step |= {"expect": schema, "held": f"{len(results)}/{len(results)}"}
+        if not slot.is_repeated:
+            return step
+        return self._repeated(step, terms)
+
+    def _put_list(self, slot: Slot, args: Json, place: Place, terms: dict[Place, Term]) -> None:
+        """Put a list that a loop makes into the arguments."""
+        cut = place.index(ELEMENT)
+        outer = place[:cut]
+        fields = {
+            one[cut + 1 :]: term
+            for one, term in terms.items()
+            if one[: cut + 1] == place[: cut + 1]
+        }
+        block = next((found for one in fields.values() if (found := self._writer.block(one))), None)
+        if block is None:
+            entry = {
+                str(one[-1]): hole(self._writer.text(term)) for one, term in fields.items() if one
+            }
+            single = fields.get(())
+            _put(args, outer, [self._writer.value(single) if single is not None else entry])
+            return
+        text = self._list_text(block, fields)
+        _put(args, outer, hole(text))
+        lists = [one for call, _ in slot.calls if isinstance(one := at(call, outer), list)]
+        if not any(len({*map(key_of, one)}) < len(one) for one in lists):
+            held = f"{len(lists)}/{len(lists)}"
+            check = {"type": "assert", "check": f"distinct({text})", "held": held}
+            if check not in self._different:
+                self._different.append(check)
+
+    def _list_text(self, block: Block, fields: dict[Place, Term]) -> str:
+        writer = self._writer
+        if () in fields:
+            text = writer.text(fields[()])
+            for over, name in block.over.items():
+                if text == name:
+                    return writer.input_text(over)
+            return f'every({block.save_as}, "{self._named(block, text)}")'
+        texts = {str(place[-1]): writer.text(term) for place, term in fields.items()}
+        for over, name in block.over.items():
+            keys = [_keys(example, over) for example in writer.examples]
+            if all(one == f"{name}.{field}" for field, one in texts.items()) and all(
+                one == set(texts) for one in keys
+            ):
+                return writer.input_text(over)
+        inner = ", ".join(f"{json.dumps(field)}: {text}" for field, text in texts.items())
+        return f'every({block.save_as}, "{self._named(block, "{" + inner + "}", "entry")}")'
+
+    def _named(self, block: Block, text: str, name: str = "chosen") -> str:
+        """Return the path of a value in a round of a loop; name the value if it has no name."""
+        if (
+            re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", text)
+            and text.split(".", maxsplit=1)[0] in block.names
+        ):
+            return text
+        for step in block.steps:
+            if step.get("value") == hole(text):
+                return str(step["save_as"])
+        made = self._writer.fresh(name)
+        block.steps.append({"type": "let", "value": "{{ " + text + " }}", "save_as": made})
+        return made
+
+    def _repeated(self, step: Json, terms: dict[Place, Term]) -> Json:
+        """Return the loop of a write that is made once for each element."""
+        writer = self._writer
+        block = next((found for one in terms.values() if (found := writer.block(one))), None)
+        if block is None:
+            raise RoutineError(
+                f"{step['tool']} was called several times, and no input says for what",
+                fix="record the task with a typed list as input",
+            )
+        row = writer.fresh(singular(block.save_as.removeprefix("each_")) + "_found")
+        args: Json = {}
+        uses_row = False
+        for place, term in terms.items():
+            text = writer.text(term)
+            if writer.block(term) is None:
+                _put(args, place, hole(text))
+                continue
+            if isinstance(term, Given):
+                _put(args, place, hole(f"{row}.{text}"))
+            else:
+                _put(args, place, hole(f"{row}.{self._named(block, text)}"))
+            uses_row = True
+        assert uses_row
+        return {
+            "type": "for_each",
+            "over": {row: block.save_as},
+            "steps": [{**step, "args": args}],
+            "save_as": f"all_{step['save_as']}",
+        }
+
+    # ---- the rest of the routine
+
+    def _expect(self) -> None:
+        """Write what reads must return, and what chosen elements must look like."""
+        for role, step in self._writer.read_steps.items():
+            rows = self._space.reads[role]
+            own = [read.result for _, _, read in rows]
+            pool = [read.result for read in self._pool.get(role.tool, ())]
+            reads = [(example, read) for example, _, read in rows]
+            held = len({id(example) for example, _ in reads})
+            total = len(self._writer.examples)
+            step |= {"expect": Records(own, pool, reads).schema(), "held": f"{held}/{total}"}
+        for step, choice in self._writer.picks:
+            fields = {
+                str(field[0]): {"const": value}
+                for field, value in choice.fixed.items()
+                if field not in choice.constants
+                and not any(atom.field == field for atom in choice.atoms)
+            }
+            if fields:
+                held = len(choice.rows)
+                step |= {
+                    "expect": {"required": [*fields], "properties": fields},
+                    "held": f"{held}/{held}",
+                }
+
+    def _before(self) -> Iterator[Json]:
+        """Yield what comes before the first write: reads and chosen elements, checks, loops."""
+        writer = self._writer
+        yield from _in_order(writer.top)
+        for block in writer.blocks:
+            if block.steps or self._is_needed(block):
+                over = {name: writer.input_text(place) for place, name in block.over.items()}
+                yield {
+                    "type": "for_each",
+                    "over": over,
+                    "steps": [*_in_order(block.steps)],
+                    "save_as": block.save_as,
+                }
+        yield from self._different
+
+    def _is_needed(self, block: Block) -> bool:
+        return any(slot.is_repeated for slot in self._space.slots) or bool(block.steps)
+
+    def _return(self, writes: list[Json]) -> Json:
+        if not writes:
+            return {"type": "return", "value": None}
+        return {"type": "return", "value": "{{ " + str(writes[-1]["save_as"]) + " }}"}
+
+    def _tools(self, steps: list[Json]) -> list[Json]:
+        found: dict[str, str] = {}
+        for step in _every_step(steps):
+            if step["type"] == "tool.call":
+                found[step["tool"]] = step.get("effect", "read")
+        return [{"name": name, "effect": effect} for name, effect in found.items()]
+
+    def _input_schema(self, steps: list[Json]) -> Json:
+        writer = self._writer
+        used = _words_in(steps)
+        schema = Inputs(used, _unconfirmed(steps), writer.changes).schema(
+            [
+                *{
+                    json.dumps(one.inputs, sort_keys=True): one.inputs for one in writer.examples
+                }.values()
+            ]
+        )
+        schema.setdefault("properties", {})
+        self._lend(schema)
+        for made in writer.promoted.values():
+            values = [
+                found
+                for args, _ in self._space.slots[made.slot].calls
+                if (found := at(args, made.place)) is not MISSING
+            ]
+            schema["properties"][made.name] = Inputs(used, {made.name}).schema(values, (made.name,))
+            schema["required"] = [*schema.get("required", ()), made.name]
+        return {**schema, "additionalProperties": False}
+
+    def _lend(self, schema: Json) -> None:
+        """Add the inputs of ways that other kinds know."""
+        for role in self._writer.lent:
+            if role not in self._writer.read_steps:
+                continue
+            places = [place for _, place in role.sources if place is not None]
+            holder = schema
+            for name in places[0][:-1]:
+                holder = holder["properties"].setdefault(
+                    str(name), {"type": "object", "properties": {}}
+                )
+            names = [str(place[-1]) for place in places]
+            inputs = [example.inputs for example, _, _ in self._space.reads[role]]
+            for place in places:
+                values = [found for one in inputs if (found := at(one, place)) is not MISSING]
+                made = Inputs(()).schema(values, place)
+                holder["properties"].setdefault(str(place[-1]), made)
+            ways = holder.get("anyOf", [])
+            if not ways and holder.get("required"):
+                own = [one for one in holder["required"] if self._is_way(holder is schema, one)]
+                ways = [{"required": own}] if own else []
+                holder["required"] = [one for one in holder["required"] if one not in own]
+            if {"required": names} not in ways:
+                ways.append({"required": names})
+            if len(ways) > 1:
+                holder["anyOf"] = ways
+
+    def _is_way(self, _is_top: bool, name: str) -> bool:
+        """Return whether an input serves the same end as a lent one: it is no longer certain."""
+        return not any(place[-1] == name for place in self._writer.always)
+
+
+def _keys(example: Example, over: Place) -> set[str]:
+    found = at(example.inputs, over)
+    if not isinstance(found, list) or not found or not isinstance(found[0], dict):
+        return set()
+    return {*found[0]}
+
+
+def _put(args: Json, place: Place, value: Any) -> None:
+    holder = args
+    for step in place[:-1]:
+        holder = holder.setdefault(str(step), {})
+    holder[str(place[-1])] = value
+
+
+def _in_order(steps: list[Json]) -> Iterator[Json]:
+    """Yield each check as soon as all that it names is known."""
+    checks = [step for step in steps if step["type"] == "assert"]
+    others = [step for step in steps if step["type"] != "assert"]
+    names = {str(step["save_as"]) for step in others if "save_as" in step}
+    waiting = [(check, _words_in([check]) & names) for check in checks]
+    known: set[str] = set()
+    left = [str(step["save_as"]) for step in others]
+    for step in others:
+        yield step
+        left.remove(str(step["save_as"]))
+        if step["save_as"] not in left:
+            known.add(str(step["save_as"]))
+        ready = [check for check, needed in waiting if needed <= known]
+        waiting = [row for row in waiting if not row[1] <= known]
+        yield from ready
+    yield from (check for check, _ in waiting)
+
+
+def _with_ids(steps: list[Json]) -> Iterator[Json]:
+    """Yield the steps with ids that are made from what they save or check."""
+    taken: set[str] = set()
+
+    def named(step: Json) -> Json:
+        wanted = step.get("save_as") or {"assert": "check", "return": "result"}[step["type"]]
+        number, made = 1, str(wanted)
+        while made in taken:
+            number += 1
+            made = f"{wanted}_{number}"
+        taken.add(made)
+        inner = {"steps": [named(one) for one in step["steps"]]} if "steps" in step else {}
+        return {"id": made, **step, **inner}
+
+    return map(named, steps)
+
+
+def _every_step(steps: Sequence[Json]) -> Iterator[Json]:
+    for step in steps:
+        yield step
+        yield from _every_step(step.get("steps", ()))
+
+
+def _shorten(steps: Sequence[Json]) -> None:
+    """Leave the types of those fields only that the steps use; states stay."""
+    used = json.dumps([{**step, "expect": None} for step in _every_step(steps)])
+    for step in _every_step(steps):
+        fields = step.get("expect", {}).get("properties")
+        if fields is None:
+            continue
+        for name in [*fields]:
+            text = re.escape(f"{step['save_as']}.{name}")
+            if set(fields[name]) == {"type"} and not re.search(rf"\b{text}\b", used):
+                del fields[name]
+        if not fields:
+            del step["expect"]["properties"]
+
+
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def _words_in(steps: Sequence[Json]) -> set[str]:
+    """Return the names in the expressions of steps."""
+    told = ("args", "value", "over", "check", "when")
+    return {
+        word
+        for step in _every_step(steps)
+        for field in told
+        if field in step
+        for word in _WORD.findall(json.dumps(step[field]))
+    }
+
+
+def _unconfirmed(steps: Sequence[Json]) -> set[str]:
+    """Return the names that go straight into a write: no read confirms them."""
+    writes, others = set(), set()
+    for step in _every_step(steps):
+        words = {
+            word
+            for field in ("args", "value", "over")
+            if field in step
+            for word in _WORD.findall(json.dumps(step[field]))
+        }
+        if step.get("effect") == "write":
+            writes |= words
+        elif step["type"] != "return":
+            others |= words
+        if step["type"] == "assert" and " in " in step["check"]:
+            others |= {*_WORD.findall(step["check"])}
+    return writes - others

@@ -1,0 +1,656 @@
+"""Space of explanations: for every value of every write, all that no recording contradicts.
+
+A value is explained by an input, by a place in the result of a read, or by being constant. The
+arguments of the reads that matter are explained in the same way, so the space is a graph, and a
+further recording meets it leaf by leaf: what both have gains evidence, the rest is evaluated on
+the recording and dies only if everything it needs was recorded and gives something else.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from em.compiler.evidence import ENOUGH_TO_ACT, NAMED_ALIKE, information
+from em.compiler.example import Example, Read, Role, Said, Turn
+from em.compiler.forms import FORMS
+from em.compiler.places import (
+    ELEMENT,
+    KEY,
+    MISSING,
+    RECORD,
+    Key,
+    Mark,
+    Path,
+    Place,
+    at,
+    covers,
+    elements,
+    folded,
+    follow,
+    is_exactly,
+    is_flat,
+    is_scalar,
+    key_of,
+    last_name,
+    lists_in,
+    marks_in,
+    plain,
+    records,
+    walk,
+)
+from em.compiler.skeleton import Part, Spot, is_telling, numbers_before, skeleton
+from em.values.canonical import Json, same
+
+SHARE = 0.5
+"""Once one explanation has three confirmations, others need this share of them to keep a vote."""
+TRIED = 25
+"""Earlier observations on which a new explanation is evaluated."""
+
+
+class FromInput(msgspec.Struct, frozen=True):
+    """The value is an input."""
+
+    place: Place
+
+
+class FromRead(msgspec.Struct, frozen=True):
+    """The value stands at a place in the result of a read."""
+
+    role: Role
+    place: Place
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """The value is always the same."""
+
+    key: Key
+
+
+class FromForm(msgspec.Struct, frozen=True):
+    """The value is another one in a plain form: an amount with two decimals, a slug."""
+
+    form: int
+    of: FromInput | FromRead
+
+
+class FromNumbers(msgspec.Struct, frozen=True):
+    """The value is computed from two numbers."""
+
+    sign: Literal["*", "+", "-"]
+    left: FromInput | FromRead
+    right: FromInput | FromRead
+
+
+Source = FromInput | FromRead | FromForm | FromNumbers | Constant
+
+
+class Atom(NamedTuple):
+    """What inputs say about the chosen element of a list.
+
+    equals: its field is that input. key: its id is. covers: its record has all fields of that
+    input's record. merges: its record is the input's record with the fields of `changes` changed.
+    """
+
+    how: Literal["equals", "key", "covers", "merges"]
+    field: Place
+    input: Place
+    changes: Place = ()
+
+    def holds(self, key: Any, element: Any, example: Example, turn: Turn | None) -> bool | None:
+        """Return whether it is so; None if an input that it needs is not given."""
+        number = None if turn is None else turn.number
+        wanted = at(example.inputs, self.input, number)
+        changes = at(example.inputs, self.changes, number)
+        if wanted is MISSING or changes is MISSING:
+            return None
+        found = key if self.how == "key" else at(element, self.field)
+        if found is MISSING:
+            return False
+        if self.how == "covers":
+            return covers(found, wanted)
+        return is_merged(wanted, changes, found) if self.how == "merges" else same(wanted, found)
+
+
+def is_merged(old: Any, changes: Any, new: Any) -> bool:
+    """Return whether a record is another one with some of its fields changed."""
+    if not (is_flat(old) and isinstance(changes, dict) and is_flat(new)):
+        return False
+    return changes.keys() <= old.keys() and same({**old, **changes}, new)
+
+
+class Explanation:
+    """One explanation of a leaf, with the evidence for it in bits."""
+
+    def __init__(self, source: Source, spot: Spot, cost: float = 0.0, named: float = 0.0) -> None:
+        self.source = source
+        self.spots = [spot]
+        self.bits: dict[Key, float] = {key_of(spot.value): information(spot.value)}
+        self.cost, self.named = cost, named
+        # Bits of the choice among the values that stood at such places.
+        self.choice = 0.0
+        # By list on the way to the value: what inputs say about the chosen element, in bits.
+        self.atoms: list[dict[Atom, float]] = []
+        # By example: bits of a choice among several that no input names.
+        self.unnamed: dict[int, float] = {}
+        # The explanations of the values that this one is made from.
+        self.parts: list[Explanation] = []
+
+    @property
+    def net(self) -> float:
+        """The evidence for it, less what trying so many places gives by chance."""
+        if isinstance(self.source, Constant):
+            return 0.0
+        return sum(self.bits.values()) - self.cost + self.named
+
+    @property
+    def examples(self) -> int:
+        """In how many examples it was found."""
+        return len({id(spot.example) for spot in self.spots})
+
+    def meet(self, other: "Explanation") -> None:
+        """Take the evidence of a further example."""
+        self.spots += other.spots
+        self.bits.update(other.bits)
+        self.cost = max(self.cost, other.cost)
+        self.choice += other.choice
+        self.unnamed.update(other.unnamed)
+        pairs = zip(self.atoms, other.atoms, strict=True)
+        self.atoms = [
+            {atom: bits + more[atom] for atom, bits in own.items() if atom in more}
+            for own, more in pairs
+        ]
+        for own_part, part in zip(self.parts, other.parts, strict=True):
+            own_part.meet(part)
+
+
+class Leaf:
+    """One value of a call over all examples, with everything that may explain it."""
+
+    def __init__(self) -> None:
+        self.explanations: dict[Source, Explanation] = {}
+        self.refuted: set[Source] = set()
+        self.spots: list[Spot] = []
+        # A text as constant texts and leaves between them, where that explains it.
+        self.built: list[str | Leaf] = []
+
+    def add(self, space: "Space", spot: Spot, found: dict[Source, Explanation]) -> None:
+        """Meet the explanations of a further example."""
+        kept: dict[Source, Explanation] = {}
+        for source in {**self.explanations, **found}:
+            if source in self.refuted:
+                continue
+            old, new = self.explanations.get(source), found.get(source)
+            if old is None and new is not None:
+                tried = self.spots[:TRIED]
+                if any(space.is_refuted(new, one) for one in tried):
+                    self.refuted.add(source)
+                else:
+                    kept[source] = new
+            elif old is not None and new is not None:
+                old.meet(new)
+                kept[source] = old
+            elif old is not None:
+                if space.is_refuted(old, spot):
+                    self.refuted.add(source)
+                else:
+                    kept[source] = old
+        self.explanations = kept
+        self.spots.append(spot)
+
+    def settle(self) -> None:
+        """Take their vote from explanations that were rarely confirmed."""
+        confirmed = [
+            len(one.spots)
+            for one in self.explanations.values()
+            if not isinstance(one.source, Constant) and one.net >= ENOUGH_TO_ACT
+        ]
+        most = max(confirmed, default=0)
+        if most >= 3:
+            self.explanations = {
+                source: one
+                for source, one in self.explanations.items()
+                if len(one.spots) >= SHARE * most
+                or (isinstance(source, FromRead) and source.role.is_lookup)
+            }
+
+
+class Slot:
+    """One write of a kind of task: its leaves, and what its lists are made of.
+
+    is_repeated: the write is made once for each element of a list.
+    """
+
+    def __init__(self, tool: str, *, is_repeated: bool) -> None:
+        self.tool, self.is_repeated = tool, is_repeated
+        self.leaves: dict[Place, Leaf] = defaultdict(Leaf)
+        self.lists: dict[Place, set[tuple[str, Place]]] = {}
+        self.calls: list[tuple[Json, Any]] = []
+
+    def take_list(self, place: Place, ways: set[tuple[str, Place]]) -> None:
+        """Intersect what a list may be made of."""
+        self.lists[place] = self.lists[place] & ways if place in self.lists else ways
+
+
+class Space:
+    """The explanations of all leaves of one kind of task."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self.examples = examples
+        self.roles: dict[Role, dict[str, Leaf]] = defaultdict(lambda: defaultdict(Leaf))
+        self.reads: dict[Role, list[tuple[Example, Turn | None, Read]]] = defaultdict(list)
+        self._used: set[tuple[int, Turn | None, int]] = set()
+        self._alternatives: dict[tuple[int, int, str, Place], float] = {}
+        self.slots = self._slots()
+        for example in examples:
+            self._take(example)
+        self.habits = self._habits()
+        for leaf in self._leaves():
+            self._build(leaf)
+            leaf.settle()
+
+    def _slots(self) -> list[Slot]:
+        slots = []
+        for number, group in enumerate(self.examples[0].groups):
+            counts = [len(one.groups[number]) for one in self.examples]
+            slots.append(Slot(group[0].tool, is_repeated=max(counts) > 1))
+        return slots
+
+    def _take(self, example: Example) -> None:
+        for slot, group in zip(self.slots, example.groups, strict=True):
+            for number, write in enumerate(group):
+                turn = Turn(number, len(group)) if slot.is_repeated else None
+                spot = Spot(example, turn, write.before, write.args)
+                self._take_value(slot, spot, ())
+                slot.calls.append((write.args, write.result))
+            if slot.is_repeated:
+                ways = {
+                    ("each", place)
+                    for place, one in lists_in(example.inputs)
+                    if len(one) == len(group)
+                }
+                slot.take_list((), ways)
+
+    def _take_value(self, slot: Slot, spot: Spot, place: Place) -> None:
+        value, example = spot.value, spot.example
+        is_whole = (
+            not is_scalar(value)
+            and bool(value)
+            and bool(place)
+            and any(read.holds(value) for read in example.reads[: spot.before])
+        )
+        if isinstance(value, dict) and not is_whole:
+            for name, one in value.items():
+                self._take_value(slot, spot._replace(value=one), (*place, name))
+        elif isinstance(value, list) and spot.turn is None and not is_whole:
+            ways = {
+                ("each", where) for where, one in lists_in(example.inputs) if len(one) == len(value)
+            }
+            if len(value) == 1:
+                ways.add(("one", ()))
+            if not value:
+                ways.add(("none", ()))
+            slot.take_list(place, ways)
+            for number, one in enumerate(value):
+                inner = Spot(example, Turn(number, len(value)), spot.before, one)
+                self._take_value(slot, inner, (*place, ELEMENT))
+        else:
+            found = self.explain(spot, last_name(place))
+            slot.leaves[place].add(self, spot, found)
+
+    def _leaves(self) -> list[Leaf]:
+        return [
+            *(leaf for slot in self.slots for leaf in slot.leaves.values()),
+            *(leaf for args in self.roles.values() for leaf in args.values()),
+        ]
+
+    def _habits(self) -> list[Role]:
+        """Return the reads that most examples made before they wrote, whether needed or not.
+
+        Somebody looked before acting. By inputs alone they count at once, through other records
+        from three examples on, if they were made once in each.
+        """
+        made: dict[Role, list[tuple[Example, int]]] = defaultdict(list)
+        for example in self.examples:
+            for number, read in enumerate(example.reads[: example.first_write]):
+                if read.args and not self._is_of_loop(example, number):
+                    made[example.role(number, None)].append((example, number))
+        found = []
+        for role, where in made.items():
+            having = len({id(example) for example, _ in where})
+            if having < SHARE * len(self.examples):
+                continue
+            if role.is_lookup or (len(self.examples) >= 3 and len(where) == having):
+                found.append(role)
+                for example, number in where:
+                    self.use(example, None, number, role)
+        return found
+
+    def _is_of_loop(self, example: Example, number: int) -> bool:
+        """Return whether a read serves a round of a loop."""
+        return any(
+            (id(example), turn, number) in self._used for turn in example.turns if turn is not None
+        )
+
+    def explain(self, spot: Spot, name: str) -> dict[Source, Explanation]:
+        """Return all explanations of a value."""
+        example, turn, before, value = spot
+        said = example.said(turn).leaves
+        found: dict[Source, Explanation] = {}
+        for place, one in said:
+            if is_exactly(one, value):
+                source = FromInput(place)
+                cost = math.log2(2 * len(said))
+                found[source] = Explanation(source, spot, cost, _named(place, name))
+        places = 1 + len(said) + sum(read.size for read in example.reads[:before])
+        cost = math.log2(places)
+        for number, read in enumerate(example.reads[:before]):
+            if read.holds(value):
+                self._explain_by_read(found, spot, number, cost, name)
+        self._note_unnamed(found, spot)
+        by_input = any(
+            isinstance(one.source, FromInput) and one.net >= ENOUGH_TO_ACT for one in found.values()
+        )
+        if not found and is_number(value):
+            found = self._explain_by_numbers(spot)
+        if not found or (information(value) - cost < ENOUGH_TO_ACT and not by_input):
+            constant = Constant(key_of(value))
+            found[constant] = Explanation(constant, spot)
+        return found
+
+    def _explain_by_numbers(self, spot: Spot) -> dict[Source, Explanation]:
+        """Return the pairs of numbers that a number may be computed from."""
+        known: dict[FromInput | FromRead, tuple[Any, Explanation]] = {}
+        for value in numbers_before(spot):
+            for source, one in self.explain(spot._replace(value=value), "").items():
+                if isinstance(source, FromInput | FromRead):
+                    known[source] = value, one
+        found: dict[Source, Explanation] = {}
+        cost = math.log2(1 + 3 * len(known) ** 2)
+        for left, (one, by) in known.items():
+            for right, (other, by_other) in known.items():
+                for sign in ("*", "+", "-"):
+                    is_turned = sign != "-" and str(left) > str(right)
+                    if left == right or is_turned or not is_telling(sign, one, other):
+                        continue
+                    if key_of(computed(sign, one, other)) == key_of(spot.value):
+                        source = FromNumbers(sign, left, right)
+                        found[source] = Explanation(source, spot, cost)
+                        found[source].parts = [by, by_other]
+        return found
+
+    def _build(self, leaf: Leaf) -> None:
+        """Find the known values that a text is made of, unless it is explained as a whole."""
+        if leaf.built or not all(isinstance(spot.value, str) for spot in leaf.spots):
+            return
+        whole = [one for one in leaf.explanations.values() if not isinstance(one.source, Constant)]
+        if not leaf.spots or any(one.examples >= SHARE * len(leaf.spots) for one in whole):
+            return
+        for piece in skeleton(leaf.spots):
+            if isinstance(piece, str):
+                leaf.built.append(piece)
+                continue
+            inner = Leaf()
+            for part in piece:
+                inner.add(self, part.spot, self._explain_piece(part))
+            leaf.built.append(inner)
+
+    def _explain_piece(self, part: Part) -> dict[Source, Explanation]:
+        """Return the explanations of a known value in a text, in whichever form it stands there."""
+        found: dict[Source, Explanation] = {}
+        for value, form in part.values:
+            for source, one in self.explain(part.spot._replace(value=value), "").items():
+                if isinstance(source, FromInput | FromRead):
+                    if form is None:
+                        one.spots = [part.spot]
+                        found[source] = one
+                    else:
+                        made = FromForm(form, source)
+                        found[made] = Explanation(made, part.spot, one.cost)
+                        found[made].parts = [one]
+        return found
+
+    def _explain_by_read(
+        self, found: dict[Source, Explanation], spot: Spot, number: int, cost: float, name: str
+    ) -> None:
+        example, turn, before, value = spot
+        read = example.reads[number]
+        role = example.role(number, turn)
+        self.use(example, turn, number, role)
+        by_place: dict[Place, list[Path]] = defaultdict(list)
+        for place, path in read.paths(value):
+            by_place[place].append(path)
+        for place, paths in by_place.items():
+            source = FromRead(role, place)
+            new = Explanation(source, spot, cost, _named(place, name))
+            new.choice = self._choice(example, before, read.tool, place)
+            new.atoms = self._atoms(example, turn, read.result, place, paths)
+            old = found.setdefault(source, new)
+            if old is not new:
+                pairs = zip(old.atoms, new.atoms, strict=True)
+                old.atoms = [
+                    {atom: bits for atom, bits in own.items() if atom in more}
+                    for own, more in pairs
+                ]
+
+    def _choice(self, example: Example, before: int, tool: str, place: Place) -> float:
+        """Return the bits of a choice among the values that stood at such places."""
+        memo = (id(example), before, tool, place)
+        if memo not in self._alternatives:
+            values = {
+                key
+                for number, read in example.by_tool[tool]
+                if number < before
+                for key, found in read.index.items()
+                if any(where == place for where, _ in found)
+            }
+            self._alternatives[memo] = math.log2(max(1, len(values)))
+        return self._alternatives[memo]
+
+    @staticmethod
+    def _note_unnamed(found: dict[Source, Explanation], spot: Spot) -> None:
+        """Note how large a choice was that no input names."""
+        most = 0.0
+        for one in found.values():
+            source = one.source
+            if not isinstance(source, FromRead) or not marks_in(source.place) or any(one.atoms):
+                continue
+            for number, read in spot.example.by_tool[source.role.tool]:
+                if number < spot.before and key_of(spot.value) in read.index:
+                    values = {
+                        key_of(value)
+                        for place, _, value in walk(read.result)
+                        if place == source.place
+                    }
+                    most = max(most, math.log2(max(1, len(values))))
+        for one in found.values():
+            one.unnamed = {id(spot.example): most}
+
+    def use(self, example: Example, turn: Turn | None, number: int, role: Role) -> None:
+        """Explain the arguments of a read that matters."""
+        if (id(example), turn, number) in self._used:
+            return
+        self._used.add((id(example), turn, number))
+        read = example.reads[number]
+        self.reads[role].append((example, turn, read))
+        for name, value in read.args.items():
+            spot = Spot(example, turn, number, value)
+            self.roles[role][name].add(self, spot, self.explain(spot, name))
+
+    def _atoms(
+        self, example: Example, turn: Turn | None, result: Any, place: Place, paths: list[Path]
+    ) -> list[dict[Atom, float]]:
+        """Return, by list on the way, what inputs say about the chosen element."""
+        found = []
+        for depth in marks_in(place):
+            common: dict[Atom, float] | None = None
+            for path in paths:
+                holder = follow(result, path[:depth])
+                here = self._atoms_of(
+                    example, turn, holder[path[depth]], path[depth], is_keyed=place[depth] is RECORD
+                )
+                common = (
+                    here
+                    if common is None
+                    else {atom: bits for atom, bits in common.items() if atom in here}
+                )
+            found.append(common or {})
+        return found
+
+    @staticmethod
+    def _atoms_of(
+        example: Example, turn: Turn | None, element: Any, key: Any, *, is_keyed: bool
+    ) -> dict[Atom, float]:
+        """Return what inputs say about one element, in bits."""
+        said = example.said(turn)
+        cost = math.log2(1 + len(said.leaves))
+        found = {
+            atom: bits
+            for field, record in records(element)
+            for atom, bits in _record_atoms(said, field, record, cost)
+        }
+        inside = [(atom.field, where) for atom in found for where in (atom.input, atom.changes)]
+        scalars = [(place, one) for place, one in said.leaves if is_scalar(one)]
+        for field, value in plain(element):
+            for place, wanted in scalars:
+                is_told = any(
+                    field[: len(outer)] == outer and where and place[: len(where)] == where
+                    for outer, where in inside
+                )
+                if same(wanted, value) and not is_told:
+                    found[Atom("equals", field, place)] = information(value) - cost
+        for place, wanted in scalars if is_keyed else ():
+            if same(wanted, key):
+                found[Atom("key", (), place)] = information(wanted) - cost
+        return found
+
+    def is_refuted(self, explanation: Explanation, spot: Spot) -> bool:
+        """Return whether all that it needs was recorded, and it gives something else."""
+        values = self.evaluate(explanation, spot)
+        return values is not None and key_of(spot.value) not in map(key_of, values)
+
+    def evaluate(self, explanation: Explanation, spot: Spot, depth: int = 4) -> list[Any] | None:
+        """Return the values that it gives; None if something that it needs was not recorded."""
+        source, example, turn = explanation.source, spot.example, spot.turn
+        if isinstance(source, Constant):
+            return [explanation.spots[0].value]
+        if isinstance(source, FromInput):
+            value = at(example.inputs, source.place, None if turn is None else turn.number)
+            # An input that was not given can't have been the source here.
+            return [] if value is MISSING else [value]
+        if isinstance(source, FromForm | FromNumbers):
+            return self._evaluate_parts(explanation, spot, depth)
+        if depth == 0:
+            return None
+        wanted: dict[str, set[Key]] = {}
+        for name, leaf in self.roles[source.role].items():
+            wanted[name] = set()
+            for one in leaf.explanations.values():
+                if not isinstance(one.source, Constant):
+                    found = self.evaluate(one, spot, depth - 1) or ()
+                    wanted[name].update(map(key_of, found))
+            if not wanted[name]:
+                return None
+        return self._evaluate_reads(explanation, source, spot, wanted)
+
+    def _evaluate_parts(self, explanation: Explanation, spot: Spot, depth: int) -> list[Any] | None:
+        parts = [self.evaluate(one, spot, depth) for one in explanation.parts]
+        known = [one for one in parts if one is not None]
+        if len(known) < len(parts):
+            return None
+        source = explanation.source
+        if isinstance(source, FromForm):
+            return [FORMS[source.form].apply(value) for value in known[0]]
+        assert isinstance(source, FromNumbers)
+        return [
+            computed(source.sign, one, other)
+            for one in known[0]
+            for other in known[1]
+            if is_number(one) and is_number(other)
+        ]
+
+    @staticmethod
+    def _evaluate_reads(
+        explanation: Explanation, source: FromRead, spot: Spot, wanted: dict[str, set[Key]]
+    ) -> list[Any] | None:
+        found: list[Any] = []
+        is_made = False
+        for number, read in spot.example.by_tool[source.role.tool]:
+            if number >= spot.before or read.args.keys() != wanted.keys():
+                continue
+            if all(key_of(value) in wanted[name] for name, value in read.args.items()):
+                chosen = descend(read.result, source.place, explanation.atoms, spot)
+                if chosen is None:
+                    return None
+                is_made = True
+                found += chosen
+        return found if is_made else None
+
+
+def _record_atoms(
+    said: Said, field: Place, record: Json, cost: float
+) -> Iterator[tuple[Atom, float]]:
+    """Yield what records of the inputs say about a record of an element."""
+    for place, wanted in said.records:
+        if not is_flat(wanted):
+            continue
+        if covers(record, wanted):
+            bits = sum(map(information, wanted.values())) - cost
+            yield Atom("covers", field, place), bits
+        for other, changes in said.records:
+            if other != place and is_merged(wanted, changes, record):
+                bits = max(0.0, sum(map(information, record.values())) - cost)
+                # Changing all fields is no change of a record.
+                is_telling = len(changes) < len(wanted)
+                yield Atom("merges", field, place, other), bits if is_telling else 0.0
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def computed(sign: str, one: Any, other: Any) -> Any:
+    """Return what comes of two numbers; money is exact to the cent."""
+    made = {"*": one * other, "+": one + other, "-": one - other}[sign]
+    return round(made, 6) if isinstance(made, float) else made
+
+
+def _named(place: Place, name: str) -> float:
+    return NAMED_ALIKE if name and folded(last_name(place)) == folded(name) else 0.0
+
+
+def descend(
+    value: Any, place: Place, atoms: Sequence[dict[Atom, float]], spot: Spot, key: Any = None
+) -> list[Any] | None:
+    """Return the values at a place, of the elements that inputs choose.
+
+    None if an input that is needed is not given.
+    """
+    for number, step in enumerate(place):
+        if step is KEY:
+            return [key]
+        if isinstance(step, Mark):
+            return _descend_each(value, step, place[number + 1 :], atoms, spot)
+        if not isinstance(value, dict) or step not in value:
+            return []
+        value = value[step]
+    return [value]
+
+
+def _descend_each(
+    value: Any, mark: Mark, rest: Place, atoms: Sequence[dict[Atom, float]], spot: Spot
+) -> list[Any] | None:
+    found: list[Any] = []
+    for number, element in elements(value, mark):
+        told = [atom.holds(number, element, spot.example, spot.turn) for atom in atoms[0]]
+        if None in told:
+            return None
+        if all(told):
+            inner = descend(element, rest, atoms[1:], spot, number)
+            if inner is None:
+                return None
+            found += inner
+    return found

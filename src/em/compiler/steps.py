@@ -1,0 +1,807 @@
+"""Steps: the space of explanations, written down as a routine that a person can read.
+
+Of the supported explanations of a value the one that needs the fewest reads becomes the value;
+the others become checks. What nothing supports is an input.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.compiler.choice import Choice, choice_of
+from em.compiler.evidence import ENOUGH_TO_ACT
+from em.compiler.example import READING, Role
+from em.compiler.forms import FORMS
+from em.compiler.places import (
+    ELEMENT,
+    KEY,
+    RECORD,
+    Place,
+    input_places,
+    is_scalar,
+    last_name,
+    marks_in,
+)
+from em.compiler.space import (
+    Atom,
+    Constant,
+    Explanation,
+    FromForm,
+    FromInput,
+    FromNumbers,
+    FromRead,
+    Leaf,
+    Slot,
+    Source,
+    Space,
+)
+from em.compiler.terms import (
+    At,
+    Cases,
+    Common,
+    Computed,
+    Every,
+    Field,
+    Fits,
+    Formed,
+    Given,
+    KeyOf,
+    Merged,
+    Pick,
+    Result,
+    Term,
+    Text,
+    Value,
+    Written,
+    field_text,
+    fits_text,
+    literal,
+    parts_of,
+    path_text,
+    singular,
+)
+from em.values.canonical import Json
+
+ENOUGH_CONSTANT = 8
+"""Examples that must agree on a value before it is written down as a constant."""
+
+
+class Block:
+    """A loop over lists of inputs, side by side: the steps of one round."""
+
+    def __init__(self, over: dict[Place, str], save_as: str) -> None:
+        self.over, self.save_as = over, save_as
+        self.steps: list[Json] = []
+
+    @property
+    def names(self) -> set[str]:
+        """The names that stand for one round only."""
+        return {*self.over.values(), *(step["save_as"] for step in self.steps if "save_as" in step)}
+
+
+class Promoted(msgspec.Struct, frozen=True):
+    """An input that the routine asks for because nothing explains the value of an argument."""
+
+    slot: int
+    place: Place
+    name: str
+
+
+class Agreed(NamedTuple):
+    """A term that is used for a leaf; the other explanations of the leaf must agree with it."""
+
+    term: Term
+    leaf: Leaf
+    used: set[Source]
+
+
+class Chosen(NamedTuple):
+    """The term that a value is taken from, and what must agree with it."""
+
+    term: Term
+    agreed: list[Agreed]
+
+
+class Writer:
+    """Writes the steps of one kind of task."""
+
+    def __init__(
+        self, space: Space, *, beside: Sequence[Space] = (), enough_constant: int = ENOUGH_CONSTANT
+    ) -> None:
+        self.space, self._enough_constant = space, enough_constant
+        self.examples = space.examples
+        given = [{place for place, _ in input_places(one.inputs)} for one in self.examples]
+        self.always = set.intersection(*given)
+        self.ever = set.union(*given)
+        self.lent: set[Role] = set()
+        for other in beside:
+            self._borrow(other)
+        self.names = {str(place[0]) for place in self.ever if place}
+        self.top: list[Json] = []
+        self.blocks: list[Block] = []
+        self.promoted: dict[tuple[int, Place], Promoted] = {}
+        self.constants: list[tuple[str, Any]] = []
+        # Inputs that change fields of a record; one without fields changes nothing.
+        self.changes: set[Place] = set()
+        self._args: dict[Role, dict[str, Term] | None] = {}
+        self._used: dict[Role, dict[str, list[Agreed]]] = {}
+        self._texts: dict[Term, str] = {}
+        self.read_steps: dict[Role, Json] = {}
+        self._pick_steps: list[tuple[Pick, Json]] = []
+        self._chosen: set[Pick] = set()
+        self._checks: dict[tuple[frozenset[str], int], Json] = {}
+        self._agreed: list[tuple[Agreed, bool]] = []
+
+    # ---- ways that other kinds know
+
+    def _borrow(self, other: Space) -> None:
+        """Take over lookups by other inputs that recordings of other kinds made."""
+        for role, args in [*self.space.roles.items()]:
+            for name, leaf in args.items():
+                known = other.roles[role][name].explanations if role in other.roles else {}
+                for source, one in known.items():
+                    if (
+                        source in leaf.explanations
+                        or source in leaf.refuted
+                        or not isinstance(source, FromRead)
+                        or (source.role in self.space.roles and source.role not in self.lent)
+                    ):
+                        continue
+                    places = [place for _, place in source.role.sources]
+                    if not source.role.is_lookup or any(place in self.always for place in places):
+                        continue
+                    leaf.explanations[source] = one
+                    self.space.roles[source.role] = other.roles[source.role]
+                    self.space.reads[source.role] = other.reads[source.role]
+                    self.lent.add(source.role)
+                    self.ever |= {place for place in places if place is not None}
+                    own = [
+                        place
+                        for each in leaf.explanations.values()
+                        if isinstance(each.source, FromRead)
+                        for _, place in each.source.role.sources
+                    ]
+                    self.always -= {place for place in own if place is not None}
+
+    # ---- from explanations to terms; nothing is written here
+
+    def _is_supported(self, one: Explanation) -> bool:
+        """Return whether an explanation may give a value."""
+        source = one.source
+        if isinstance(source, Constant):
+            return one.examples >= self._enough_constant
+        if one.parts:
+            return one.net >= ENOUGH_TO_ACT and all(map(self._is_supported, one.parts))
+        if one.net < ENOUGH_TO_ACT:
+            return False
+        if isinstance(source, FromRead):
+            unnamed = sum(one.unnamed.values())
+            if not any(one.atoms) and 0 < unnamed < ENOUGH_TO_ACT:
+                return False
+            for level in range(len(marks_in(source.place))):
+                choice = choice_of(one, level)
+                if choice.how == "many" or not choice.is_supported:
+                    return False
+        return True
+
+    def _given(self, place: Place) -> Term | None:
+        """Return the term of an input; None for the element of a list that no loop goes over."""
+        if ELEMENT in place and self._block_of(place) is None:
+            return None
+        return Given(place)
+
+    def _block_of(self, place: Place) -> Block | None:
+        over = place[: place.index(ELEMENT)]
+        return next((block for block in self.blocks if over in block.over), None)
+
+    def _term(
+        self, one: Explanation, trail: tuple[Role, ...] = (), *, is_value: bool = True
+    ) -> Term | None:
+        """Return an explanation as a term, or None if something that it needs is not known.
+
+        is_value: False for a check, in which a value may be one of several.
+        """
+        source = one.source
+        if isinstance(source, Constant):
+            return Value(json.dumps(one.spots[0].value))
+        if isinstance(source, FromInput):
+            return self._given(source.place)
+        if isinstance(source, FromForm | FromNumbers):
+            return self._made(one, trail, is_value=is_value)
+        if source.role.write is not None:
+            term: Term = Written(source.role.write)
+        elif self._args_of(source.role, trail) is None:
+            return None
+        else:
+            term = Result(source.role)
+        return self._inside(term, one, source.place, is_value=is_value)
+
+    def _made(self, one: Explanation, trail: tuple[Role, ...], *, is_value: bool) -> Term | None:
+        """Return the term of a value that is made from others."""
+        parts = [self._term(part, trail, is_value=is_value) for part in one.parts]
+        known = [part for part in parts if part is not None and not isinstance(part, Every)]
+        if len(known) < len(parts):
+            return None
+        if isinstance(one.source, FromForm):
+            return Formed(one.source.form, known[0])
+        assert isinstance(one.source, FromNumbers)
+        return Computed(one.source.sign, known[0], known[1])
+
+    def _inside(self, term: Term, one: Explanation, place: Place, *, is_value: bool) -> Term | None:
+        """Return the term of what stands at a place of a result."""
+        level = 0
+        for number, step in enumerate(place):
+            if isinstance(step, str):
+                term = _field(term, step)
+                continue
+            if step is KEY:
+                break
+            rest = place[number + 1 :]
+            choice = choice_of(one, level)
+            # The value itself was given: comparing with it would prove nothing.
+            echoed = [
+                atom
+                for atom in choice.atoms
+                if (atom.how == "key" and rest == (KEY,))
+                or (atom.how == "equals" and atom.field == rest)
+            ]
+            fits = self._fits([atom for atom in choice.atoms if atom not in echoed])
+            if fits is None:
+                return None
+            is_one = (
+                choice.is_single
+                and not echoed
+                and (is_value or bool(choice.atoms) or bool(choice.constants))
+            )
+            if not is_one:
+                if is_value and echoed:
+                    return None
+                return self._of_several(term, choice, fits, place[number:], is_value=is_value)
+            term = self._picked(term, choice, fits, one, place[: number + 1])
+            if isinstance(term, Pick):
+                self._choices.setdefault(term, choice)
+            if rest == (KEY,):
+                assert isinstance(term, Pick)
+                return KeyOf(term.of, term.fits)
+            level += 1
+        return term
+
+    def _picked(
+        self, term: Term, choice: Choice, fits: Fits, one: Explanation, place: Place
+    ) -> Term:
+        keys = [atom for atom in choice.atoms if atom.how == "key"]
+        if keys:
+            key = self._given(keys[0].input)
+            assert key is not None
+            return At(term, key)
+        fixed = tuple(
+            (field, Value(json.dumps(value))) for field, value in choice.constants.items()
+        )
+        how = choice.how
+        assert how in ("only", "smallest", "largest")
+        source = one.source
+        assert isinstance(source, FromRead)
+        name = singular(last_name(place) or read_name(source.role.tool))
+        return Pick(term, how, (*fits, *fixed), choice.by, name)
+
+    @cached_property
+    def _choices(self) -> dict[Pick, Choice]:
+        return {}
+
+    def _of_several(
+        self, term: Term, choice: Choice, fits: Fits, place: Place, *, is_value: bool
+    ) -> Term | None:
+        """Return what several elements have in common, or, for a check, all of their values."""
+        rest = place[1:]
+        if any(isinstance(step, str) and set(step) & set(".*@") for step in place):
+            return None
+        if is_value:
+            if choice.how != "values" or not choice.is_supported or marks_in(rest):
+                return None
+            return Common(term, rest, fits)
+        if fits and rest == (KEY,):
+            return None
+        return Every(term, place, fits)
+
+    def _fits(self, atoms: Iterable[Atom]) -> Fits | None:
+        """Return what inputs say about an element, as conditions; None if an input is missing."""
+        found: list[tuple[Place, Term]] = []
+        for atom in atoms:
+            given = self._given(atom.input)
+            if given is None:
+                return None
+            if atom.how == "key":
+                continue
+            if atom.how == "merges":
+                changes = self._given(atom.changes)
+                if changes is None:
+                    return None
+                given = Merged(given, changes)
+            found.append((atom.field, given))
+        return tuple(found)
+
+    def _args_of(self, role: Role, trail: tuple[Role, ...]) -> dict[str, Term] | None:
+        """Return the arguments of a read, or None if one of them is not determined."""
+        if role in self._args:
+            return self._args[role]
+        if role in trail or role not in self.space.roles:
+            return None
+        args: dict[str, Term] = {}
+        used: dict[str, list[Agreed]] = {}
+        for name, leaf in self.space.roles[role].items():
+            found = self._value(leaf, name, (*trail, role))
+            if found is None:
+                if not trail:
+                    self._args[role] = None
+                return None
+            args[name], used[name] = found.term, found.agreed
+        if self._conflicts(args.values()):
+            return None
+        self._args[role], self._used[role] = args, used
+        return args
+
+    def _value(self, leaf: Leaf, name: str, trail: tuple[Role, ...] = ()) -> "Chosen | None":
+        """Return the best supported explanation; by which inputs are given, several of them.
+
+        A text that nothing explains as a whole may be made of values that are.
+        """
+        whole = self._whole(leaf, name, trail)
+        if whole is not None or not leaf.built:
+            return whole
+        parts: list[Term] = []
+        agreed: list[Agreed] = []
+        for piece in leaf.built:
+            if isinstance(piece, str):
+                parts.append(Value(json.dumps(piece)))
+                continue
+            found = self._value(piece, name, trail)
+            if found is None:
+                return None
+            parts.append(found.term)
+            agreed += found.agreed
+        if self._conflicts(parts):
+            return None
+        return Chosen(parts[0] if len(parts) == 1 else Text(tuple(parts)), agreed)
+
+    def _whole(self, leaf: Leaf, name: str, trail: tuple[Role, ...]) -> "Chosen | None":
+        tried: list[tuple[Any, int, Explanation, Term]] = []
+        for one in sorted(leaf.explanations.values(), key=_order):
+            if not self._is_supported(one):
+                continue
+            term = self._term(one, trail)
+            if term is None or self._conflicts([term]):
+                continue
+            cost = (
+                bool(self.needs(term)),
+                len(self.roles_of(term)),
+                -len(one.spots),
+                -one.named,
+                isinstance(term, KeyOf),
+                len(repr(term)),
+            )
+            tried.append((cost, len(tried), one, term))
+        if not tried:
+            return None
+        tried.sort(key=lambda row: row[:2])
+        cases = [row for row in tried if row[0][0]]
+        told = {id(spot.example) for row in cases for spot in row[2].spots}
+        first = tried[0]
+        covering = len(cases) > 1 and len(told) >= first[2].examples
+        if (not first[0][0] and not covering) or len(cases) == 1:
+            return Chosen(first[3], [Agreed(first[3], leaf, {first[2].source})])
+        if not cases:
+            return Chosen(first[3], [Agreed(first[3], leaf, {first[2].source})])
+        terms = tuple(dict.fromkeys(row[3] for row in cases))
+        used = {row[2].source for row in cases}
+        term = terms[0] if len(terms) == 1 else Cases(name, terms)
+        return Chosen(term, [Agreed(term, leaf, used)])
+
+    # ---- what terms need
+
+    def _children(self, term: Term) -> Iterable[Term]:
+        if isinstance(term, Result):
+            return (self._args.get(term.role) or {}).values()
+        return parts_of(term)
+
+    def roles_of(self, term: Term) -> set[Role]:
+        """Return the reads that a term needs."""
+        found = {term.role} if isinstance(term, Result) else set()
+        return found.union(*(self.roles_of(one) for one in self._children(term)))
+
+    def needs(self, term: Term) -> frozenset[Place]:
+        """Return the inputs that a term needs and that are not always given."""
+        if isinstance(term, Merged) and isinstance(term.changes, Given):
+            self.changes.add(term.changes.place)
+        if isinstance(term, Given):
+            is_certain = any(one[: len(term.place)] == term.place for one in self.always)
+            return frozenset() if is_certain or ELEMENT in term.place else frozenset([term.place])
+        if isinstance(term, Cases):
+            return frozenset()
+        return frozenset().union(*(self.needs(one) for one in self._children(term)))
+
+    def block(self, term: Term) -> Block | None:
+        """Return the loop whose rounds a term belongs to."""
+        if isinstance(term, Given):
+            return self._block_of(term.place) if ELEMENT in term.place else None
+        return next((one for one in map(self.block, self._children(term)) if one), None)
+
+    def _conflicts(self, terms: Iterable[Term]) -> bool:
+        """Return whether terms belong to the rounds of different loops."""
+        return len({id(one) for term in terms for one in self._blocks(term)}) > 1
+
+    def _blocks(self, term: Term) -> Iterable[Block]:
+        if isinstance(term, Given):
+            found = self._block_of(term.place) if ELEMENT in term.place else None
+            return [found] if found else []
+        return [one for part in self._children(term) for one in self._blocks(part)]
+
+    # ---- writing
+
+    def fresh(self, wanted: str) -> str:
+        """Return a name that nothing has yet."""
+        name, number = re.sub(r"\W", "_", wanted) or "value", 1
+        if not re.match(r"[A-Za-z_]", name):
+            name = f"_{name}"
+        wanted = name
+        while name in self.names:
+            number += 1
+            name = f"{wanted}_{number}"
+        self.names.add(name)
+        return name
+
+    def steps_of(self, term: Term) -> list[Json]:
+        """Return the list of steps that a step for this term belongs to."""
+        block = self.block(term)
+        return self.top if block is None else block.steps
+
+    def text(self, term: Term, hint: str = "") -> str:
+        """Return a term as an expression; write the steps that it needs."""
+        if term not in self._texts:
+            self._texts[term] = self._text(term, hint)
+        return self._texts[term]
+
+    def value(self, term: Term, hint: str = "") -> Any:
+        """Return a term as a value of a step; write the steps that it needs."""
+        if not isinstance(term, Text):
+            return hole(self.text(term, hint))
+        return "".join(
+            _quoted(json.loads(part.json))
+            if isinstance(part, Value)
+            else hole_text(self.text(part))
+            for part in term.parts
+        )
+
+    def _text(self, term: Term, hint: str) -> str:
+        if isinstance(term, Result):
+            return self._write_read(term.role, hint)
+        if isinstance(term, Pick):
+            return self._write_pick(term)
+        if isinstance(term, Cases):
+            return self._write_cases(term)
+        return str(_TEXTS[type(term)](self, term))
+
+    def common_text(self, term: Common) -> str:
+        """Return the value that all elements have in common, as an expression."""
+        path = literal(path_text(term.place))
+        return f"common({self.text(term.of)}, {path}{self.fits_text(term.fits)})"
+
+    def every_text(self, term: Every) -> str:
+        """Return all values at a place, as an expression."""
+        base, place = self.text(term.of), term.place
+        if term.fits:
+            base = f"where({base}{self.fits_text(term.fits)})"
+        if place in ((RECORD, KEY), (ELEMENT,)):
+            return base
+        if place[0] is ELEMENT and len(place) > 1:
+            return f"every({base}, {literal(path_text(place[1:]))})"
+        return f"every({base}, {literal(path_text(place))})"
+
+    def fits_text(self, fits: Fits) -> str:
+        """Return the conditions of a selection."""
+        return fits_text({place: self.text(one) for place, one in fits})
+
+    def input_text(self, place: Place) -> str:
+        """Return the expression of an input."""
+        if ELEMENT in place:
+            block = self._block_of(place)
+            assert block is not None
+            cut = place.index(ELEMENT)
+            return field_text(block.over[place[:cut]], _names(place[cut + 1 :]))
+        return field_text(str(place[0]), _names(place[1:]))
+
+    def given_text(self, places: Iterable[Place]) -> str:
+        """Return the condition that some inputs are given."""
+        return f"given({', '.join(sorted(map(self.input_text, places)))})"
+
+    def _when(self, term: Term) -> Json:
+        needed = self.needs(term)
+        return {"when": self.given_text(needed)} if needed else {}
+
+    def _write_read(self, role: Role, hint: str = "", name: str = "") -> str:
+        if role in self.read_steps:
+            return str(self.read_steps[role]["save_as"])
+        args = self._args[role]
+        assert args is not None
+        term = Result(role)
+        texts = {one: self.value(each, one) for one, each in args.items()}
+        results = [read.result for _, _, read in self.space.reads[role]]
+        if not name:
+            is_bare = bool(results) and is_scalar(results[0])
+            name = self.fresh(hint if is_bare and hint else read_name(role.tool))
+        step = {"type": "tool.call", "tool": role.tool, "args": texts, "save_as": name}
+        step |= self._when(term)
+        self.steps_of(term).append(step)
+        self.read_steps[role] = step
+        for one in args:
+            self._agreed += [(agreed, False) for agreed in self._used[role][one]]
+        return name
+
+    def look(self, role: Role) -> None:
+        """Write a read that recordings made before they acted, unless it returns a bare value."""
+        results = [read.result for _, _, read in self.space.reads[role]]
+        if results and not is_scalar(results[0]) and self._args_of(role, ()) is not None:
+            self.text(Result(role))
+
+    def _write_pick(self, term: Pick) -> str:
+        of = self.text(term.of)
+        by = f", {literal(path_text(term.by))}" if term.by else ""
+        text = f"{term.how}({of}{by}{self.fits_text(term.fits)})"
+        name = self.fresh(term.name if term.name not in self.names else f"{term.name}_found")
+        step = {"type": "let", "value": hole(text), "save_as": name, **self._when(term)}
+        self.steps_of(term).append(step)
+        self._pick_steps.append((term, step))
+        return name
+
+    @property
+    def picks(self) -> list[tuple[Json, Choice]]:
+        """The steps that choose an element for a value; not those that serve a check only."""
+        return [
+            (step, self._choices[term])
+            for term, step in self._pick_steps
+            if term in self._chosen and term in self._choices
+        ]
+
+    def _choose(self, term: Term) -> None:
+        """Note the elements that a value is taken from."""
+        if isinstance(term, Pick):
+            self._chosen.add(term)
+        for one in self._children(term):
+            self._choose(one)
+
+    def _write_cases(self, term: Cases) -> str:
+        """Save one name in several ways, each with the inputs that it needs."""
+        name = self.fresh(term.name)
+        for one in term.terms:
+            if isinstance(one, Result) and one.role not in self.read_steps:
+                self._write_read(one.role, name=name)
+            else:
+                text = self.text(one, term.name)
+                step = {"type": "let", "value": hole(text), "save_as": name, **self._when(one)}
+                self.steps_of(term).append(step)
+        return name
+
+    def written_name(self, slot: int) -> str:
+        """Return the name of what a write returned."""
+        last = slot == len(self.space.slots) - 1
+        return "done" if last else f"{read_name(self.space.slots[slot].tool)}_{slot + 1}_done"
+
+    # ---- checks
+
+    def agree(self) -> None:
+        """Write that the other explanations of each value that is used agree with it."""
+        done = 0
+        while done < len(self._agreed):
+            agreed, is_write = self._agreed[done]
+            done += 1
+            self._agree(*agreed, is_write=is_write)
+
+    def _agree(self, value: Term, leaf: Leaf, used: set[Source], *, is_write: bool) -> None:
+        if isinstance(value, Written) or any(isinstance(one, Written) for one in _all(value)):
+            return
+        ways: set[str] = set()
+        for group in _facts(leaf, used, is_write=is_write):
+            terms = [
+                (term, one)
+                for one in group
+                for term in [self._term(one, is_value=False)]
+                if term is not None and term != value and not self._conflicts([term, value])
+            ]
+            if not terms:
+                continue
+            term, one = min(terms, key=lambda row: (isinstance(row[0], KeyOf), len(repr(row[0]))))
+            needed = self.needs(term) if not is_write else frozenset()
+            sign = "in" if isinstance(term, Every) else "=="
+            self.check(value, sign, term, one.examples, needed)
+            if needed:
+                ways.add(self.given_text(needed))
+        if ways:
+            self.write_check(" or ".join(sorted(ways)), None, len(self.examples))
+
+    def check(
+        self, left: Term, sign: str, right: Term, held: int, needed: frozenset[Place] = frozenset()
+    ) -> None:
+        """Write a check that two terms agree."""
+        one, other = self.text(left), self.text(right)
+        if one == other:
+            return
+        block = self.block(left) or self.block(right)
+        self.write_check(f"{one} {sign} {other}", block, held, needed)
+
+    def write_check(
+        self, text: str, block: Block | None, held: int, needed: frozenset[Place] = frozenset()
+    ) -> None:
+        """Write a check of some inputs, once."""
+        step = {"type": "assert", "check": text}
+        if needed:
+            step["when"] = self.given_text(needed)
+        self.add_check(step, held, block)
+
+    def add_check(self, step: Json, held: int, block: Block | None = None) -> None:
+        """Write a check, unless it is there already in this or the other direction."""
+        steps = self.top if block is None else block.steps
+        key = frozenset(step["check"].split(" == ")), id(steps)
+        count = f"{held}/{len(self.examples)}"
+        if key not in self._checks:
+            self._checks[key] = {**step, "held": count}
+            steps.append(self._checks[key])
+        elif held > int(self._checks[key]["held"].split("/")[0]):
+            self._checks[key]["held"] = count
+
+    # ---- arguments of writes
+
+    def argument(self, slot: Slot, number: int, place: Place, leaf: Leaf) -> Term:
+        """Return the term of one value of a write; an input if nothing explains it."""
+        found = None
+        is_loop = slot.is_repeated or ELEMENT in place
+        if is_loop:
+            self._open_block(slot, place)
+        is_complete = ELEMENT in place or len(leaf.spots) == len(slot.calls)
+        if is_complete and (number, self._list_place(place)) not in self.promoted:
+            found = self._value(leaf, last_name(place))
+        if found is None:
+            term = self._promote(slot, number, place)
+            self._agreed.append((Agreed(term, leaf, set()), True))
+            return term
+        term = found.term
+        self._choose(term)
+        if isinstance(term, Value):
+            self.constants.append((f"{slot.tool}.{path_text(place)}", json.loads(term.json)))
+        self._agreed += [(agreed, True) for agreed in found.agreed]
+        return term
+
+    @staticmethod
+    def _list_place(place: Place) -> Place:
+        return place[: place.index(ELEMENT)] if ELEMENT in place else place
+
+    def _open_block(self, slot: Slot, place: Place) -> None:
+        ways = slot.lists.get(() if slot.is_repeated else self._list_place(place), set())
+        over = sorted((where for how, where in ways if how == "each"), key=str)
+        if not over:
+            return
+        for block in self.blocks:
+            if any(where in block.over for where in over):
+                return
+        names = {where: self.fresh(singular(last_name(where))) for where in over}
+        self.blocks.append(Block(names, self.fresh(f"each_{singular(last_name(over[0]))}")))
+
+    def _promote(self, slot: Slot, number: int, place: Place) -> Term:
+        """Make an argument an input, a whole list if it stands in a list."""
+        outer = self._list_place(place)
+        made = self.promoted.get((number, outer))
+        if made is None:
+            wanted = last_name(outer) or slot.tool
+            name = wanted if wanted not in self.names else self.fresh(f"{slot.tool}_{wanted}")
+            self.names.add(name)
+            made = self.promoted[number, outer] = Promoted(number, outer, name)
+            self.always.add((name,))
+            if outer != place:
+                one = singular(name)
+                over: dict[Place, str] = {
+                    (name,): self.fresh(one if one != name else f"one_{name}")
+                }
+                self.blocks.append(Block(over, self.fresh(f"each_{one}")))
+        if outer == place:
+            return Given((made.name,))
+        inner = place[len(outer) :]
+        return Given((made.name, *inner))
+
+
+_TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
+    Given: lambda self, term: self.input_text(term.place),
+    Value: lambda _, term: literal(json.loads(term.json)),
+    Written: lambda self, term: self.written_name(term.slot),
+    Field: lambda self, term: field_text(self.text(term.of), term.names),
+    At: lambda self, term: f"{self.text(term.of)}[{self.text(term.key)}]",
+    KeyOf: lambda self, term: f"only_key({self.text(term.of)}{self.fits_text(term.fits)})",
+    Common: lambda self, term: self.common_text(term),
+    Every: lambda self, term: self.every_text(term),
+    Merged: lambda self, term: f"merge({self.text(term.old)}, {self.text(term.changes)})",
+    Computed: lambda self, term: f"{self.text(term.left)} {term.sign} {self.text(term.right)}",
+    Formed: lambda self, term: FORMS[term.form].expression.format(self.text(term.of)),
+    Text: lambda self, term: " ~ ".join(map(self.text, term.parts)),
+}
+"""How terms are printed that need no step of their own."""
+
+
+def _order(one: Explanation) -> int:
+    return [FromInput, FromRead, FromForm, FromNumbers, Constant].index(type(one.source))
+
+
+def _field(term: Term, name: str) -> Term:
+    if isinstance(term, Field):
+        return Field(term.of, (*term.names, name))
+    return Field(term, (name,))
+
+
+def _names(place: Place) -> tuple[str, ...]:
+    return tuple(str(step) for step in place if isinstance(step, str))
+
+
+def _all(term: Term) -> Iterable[Term]:
+    yield term
+    for one in parts_of(term):
+        yield from _all(one)
+
+
+def _facts(leaf: Leaf, used: set[Source], *, is_write: bool) -> list[list[Explanation]]:
+    """Return the explanations that were not used, by fact.
+
+    Two fields of one element are one fact, of which one check is enough.
+    """
+    groups: dict[Any, list[Explanation] | None] = {}
+    for source, one in leaf.explanations.items():
+        if isinstance(source, Constant) and not is_write:
+            continue
+        if isinstance(source, FromRead) and source.role.write is not None:
+            continue
+        fact: Any = source
+        if isinstance(source, FromRead) and marks_in(source.place):
+            fact = (source.role, source.place[: marks_in(source.place)[-1] + 1])
+        if source in used:
+            groups[fact] = None
+        elif fact not in groups:
+            groups[fact] = [one]
+        elif (group := groups[fact]) is not None:
+            group.append(one)
+    return [group for group in groups.values() if group is not None]
+
+
+def hole_text(text: str) -> str:
+    """Return an expression as it stands in a text."""
+    return "{{ " + text + " }}"
+
+
+def _quoted(text: str) -> str:
+    """Return a constant text as it stands in a template."""
+    for sign in ("{{", "{%", "{#"):
+        text = text.replace(sign, '{{ "' + sign + '" }}')
+    return text
+
+
+def hole(text: str) -> Any:
+    """Return an expression as a value of a step; constants are written as they are."""
+    try:
+        return {"true": True, "false": False, "none": None}[text]
+    except KeyError:
+        pass
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return "{{ " + text + " }}"
+    if isinstance(found, str) and ("{{" in found or "{%" in found or "{#" in found):
+        return "{{ " + text + " }}"
+    return found
+
+
+def read_name(tool: str) -> str:
+    """Return a name for what a tool returns: `order` for `get_order`."""
+    words = re.split(r"[^A-Za-z0-9]+", tool.lower().strip("_-."))
+    if "by" in words[1:]:
+        words = words[: words.index("by")]
+    if words[0] in READING and len(words) > 1:
+        words = words[1:]
+    return "_".join(words) or "result"

@@ -1,0 +1,206 @@
+"""Terms: where a value of a routine comes from, as a value that can be compared and printed.
+
+A term is one explanation, decided. The writer of steps prints it; a chosen element and the result
+of a read get a name of their own, everything else is printed where it is used.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from em.compiler.example import Role
+from em.compiler.places import ELEMENT, KEY, RECORD, Place
+
+Fits = tuple[tuple[Place, "Term"], ...]
+"""Fields of an element with the values that they must have."""
+
+
+class Given(msgspec.Struct, frozen=True):
+    """An input; with ELEMENT in its place, of the element of a loop."""
+
+    place: Place
+
+
+class Value(msgspec.Struct, frozen=True):
+    """A constant, as JSON."""
+
+    json: str
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a read returned."""
+
+    role: Role
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What an earlier write returned."""
+
+    slot: int
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field of a record."""
+
+    of: "Term"
+    names: tuple[str, ...]
+
+
+class At(msgspec.Struct, frozen=True):
+    """The record of a mapping under a key."""
+
+    of: "Term"
+    key: "Term"
+
+
+class Pick(msgspec.Struct, frozen=True):
+    """One element of a list: the only one that fits, or the smallest or largest of those."""
+
+    of: "Term"
+    how: Literal["only", "smallest", "largest"]
+    fits: Fits
+    by: Place = ()
+    name: str = ""
+
+
+class KeyOf(msgspec.Struct, frozen=True):
+    """The id of the one record of a mapping that fits."""
+
+    of: "Term"
+    fits: Fits
+
+
+class Common(msgspec.Struct, frozen=True):
+    """The value that a field has in all elements that fit."""
+
+    of: "Term"
+    place: Place
+    fits: Fits
+
+
+class Every(msgspec.Struct, frozen=True):
+    """All values at a place, of the elements that fit."""
+
+    of: "Term"
+    place: Place
+    fits: Fits = ()
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """A record with some of its fields changed."""
+
+    old: "Term"
+    changes: "Term"
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A text that is put together from other values."""
+
+    parts: tuple["Term", ...]
+
+
+class Formed(msgspec.Struct, frozen=True):
+    """A value in one of the plain forms: `slug(title)`."""
+
+    form: int
+    of: "Term"
+
+
+class Computed(msgspec.Struct, frozen=True):
+    """Two numbers, computed with."""
+
+    sign: Literal["*", "+", "-"]
+    left: "Term"
+    right: "Term"
+
+
+class Cases(msgspec.Struct, frozen=True):
+    """One value in several ways, by which inputs are given."""
+
+    name: str
+    terms: tuple["Term", ...]
+
+
+Term = (
+    Given | Value | Result | Written | Field | At | Pick | KeyOf | Common | Every | Merged | Text
+    | Formed | Computed | Cases
+)  # fmt: skip
+
+
+def parts_of(term: Term) -> Iterator[Term]:
+    """Yield the terms that a term is made of; those of a read's arguments are not known here."""
+    match term:
+        case Field(of=of) | Formed(of=of):
+            yield of
+        case At(of=of, key=key):
+            yield from (of, key)
+        case Pick(of=of, fits=fits) | KeyOf(of=of, fits=fits):
+            yield of
+            yield from (one for _, one in fits)
+        case Common(of=of, fits=fits) | Every(of=of, fits=fits):
+            yield of
+            yield from (one for _, one in fits)
+        case Merged(old=old, changes=changes):
+            yield from (old, changes)
+        case Computed(left=left, right=right):
+            yield from (left, right)
+        case Text(parts=terms) | Cases(terms=terms):
+            yield from terms
+        case _:
+            return
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def literal(value: Any) -> str:
+    """Return a value as an expression writes it."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "true", False: "false"}[value]
+    return json.dumps(value, ensure_ascii=False)
+
+
+def field_text(base: str, names: tuple[str, ...]) -> str:
+    """Return the expression of a field."""
+    for name in names:
+        base += f".{name}" if _NAME.fullmatch(name) else f"[{json.dumps(name)}]"
+    return base
+
+
+def path_text(place: Place) -> str:
+    """Return a place as the functions of expressions take it: `items.*.id`."""
+    signs = {ELEMENT: "*", RECORD: "*", KEY: "@"}
+    steps = [signs.get(step, step) if not isinstance(step, str) else step for step in place]
+    # The keys of a mapping are asked for in place of its records.
+    return ".".join(str(step) for step in steps).replace("*.@", "@")
+
+
+def fits_text(fits: Mapping[Place, str]) -> str:
+    """Return the conditions of a selection as arguments: `, name=wanted.name`."""
+    nested: dict[str, Any] = {}
+    for place, text in fits.items():
+        holder = nested
+        for step in place[:-1]:
+            holder = holder.setdefault(str(step), {})
+        holder[str(place[-1])] = text
+    named = {name: one for name, one in nested.items() if _NAME.fullmatch(name)}
+    other = {name: one for name, one in nested.items() if name not in named}
+    first = f", {_mapping_text(other)}" if other else ""
+    return first + "".join(f", {name}={_mapping_text(one)}" for name, one in named.items())
+
+
+def _mapping_text(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    inner = ", ".join(f"{json.dumps(name)}: {_mapping_text(one)}" for name, one in value.items())
+    return "{" + inner + "}"
+
+
+def singular(name: str) -> str:
+    """Return a name for one of several: `item` for `items`."""
+    if name.endswith("ies"):
+        return f"{name[:-3]}y"
+    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name

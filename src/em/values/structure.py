@@ -1,0 +1,97 @@
+"""Structure of texts: JSON, Python literals, `key: value` lines and tables, read as such."""
+
+import ast
+import csv
+import io
+import re
+from typing import Any
+
+import msgspec
+
+MOST = 1_000_000
+"""Characters of a text that is looked at; a longer one stays a text unless it is JSON."""
+_LINE = re.compile(
+    r"[-*•]?[ \t]{0,8}([A-Za-z_][\w \-/().]{0,60}?)[ \t]{0,8}[:=][ \t]{1,8}(\S.{0,2000})"
+)
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
+_RULE = re.compile(r"[-:|=+\s]+")
+_HEADING = re.compile(r"[A-Za-z_#][\w #./()%-]{0,40}")
+
+
+def structured(value: Any) -> Any:
+    """Return the structure that a text writes out, or the value itself if there is none."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if text[:1] in ("{", "["):
+        found = _literal(text)
+        return value if found is None else found
+    if "\n" not in text or len(text) > MOST:
+        return value
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return _fields(lines) or _table(lines) or value
+
+
+def _literal(text: str) -> Any:
+    """Return the list or mapping that JSON or a Python literal writes out, or None."""
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        if len(text) > MOST:
+            return None
+        try:
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            return None
+    return _plain(found) if isinstance(found, dict | list | tuple) else None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with lists for tuples and sets, and texts for keys."""
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _fields(lines: list[str]) -> dict[str, Any] | None:
+    """Return the fields of lines that all say `key: value`, or None."""
+    found: dict[str, Any] = {}
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        if match is None or match[1] in found:
+            return None
+        found[match[1]] = scalar_of(match[2].strip())
+    return found if len(found) >= 2 else None
+
+
+def scalar_of(text: str) -> Any:
+    """Return the number or truth value that a text writes out, or the text."""
+    if _NUMBER.fullmatch(text):
+        return float(text) if "." in text else int(text)
+    return {"true": True, "false": False, "null": None, "none": None}.get(text.lower(), text)
+
+
+def _table(lines: list[str]) -> list[dict[str, Any]] | None:
+    """Return the rows of a table whose first line names its columns, or None."""
+    sign = next((one for one in ("|", "\t", ";", ",") if one in lines[0]), None)
+    if sign is None or len(lines) < 2:
+        return None
+    if sign == "|":
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        rows = [row for row, line in zip(rows, lines, strict=True) if not _RULE.fullmatch(line)]
+    else:
+        try:
+            rows = [*csv.reader(io.StringIO("\n".join(lines)), delimiter=sign)]
+        except csv.Error:
+            return None
+    if len(rows) < 2 or len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
+        return None
+    names = [name.strip() for name in rows[0]]
+    if len({*names}) != len(names) or not all(map(_HEADING.fullmatch, names)):
+        return None
+    return [
+        {name: scalar_of(cell.strip()) for name, cell in zip(names, row, strict=True)}
+        for row in rows[1:]
+    ]

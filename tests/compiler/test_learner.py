@@ -1,0 +1,289 @@
+"""The learner: recordings of one kind of task become a routine that acts where they all agree."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em.compiler.example import Call, Example
+from em.compiler.learner import learn
+from em.errors import RoutineError
+from em.runner.engine import run_routine
+from em.runner.run import RunResult
+
+READS = {"find_person", "get_order", "get_person", "list_carriers"}
+
+
+class Shop:
+    """A small shop: people have orders, an order has items and belongs to a person."""
+
+    def __init__(self) -> None:
+        names = (
+            "Ada Berg, Ben Cole, Cleo Dunn, Dov Ek, Ewa Falk, Finn Gray, Gina Holt, Hal Ives,"
+            " Iris Jung, Jon Kerr"
+        ).split(", ")
+        self.people = {
+            f"P-{700 + n}": {
+                "person_id": f"P-{700 + n}",
+                "name": name,
+                "email": f"{name.split()[0].lower()}@mail.example",
+                "orders": [f"W-{5100 + 7 * n}", f"W-{8200 + 3 * n}"],
+                "blocked": False,
+            }
+            for n, name in enumerate(names)
+        }
+        self.orders: dict[str, dict[str, Any]] = {
+            order: {
+                "order_id": order,
+                "person_id": key,
+                "status": "pending",
+                "items": [
+                    {"item_id": f"{order}-{one}", "name": name, "price": price + one}
+                    for one, (name, price) in enumerate(
+                        [("lamp", 20 + 3 * n), ("desk", 150 - 5 * n), ("chair", 60 + n)]
+                    )
+                ],
+            }
+            for n, (key, person) in enumerate(self.people.items())
+            for order in person["orders"]
+        }
+        self.calls: list[Call] = []
+
+    def call(self, tool: str, **args: Any) -> Any:
+        result = copy.deepcopy(getattr(self, tool)(**args))
+        effect: Any = "read" if tool in READS else "write"
+        self.calls.append(Call(tool, args, result, None, effect))
+        return result
+
+    def tools(self) -> dict[str, Callable[..., Any]]:
+        names = [*READS, "cancel_order", "return_items", "send_note"]
+        return {name: self._tool(name) for name in names}
+
+    def _tool(self, name: str) -> Callable[..., Any]:
+        return lambda **args: self.call(name, **args)
+
+    def find_person(self, email: str) -> str:
+        return next(key for key, one in self.people.items() if one["email"] == email)
+
+    def get_person(self, person_id: str) -> Any:
+        return self.people[person_id]
+
+    def get_order(self, order_id: str) -> Any:
+        return self.orders[order_id]
+
+    def list_carriers(self) -> Any:
+        return [{"carrier": "Bike", "days": 2}, {"carrier": "Van", "days": 1}]
+
+    def cancel_order(self, order_id: str, reason: str) -> Any:
+        self.orders[order_id]["status"] = "cancelled"
+        return {"order_id": order_id, "status": "cancelled", "reason": reason}
+
+    def return_items(self, order_id: str, item_ids: list[str]) -> Any:
+        return {"order_id": order_id, "item_ids": item_ids, "status": "returned"}
+
+    def send_note(self, to: str, text: str) -> Any:
+        return {"to": to, "sent": True}
+
+    @property
+    def writes(self) -> list[tuple[str, Any]]:
+        return [(one.tool, one.args) for one in self.calls if one.effect == "write"]
+
+
+def person(number: int) -> dict[str, Any]:
+    return [*Shop().people.values()][number]
+
+
+def facts(number: int) -> dict[str, Any]:
+    who = person(number)
+    reason = ["no longer needed", "ordered by mistake"][number % 2]
+    return {"email": who["email"], "order_id": who["orders"][number % 2], "reason": reason}
+
+
+def cancel(shop: Shop, given: dict[str, Any]) -> None:
+    key = shop.call("find_person", email=given["email"])
+    shop.call("get_person", person_id=key)
+    shop.call("get_order", order_id=given["order_id"])
+    shop.call("cancel_order", order_id=given["order_id"], reason=given["reason"])
+
+
+def recorded(solve: Callable[[Shop, Any], None], given: dict[str, Any]) -> Example:
+    shop = Shop()
+    solve(shop, given)
+    return Example(given, shop.calls)
+
+
+def routine_of(examples: list[Example], name: str = "task") -> dict[str, Any]:
+    return learn({name: examples})[name].routine
+
+
+def run(folder: Path, routine: dict[str, Any], given: Any, shop: Shop) -> RunResult:
+    folder.mkdir(exist_ok=True)
+    (folder / "routine.yaml").write_text(json.dumps(routine))
+    return run_routine(folder, given, shop.tools())
+
+
+@pytest.fixture
+def cancelling() -> dict[str, Any]:
+    return routine_of([recorded(cancel, facts(number)) for number in range(6)])
+
+
+def test_another_order_is_cancelled_without_a_model(
+    tmp_path: Path, cancelling: dict[str, Any]
+) -> None:
+    shop = Shop()
+    ended = run(tmp_path, cancelling, facts(8), shop)
+    assert ended.status == "ok"
+    assert shop.writes == [
+        ("cancel_order", {"order_id": facts(8)["order_id"], "reason": facts(8)["reason"]})
+    ]
+
+
+def _shipped(shop: Shop) -> None:
+    shop.orders[facts(8)["order_id"]]["status"] = "shipped"
+
+
+def _of_somebody_else(shop: Shop) -> None:
+    shop.orders[facts(8)["order_id"]]["person_id"] = "P-701"
+
+
+def _blocked(shop: Shop) -> None:
+    shop.people[person(8)["person_id"]]["blocked"] = True
+
+
+def _no_items(shop: Shop) -> None:
+    shop.orders[facts(8)["order_id"]]["items"] = []
+
+
+def _without_owner(shop: Shop) -> None:
+    del shop.orders[facts(8)["order_id"]]["person_id"]
+
+
+@pytest.mark.parametrize(
+    "change", [_shipped, _of_somebody_else, _blocked, _no_items, _without_owner]
+)
+def test_what_all_recordings_had_must_be_so_again(
+    tmp_path: Path, cancelling: dict[str, Any], change: Callable[[Shop], None]
+) -> None:
+    shop = Shop()
+    change(shop)
+    ended = run(tmp_path, cancelling, facts(8), shop)
+    assert ended.status == "needs_input"
+    assert ended.reason is not None
+    assert not shop.writes
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {**facts(8), "reason": "because"},
+        {**facts(8), "order_id": "W-1"},
+        {**facts(8), "order_id": person(2)["orders"][0]},
+        {**facts(8), "email": "nobody"},
+        {**facts(8), "reason": ""},
+        {**facts(8), "speed": "fast"},
+    ],
+)
+def test_inputs_that_no_recording_resembles_do_nothing(
+    tmp_path: Path, cancelling: dict[str, Any], given: dict[str, Any]
+) -> None:
+    shop = Shop()
+    assert run(tmp_path, cancelling, given, shop).status == "needs_input"
+    assert not shop.writes
+
+
+def give_back(shop: Shop, given: dict[str, Any]) -> None:
+    order = shop.call("get_order", order_id=given["order_id"])
+    found = [
+        next(one["item_id"] for one in order["items"] if one["name"] == wanted["name"])
+        for wanted in given["items"]
+    ]
+    shop.call("return_items", order_id=given["order_id"], item_ids=found)
+
+
+def returned(number: int) -> dict[str, Any]:
+    names = ["lamp", "desk", "chair"]
+    wanted = [{"name": names[(number + one) % 3]} for one in range(1 + number % 3)]
+    return {"order_id": facts(number)["order_id"], "items": wanted}
+
+
+def test_several_things_are_found_by_what_was_said_about_each(tmp_path: Path) -> None:
+    routine = routine_of([recorded(give_back, returned(number)) for number in range(5)])
+    shop = Shop()
+    assert run(tmp_path, routine, returned(8), shop).status == "ok"
+    assert shop.writes == [
+        (call.tool, call.args) for call in recorded(give_back, returned(8)).calls[-1:]
+    ]
+
+
+@pytest.mark.parametrize(
+    "items", [[], [{"name": "lamp"}, {"name": "LAMP"}], [{"name": "sofa"}], [{}]]
+)
+def test_lists_that_name_nothing_or_a_thing_twice_do_nothing(
+    tmp_path: Path, items: list[Any]
+) -> None:
+    routine = routine_of([recorded(give_back, returned(number)) for number in range(5)])
+    shop = Shop()
+    ended = run(tmp_path, routine, {**returned(8), "items": items}, shop)
+    assert ended.status == "needs_input"
+    assert not shop.writes
+
+
+def write_note(shop: Shop, given: dict[str, Any]) -> None:
+    key = shop.call("find_person", email=given["email"])
+    who = shop.call("get_person", person_id=key)
+    order = shop.call("get_order", order_id=given["order_id"])
+    shop.call(
+        "send_note",
+        to=who["email"],
+        text=f"Dear {who['name'].split()[0]}, your order {order['order_id']} is {order['status']}.",
+    )
+
+
+@pytest.mark.parametrize("size", [3, 6])
+def test_a_text_is_put_together_from_what_was_read(tmp_path: Path, size: int) -> None:
+    given = [{"email": facts(n)["email"], "order_id": facts(n)["order_id"]} for n in range(10)]
+    routine = routine_of([recorded(write_note, given[number]) for number in range(size)])
+    shop = Shop()
+    assert run(tmp_path, routine, given[8], shop).status == "ok"
+    assert shop.writes == [("send_note", recorded(write_note, given[8]).calls[-1].args)]
+
+
+def test_a_value_that_nothing_explains_is_asked_for() -> None:
+    examples = [recorded(cancel, facts(number)) for number in range(4)]
+    hidden = [
+        Example({name: one.inputs[name] for name in ("email", "order_id")}, one.calls)
+        for one in examples
+    ]
+    made = learn({"task": hidden})["task"]
+    assert made.asked == ["reason"]
+    assert made.routine["input_schema"]["required"] == ["email", "order_id", "reason"]
+
+
+def test_recordings_that_did_different_things_are_no_kind() -> None:
+    examples = [recorded(cancel, facts(1)), recorded(give_back, returned(1))]
+    with pytest.raises(RoutineError):
+        learn({"task": examples})
+
+
+def test_more_recordings_never_make_it_worse(tmp_path: Path) -> None:
+    examples = [recorded(cancel, facts(number)) for number in range(8)]
+    right: set[int] = set()
+    for size in range(1, 9):
+        routine = routine_of(examples[:size])
+        done = set()
+        for number in (8, 9):
+            shop = Shop()
+            ended = run(tmp_path / f"{size}-{number}", routine, facts(number), shop)
+            assert not shop.writes or shop.writes == [
+                (one.tool, one.args)
+                for one in recorded(cancel, facts(number)).calls
+                if one.effect == "write"
+            ]
+            if ended.status == "ok":
+                done.add(number)
+        assert right <= done
+        right = done
+    assert right == {8, 9}
