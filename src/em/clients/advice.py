@@ -186,7 +186,7 @@ def _proposal(artefact: Artefact) -> _Proposal | None:
 
 def _needed_files(routine: Routine) -> Iterator[str]:
     """Yield the files that file tools of a routine always read or change."""
-    for step in routine.steps:
+    for step in routine.all_steps:
         path = step.args.get("file_path") if isinstance(step, ToolStep) else None
         is_needed = isinstance(step, ToolStep) and step.tool in _NEED_A_FILE
         if is_needed and isinstance(path, str) and "{{" not in path and "{%" not in path:

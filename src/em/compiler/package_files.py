@@ -22,11 +22,11 @@ from em.runner.package import (
     write_files,
 )
 from em.runner.routine import Routine
-from em.values.canonical import identical
+from em.values.canonical import Json, identical
 
 WIDTH = 100
 MAX_EXAMPLES = 3
-_FIRST = ("id", "type", "description", "when", "tool", "function")
+_FIRST = ("id", "type", "description", "when", "tool", "function", "over", "max", "check", "value")
 _LAST = ("agree", "guards", "expects", "on_error", "save_as")
 
 
@@ -69,11 +69,19 @@ def render_routine(routine: Routine, comments: Mapping[str, Sequence[str]]) -> s
     parts = [_dump(head), "steps:\n"]
     for step in value.get("steps", ()):
         parts += [f"  # {_one_line(note)}\n" for note in comments.get(step["id"], ())]
-        ordered = {key: step[key] for key in (*_FIRST, *step) if key in step and key not in _LAST}
-        ordered |= {key: step[key] for key in _LAST if key in step}
-        item = _dump([ordered])
+        item = _dump([_ordered(step)])
         parts.append("".join(f"  {line}\n" for line in item.rstrip("\n").split("\n")))
     return "".join(parts)
+
+
+def _ordered(step: Json) -> Json:
+    """Return the fields of a step in the order in which people read them, also in its block."""
+    ordered = {key: step[key] for key in (*_FIRST, *step) if key in step and key not in _LAST}
+    if "steps" in step:
+        ordered["steps"] = [_ordered(one) for one in step["steps"]]
+    if "expect" in step:
+        ordered["expect"] = _Flow(step["expect"])
+    return ordered | {key: step[key] for key in _LAST if key in step}
 
 
 def render_again(routine: Routine, old: str) -> str:

@@ -194,7 +194,7 @@ def _made(artefact: Artefact) -> RoutineCard | None:
         about = f"{routine.trials.warning} {about}"
     schema = closed(described_input(routine))
     effects = {tool.name: tool.known_effect for tool in routine.tools}
-    calls = [step for step in routine.steps if isinstance(step, ToolStep)]
+    calls = [step for step in routine.all_steps if isinstance(step, ToolStep)]
     planned = routine.called_tools - {step.tool for step in calls}
     found = {step.effect or effects.get(step.tool) for step in calls}
     return RoutineCard(

@@ -75,6 +75,7 @@ from em.runner.run import (
 )
 from em.runner.secrets import Secrets
 from em.runner.task_plan import EffectCall, NeedsRead, Results, Unplanned, secrets_in
+from em.runner.template import REQUEST, filling
 from em.runner.tools import Function, Tool, argument_problem, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem
@@ -891,11 +892,11 @@ class Machine:
             raise self._refusal
         routine = self._program.routine
         input_data = self._program.by_names(input_data)
+        if not self._hands_over:
+            input_data = self._from_words(input_data)
         if self._program.is_settling:
             self._agreement = self._program.agreement(self._answer)
             input_data = self._agreement.inputs(input_data)
-        if self._hands_over and not self._program.is_settling:
-            input_data = self._ask_missing(input_data)
         if routine.input_schema is not None and not self._hands_over:
             check_input(routine.input_schema, input_data)
         try:
@@ -904,12 +905,36 @@ class Machine:
             raise Failed(failure_of(error.data["step"], error, {})) from error
         self._secrets.check()
         self._is_prepared = True
-        if routine.input_schema is not None and self._hands_over:
-            self._check_given(routine.input_schema, input_data)
+        if self._hands_over:
+            input_data = self._take_input(input_data)
         self._secrets.learn(input_data)
         self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
         if self._agreement is not None:
             self._agreement.learn(("", *input_data), self._scope)
+
+    def _take_input(self, given: Json) -> Json:
+        """Return the inputs of a run that hands over if they don't fit."""
+        given = self._from_words(given)
+        if not self._program.is_settling:
+            given = self._ask_missing(given)
+        if self._program.routine.input_schema is not None:
+            self._check_given(self._program.routine.input_schema, given)
+        return given
+
+    def _from_words(self, given: Json) -> Json:
+        """Return the inputs that a request in words gives, if there is nothing else."""
+        routine = self._program.routine
+        text = given.get(REQUEST) if len(given) == 1 and routine.requests else None
+        if not isinstance(text, str) or REQUEST in json_schema.properties_of(routine.input_schema):
+            return given
+        found = filling(routine.requests, text, routine.input_schema)
+        if found.inputs is None:
+            error = RoutineError(
+                found.problem, place="input", fix="give the inputs that its schema names"
+            )
+            about = {"check": "requests", "recorded": list(routine.requests), "now": text}
+            raise Failed(failure_of("input", error, about))
+        return found.inputs
 
     def _check_given(self, schema: Json, given: Json) -> None:
         """Raise Failed if the input does not fit its schema."""
@@ -926,6 +951,9 @@ class Machine:
         """Return the input with answers for the required inputs that are missing."""
         schema = self._program.routine.input_schema or {}
         properties = json_schema.properties_of(schema)
+        unfit = json_schema.misfit(json_schema.partial(schema), given)
+        if unfit is not None or json_schema.Declared(schema).without(given):
+            return given  # it hands over: nobody needs to answer
         required = schema.get("required")
         names = [
             name
@@ -1071,6 +1099,10 @@ class Machine:
             saved = yield from self._turn(step.steps, own, place)
             known = {**row, **saved}
             records.append({name: known[name] for name in names if name in known})
+        return self._end_block(step, records, start)
+
+    def _end_block(self, step: CompiledStep, records: list[Json], start: float) -> Any:
+        """Check the records of all turns, and return them."""
         unfit = misfit_of(step, records)
         if unfit is not None:
             about = context_of_misfit(step.save_as or step.id, unfit)

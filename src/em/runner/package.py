@@ -20,6 +20,7 @@ from em.log.event import Draft
 from em.runner.authorship import WRITTEN_BY, code_notes, runs_in_sandbox
 from em.runner.card import KIND
 from em.runner.routine import Program, Routine
+from em.runner.template import parse_template
 from em.runner.tools import Function, functions_of, load_file
 from em.runner.trial import Trial, Trials
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Store
@@ -305,6 +306,16 @@ def _check_schemas(routine: Routine, place: str) -> None:
         problem = None if schema is None else schema_problem(schema)
         if problem is not None:
             raise InvalidRoutine(f"not a valid JSON Schema: {problem}", place=f"{place}, {field}")
+    for step in routine.all_steps:
+        problem = None if step.expect is None else schema_problem(step.expect)
+        if problem is not None:
+            where = f"{place}, step {step.id}, field expect"
+            raise InvalidRoutine(f"not a valid JSON Schema: {problem}", place=where)
+    for number, text in enumerate(routine.requests):
+        try:
+            parse_template(text)
+        except RoutineError as error:
+            raise InvalidRoutine(error.message, place=f"{place}, requests[{number}]") from None
 
 
 def parse_yaml(text: bytes, place: str) -> Any:

@@ -43,6 +43,9 @@ def public_form(routine: Routine, *, is_shared: bool = False) -> Routine:
     return Routine(
         name=routine.name,
         description=description_of(routine, is_shared=is_shared),
+        checks=routine.checks,
+        # The words of one person's request may be personal.
+        requests=routine.requests if is_shared else (),
         tools=routine.tools,
         input_schema=schema or None,
         output_schema=routine.output_schema,

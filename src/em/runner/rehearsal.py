@@ -6,7 +6,7 @@ with what is known about them. What would need the result of a call that was not
 """
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -15,11 +15,13 @@ from em.errors import EmError, ExpressionError
 from em.runner.agreement import INPUTS, single_places
 from em.runner.expressions.language import GIVEN, compile_expression, compile_value, names_in
 from em.runner.expressions.words import check_in_words, in_words, left_of
+from em.runner.journal import Turn
 from em.runner.machine import Machine, Steps, scopes_of
 from em.runner.remedies import Cure, Findings, HandedOver, facts_in_words
-from em.runner.requirements import expected_in_words
+from em.runner.requirements import expected_in_words, result_in_words
 from em.runner.routine import (
     CompiledStep,
+    ForEachStep,
     PlanStep,
     PromptStep,
     RulesStep,
@@ -30,6 +32,7 @@ from em.runner.routine import (
 from em.runner.run import (
     Failed,
     Failure,
+    Item,
     Pause,
     PendingPrompt,
     Planned,
@@ -45,7 +48,7 @@ from em.values.canonical import Json, short
 YOUR_ANSWER = "your answer"
 _UNKNOWN = object()
 _SKIPPED = object()
-_BARE = ("when", "check", "guards", "agree", "checks", "expects")
+_BARE = ("when", "check", "guards", "agree", "checks", "expects", "over")
 """The fields of a step that hold bare expressions."""
 _AFTER = ("post", "expects")
 """Those in which `result` is what the call returned."""
@@ -63,14 +66,17 @@ class Rehearsal(Machine):
         self._question: PendingPrompt | None = None
         self._problem: Failure | None = None
         self._has_output = False
+        # Whether the problem comes after a call with an effect, in a real run.
+        self._is_late = False
         # The last call that was not made, and the names that were read after it: they may differ.
         self._written = ""
         self._stale: set[str] = set()
+        # The names that the turns of a block lack.
+        self._lacking_in_turns: set[str | None] = set()
 
     def _steps(self) -> Steps:
-        sources = {source.id: source for source in self._program.routine.steps}
         for step in self._program.outer_steps:
-            source = sources[step.id]
+            source = step.source
             if self._on_start is not None:
                 self._on_start(step.id)
             try:
@@ -86,16 +92,21 @@ class Rehearsal(Machine):
                 if not self._acts(step):
                     self._wait(step, source, [YOUR_ANSWER])
             except Failed as failed:
-                self._lack(step)
-                if self._is_uncertain(step, source):
-                    self._wait(step, source, [f"the effect of {self._written}"])
-                else:
-                    self._problem = self._problem or failed.failure
+                self._take(step, failed.failure)
         if self._problem is not None:
+            self._calls.has_acted = self._is_late
             raise Failed(self._problem)
         if self._question is not None:
             raise Pause(self._question)
         return value if self._has_output else None
+
+    def _take(self, step: CompiledStep, failure: Failure) -> None:
+        """Take the failure of a step, unless a call that was not made may be its cause."""
+        self._lack(step)
+        if self._is_uncertain(step, step.source):
+            self._wait(step, step.source, [f"the effect of {self._written}"])
+        elif self._problem is None:
+            self._problem, self._is_late = failure, bool(self._written)
 
     def _tried(self, step: CompiledStep, source: Step) -> Steps:
         """Return the value of a step; _UNKNOWN if the step or what it needs was not done."""
@@ -112,7 +123,6 @@ class Rehearsal(Machine):
 
     def _turns(self, loop: CompiledStep) -> Steps:
         """Make the reads of each turn, and plan its calls with an effect."""
-        sources = {source.id: source for source in self._program.routine.steps}
         for number, own in enumerate(self._turn_scopes(loop)):
             for step in loop.turns:
                 start = time.perf_counter()
@@ -121,13 +131,60 @@ class Rehearsal(Machine):
                 if step.kind == "assert":
                     self._assert(step, start, [own])
                 elif self._acts(step):
-                    source = sources[step.id]
+                    source = step.source
                     assert isinstance(source, ToolStep | UdfStep)
                     self._written = step.id
                     self._plan_item(step, source, number, own)
                 else:
                     value = yield from self._calls.once(step, own, number, start)
                     own.update({} if step.save_as is None else {step.save_as: value})
+
+    def _end_block(self, step: CompiledStep, records: list[Json], start: float) -> Any:
+        """Return the records of all turns; _UNKNOWN if one lacks the result of a write."""
+        names = {one.save_as for one in step.steps} & self._lacking_in_turns
+        self._lacking_in_turns -= names
+        return _UNKNOWN if names else super()._end_block(step, records, start)
+
+    def _turn(self, steps: Sequence[CompiledStep], scope: Json, turn: Turn) -> Steps:
+        """Make the reads of a turn, and plan its writes; return the names that it has saved."""
+        outside = dict(self._lacking)
+        try:
+            return (yield from self._known_in_turn(steps, scope, turn))
+        finally:
+            self._lacking = outside
+
+    def _known_in_turn(self, steps: Sequence[CompiledStep], scope: Json, turn: Turn) -> Steps:
+        saved: Json = {}
+        for step in steps:
+            start = time.perf_counter()
+            needs = self._needs(step.source)
+            if needs:
+                self._wait(step, step.source, needs, turn.item(None))
+                value = _UNKNOWN
+            elif step.when is not None and not self._evaluated(step, step.when, scope):
+                self._reports.add(step.id, "skipped", 0, start)
+                continue
+            else:
+                value = yield from self._do_in_turn(step, scope, start, turn)
+            if step.save_as is not None and value is _UNKNOWN:
+                self._lacking[step.save_as] = f"the result of {step.id}"
+                self._lacking_in_turns.add(step.save_as)
+            elif step.save_as is not None:
+                saved[step.save_as] = scope[step.save_as] = value
+        return saved
+
+    def _do_in_turn(self, step: CompiledStep, scope: Json, start: float, turn: Turn) -> Steps:
+        source = step.source
+        if not self._acts(step) or not isinstance(source, ToolStep | UdfStep):
+            return (yield from super()._do_in_turn(step, scope, start, turn))
+        self._written = step.id
+        if step.for_each is None:
+            self._plan_item(step, source, turn.item(None), scope)
+        else:
+            items = self._evaluated(step, step.for_each, scope)
+            for number, own in enumerate(scopes_of(step, items, scope)):
+                self._plan_item(step, source, turn.item(number), own)
+        return _UNKNOWN
 
     def _check_output(self, output: Any) -> None:
         if self._has_output:
@@ -215,31 +272,57 @@ class Rehearsal(Machine):
         if not self._written:
             return False
         names = _names_of(msgspec.to_builtins(source)) | {step.save_as}
-        return step.kind in ("tool", "udf") or not self._stale.isdisjoint(names)
+        is_call = step.kind in ("tool", "udf", "for_each")
+        return is_call or not self._stale.isdisjoint(names)
 
     # --- what is shown ----------------------------------------------------------------------------
 
     def _needs(self, source: Step) -> list[str]:
         if not self._lacking:
             return []
-        return self._lacks(_names_of(msgspec.to_builtins(source)))
+        names = _names_of(msgspec.to_builtins(source))
+        if isinstance(source, ForEachStep):
+            names -= {*source.saved_names}
+        return self._lacks(names)
 
     def _lacks(self, names: set[str]) -> list[str]:
         found = [what for name, what in self._lacking.items() if name in names]
         return list(dict.fromkeys(found))
 
-    def _wait(self, step: CompiledStep, source: Step, needs: list[str]) -> None:
+    def _wait(self, step: CompiledStep, source: Step, needs: list[str], item: Item = None) -> None:
         if isinstance(source, ToolStep | UdfStep) and self._acts(step):
-            self._plan(step, source, needs)
+            if item is None:
+                self._plan(step, source, needs)
+            else:
+                self._plan_item(step, source, item, self._scope, needs)
+        elif isinstance(source, ForEachStep):
+            for inner in step.steps:
+                self._wait_in_block(inner, needs)
         elif isinstance(source, PromptStep):
             self._planned.append(
                 Planned(step=step.id, does="ask", message=source.prompt.message, needs=needs)
             )
         else:
-            expects = [check_in_words(text) for text in source.expects]
+            expects = result_in_words(source)
             self._planned.append(
-                Planned(step=step.id, does="wait", tool=step.target, needs=needs, expects=expects)
+                Planned(
+                    step=step.id,
+                    does="wait",
+                    tool=step.target,
+                    item=item,
+                    needs=needs,
+                    expects=expects,
+                )
             )
+
+    def _wait_in_block(self, step: CompiledStep, needs: list[str]) -> None:
+        """Show the writes of a block of which it is not known yet how often they are made."""
+        if step.steps:
+            for inner in step.steps:
+                self._wait_in_block(inner, needs)
+        elif self._acts(step):
+            self._written = step.id
+            self._planned.append(Planned(step=step.id, does="write", tool=step.target, needs=needs))
 
     def _shown(self, step: CompiledStep) -> Any:
         """Return the answer that was given to a prompt; else only show it."""
@@ -267,7 +350,7 @@ class Rehearsal(Machine):
         self,
         step: CompiledStep,
         source: ToolStep | UdfStep,
-        item: int | None,
+        item: Item,
         scope: Json,
         needs: list[str] | None = None,
     ) -> None:
@@ -279,7 +362,7 @@ class Rehearsal(Machine):
                 item=item,
                 arguments=list(self._arguments(step, source, scope)),
                 guards=[self._guard(text, scope) for text in source.guards],
-                expects=[check_in_words(text) for text in source.expects],
+                expects=result_in_words(source),
                 needs=needs or [],
                 shows="" if needs else self._preview(step, scope),
             )

@@ -1,7 +1,7 @@
 """Requirements: what a routine needs before it acts and what must come of it, in plain words."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -11,9 +11,12 @@ from em.runner.routine import (
     Asked,
     AssertStep,
     Decided,
+    ForEachStep,
+    LetStep,
     PlanStep,
     Routine,
     RulesStep,
+    Step,
     ToolStep,
     UdfStep,
 )
@@ -45,19 +48,11 @@ class AskedFor(NamedTuple):
 
 def requirements(routine: Routine) -> Iterator[Requirement]:
     """Yield what must be so before and after each step that requires something."""
-    for step in routine.steps:
-        if isinstance(step, ToolStep | UdfStep):
-            when = list(_cases(step))
-            if not (step.agree or step.guards or step.expects or when):
-                continue
-            agree = [
-                f"{place} must also be {', and '.join(map(in_words, texts))}"
-                for place, texts in step.agree.items()
-            ]
-            hold = [_guard_in_words(text, step.reasons) for text in step.guards]
-            yield Requirement(step.id, agree, hold, [*map(check_in_words, step.expects)], when)
-        elif isinstance(step, AssertStep):
-            yield Requirement(step.id, [], [check_in_words(step.check)], [], [*_cases(step)])
+    for step in routine.all_steps:
+        if isinstance(step, ToolStep | UdfStep | AssertStep | LetStep | ForEachStep):
+            found = _of_step(step)
+            if any(found[1:]):
+                yield found
         elif isinstance(step, PlanStep):
             for name, effect in step.effects.items():
                 said = [_said(slot, how) for slot, how in effect.slots.items()]
@@ -74,10 +69,61 @@ def requirements(routine: Routine) -> Iterator[Requirement]:
             yield _of_rules(step)
 
 
-def _cases(step: ToolStep | UdfStep | AssertStep) -> Iterator[str]:
+def _of_step(step: Step) -> Requirement:
+    """Say what must be so before and after one step."""
+    agree = [
+        f"{place} must also be {', and '.join(map(in_words, texts))}"
+        for place, texts in step.agree.items()
+    ]
+    hold = [_guard_in_words(text, step.reasons) for text in step.guards]
+    if isinstance(step, AssertStep):
+        hold.append(f"{check_in_words(step.check)}{_held(step)}")
+    return Requirement(step.id, agree, hold, result_in_words(step), [*_cases(step)])
+
+
+def result_in_words(step: Step) -> list[str]:
+    """Say what the result of a step must be like."""
+    words = [check_in_words(text) for text in step.expects]
+    if step.expect is not None:
+        name = step.save_as or step.id
+        words += [f"{one}{_held(step)}" for one in schema_in_words(name, step.expect)]
+    return words
+
+
+def _held(step: Step) -> str:
+    return f" (in {step.held} recordings)" if step.held else ""
+
+
+def schema_in_words(name: str, schema: Any) -> list[str]:
+    """Say what a value must be like: `order` has status; `order.status` is "pending"."""
+    if not isinstance(schema, dict):
+        return []
+    found, rest = [], dict(schema)
+    required = rest.pop("required", None)
+    if isinstance(required, list) and required:
+        found.append(f"`{name}` has {', '.join(map(str, required))}")
+    if "const" in rest:
+        found.append(f"`{name}` is {short(rest.pop('const'))}")
+    if isinstance(rest.get("enum"), list):
+        found.append(f"`{name}` is {' or '.join(map(short, rest.pop('enum')))}")
+    properties = rest.pop("properties", None)
+    if isinstance(properties, dict):
+        for field, one in properties.items():
+            found += schema_in_words(f"{name}.{field}", one)
+    if isinstance(rest.get("items"), dict):
+        found += schema_in_words(f"{name}[]", rest.pop("items"))
+    if rest and rest != {"type": "object"}:
+        found.append(f"`{name}` fits {short(rest)}")
+    return found
+
+
+def _cases(step: Step) -> Iterator[str]:
     """Say in which cases a step is made, if not once in every run."""
     if step.when is not None:
         yield check_in_words(step.when)
+    if isinstance(step, ForEachStep):
+        lists = (f"`{name}` of {in_words(text)}" for name, text in step.over.items())
+        yield f"for each {' and '.join(lists)}"
     if step.for_each is not None:
         yield f"for each `{step.as_}` of {in_words(str(step.for_each))}"
 
@@ -122,7 +168,7 @@ def expected_in_words(effect: Effect) -> list[str]:
 def goal_checks(routine: Routine) -> Iterator[str]:
     """Say what is looked at after effects, and what it must show."""
     reads = {tool.name for tool in routine.tools if tool.known_effect == "read"}
-    for step in routine.steps:
+    for step in routine.all_steps:
         if isinstance(step, PlanStep):
             for name, effect in step.effects.items():
                 shown = msgspec.structs.replace(effect, expects=())
@@ -130,7 +176,7 @@ def goal_checks(routine: Routine) -> Iterator[str]:
         elif isinstance(step, RulesStep):
             yield from (f"at the end: {name} must show a state that is known" for name in step.goal)
         elif isinstance(step, ToolStep) and step.tool in reads:
-            yield from (f"{step.id}: {check_in_words(text)}" for text in step.expects)
+            yield from (f"{step.id}: {words}" for words in result_in_words(step))
 
 
 def _arguments(rule: Rule) -> list[str]:

@@ -8,9 +8,16 @@ import msgspec
 
 from em.errors import ExpressionError, RoutineError
 from em.runner.agreement import place_parts
-from em.runner.expressions.language import Inputs, References, compile_value, texts_in
+from em.runner.expressions.language import (
+    Inputs,
+    References,
+    all_steps,
+    compile_value,
+    texts_in,
+)
 from em.runner.package import ROUTINE, UDF, udf_names
 from em.runner.routine import Routine, ToolSpec
+from em.runner.template import parse_template
 from em.runner.tools import Tool, argument_problem
 from em.runner.tools.declarations import argument_names
 from em.runner.wording import names_of_request
@@ -110,6 +117,7 @@ class _Package:
         yield from _flow(steps)
         yield from _agreeing(steps)
         yield from _asking(value)
+        yield from _requests(value)
         yield from self._called(value, steps)
 
     def _called(self, value: Json, steps: list[Any]) -> Iterator[Found]:
@@ -165,12 +173,12 @@ class _Package:
 
     def _own_calls(self, steps: list[Any], functions: frozenset[str]) -> Iterator[Found]:
         there_is_a_file = (self._folder / UDF).exists()
-        for number, step in enumerate(steps):
-            name = step.get("function") if isinstance(step, dict) else None
+        for where, step in all_steps(steps):
+            name = step.get("function")
             if isinstance(name, str) and name not in functions and step.get("type") == "udf.call":
                 fix = closest(name, functions) or f"write it in {UDF}"
                 missing = "" if there_is_a_file else f": there is no {UDF}"
-                yield ("steps", number, "function"), f"there is no function {name!r}{missing}", fix
+                yield (*where, "function"), f"there is no function {name!r}{missing}", fix
 
     def _recorded(self, value: Json) -> Iterator[Problem]:
         """Check that the recording fits the routine."""
@@ -247,6 +255,9 @@ def _schemas(value: Json) -> Iterator[tuple[Where, Any]]:
         for field in ("args_schema", "result_schema"):
             if isinstance(tool, dict) and tool.get(field) is not None:
                 yield ("tools", number, field), tool[field]
+    for where, step in all_steps(_steps(value)):
+        if step.get("expect") is not None:
+            yield (*where, "expect"), step["expect"]
 
 
 def _calls(steps: list[Any]) -> Iterator[tuple[Where, str, Any]]:
@@ -255,12 +266,12 @@ def _calls(steps: list[Any]) -> Iterator[tuple[Where, str, Any]]:
     The arguments are None where the values of a request decide which of them there are.
     """
     own = {"tool.call": lambda step: [((), step, "args")], "plan": _of_plan, "rules": _of_rules}
-    for number, step in enumerate(steps):
-        find = own.get(str(step.get("type"))) if isinstance(step, dict) else None
+    for where, step in all_steps(steps):
+        find = own.get(str(step.get("type")))
         for path, call, args in find(step) if find is not None else ():
             if isinstance(call, dict) and isinstance(call.get("tool"), str):
                 given = (call.get(args) or {}) if args else None
-                yield ("steps", number, *path), call["tool"], given
+                yield (*where, *path), call["tool"], given
 
 
 def _of_plan(step: Json) -> Iterator[tuple[Where, Any, str]]:
@@ -346,11 +357,11 @@ def _templates(value: Json) -> Iterator[Found]:
 
 def _ids(steps: list[Any]) -> Iterator[Found]:
     seen: set[str] = set()
-    for number, step in enumerate(steps):
-        step_id = step.get("id") if isinstance(step, dict) else None
+    for where, step in all_steps(steps):
+        step_id = step.get("id")
         if isinstance(step_id, str):
             if step_id in seen:
-                yield ("steps", number, "id"), f"two steps have the id {step_id!r}", ""
+                yield (*where, "id"), f"two steps have the id {step_id!r}", ""
             seen.add(step_id)
 
 
@@ -363,8 +374,8 @@ def _flow(steps: list[Any]) -> Iterator[Found]:
 
 def _agreeing(steps: list[Any]) -> Iterator[Found]:
     """Yield the places of `agree` where the step has no argument."""
-    for number, step in enumerate(steps):
-        agree = step.get("agree") if isinstance(step, dict) else None
+    for where, step in all_steps(steps):
+        agree = step.get("agree")
         for place in agree if isinstance(agree, dict) else ():
             args = step.get("args")
             value: Any = args if isinstance(args, dict) else {}
@@ -374,7 +385,7 @@ def _agreeing(steps: list[Any]) -> Iterator[Found]:
             except (KeyError, IndexError, TypeError):
                 fix = closest(str(place), [*map(str, args)] if isinstance(args, dict) else [])
                 fix = fix or "name an argument, as in `amount` or `items[0].id`"
-                yield ("steps", number, "agree", place), f"the step has no argument {place!r}", fix
+                yield (*where, "agree", place), f"the step has no argument {place!r}", fix
 
 
 def _asking(value: Json) -> Iterator[Found]:
@@ -391,6 +402,20 @@ def _asking(value: Json) -> Iterator[Found]:
             yield where, f"{name!r} is not an input", fix
 
 
+def _requests(value: Json) -> Iterator[Found]:
+    """Yield the templates that can't be read, and their holes that are not inputs."""
+    declared = json_schema.Declared(value.get("input_schema"))
+    for number, text in enumerate(_list(value.get("requests"))):
+        try:
+            holes = parse_template(text).holes if isinstance(text, str) else ()
+        except RoutineError as error:
+            yield ("requests", number), error.message, error.fix
+            continue
+        for hole in declared.without(dict.fromkeys(holes)):
+            fix = closest(hole, declared.names) or "declare it in input_schema"
+            yield ("requests", number), f"{hole!r} is not an input", fix
+
+
 def _asked_names(value: Json) -> Iterator[tuple[Where, str]]:
     asks, request = value.get("asks"), value.get("request")
     for name in asks if isinstance(asks, dict) else ():
@@ -405,12 +430,14 @@ def _asked_names(value: Json) -> Iterator[tuple[Where, str]]:
 
 
 def _place(value: Json, where: Where) -> str:
-    if len(where) >= 2 and where[0] == "steps" and isinstance(where[1], int):
-        step = value["steps"][where[1]]
-        step_id = step.get("id", where[1]) if isinstance(step, dict) else where[1]
-        field = f", field {_dotted(where[2:])}" if len(where) > 2 else ""
-        return f"step {step_id}{field}"
-    return _dotted(where) or "routine"
+    found, rest, step_id = value, where, None
+    while len(rest) >= 2 and rest[0] == "steps" and isinstance(rest[1], int):
+        step = found["steps"][rest[1]]
+        step_id = step.get("id", rest[1]) if isinstance(step, dict) else rest[1]
+        found, rest = step, rest[2:]
+    if step_id is None:
+        return _dotted(where) or "routine"
+    return f"step {step_id}, field {_dotted(rest)}" if rest else f"step {step_id}"
 
 
 def _dotted(where: Where) -> str:

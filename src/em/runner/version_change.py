@@ -115,7 +115,7 @@ _Call = ToolStep | UdfStep
 
 
 def _calls(routine: Routine) -> dict[str, _Call]:
-    return {step.id: step for step in routine.steps if isinstance(step, ToolStep | UdfStep)}
+    return {step.id: step for step in routine.all_steps if isinstance(step, ToolStep | UdfStep)}
 
 
 def _of_calls(old: Routine, new: Routine) -> Iterator[str]:

@@ -353,6 +353,12 @@ def closed(schema: Json) -> Json:
     return {**schema, word: False}
 
 
+def partial(schema: Json) -> Json:
+    """Return a schema for a part of an object: it says nothing about what must be there."""
+    words = ("$schema", "$defs", "definitions", "type", "properties", "additionalProperties")
+    return {word: schema[word] for word in words if word in schema}
+
+
 def of_output(wired: Any, recorded: Any) -> Json:
     """Return a schema that requires what the routine itself builds, with the recorded types."""
     if not isinstance(wired, dict) or not isinstance(recorded, dict):

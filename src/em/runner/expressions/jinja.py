@@ -516,7 +516,16 @@ class Sandboxed:
     def names(self, source: str, place: str) -> set[str]:
         """Return the names that a text refers to."""
         with _explained(place, source):
-            return jinja2.meta.find_undeclared_variables(self._environment.parse(source))
+            tree = self._environment.parse(source)
+            # Jinja knows the functions, and leaves them out.
+            return jinja2.meta.find_undeclared_variables(tree) | self._hidden(tree)
+
+    def _hidden(self, tree: nodes.Template) -> set[str]:
+        """Return the names of functions that a text uses as values, and neither calls nor sets."""
+        called = {id(call.node) for call in tree.find_all(nodes.Call)}
+        names = [name for name in tree.find_all(nodes.Name) if id(name) not in called]
+        own = {name.name for name in names if name.ctx != "load"}
+        return ({name.name for name in names} - own) & self._environment.globals.keys()
 
     def syntax(self, source: str, place: str, *, bare: bool) -> Any:
         """Parse a text or a bare expression."""

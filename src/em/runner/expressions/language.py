@@ -8,7 +8,7 @@ which is imported only when needed.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +129,10 @@ def parse_reference(source: str) -> tuple[str, tuple[str | int, ...]] | None:
 
 
 def names_in(source: str, place: str, *, bare: bool = False) -> set[str]:
-    """Return the names that a text or a bare expression refers to; fail if it does not parse."""
+    """Return the names that a text or a bare expression refers to; fail if it does not parse.
+
+    A function that is only called is not among them; a value with its name is.
+    """
     text = f"{{{{ {source} }}}}" if bare else source
     return _jinja().names(text, place)
 
@@ -242,6 +245,8 @@ _NEVER_EVALUATED = (
     "effect",
     "on_error",
     "retry",
+    "expect",
+    "held",
 )
 
 
@@ -275,13 +280,27 @@ class References:
 
     def problems(self) -> Iterator[Found]:
         """Yield every problem of expressions and names."""
-        for number, step in enumerate(self._steps):
+        yield from self._all(self._steps, ())
+
+    def _all(self, steps: Sequence[Any], where: Where) -> Iterator[Found]:
+        checks = {"plan": self._plan, "rules": self._rules, "for_each": self._block}
+        for number, step in enumerate(steps):
             if isinstance(step, dict):
-                checks = {"plan": self._plan, "rules": self._rules}
                 check = checks.get(str(step.get("type")), self._step)
-                yield from check(step, ("steps", number))
+                yield from check(step, (*where, "steps", number))
                 if isinstance(step.get("save_as"), str):
                     self._known |= {step["save_as"]}
+
+    def _block(self, step: Json, where: Where) -> Iterator[Found]:
+        """Yield the problems of a block. What it saves is local to it, but for its result."""
+        over, outside = _mapping(step, "over"), self._known
+        for name, source in over.items():
+            yield from self._bare(source, (*where, "over", name), frozenset())
+        rest = {key: value for key, value in step.items() if key not in ("over", "steps")}
+        yield from self._step(rest, where)
+        self._known = outside | over.keys()
+        yield from self._all(_list(step, "steps"), where)
+        self._known = outside
 
     def _step(self, step: Json, where: Where) -> Iterator[Found]:
         loops = step.get("for_each") is not None or step.get("within") is not None
@@ -402,7 +421,11 @@ class References:
         known = self._known | own
         for name in sorted(used - known):
             fix = closest(name, sorted(known - FUNCTIONS.keys()))
-            if any(isinstance(step, dict) and step.get("save_as") == name for step in self._steps):
+            blocks = [path for path, step in all_steps(self._steps) if _saves(step, name)]
+            if any(path < where and len(path) > 2 for path in blocks):
+                fix = "use the name under which the block saves its turns"
+                yield where, f"{name!r} is known only in the block that saves it", fix
+            elif blocks:
                 yield where, f"{name!r} is used before it exists", fix
             elif self._inputs.is_closed:
                 yield where, f"{name!r} is not defined", fix
@@ -411,16 +434,29 @@ class References:
 
     def shadows(self) -> Iterator[Found]:
         """Yield the names of results that no expression can use, or that hide a function."""
-        for number, step in enumerate(self._steps):
-            for field in ("save_as", "as"):
-                name = step.get(field) if isinstance(step, Mapping) else None
+        for path, step in all_steps(self._steps):
+            named = [(step.get(field), (*path, field)) for field in ("save_as", "as")]
+            named += [(name, (*path, "over", name)) for name in _mapping(step, "over")]
+            for name, where in named:
                 if not isinstance(name, str) or "{{" in name:
                     continue
-                where: Where = ("steps", number, field)
                 if not name.isidentifier():
                     yield where, f"no expression can refer to {name!r}", "use letters, digits and _"
                 elif name in self._functions:
                     yield where, f"{name!r} hides the function of that name", "use another name"
+
+
+def all_steps(steps: Sequence[Any], where: Where = ()) -> Iterator[tuple[Where, Json]]:
+    """Yield the steps of a parsed routine with their places, also those in blocks."""
+    for number, step in enumerate(steps):
+        if isinstance(step, dict):
+            path = (*where, "steps", number)
+            yield path, step
+            yield from all_steps(_list(step, "steps"), path)
+
+
+def _saves(step: Json, name: str) -> bool:
+    return step.get("save_as") == name or name in _mapping(step, "over")
 
 
 def _mapping(value: Any, field: str) -> Mapping[str, Any]:

@@ -137,7 +137,7 @@ def argument_names(spec: ToolSpec) -> set[str]:
 
         return set(template_of(spec).blanks)
     used = set().union(*(names_in(text, place) for text in templates_of(spec)))
-    return used - FUNCTIONS.keys() - {"env"}
+    return used - {"env"}
 
 
 def templates_of(spec: ToolSpec) -> Iterator[str]:

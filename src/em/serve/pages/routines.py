@@ -358,7 +358,7 @@ def _change(words: str, old: Routine, new: Routine) -> Change:
     """Name the step that a change is about by its number."""
     name, _, rest = words.partition(": ")
     for routine in (new, old):
-        number = next((n for n, one in enumerate(routine.steps, 1) if one.id == name), 0)
+        number = next((n for n, one in enumerate(routine.all_steps, 1) if one.id == name), 0)
         if number and rest:
             return Change(number, name, rest)
     return Change(0, "", words)

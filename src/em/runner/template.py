@@ -1,0 +1,230 @@
+"""Request templates: a text that is word for word a recorded request gives the inputs of a run.
+
+`I am {email}. Please cancel {order_id}.` has two holes. Case, white space and the punctuation at
+the end don't matter; everything else does. A text that can be read in two ways fits none: the fixed
+parts are placed as far left as possible, then as far right, and unless both are the same there are
+at least two readings. Each takes one pass over the text, which may be long and a stranger's.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.errors import RoutineError
+from em.values import json_schema
+from em.values.canonical import Json, same
+
+REQUEST = "request"
+"""The only input of a run that is given a request in words."""
+LONGEST = 1_000_000
+"""Characters of a request; a longer one fits no template."""
+
+_PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
+_SPACE = re.compile(r"\s+")
+_END = " .!?…"
+_NUMBERS = {
+    "integer": re.compile(r"[+-]?\d{1,300}", re.ASCII),
+    "number": re.compile(r"[+-]?\d{1,300}(\.\d{1,300})?", re.ASCII),
+}
+
+
+class Template(NamedTuple):
+    """The fixed parts of a template, plain and in lower case, and the holes between them."""
+
+    fixed: tuple[str, ...]
+    holes: tuple[str, ...]
+
+
+def parse_template(text: str) -> Template:
+    """Parse a template. Raise RoutineError where it can't be told what a hole takes."""
+    fixed, holes = [""], []
+    for found in _PARTS.finditer(text):
+        part, hole = found[0], found[1]
+        if hole is not None:
+            if not hole.isidentifier():
+                raise RoutineError(f"a hole must be the name of an input, got {part!r}")
+            holes.append(hole)
+            fixed.append("")
+        elif part in ("{", "}"):
+            raise RoutineError(f"there is a single {part!r}", fix=f"write {part * 2!r} for it")
+        else:
+            fixed[-1] += part.replace("{{", "{").replace("}}", "}")
+    if not all(fixed[1:-1]):
+        raise RoutineError("two holes must have words or a space between them")
+    plain = [_SPACE.sub(" ", part) for part in fixed]
+    plain[0], plain[-1] = plain[0].lstrip(), plain[-1].rstrip(_END)
+    if not "".join(plain).strip():
+        raise RoutineError("a template needs words beside its holes")
+    return Template(tuple(map(_folded, plain)), tuple(holes))
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(text: str) -> Template:
+    return parse_template(text)
+
+
+class Filling(NamedTuple):
+    """What templates make of a text: its inputs, or None and the reason in words."""
+
+    inputs: Json | None
+    problem: str = ""
+
+
+def fill(templates: Sequence[str], text: str, schema: Json | None = None) -> Json | None:
+    """Return the inputs that a text gives, by the one template that it fits in one way; else None.
+
+    schema: of all inputs. Values get the types of their inputs, and must fit.
+    """
+    return filling(templates, text, schema).inputs
+
+
+def filling(templates: Sequence[str], text: str, schema: Json | None = None) -> Filling:
+    """Do the same, and say why a text gives no inputs."""
+    count = f"{len(templates)} template{'' if len(templates) == 1 else 's'}"
+    none = Filling(None, f"the request fits none of {count}")
+    if len(text) > LONGEST:
+        return none
+    words, found = _Words(text), list[Json]()
+    for template in templates:
+        readings = list(_readings(_parsed(template), words))
+        inputs = [
+            one for one in (_inputs(values, schema) for values in readings) if one is not None
+        ]
+        if inputs and len(readings) > 1:
+            return Filling(
+                None, f"the request can be read in two ways by the template {template!r}"
+            )
+        found += inputs
+    if not found:
+        return none
+    if any(one != found[0] for one in found):
+        return Filling(None, f"the request fits several of {count}, with different inputs")
+    return Filling(found[0])
+
+
+class _Words:
+    """A text with single spaces in lower case, and where each place of it is in the text itself."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        begin = len(text) - len(text.lstrip())
+        end = len(text)
+        while end > begin and (text[end - 1] in _END or text[end - 1].isspace()):
+            end -= 1
+        # By word: where it starts among single spaces, and where in the text.
+        plain, starts, moved = [], [0], [begin]
+        for space in _SPACE.finditer(text, begin, end):
+            plain.append(text[moved[-1] : space.start()])
+            starts.append(starts[-1] + len(plain[-1]) + 1)
+            moved.append(space.end())
+        plain.append(text[moved[-1] : end])
+        self._starts, self._moved = starts, moved
+        self.plain = _folded(" ".join(plain))
+
+    def between(self, start: int, end: int) -> str:
+        """Return a part of the text as it was written, without spaces around it."""
+        return self._text[self._place(start) : self._place(end - 1) + 1].strip()
+
+    def _place(self, position: int) -> int:
+        number = bisect_right(self._starts, position) - 1
+        return self._moved[number] + position - self._starts[number]
+
+
+def _folded(text: str) -> str:
+    """Return a text in lower case; each character stays in its place."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
+
+
+def _readings(template: Template, words: _Words) -> Iterator[dict[str, list[str]]]:
+    """Yield the values of holes: of the leftmost placement, and of the rightmost if it differs."""
+    text, (first, *rest) = words.plain, template.fixed
+    if not rest:
+        if text == first:
+            yield {}
+        return
+    *inner, last = rest
+    if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
+        return
+    start, end = len(first), len(text) - len(last)
+    left = _placed(text, inner, start, end)
+    if left is None:
+        return
+    backwards = [part[::-1] for part in reversed(inner)]
+    right = _placed(text[::-1], backwards, len(last), len(text) - start)
+    assert right is not None  # what fits from the left fits from the right
+    other = [(len(text) - stop, len(text) - begin) for begin, stop in reversed(right)]
+    for placed in [left] if left == other else [left, other]:
+        edges = [start, *(edge for pair in placed for edge in pair), end]
+        values: dict[str, list[str]] = {}
+        for name, begin, stop in zip(template.holes, edges[::2], edges[1::2], strict=True):
+            values.setdefault(name, []).append(words.between(begin, stop))
+        yield values
+
+
+def _placed(text: str, fixed: Sequence[str], start: int, end: int) -> list[tuple[int, int]] | None:
+    """Return where parts stand that follow each other with something between, leftmost.
+
+    start, end: of what lies between the first and the last part. None if they don't fit.
+    """
+    found = []
+    for part in fixed:
+        start = _beyond_word(text, start, end)
+        place = text.find(part, start, end) if start >= 0 else -1
+        if place < 0:
+            return None
+        found.append((place, place + len(part)))
+        start = place + len(part)
+    return found if _beyond_word(text, start, end) >= 0 else None
+
+
+def _beyond_word(text: str, start: int, end: int) -> int:
+    """Return the place behind the first sign that is no space: a hole holds at least one."""
+    if start < end and text[start] == " ":
+        start += 1  # there are single spaces only
+    return start + 1 if start < end else -1
+
+
+def _inputs(values: dict[str, list[str]], schema: Json | None) -> Json | None:
+    """Return the values of holes as inputs; None if one does not fit the schema."""
+    properties = json_schema.properties_of(schema)
+    inputs: Json = {}
+    for name, texts in values.items():
+        if any(not same(text, texts[0]) for text in texts):
+            return None
+        inputs[name] = _typed(texts[0], properties.get(name, {}))
+    if schema is None:
+        return inputs
+    # Inputs that the template does not have may come otherwise.
+    unfit = json_schema.misfit(json_schema.partial(schema), inputs)
+    return inputs if unfit is None else None
+
+
+def _typed(text: str, schema: Json) -> Any:
+    """Return a text as the value that an input takes; as it is if it can't be one."""
+    options = schema.get("enum", [schema["const"]] if "const" in schema else ())
+    for option in options if isinstance(options, list) else ():
+        if same(text, option) or (not isinstance(option, str) and text == _as_json(option)):
+            return option
+    kinds = schema.get("type")
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if kind in _NUMBERS and _NUMBERS[kind].fullmatch(text):
+            return float(text) if "." in text else int(text)
+        if kind == "boolean" and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        if kind in ("array", "object"):
+            try:
+                return msgspec.json.decode(text)
+            except (msgspec.DecodeError, RecursionError):
+                continue
+    return text
+
+
+def _as_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
