@@ -30,6 +30,8 @@ from em.values.structure import structured
 
 READING = ("get", "list", "find", "search", "read", "fetch")
 """A call whose effect nobody declared is a write, unless its name begins with one of these."""
+MOST_IN_BODY = 6
+"""Different writes that are repeated together."""
 MOST_PLACES = 50_000
 """Values of one result that are indexed; what stands behind them explains nothing."""
 
@@ -61,9 +63,9 @@ class Role(NamedTuple):
         return bool(self.sources) and all(place is not None for _, place in self.sources)
 
     @property
-    def write(self) -> int | None:
-        """The number of the write whose result this is; None for a read."""
-        return int(self.tool[1:]) if self.tool.startswith("#") else None
+    def write(self) -> str | None:
+        """The tool of the write whose result this is; None for a read."""
+        return self.tool[1:] if self.tool.startswith("#") else None
 
 
 class Read:
@@ -137,7 +139,7 @@ class Example:
         self.calls = calls
         self.refused = [call for call in calls if call.error is not None]
         self.reads: list[Read] = []
-        self.groups: list[list[Write]] = []
+        self.writes: list[Write] = []
         for call in calls:
             if call.error is None:
                 self._take(call)
@@ -149,31 +151,56 @@ class Example:
         if call.effect == "read":
             self.reads.append(Read(call.tool, call.args, result))
             return
-        write = Write(call.tool, call.args, result, len(self.reads))
-        if self.groups and self.groups[-1][-1].tool == call.tool and not self._uses_last(call):
-            self.groups[-1].append(write)
-        else:
-            self.groups.append([write])
+        self.writes.append(Write(call.tool, call.args, result, len(self.reads)))
         asked = [key_of(one) for _, _, one in (*walk(call.args), *wholes(call.args))]
-        self.reads.append(Read(f"#{len(self.groups) - 1}", {}, result, asked))
+        self.reads.append(Read(f"#{call.tool}", {}, result, asked))
 
-    def _uses_last(self, call: Call) -> bool:
-        """Return whether a write uses what the one before it returned: then it is no repetition."""
-        last = next(read for read in reversed(self.reads) if read.tool.startswith("#"))
-        return any(
-            last.holds(value) and information(value) >= ENOUGH_TO_ACT
-            for _, _, value in walk(call.args)
-        )
-
-    @property
+    @cached_property
     def kind(self) -> tuple[str, ...]:
-        """The tools that it wrote with, in their order; a repeated one counts once."""
-        return tuple(group[0].tool for group in self.groups)
+        """The tools that it wrote with, in their order; those that are repeated count once."""
+        return tuple(tool for body in self.bodies for tool in body)
+
+    @cached_property
+    def bodies(self) -> list[tuple[str, ...]]:
+        """The tools that it wrote with, as blocks of which each may have been repeated."""
+        tools = [write.tool for write in self.writes]
+        found: list[tuple[str, ...]] = []
+        at = 0
+        while at < len(tools):
+            lengths = range(1, min(MOST_IN_BODY, len(tools) - at) + 1)
+            rounds = {length: self._rounds(tools, at, length) for length in lengths}
+            length = max(lengths, key=lambda one: (rounds[one] > 1, rounds[one] * one, -one))
+            if rounds[length] == 1:
+                length = 1
+            found.append(tuple(tools[at : at + length]))
+            at += length * rounds[length]
+        return found
+
+    def _rounds(self, tools: list[str], at: int, length: int) -> int:
+        """Return how often some writes were repeated, each time without using the last round."""
+        count = 1
+        while True:
+            start = at + count * length
+            if tools[start : start + length] != tools[at : at + length]:
+                return count
+            before = range(start - length, start)
+            if any(self._uses(one, before) for one in range(start, start + length)):
+                return count
+            count += 1
+
+    def _uses(self, number: int, before: Collection[int]) -> bool:
+        """Return whether a write was given something that one of those before it returned."""
+        earlier = [self.reads[self.writes[one].before] for one in before]
+        return any(
+            read.holds(value) and information(value) >= ENOUGH_TO_ACT
+            for read in earlier
+            for _, _, value in walk(self.writes[number].args)
+        )
 
     @cached_property
     def first_write(self) -> int:
         """The number of reads that were made before the first write."""
-        return self.groups[0][0].before if self.groups else len(self.reads)
+        return self.writes[0].before if self.writes else len(self.reads)
 
     @cached_property
     def by_tool(self) -> Mapping[str, list[tuple[int, Read]]]:

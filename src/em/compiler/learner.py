@@ -18,8 +18,8 @@ from em.compiler.facts import Inputs, Records
 from em.compiler.places import ELEMENT, MISSING, Key, Place, at, key_of, walk
 from em.compiler.relations import Relations
 from em.compiler.space import Slot, Space
-from em.compiler.steps import ENOUGH_CONSTANT, Block, Writer, hole
-from em.compiler.terms import Given, Term, singular
+from em.compiler.steps import ENOUGH_CONSTANT, Block, Writer, hole, quoted
+from em.compiler.terms import Term, Text, Value, Written, every_term
 from em.errors import RoutineError
 from em.values.canonical import Json
 
@@ -86,23 +86,23 @@ class _Assembly:
 
     def learnt(self) -> Learnt:
         """Return the routine."""
-        writer = self._writer
-        arguments = [
-            {
-                place: writer.argument(slot, number, place, leaf)
-                for place, leaf in slot.leaves.items()
-            }
-            for number, slot in enumerate(self._space.slots)
+        writer, slots = self._writer, self._space.slots
+        terms = [
+            {place: writer.argument(number, place, leaf) for place, leaf in slot.leaves.items()}
+            for number, slot in enumerate(slots)
         ]
         for role in self._space.habits:
             writer.look(role)
-        writes = [
-            self._write(number, slot, args)
-            for number, (slot, args) in enumerate(zip(self._space.slots, arguments, strict=True))
-        ]
+        args = [self._arguments(slot, one) for slot, one in zip(slots, terms, strict=True)]
         writer.agree()
         Relations(writer).write()
         self._expect()
+        writes: list[Json] = []
+        for number, slot in enumerate(slots):
+            if not slot.is_repeated:
+                writes.append(self._write(slot, args[number]))
+            elif number == slot.body.start:
+                writes.append(self._repeated(slot.body, terms))
         steps = [*self._before(), *writes, self._return(writes)]
         _shorten(steps)
         steps = [*_with_ids(steps)]
@@ -117,60 +117,63 @@ class _Assembly:
         asked = [one.name for one in writer.promoted.values()]
         return Learnt(routine, writer.constants, asked)
 
-    # ---- arguments
+    # ---- writes
 
-    def _write(self, number: int, slot: Slot, terms: dict[Place, Term]) -> Json:
-        """Return the step of a write."""
+    def _arguments(self, slot: Slot, terms: dict[Place, Term]) -> Json:
+        """Return the arguments of a write; write the steps that they need."""
         args: Json = {}
         for place, term in terms.items():
-            if ELEMENT in place and not slot.is_repeated:
+            if slot.is_repeated:
+                self._writer.value(term, str(place[-1]))
+            elif ELEMENT in place:
                 self._put_list(slot, args, place, terms)
             else:
                 _put(args, place, self._writer.value(term, str(place[-1])))
         for place, ways in slot.lists.items():
             if ("none", ()) in ways and len(place) == 1:
                 args.setdefault(str(place[0]), [])
+        return args
+
+    def _write(self, slot: Slot, args: Json) -> Json:
+        """Return the step of a write."""
         step: Json = {
             "type": "tool.call",
             "tool": slot.tool,
             "args": args,
             "effect": "write",
-            "save_as": self._writer.written_name(number),
+            "save_as": self._writer.written_name(slot.tool),
         }
         results = [result for _, result in slot.calls]
         echoed = [{key_of(value) for _, _, value in walk(one)} for one, _ in slot.calls]
         schema = Records(results, results, echoed=echoed).schema()
         if schema and schema != {"type": "null"}:
             step |= {"expect": schema, "held": f"{len(results)}/{len(results)}"}
-        if not slot.is_repeated:
-            return step
-        return self._repeated(step, terms)
+        return step
 
     def _put_list(self, slot: Slot, args: Json, place: Place, terms: dict[Place, Term]) -> None:
         """Put a list that a loop makes into the arguments."""
         cut = place.index(ELEMENT)
         outer = place[:cut]
-        fields = {
-            one[cut + 1 :]: term
-            for one, term in terms.items()
-            if one[: cut + 1] == place[: cut + 1]
-        }
-        block = next((found for one in fields.values() if (found := self._writer.block(one))), None)
+        inner = (*outer, ELEMENT)
+        fields = {one[cut + 1 :]: term for one, term in terms.items() if one[: cut + 1] == inner}
+        writer = self._writer
+        block = next((found for one in fields.values() if (found := writer.block(one))), None)
         if block is None:
-            entry = {
-                str(one[-1]): hole(self._writer.text(term)) for one, term in fields.items() if one
-            }
             single = fields.get(())
-            _put(args, outer, [self._writer.value(single) if single is not None else entry])
+            entry: Any = {str(one[-1]): writer.value(term) for one, term in fields.items() if one}
+            _put(args, outer, [writer.value(single) if single is not None else entry])
             return
         text = self._list_text(block, fields)
         _put(args, outer, hole(text))
         lists = [one for call, _ in slot.calls if isinstance(one := at(call, outer), list)]
         if not any(len({*map(key_of, one)}) < len(one) for one in lists):
-            held = f"{len(lists)}/{len(lists)}"
-            check = {"type": "assert", "check": f"distinct({text})", "held": held}
-            if check not in self._different:
-                self._different.append(check)
+            self._differ(text, len(lists))
+
+    def _differ(self, text: str, held: int) -> None:
+        """Note that no element of a list may stand in it twice."""
+        check = {"type": "assert", "check": f"distinct({text})", "held": f"{held}/{held}"}
+        if check not in self._different:
+            self._different.append(check)
 
     def _list_text(self, block: Block, fields: dict[Place, Term]) -> str:
         writer = self._writer
@@ -192,10 +195,7 @@ class _Assembly:
 
     def _named(self, block: Block, text: str, name: str = "chosen") -> str:
         """Return the path of a value in a round of a loop; name the value if it has no name."""
-        if (
-            re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", text)
-            and text.split(".", maxsplit=1)[0] in block.names
-        ):
+        if _REFERENCE.fullmatch(text) and text.partition(".")[0] in block.names:
             return text
         for step in block.steps:
             if step.get("value") == hole(text):
@@ -204,35 +204,68 @@ class _Assembly:
         block.steps.append({"type": "let", "value": "{{ " + text + " }}", "save_as": made})
         return made
 
-    def _repeated(self, step: Json, terms: dict[Place, Term]) -> Json:
-        """Return the loop of a write that is made once for each element."""
-        writer = self._writer
-        block = next((found for one in terms.values() if (found := writer.block(one))), None)
+    def _repeated(self, body: range, terms: list[dict[Place, Term]]) -> Json:
+        """Return the loop of writes that are made once for each element of a list."""
+        writer, slots = self._writer, self._space.slots
+        found = (writer.block(one) for number in body for one in terms[number].values())
+        block = next((one for one in found if one is not None), None)
         if block is None:
             raise RoutineError(
-                f"{step['tool']} was called several times, and no input says for what",
+                f"{slots[body.start].tool} was called several times, and no input says for what",
                 fix="record the task with a typed list as input",
             )
-        row = writer.fresh(singular(block.save_as.removeprefix("each_")) + "_found")
-        args: Json = {}
-        uses_row = False
-        for place, term in terms.items():
-            text = writer.text(term)
-            if writer.block(term) is None:
-                _put(args, place, hole(text))
-                continue
-            if isinstance(term, Given):
-                _put(args, place, hole(f"{row}.{text}"))
-            else:
-                _put(args, place, hole(f"{row}.{self._named(block, text)}"))
-            uses_row = True
-        assert uses_row
+        # Without anything to look up, the elements of the inputs themselves are gone through.
+        is_plain = not block.steps
+        row = "" if is_plain else writer.fresh(f"{block.save_as.removeprefix('each_')}_row")
+        steps = []
+        for number in body:
+            args: Json = {}
+            for place, term in terms[number].items():
+                _put(args, place, self._in_row(term, block, row, str(place[-1])))
+            steps.append(self._write(slots[number], args))
+            self._differ_in_rounds(slots[number], terms[number], block)
+        over = {name: writer.input_text(place) for place, name in block.over.items()}
         return {
             "type": "for_each",
-            "over": {row: block.save_as},
-            "steps": [{**step, "args": args}],
-            "save_as": f"all_{step['save_as']}",
+            "over": over if is_plain else {row: block.save_as},
+            "steps": steps,
+            "save_as": writer.fresh("all_done"),
         }
+
+    def _in_row(self, term: Term, block: Block, row: str, hint: str) -> Any:
+        """Return a value in the loop of the writes, where what was looked up is part of a row."""
+        writer = self._writer
+        if not row or writer.block(term) is None:
+            return writer.value(term, hint)
+        if isinstance(term, Text):
+            parts = (
+                quoted(json.loads(part.json))
+                if isinstance(part, Value)
+                else str(self._in_row(part, block, row, hint))
+                for part in term.parts
+            )
+            return "".join(parts)
+        if any(isinstance(one, Written) for one in every_term(term)):
+            return writer.value(term, hint)
+        return hole(f"{row}.{self._named(block, writer.text(term, hint))}")
+
+    def _differ_in_rounds(self, slot: Slot, terms: dict[Place, Term], block: Block) -> None:
+        """Note that no round may act on what another one acts on."""
+        for place, term in terms.items():
+            if self._writer.block(term) is not block or any(
+                isinstance(one, Written | Text) for one in every_term(term)
+            ):
+                continue
+            rounds = self._space.rounds_of(slot, place)
+            several = [one for one in rounds if len(one) > 1]
+            if several and not any(len({*map(key_of, one)}) < len(one) for one in several):
+                text = self._writer.text(term)
+                over = {name: self._writer.input_text(one) for one, name in block.over.items()}
+                if text in over:
+                    self._differ(over[text], len(several))
+                else:
+                    path = self._named(block, text)
+                    self._differ(f'every({block.save_as}, "{path}")', len(several))
 
     # ---- the rest of the routine
 
@@ -265,7 +298,7 @@ class _Assembly:
         writer = self._writer
         yield from _in_order(writer.top)
         for block in writer.blocks:
-            if block.steps or self._is_needed(block):
+            if block.steps:
                 over = {name: writer.input_text(place) for place, name in block.over.items()}
                 yield {
                     "type": "for_each",
@@ -274,9 +307,6 @@ class _Assembly:
                     "save_as": block.save_as,
                 }
         yield from self._different
-
-    def _is_needed(self, block: Block) -> bool:
-        return any(slot.is_repeated for slot in self._space.slots) or bool(block.steps)
 
     def _return(self, writes: list[Json]) -> Json:
         if not writes:

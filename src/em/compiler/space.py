@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from em.compiler.evidence import ENOUGH_TO_ACT, NAMED_ALIKE, information
-from em.compiler.example import Example, Read, Role, Said, Turn
+from em.compiler.example import Example, Read, Role, Said, Turn, Write
 from em.compiler.forms import FORMS
 from em.compiler.places import (
     ELEMENT,
@@ -220,11 +220,12 @@ class Leaf:
 class Slot:
     """One write of a kind of task: its leaves, and what its lists are made of.
 
-    is_repeated: the write is made once for each element of a list.
+    body: the numbers of the slots that are repeated together. is_repeated: they are repeated.
     """
 
-    def __init__(self, tool: str, *, is_repeated: bool) -> None:
-        self.tool, self.is_repeated = tool, is_repeated
+    def __init__(self, tool: str, body: range) -> None:
+        self.tool, self.body = tool, body
+        self.is_repeated = False
         self.leaves: dict[Place, Leaf] = defaultdict(Leaf)
         self.lists: dict[Place, set[tuple[str, Place]]] = {}
         self.calls: list[tuple[Json, Any]] = []
@@ -245,33 +246,63 @@ class Space:
         self._alternatives: dict[tuple[int, int, str, Place], float] = {}
         self.slots = self._slots()
         for example in examples:
-            self._take(example)
+            for slot, rounds in zip(self.slots, self._rounds(example), strict=True):
+                for one in slot.body if len(rounds) > 1 else ():
+                    self.slots[one].is_repeated = True
+        for example in examples:
+            self._explain_writes(example)
         self.habits = self._habits()
         for leaf in self._leaves():
             self._build(leaf)
             leaf.settle()
 
     def _slots(self) -> list[Slot]:
+        """Return a slot for each write of the kind."""
+        longest = max(self.examples, key=lambda one: len(one.writes))
         slots = []
-        for number, group in enumerate(self.examples[0].groups):
-            counts = [len(one.groups[number]) for one in self.examples]
-            slots.append(Slot(group[0].tool, is_repeated=max(counts) > 1))
+        for body in longest.bodies:
+            start = len(slots)
+            for tool in body:
+                slots.append(Slot(tool, range(start, start + len(body))))
         return slots
 
-    def _take(self, example: Example) -> None:
-        for slot, group in zip(self.slots, example.groups, strict=True):
-            for number, write in enumerate(group):
-                turn = Turn(number, len(group)) if slot.is_repeated else None
+    def _rounds(self, example: Example) -> list[list[Write]]:
+        """Return the writes of an example by slot, in the rounds in which they were made."""
+        found: list[list[Write]] = [[] for _ in self.slots]
+        number = 0
+        while number < len(self.slots):
+            body = self.slots[number].body
+            tools = [self.slots[one].tool for one in body]
+            done = sum(map(len, found))
+            following = [slot.tool for slot in self.slots[body.stop : body.stop + len(body)]]
+            most = 1 if following == tools else len(example.writes)
+            while len(found[body.start]) < most and _tools(example, done, len(tools)) == tools:
+                for one, write in zip(body, example.writes[done:], strict=False):
+                    found[one].append(write)
+                done += len(tools)
+            number = body.stop
+        return found
+
+    def rounds_of(self, slot: Slot, place: Place) -> list[list[Any]]:
+        """Return the values at a place of a write in the rounds of each example."""
+        number = self.slots.index(slot)
+        return [
+            [at(write.args, place) for write in self._rounds(example)[number]]
+            for example in self.examples
+        ]
+
+    def _explain_writes(self, example: Example) -> None:
+        for slot, rounds in zip(self.slots, self._rounds(example), strict=True):
+            for number, write in enumerate(rounds):
+                turn = Turn(number, len(rounds)) if slot.is_repeated else None
                 spot = Spot(example, turn, write.before, write.args)
                 self._take_value(slot, spot, ())
                 slot.calls.append((write.args, write.result))
             if slot.is_repeated:
-                ways = {
-                    ("each", place)
-                    for place, one in lists_in(example.inputs)
-                    if len(one) == len(group)
-                }
-                slot.take_list((), ways)
+                lists = lists_in(example.inputs)
+                slot.take_list(
+                    (), {("each", place) for place, one in lists if len(one) == len(rounds)}
+                )
 
     def _take_value(self, slot: Slot, spot: Spot, place: Place) -> None:
         value, example = spot.value, spot.example
@@ -285,9 +316,7 @@ class Space:
             for name, one in value.items():
                 self._take_value(slot, spot._replace(value=one), (*place, name))
         elif isinstance(value, list) and spot.turn is None and not is_whole:
-            ways = {
-                ("each", where) for where, one in lists_in(example.inputs) if len(one) == len(value)
-            }
+            ways = _lists_of(example, len(value))
             if len(value) == 1:
                 ways.add(("one", ()))
             if not value:
@@ -347,7 +376,7 @@ class Space:
         places = 1 + len(said) + sum(read.size for read in example.reads[:before])
         cost = math.log2(places)
         for number, read in enumerate(example.reads[:before]):
-            if read.holds(value):
+            if read.holds(value) and not self._is_of_earlier_round(example, number, before):
                 self._explain_by_read(found, spot, number, cost, name)
         self._note_unnamed(found, spot)
         by_input = any(
@@ -359,6 +388,13 @@ class Space:
             constant = Constant(key_of(value))
             found[constant] = Explanation(constant, spot)
         return found
+
+    @staticmethod
+    def _is_of_earlier_round(example: Example, number: int, before: int) -> bool:
+        """Return whether this is the result of a write that was made again since."""
+        tool = example.reads[number].tool
+        last = max(one for one, _ in example.by_tool[tool] if one < before)
+        return tool.startswith("#") and number != last
 
     def _explain_by_numbers(self, spot: Spot) -> dict[Source, Explanation]:
         """Return the pairs of numbers that a number may be computed from."""
@@ -616,6 +652,15 @@ def computed(sign: str, one: Any, other: Any) -> Any:
     """Return what comes of two numbers; money is exact to the cent."""
     made = {"*": one * other, "+": one + other, "-": one - other}[sign]
     return round(made, 6) if isinstance(made, float) else made
+
+
+def _lists_of(example: Example, length: int) -> set[tuple[str, Place]]:
+    """Return the lists of the inputs with so many elements."""
+    return {("each", place) for place, one in lists_in(example.inputs) if len(one) == length}
+
+
+def _tools(example: Example, start: int, count: int) -> list[str]:
+    return [write.tool for write in example.writes[start : start + count]]
 
 
 def _named(place: Place, name: str) -> float:

@@ -57,6 +57,7 @@ from em.compiler.terms import (
     Text,
     Value,
     Written,
+    every_term,
     field_text,
     fits_text,
     literal,
@@ -133,6 +134,7 @@ class Writer:
         self.read_steps: dict[Role, Json] = {}
         self._pick_steps: list[tuple[Pick, Json]] = []
         self._chosen: set[Pick] = set()
+        self._written: dict[str, str] = {}
         self._checks: dict[tuple[frozenset[str], int], Json] = {}
         self._agreed: list[tuple[Agreed, bool]] = []
 
@@ -469,9 +471,7 @@ class Writer:
         if not isinstance(term, Text):
             return hole(self.text(term, hint))
         return "".join(
-            _quoted(json.loads(part.json))
-            if isinstance(part, Value)
-            else hole_text(self.text(part))
+            quoted(json.loads(part.json)) if isinstance(part, Value) else hole_text(self.text(part))
             for part in term.parts
         )
 
@@ -584,10 +584,13 @@ class Writer:
                 self.steps_of(term).append(step)
         return name
 
-    def written_name(self, slot: int) -> str:
+    def written_name(self, tool: str) -> str:
         """Return the name of what a write returned."""
-        last = slot == len(self.space.slots) - 1
-        return "done" if last else f"{read_name(self.space.slots[slot].tool)}_{slot + 1}_done"
+        if tool not in self._written:
+            self._written[tool] = self.fresh(
+                f"{tool}_done" if len(self.space.slots) > 1 else "done"
+            )
+        return self._written[tool]
 
     # ---- checks
 
@@ -600,7 +603,7 @@ class Writer:
             self._agree(*agreed, is_write=is_write)
 
     def _agree(self, value: Term, leaf: Leaf, used: set[Source], *, is_write: bool) -> None:
-        if isinstance(value, Written) or any(isinstance(one, Written) for one in _all(value)):
+        if isinstance(value, Written) or any(isinstance(one, Written) for one in every_term(value)):
             return
         ways: set[str] = set()
         for group in _facts(leaf, used, is_write=is_write):
@@ -653,9 +656,9 @@ class Writer:
 
     # ---- arguments of writes
 
-    def argument(self, slot: Slot, number: int, place: Place, leaf: Leaf) -> Term:
+    def argument(self, number: int, place: Place, leaf: Leaf) -> Term:
         """Return the term of one value of a write; an input if nothing explains it."""
-        found = None
+        slot, found = self.space.slots[number], None
         is_loop = slot.is_repeated or ELEMENT in place
         if is_loop:
             self._open_block(slot, place)
@@ -713,7 +716,7 @@ class Writer:
 _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     Given: lambda self, term: self.input_text(term.place),
     Value: lambda _, term: literal(json.loads(term.json)),
-    Written: lambda self, term: self.written_name(term.slot),
+    Written: lambda self, term: self.written_name(term.tool),
     Field: lambda self, term: field_text(self.text(term.of), term.names),
     At: lambda self, term: f"{self.text(term.of)}[{self.text(term.key)}]",
     KeyOf: lambda self, term: f"only_key({self.text(term.of)}{self.fits_text(term.fits)})",
@@ -739,12 +742,6 @@ def _field(term: Term, name: str) -> Term:
 
 def _names(place: Place) -> tuple[str, ...]:
     return tuple(str(step) for step in place if isinstance(step, str))
-
-
-def _all(term: Term) -> Iterable[Term]:
-    yield term
-    for one in parts_of(term):
-        yield from _all(one)
 
 
 def _facts(leaf: Leaf, used: set[Source], *, is_write: bool) -> list[list[Explanation]]:
@@ -775,7 +772,7 @@ def hole_text(text: str) -> str:
     return "{{ " + text + " }}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Return a constant text as it stands in a template."""
     for sign in ("{{", "{%", "{#"):
         text = text.replace(sign, '{{ "' + sign + '" }}')

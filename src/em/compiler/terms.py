@@ -39,7 +39,7 @@ class Result(msgspec.Struct, frozen=True):
 class Written(msgspec.Struct, frozen=True):
     """What an earlier write returned."""
 
-    slot: int
+    tool: str
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -151,6 +151,13 @@ def parts_of(term: Term) -> Iterator[Term]:
             yield from terms
         case _:
             return
+
+
+def every_term(term: Term) -> Iterator[Term]:
+    """Yield a term and all terms inside it."""
+    yield term
+    for one in parts_of(term):
+        yield from every_term(one)
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
