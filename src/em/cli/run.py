@@ -69,6 +69,7 @@ from em.runner.package import ROUTINE, Package, is_folder
 from em.runner.retry import RETRIED, retry_problem
 from em.runner.routine import ToolSpec
 from em.runner.run import Planned, Remembered, RunResult
+from em.runner.template import REQUEST
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 from em.values.ids import new_id
@@ -200,6 +201,8 @@ def _input(package: Package, file: str | None, named: Sequence[str]) -> dict[str
 def _by_name(package: Package, named: Sequence[str], known: dict[str, Any]) -> dict[str, Any]:
     """Return inputs that were given as NAME=VALUE. A value is JSON unless its schema says text."""
     schema = (package.routine.input_schema or {}).get("properties", {})
+    if schema and package.routine.requests:
+        schema = {REQUEST: {"type": "string"}, **schema}
     found: dict[str, Any] = {}
     for one in named:
         name, sign, value = one.partition("=")

@@ -1,0 +1,108 @@
+"""A run that handed over says why, over HTTP, on its page and over MCP, and asks nothing."""
+
+import pytest
+from mcp_agents import over_stdio
+from served import Served
+from test_mcp import agent, told
+
+from em import Memory
+from em.runner.package import keep_routine
+from mcp import Client
+
+REFUND = """\
+name: refund
+description: Pay an order back
+checks: hand_over
+input_schema:
+  type: object
+  required: [order_id]
+  properties: {order_id: {type: string}}
+requests: ["Please refund {order_id}."]
+steps:
+  - id: order
+    type: udf.call
+    function: look
+    args: {order_id: "{{ order_id }}"}
+    save_as: order
+    expect: {properties: {status: {const: open}}}
+    held: 14/14
+  - id: pay
+    type: udf.call
+    function: pay
+    effect: write
+    args: {order_id: "{{ order_id }}", amount: "{{ order.total }}"}
+    save_as: paid
+  - {id: end, type: return, value: "{{ paid }}"}
+"""
+UDF = """\
+def look(order_id):
+    return {"total": 100, "status": "closed" if order_id == "W-9" else "open"}
+
+
+def pay(order_id, amount):
+    return f"{amount} for {order_id}"
+"""
+
+
+@pytest.fixture(autouse=True)
+def kept() -> None:
+    with Memory("em.db") as memory:
+        keep_routine(memory.store, {"routine.yaml": REFUND, "udf.py": UDF})
+
+
+def test_the_reason_is_told_over_http(service: Served) -> None:
+    run = service.post("/runs", {"routine": "refund", "input": {"order_id": "W-9"}}).json()
+    assert run["status"] == "needs_input"
+    assert "pending_prompt" not in run
+    assert run["reason"] == {
+        "step_id": "order",
+        "check": "order.status",
+        "message": '`order.status`: "open" was expected, and it is "closed"',
+        "recorded": {"const": "open"},
+        "now": "closed",
+        "held": "14/14",
+    }
+    again = service.get(f"/runs/{run['run_id']}")
+    assert (again["status"], again["reason"]) == ("needs_input", run["reason"])
+    (listed,) = service.get("/runs", status="handed_over")["runs"]
+    assert (listed["status"], listed["reason"]) == ("needs_input", run["reason"])
+    assert service.get("/runs", status="needs_input")["runs"] == []
+    answers = service.post(f"/runs/{run['run_id']}/answers", {"answers": {}})
+    assert (answers.status_code, "the run is over" in answers.text) == (400, True)
+
+
+def test_the_page_of_the_run_begins_with_the_reason(service: Served) -> None:
+    run = service.post("/runs", {"routine": "refund", "input": {"order_id": "W-9"}}).json()
+    page = service.http.get(f"/ui/run?id={run['run_id']}").text
+    assert "Handed over at order: nothing was done" in page
+    assert "It held in 14/14 recordings." in page
+    assert page.index("Handed over at order") < page.index("Steps</h2>")
+    assert "Waiting for an answer" not in page
+    assert 'action="/ui/answer"' not in page
+    assert "handed over" in service.http.get("/ui/runs").text
+    assert "All waiting runs" not in service.http.get("/ui/").text
+    routine = service.http.get("/ui/routine?ref=refund").text
+    assert "is &#34;open&#34; (in 14/14 recordings)" in routine
+
+
+def test_a_request_in_words_fits_a_template_or_hands_over(service: Served) -> None:
+    run = service.post(
+        "/runs", {"routine": "refund", "input": {"request": "please refund W-1"}}
+    ).json()
+    assert run["output"] == "100 for W-1"
+    run = service.post("/runs", {"routine": "refund", "input": {"request": "W-1!"}}).json()
+    assert "the request fits none of 1 template" in run["reason"]["message"]
+
+
+def test_an_agent_is_told_to_do_it_itself() -> None:
+    async def work(client: Client) -> None:
+        answer = await client.call_tool("refund", {"order_id": "W-9"})
+        run = told(answer)
+        assert (run["status"], run["reason"]["step_id"]) == ("needs_input", "order")
+        assert "pending_prompt" not in run
+        assert "do the task yourself" in run["next"]
+        assert not answer.is_error
+        over = await client.call_tool("resume", {"run_id": run["run_id"], "answers": {}})
+        assert over.is_error
+
+    agent(over_stdio(), work)
