@@ -40,6 +40,7 @@ from em.runner.expressions.language import (
     syntax_of,
     whole_expression,
 )
+from em.runner.expressions.texts import TEXTS
 from em.runner.expressions.words import check_in_words, left_of
 from em.runner.package import UDF, Package
 from em.runner.public_form import description_of
@@ -340,7 +341,7 @@ class _Expressions:
         return f"have({variable}, {self._string(word)})" if may_be_missing else variable
 
     def _function(self, word: str) -> str:
-        known = self._script.udfs.functions | FUNCTIONS.keys() - {"zip", "enumerate"}
+        known = self._script.udfs.functions | FUNCTIONS.keys() - {"zip", "enumerate", *TEXTS}
         if word not in known:
             raise _refused(f"the function {word!r}", self._place)
         return f"awaited({word})" if word in self._script.udfs.coroutines else word
@@ -845,7 +846,9 @@ def _runtime(*, is_settling: bool) -> _Source:
     settling = [stand_ins, words, syntax_tree, *learnt] if is_settling else []
     modules = [script, selection, functions, *settling]
     shared: list[Callable[..., Any]] = [same, examples_of] if is_settling else [same]
-    parts = [*(inspect.getsource(one) for one in shared), *map(_without_em, modules)]
+    # The functions of texts need more of em than a script has: it is not written with them.
+    parts = ["TEXTS: dict[str, Any] = {}", *(inspect.getsource(one) for one in shared)]
+    parts += map(_without_em, modules)
     return _Source("\n\n".join(parts), Path(str(script.__file__)))
 
 

@@ -24,17 +24,7 @@ from em.runner.expressions.selection import (
     where,
 )
 from em.runner.expressions.selection import items_of as items_of  # noqa: PLC0414 - for compilers
-from em.runner.expressions.texts import (
-    date_text,
-    days,
-    file_name,
-    folder,
-    lines,
-    slug,
-    stem,
-    structure,
-    word,
-)
+from em.runner.expressions.texts import TEXTS
 from em.values.canonical import identical, same, short
 from em.values.leaves import scalars
 
@@ -874,8 +864,7 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         given, only, only_key, smallest, largest, where, has, fits, merge, distinct, same,
-        common, at_least, at_most, structure, word, slug, stem, file_name, folder, date_text, days,
-        lines,
+        common, at_least, at_most,
         pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most, value_at,
         keyed, between, line_part, line_like, once, lines_after, lines_before, line_count,
         lines_above, lines_through, sorted_place, module_name, looks_like, absent, stands_once,
@@ -884,6 +873,7 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     )
 }  # fmt: skip
 """The functions that compiled routines select and check with; `direct` evaluates them."""
+SELECTIONS |= TEXTS
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{

@@ -1,7 +1,7 @@
 """Texts: the functions with which a plain routine reads a text, and writes values into one."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -72,3 +72,10 @@ def _part(item: Any, name: str) -> str:
     if not isinstance(item, Mapping) or name not in item:
         raise ValueError(f"lines() needs {name!r} in every element")
     return str(item[name])
+
+
+TEXTS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (structure, word, slug, stem, file_name, folder, date_text, days, lines)
+}
+"""These functions by name."""
