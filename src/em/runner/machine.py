@@ -1021,12 +1021,16 @@ class Machine:
                 error.data["step"] = step.id
                 raise error
 
+    def _begin(self, step: CompiledStep) -> float:
+        """Say that a step begins; return when."""
+        if self._on_start is not None:
+            self._on_start(step.id)
+        return time.perf_counter()
+
     def _steps(self) -> Steps:
         calls, reports, is_kept = self._calls, self._reports, self._notebook.is_kept
         for step in self._program.outer_steps:
-            start = time.perf_counter()
-            if self._on_start is not None:
-                self._on_start(step.id)
+            start = self._begin(step)
             if step.is_plain and not is_kept:
                 if step.terms is not None:
                     self._settle(step, step.terms)
@@ -1046,12 +1050,20 @@ class Machine:
                 value = self._evaluated(step, step.value)
                 reports.add(step.id, "done", 0, start)
                 return value
+            elif step.is_pure:
+                value = self._evaluate(step, start)
             else:
                 value = yield from self._do(step, start)
             if step.save_as is not None:
                 _check_conflict(step, self._saved, value)
                 self._save(step.save_as, value)
         return None
+
+    def _evaluate(self, step: CompiledStep, start: float) -> Any:
+        """Do a step that only evaluates something."""
+        if step.kind == "let":
+            return self._let(step, self._scope, start)
+        return self._assert(step, start)
 
     def _let(self, step: CompiledStep, scope: Json, start: float) -> Any:
         """Return the value of a `let` step, if it is as expected."""
@@ -1115,9 +1127,7 @@ class Machine:
         """Make the steps of one turn; return the names that they saved."""
         saved: Json = {}
         for step in steps:
-            start = time.perf_counter()
-            if self._on_start is not None:
-                self._on_start(step.id)
+            start = self._begin(step)
             if step.when is not None and not self._evaluated(step, step.when, scope):
                 self._reports.add(step.id, "skipped", 0, start)
                 continue
@@ -1156,9 +1166,7 @@ class Machine:
             self._notebook.check_count(step, len(scopes))
         for number, own in enumerate(scopes):
             for step in loop.turns:
-                start = time.perf_counter()
-                if self._on_start is not None:
-                    self._on_start(step.id)
+                start = self._begin(step)
                 if step.when is not None and not self._evaluated(step, step.when, own):
                     self._reports.add(step.id, "skipped", 0, start)
                     continue
@@ -1278,8 +1286,8 @@ class Machine:
         threading.Thread(target=context.run, args=(work,), daemon=True).start()
 
     def _do(self, step: CompiledStep, start: float) -> Steps:
-        if step.kind == "let":
-            return self._let(step, self._scope, start)
+        if step.is_pure:
+            return self._evaluate(step, start)
         if step.kind == "for_each":
             return (yield from self._block(step, self._scope, start, None))
         return (yield from self._do_seed(step, start))

@@ -690,6 +690,13 @@ class CompiledStep:
             self.is_plain = False
 
     @property
+    def is_pure(self) -> bool:
+        """Whether this only evaluates something: a value with a name, or a plain assert."""
+        return self.kind == "let" or (
+            self.kind == "assert" and self.terms is None and not self.turns
+        )
+
+    @property
     def is_check(self) -> bool:
         """Whether this is a read that must show something."""
         return bool(self.expects) and not self.is_write

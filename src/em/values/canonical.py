@@ -163,8 +163,7 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         if one == other:
             return True
-        plain = [" ".join(text.split()).casefold() for text in (one, other)]
-        return plain[0] == plain[1]
+        return " ".join(one.split()).casefold() == " ".join(other.split()).casefold()
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):

@@ -9,6 +9,7 @@ clear fails: no element fits, several do, a field is missing. Nothing is chosen 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from em.values.canonical import same, short
@@ -17,6 +18,8 @@ MOST_SHOWN = 8
 """Candidates that an error lists."""
 ABSENT = object()
 """What `given` gets for a name or a part that is not there."""
+LONGEST_KEPT = 300
+"""Longer texts are not kept as they are compared."""
 _NUMBERS = (int, float)
 
 Fields = Mapping[str, Any]
@@ -40,9 +43,17 @@ def fits(record: Any, description: Any) -> bool:
 
 
 def _has_wanted(value: Any, wanted: Any) -> bool:
+    if type(value) is str and type(wanted) is str and len(value) < LONGEST_KEPT:
+        return value == wanted or _as_read(value) == _as_read(wanted)  # most of them
     if isinstance(wanted, Bound):
         return wanted.holds(value)
     return fits(value, wanted) if isinstance(wanted, Mapping) else same(value, wanted)
+
+
+@lru_cache(maxsize=10_000)
+def _as_read(text: str) -> str:
+    """Return a text as `same` compares it. A list is often searched for one thing after another."""
+    return " ".join(text.split()).casefold()
 
 
 def only(items: Any, more: Fields | None = None, /, **fields: Any) -> Any:
@@ -195,7 +206,7 @@ def _all_fields(more: Fields | None, fields: Fields) -> Fields:
 
 def _is_described(item: Any, fields: Fields) -> bool:
     """Return whether a record fits a description whose names may be paths."""
-    if not isinstance(item, Mapping):
+    if type(item) is not dict and not isinstance(item, Mapping):
         return False
     for name, wanted in fields.items():
         value = item[name] if name in item else _value_on(item, name)
