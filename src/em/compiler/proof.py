@@ -148,6 +148,8 @@ def _outcome(
 def _why_stopped(result: RunResult) -> str:
     if result.pending_prompt is not None:
         return f"makes it ask ({result.pending_prompt.message})"
+    if result.reason is not None:
+        return f"makes it hand over ({result.reason.message})"
     return "" if result.failure is None else f"makes it stop ({cause_of(result.failure)})"
 
 

@@ -1,32 +1,39 @@
 """Relations: what held between records and inputs in every recording, and must hold again.
 
-A few plain forms: identifiers of one record that equal one of another, and numbers and dates
-that are never above or below another that was read.
+A few plain forms: an identifier in one record is what another one was found by; two fields are
+equal; a number or date is never above or below another one; nothing in a list is what the task
+is about. Whether chance explains it is decided by pairing the values of one recording with those
+of another.
 """
 
 import math
 import operator
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from em.compiler.choice import are_comparable
+from em.compiler.choice import Choice, are_comparable
 from em.compiler.evidence import ENOUGH_TO_ACT, information
-from em.compiler.example import Example
-from em.compiler.places import ELEMENT, Key, is_code, key_of, plain
-from em.compiler.steps import Writer
+from em.compiler.example import Example, Turn
+from em.compiler.places import ELEMENT, is_code, is_word, key_of, plain
+from em.compiler.space import SHARE
+from em.compiler.steps import Block, Writer
 from em.compiler.terms import field_text
 from em.values.canonical import Json, same
+from em.values.times import is_date
 
 ENOUGH_NESTED = 8
 """Examples from which on a field of a record inside another one may identify something."""
 MOST_CROSSED = 30
 """Examples whose values are paired with those of others."""
+A_YEAR = 366 * 86_400.0
+"""Seconds within which two dates may be a limit for each other."""
 
 
 class Known(NamedTuple):
-    """A record that the routine has under a name, in one example.
+    """A record that the routine has under a name, in one situation.
 
     asked: the values that it was read by, known if `asked_when`.
     """
@@ -38,12 +45,43 @@ class Known(NamedTuple):
     asked_when: str = ""
 
 
-class Pair(NamedTuple):
-    """How two values related in one example."""
+class Said(NamedTuple):
+    """A value that an expression gives in one situation."""
 
-    holds: bool
-    key: Key
-    bits: float
+    text: str
+    value: Any
+    when: str = ""
+
+    @property
+    def holder(self) -> str:
+        """The name of the record that it is a field of."""
+        return re.split(r"[.\[]", self.text, maxsplit=1)[0]
+
+    @property
+    def words(self) -> set[str]:
+        """The words of the field's name."""
+        return {*re.split(r"[^a-z]+", self.text.rpartition(".")[2].lower())} - {""}
+
+
+class Situation(NamedTuple):
+    """What is known in one example, or in one round of a loop in it."""
+
+    inputs: dict[str, Said]
+    known: list[Known]
+    own: frozenset[str]
+    """Names that belong to the round."""
+
+    @property
+    def told(self) -> list[Any]:
+        """The values of the inputs."""
+        return [one.value for one in self.inputs.values()]
+
+
+class Pair(NamedTuple):
+    """How two values related in one situation."""
+
+    one: Any
+    other: Any
     when: tuple[str, ...]
 
 
@@ -52,152 +90,351 @@ class Relations:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._known = {id(one): [*self._known_in(one)] for one in writer.examples}
 
     def write(self) -> None:
-        """Write all relations that hold in every example."""
-        self._identifiers()
-        self._limits()
+        """Write all relations that hold in every example, and in every round of every loop."""
+        for block in (None, *self._writer.blocks):
+            # The same task recorded twice says no more than once.
+            found = {key_of(one.told): one for one in self._situations(block)}
+            situations = [*found.values()]
+            if situations:
+                for relation in (_identifiers, _equalities, _orders, _absences):
+                    for text, pairs in relation(situations):
+                        self._write(text, pairs, block)
+        for step, choice in self._writer.picks:
+            block = next((one for one in self._writer.blocks if step in one.steps), None)
+            for text, pairs in _orders_inside(str(step["save_as"]), choice):
+                self._write(text, pairs, block)
 
-    def _known_in(self, example: Example) -> Iterator[Known]:
+    def _situations(self, block: Block | None) -> Iterator[Situation]:
+        for example in self._writer.examples:
+            if block is None:
+                known = [*self._known_in(example, None, self._writer.top)]
+                yield Situation(self._inputs(example, None, None), known, frozenset())
+                continue
+            own = frozenset(block.names)
+            outer = [*self._known_in(example, None, self._writer.top)]
+            for turn in [turn for turn in example.turns if turn is not None]:
+                inner = [*self._known_in(example, turn, block.steps)]
+                if inner:
+                    inputs = self._inputs(example, turn, block)
+                    yield Situation(inputs, [*outer, *inner], own)
+
+    def _inputs(self, example: Example, turn: Turn | None, block: Block | None) -> dict[str, Said]:
+        found: dict[str, Said] = {}
+        for place, value in example.said(turn).leaves:
+            is_here = ELEMENT not in place or (
+                block is not None and place[: place.index(ELEMENT)] in block.over
+            )
+            if is_here and not isinstance(value, list):
+                text = self._writer.input_text(place)
+                is_certain = ELEMENT in place or place in self._writer.always
+                found[text] = Said(text, value, "" if is_certain else f"given({text})")
+        return found
+
+    def _known_in(
+        self, example: Example, turn: Turn | None, steps: Sequence[Json]
+    ) -> Iterator[Known]:
         writer = self._writer
         # A name that is saved in several ways is always there.
-        times = Counter(step.get("save_as") for step in writer.top)
+        times = Counter(step.get("save_as") for step in steps)
+        here = {id(step) for step in steps}
         for role, step in writer.read_steps.items():
-            if step not in writer.top:
+            if id(step) not in here:
                 continue
             when = step.get("when", "") if times[step["save_as"]] == 1 else ""
-            reads = [read for one, _, read in writer.space.reads[role] if one is example]
+            reads = [
+                read
+                for one, round_, read in writer.space.reads[role]
+                if one is example and (turn is None or round_ == turn)
+            ]
             if reads:
-                texts = {str(text)[3:-3]: value for text, value in _asked(step, reads[0].args)}
-                yield Known(step["save_as"], reads[0].result, texts, when, step.get("when", ""))
+                asked = {str(text)[3:-3]: value for text, value in _asked(step, reads[0].args)}
+                name = step["save_as"]
+                yield Known(name, reads[0].result, asked, when, step.get("when", ""))
         for step, choice in writer.picks:
-            if step in writer.top:
-                chosen = [record for one, record in choice.chosen if one is example]
+            if id(step) in here:
+                chosen = [
+                    row.chosen
+                    for row in choice.rows
+                    if row.spot.example is example and (turn is None or row.spot.turn == turn)
+                ]
                 if chosen:
                     yield Known(step["save_as"], chosen[0], {}, step.get("when", ""))
 
-    def _identifiers(self) -> None:
-        """Write that an identifier in one record is what another one was found by."""
-        facts: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-        for example in self._writer.examples:
-            known = self._known[id(example)]
-            for one in known:
-                for place, value in plain(one.record):
-                    if not is_code(value) or _is_among(value, one.asked.values()):
-                        continue
-                    if len(place) > 1 and len(self._writer.examples) < ENOUGH_NESTED:
-                        continue
-                    text = field_text(one.name, tuple(map(str, place)))
-                    for other in known:
-                        if other.name != one.name:
-                            self._compare(facts, text, value, one, other)
-        tried = math.log2(1 + len(facts))
-        told: set[str] = set()
-        for (text, other_text), pairs in facts.items():
-            bits = sum({pair.key: pair.bits for pair in pairs}.values()) - tried
-            if text in told or not all(pair.holds for pair in pairs) or bits < ENOUGH_TO_ACT:
-                continue
-            told.add(text)
-            self._write(f"{text} == {other_text}", pairs)
-
-    @staticmethod
-    def _compare(
-        facts: dict[tuple[str, str], list[Pair]], text: str, value: Any, one: Known, other: Known
-    ) -> None:
-        bare = {} if isinstance(other.record, dict | list) else {other.name: other.record}
-        rows = [(other.asked_when, other.asked), (other.when, bare)]
-        for other_when, texts in rows:
-            when = tuple(sorted({one.when, other_when} - {""}))
-            for other_text, found in texts.items():
-                if is_code(found) and other_text != text:
-                    pair = Pair(same(value, found), key_of(value), information(value), when)
-                    facts[text, other_text].append(pair)
-
-    def _limits(self) -> None:
-        """Write that an input was never above, or never below, a number or date that was read."""
-        facts: dict[tuple[str, str], list[tuple[Any, Any, str]]] = defaultdict(list)
-        for example in self._writer.examples:
-            for text, value in self._inputs(example):
-                for other, limit, when in self._numbers(example):
-                    if are_comparable(value, limit):
-                        facts[text, other].append((value, limit, when))
-        tried = math.log2(1 + len(facts))
-        for (text, other), rows in facts.items():
-            pairs = [(value, limit) for value, limit, _ in rows]
-            sign = order_of(pairs, tried)
-            if sign:
-                self._write(
-                    f"{text} {sign} {other}",
-                    [
-                        Pair(True, key_of(value), 1.0, (when,) if when else ())
-                        for value, _, when in rows
-                    ],
-                )
-
-    def _inputs(self, example: Example) -> Iterator[tuple[str, Any]]:
-        for place, value in example.said(None).leaves:
-            if ELEMENT not in place and are_comparable(value, value):
-                yield self._writer.input_text(place), value
-
-    def _numbers(self, example: Example) -> Iterator[tuple[str, Any, str]]:
-        for one in self._known[id(example)]:
-            for place, value in plain(one.record):
-                if are_comparable(value, value):
-                    yield field_text(one.name, tuple(map(str, place))), value, one.when
-
-    def _write(self, text: str, pairs: list[Pair]) -> None:
+    def _write(self, text: str, pairs: Sequence[Pair], block: Block | None) -> None:
         step: Json = {"type": "assert", "check": text}
         conditions = sorted({one for pair in pairs for one in pair.when})
         if conditions:
             step["when"] = " and ".join(conditions)
-        self._writer.add_check(step, len(pairs))
+        held = min(len(pairs), len(self._writer.examples))
+        self._writer.add_check(step, held, block)
 
 
-def _asked(step: Json, args: Json) -> Iterator[tuple[Any, Any]]:
-    for name, text in step["args"].items():
-        if isinstance(text, str) and text.startswith("{{"):
-            yield text, args.get(name)
+Found = Iterator[tuple[str, list[Pair]]]
 
 
-def _is_among(value: Any, values: Any) -> bool:
-    return any(same(value, one) for one in values)
-
-
-def order_of(pairs: Sequence[tuple[Any, Any]], tried: float) -> str:
-    """Return `<=` or `>=` if the first of two values never was beyond the second, else "".
-
-    Either it could have been: pairing the values otherwise would break it, so often that chance
-    does not explain that they never did. Or no pairing breaks it, and the values come close: then
-    it is a limit that nobody has reached yet.
-    """
-    if len(pairs) < ENOUGH_TO_ACT or all(one == other for one, other in pairs):
-        return ""
-    for sign, holds in (("<=", operator.le), (">=", operator.ge)):
-        if not all(holds(one, other) for one, other in pairs):
+def _identifiers(situations: Sequence[Situation]) -> Found:
+    """Yield that an identifier in one record is what another one was found by."""
+    facts: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+    for situation in situations:
+        for one in situation.known:
+            for text, value in _own_codes(one, nested=len(situations) >= ENOUGH_NESTED):
+                for other in situation.known:
+                    if other.name != one.name and _is_of_round(situation, one, other):
+                        _compare(facts, text, value, one, other)
+    tried = math.log2(1 + len(facts))
+    told: set[str] = set()
+    for (text, other_text), pairs in facts.items():
+        bits = sum({key_of(pair.one): information(pair.one) for pair in pairs}.values()) - tried
+        if text in told or bits < ENOUGH_TO_ACT:
             continue
-        crossed = [
-            holds(one, other)
-            for n, (one, _) in enumerate(pairs[:MOST_CROSSED])
-            for m, (_, other) in enumerate(pairs[:MOST_CROSSED])
-            if n != m
-        ]
-        share = sum(crossed) / len(crossed)
-        if share == 1:
-            return sign if _come_close(pairs) else ""
-        if -math.log2(max(share, 1e-9)) * len(pairs) - tried >= ENOUGH_TO_ACT:
-            return sign
+        if _is_nested(text) and len(pairs) < len(situations):
+            continue
+        if all(same(pair.one, pair.other) for pair in pairs):
+            told.add(text)
+            yield f"{text} == {other_text}", pairs
+
+
+def _is_of_round(situation: Situation, *known: Known) -> bool:
+    """Return whether a relation belongs to a round: what is outside of it is checked once."""
+    return not situation.own or any(one.name in situation.own for one in known)
+
+
+def _fields(known: Known, *, nested: bool = True) -> Iterator[tuple[str, Any]]:
+    for place, value in plain(known.record):
+        if nested or len(place) <= 1:
+            yield field_text(known.name, tuple(map(str, place))), value
+
+
+def _own_codes(known: Known, *, nested: bool) -> Iterator[tuple[str, Any]]:
+    """Yield the identifiers in a record that it was not read by."""
+    for text, value in _fields(known, nested=nested):
+        if is_code(value) and not any(same(value, asked) for asked in known.asked.values()):
+            yield text, value
+
+
+def _compare(
+    facts: dict[tuple[str, str], list[Pair]], text: str, value: Any, one: Known, other: Known
+) -> None:
+    bare = {} if isinstance(other.record, dict | list) else {other.name: other.record}
+    for other_when, texts in ((other.asked_when, other.asked), (other.when, bare)):
+        when = tuple(sorted({one.when, other_when} - {""}))
+        for other_text, found in texts.items():
+            if is_code(found) and other_text != text:
+                facts[text, other_text].append(Pair(value, found, when))
+
+
+def _values(situation: Situation) -> list[Said]:
+    """Return what inputs and records say in a situation."""
+    found = [*situation.inputs.values()]
+    for known in situation.known:
+        found += [Said(text, value, known.when) for text, value in _fields(known)]
+    return found
+
+
+def _pairs(
+    situations: Sequence[Situation], is_fit: Any
+) -> dict[tuple[str, str], list[tuple[Said, Said]]]:
+    """Return pairs of values that may be related, by their expressions."""
+    facts: dict[tuple[str, str], list[tuple[Said, Said]]] = defaultdict(list)
+    for situation in situations:
+        values = [one for one in _values(situation) if is_fit(one.value)]
+        for number, one in enumerate(values):
+            for other in values[number + 1 :]:
+                own = situation.own
+                if not own or one.holder in own or other.holder in own:
+                    facts[one.text, other.text].append((one, other))
+    return facts
+
+
+def _as_pairs(rows: Sequence[tuple[Said, Said]]) -> list[Pair]:
+    return [
+        Pair(one.value, other.value, tuple(sorted({one.when, other.when} - {""})))
+        for one, other in rows
+    ]
+
+
+def _equalities(situations: Sequence[Situation]) -> Found:
+    """Yield that a word in one record is that of another, which other records would not have."""
+    facts = _pairs(
+        situations, lambda value: (isinstance(value, str) and is_word(value)) or is_code(value)
+    )
+    tried = math.log2(1 + len(facts))
+    inputs = {one.holder for one in situations[0].inputs.values()}
+    linked = {
+        frozenset((known.name, re.split(r"[.\[]", text, maxsplit=1)[0]))
+        for situation in situations
+        for known in situation.known
+        for text in known.asked
+    }
+    told: dict[str, str] = {}
+    for (text, other_text), rows in facts.items():
+        holders = frozenset(one.holder for one in rows[0])
+        # Of inputs, and of a record that was read by another one, more is known than equality.
+        if len(holders) == 1 or holders in linked or holders & inputs:
+            continue
+        pairs = _as_pairs(rows)
+        is_told = told.get(text, text) == told.get(other_text, other_text)
+        is_rare = len(pairs) < SHARE * len(situations)
+        if is_told or is_rare or _is_nested(text) or _is_nested(other_text):
+            continue
+        if not all(same(pair.one, pair.other) for pair in pairs):
+            continue
+        if _surprise(pairs, same) - tried >= ENOUGH_TO_ACT:
+            told[other_text] = told.setdefault(text, text)
+            yield f"{text} == {other_text}", pairs
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and (is_word(value) or is_code(value))
+
+
+def _is_nested(text: str) -> bool:
+    return len(re.findall(r"[.\[]", text)) > 1
+
+
+def _surprise(pairs: Sequence[Pair], holds: Any) -> float:
+    """Return the bits that it takes for chance to let a relation hold in all pairs."""
+    rows = pairs[:MOST_CROSSED]
+    crossed = [
+        holds(one.one, other.other) for n, one in enumerate(rows) for m, other in enumerate(rows)
+        if n != m
+    ]  # fmt: skip
+    share = sum(crossed) / len(crossed) if crossed else 1.0
+    return -math.log2(max(share, 1e-9)) * len(pairs)
+
+
+def _orders(situations: Sequence[Situation]) -> Found:
+    """Yield that a number or date was never above, or never below, another one."""
+    facts = _pairs(situations, lambda value: are_comparable(value, value))
+    inputs = situations[0].inputs
+    # Of few inputs fewer pairs were tried than of all that was read.
+    families = Counter(sum(text in inputs for text in texts) for texts in facts)
+    for (text, other_text), rows in facts.items():
+        if not all(are_comparable(one.value, other.value) for one, other in rows):
+            continue
+        pairs = _as_pairs(rows)
+        tried = math.log2(1 + families[(text in inputs) + (other_text in inputs)])
+        sign = order_of(pairs, tried, is_kin=_are_kin(rows[0], situations[0]))
+        if sign:
+            yield f"{text} {sign} {other_text}", pairs
+
+
+def _orders_inside(name: str, choice: Choice) -> Found:
+    """Yield an order of two fields that every chosen element kept and others did not."""
+    rows = [row for row in choice.rows if isinstance(row.chosen, dict)]
+    others = [one for row in rows for one in row.elements if one is not row.chosen]
+    if not rows:
+        return
+    fields = [field for field, value in rows[0].chosen.items() if are_comparable(value, value)]
+    for number, field in enumerate(fields):
+        for other in fields[number + 1 :]:
+            pairs = _field_pairs([row.chosen for row in rows], field, other)
+            beside = _field_pairs(others, field, other)
+            sign = _kept(pairs, beside)
+            if sign and len(pairs) == len(rows):
+                yield f"{field_text(name, (field,))} {sign} {field_text(name, (other,))}", pairs
+
+
+def _field_pairs(records: Sequence[Any], field: str, other: str) -> list[Pair]:
+    return [
+        Pair(one[field], one[other], ())
+        for one in records
+        if isinstance(one, dict) and are_comparable(one.get(field), one.get(other))
+    ]
+
+
+def _kept(pairs: Sequence[Pair], beside: Sequence[Pair]) -> str:
+    for sign, holds in (
+        ("<", operator.lt),
+        ("<=", operator.le),
+        (">", operator.gt),
+        (">=", operator.ge),
+    ):
+        if beside and all(holds(pair.one, pair.other) for pair in pairs):
+            share = sum(holds(pair.one, pair.other) for pair in beside) / len(beside)
+            if -math.log2(max(share, 1e-9)) * len(pairs) >= ENOUGH_TO_ACT:
+                return sign
     return ""
 
 
-def _come_close(pairs: Sequence[tuple[Any, Any]]) -> bool:
+def _are_kin(row: tuple[Said, Said], situation: Situation) -> bool:
+    """Return whether two values may be a limit for each other: one is an input, or both are dates,
+    or their names have a word in common. Other quantities are larger or smaller without a reason.
+    """
+    is_input = any(one.text in situation.inputs for one in row)
+    return is_input or isinstance(row[0].value, str) or bool(row[0].words & row[1].words)
+
+
+def order_of(pairs: Sequence[Pair], tried: float, *, is_kin: bool) -> str:
+    """Return the sign of an order that never was broken, or "".
+
+    Either it could have been: pairing the values otherwise would break it, so often that chance
+    does not explain that they never did. Or no pairing breaks it, and values of one kind come
+    close: then it is a limit that nobody has reached yet.
+    """
+    if len(pairs) < ENOUGH_TO_ACT or all(pair.one == pair.other for pair in pairs):
+        return ""
+    for sign, holds in (("<=", operator.le), (">=", operator.ge)):
+        if not all(holds(pair.one, pair.other) for pair in pairs):
+            continue
+        surprise = _surprise(pairs, holds)
+        if (surprise == 0 and is_kin and _come_close(pairs)) or surprise - tried >= ENOUGH_TO_ACT:
+            is_strict = not any(pair.one == pair.other for pair in pairs)
+            return sign[0] if is_strict else sign
+    return ""
+
+
+def _come_close(pairs: Sequence[Pair]) -> bool:
     """Return whether two ranges of values that don't overlap are no further apart than wide."""
-    ones, others = ([_as_number(row[side]) for row in pairs] for side in (0, 1))
+    ones = [_as_number(pair.one) for pair in pairs]
+    others = [_as_number(pair.other) for pair in pairs]
     gap = max(min(ones) - max(others), min(others) - max(ones))
-    return gap <= max(max(ones) - min(ones), max(others) - min(others))
+    wide = max(max(ones) - min(ones), max(others) - min(others))
+    return gap <= (max(wide, A_YEAR) if isinstance(pairs[0].one, str) else wide)
 
 
 def _as_number(value: Any) -> float:
     if isinstance(value, str):
         return datetime.fromisoformat(value).replace(tzinfo=UTC).timestamp()
     return float(value)
+
+
+def _absences(situations: Sequence[Situation]) -> Found:
+    """Yield that no element of a list is about the same thing as the task.
+
+    Looking through a list that nothing is taken from is a look whether something is there.
+    """
+    facts: dict[str, list[Pair]] = defaultdict(list)
+    found: set[str] = set()
+    for situation in situations:
+        values = _values(situation)
+        for known in situation.known:
+            if not isinstance(known.record, list) or not _is_of_round(situation, known):
+                continue
+            rows = [row for row in known.record if isinstance(row, dict)]
+            for name in dict.fromkeys(name for row in rows for name in row):
+                for one in values:
+                    if not _may_be_same(one, name, rows) or one.holder == known.name:
+                        continue
+                    text = f"not has({known.name}, {name}={one.text})"
+                    if any(same(row.get(name), one.value) for row in rows):
+                        found.add(text)
+                    facts[text].append(Pair(one.value, None, (one.when,) if one.when else ()))
+    for text, pairs in facts.items():
+        if text not in found and len(pairs) >= 3:
+            yield text, pairs
+
+
+def _may_be_same(one: Said, name: str, rows: Sequence[Json]) -> bool:
+    """Return whether a value and a field of rows are of one kind: by name, and by form."""
+    if one.text.rpartition(".")[2] != name or not (is_code(one.value) or is_date(one.value)):
+        return False
+    return any(isinstance(row.get(name), str) for row in rows)
+
+
+def _asked(step: Json, args: Json) -> Iterator[tuple[Any, Any]]:
+    for name, text in step["args"].items():
+        if isinstance(text, str) and text.startswith("{{"):
+            yield text, args.get(name)

@@ -7,7 +7,7 @@ the recording and dies only if everything it needs was recorded and gives someth
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -251,7 +251,7 @@ class Space:
                     self.slots[one].is_repeated = True
         for example in examples:
             self._explain_writes(example)
-        self.habits = self._habits()
+        self.habits = [*self._habits(), *self._loop_habits()]
         for leaf in self._leaves():
             self._build(leaf)
             leaf.settle()
@@ -343,8 +343,8 @@ class Space:
         """
         made: dict[Role, list[tuple[Example, int]]] = defaultdict(list)
         for example in self.examples:
-            for number, read in enumerate(example.reads[: example.first_write]):
-                if read.args and not self._is_of_loop(example, number):
+            for number in range(example.first_write):
+                if not self._is_of_loop(example, number):
                     made[example.role(number, None)].append((example, number))
         found = []
         for role, where in made.items():
@@ -356,6 +356,44 @@ class Space:
                 for example, number in where:
                     self.use(example, None, number, role)
         return found
+
+    def _loop_habits(self) -> list[Role]:
+        """Return the reads that most examples made in every round of a loop.
+
+        They were made by the element of the round, or by what was read by it.
+        """
+        made: dict[Role, Counter[int]] = defaultdict(Counter)
+        where: dict[Role, list[tuple[Example, Turn, int]]] = defaultdict(list)
+        rounds: Counter[int] = Counter()
+        for example in self.examples:
+            for turn in [turn for turn in example.turns if turn is not None]:
+                rounds[id(example)] += 1
+                for number in self._reads_of_round(example, turn):
+                    role = example.role(number, turn)
+                    made[role][id(example)] += 1
+                    where[role].append((example, turn, number))
+        found = []
+        for role, counts in made.items():
+            whole = sum(counts[one] >= rounds[one] for one in counts)
+            if whole >= SHARE * len(rounds):
+                found.append(role)
+                for example, turn, number in where[role]:
+                    self.use(example, turn, number, role)
+        return found
+
+    def _reads_of_round(self, example: Example, turn: Turn) -> Iterator[int]:
+        """Yield the reads before the first write that belong to one round of a loop."""
+        own: list[Read] = []
+        for number, read in enumerate(example.reads[: example.first_write]):
+            places = [place for _, place in example.role(number, turn).sources if place]
+            values = [one for one in read.args.values() if information(one) >= ENOUGH_TO_ACT]
+            is_own = any(ELEMENT in place for place in places) or any(
+                other.holds(value) for other in own for value in values
+            )
+            if is_own:
+                own.append(read)
+                if (id(example), turn, number) not in self._used:
+                    yield number
 
     def _is_of_loop(self, example: Example, number: int) -> bool:
         """Return whether a read serves a round of a loop."""
@@ -511,6 +549,7 @@ class Space:
         self._used.add((id(example), turn, number))
         read = example.reads[number]
         self.reads[role].append((example, turn, read))
+        self.roles.setdefault(role, defaultdict(Leaf))
         for name, value in read.args.items():
             spot = Spot(example, turn, number, value)
             self.roles[role][name].add(self, spot, self.explain(spot, name))

@@ -160,7 +160,9 @@ def _run(
 
 
 def why_stopped(result: RunResult) -> str:
-    """Return why a run did not go to its end: what it asks, or why it failed; "" if it did."""
+    """Return why a run did not go to its end: what it asks, or what stopped it; "" if it did."""
     if result.pending_prompt is not None:
         return result.pending_prompt.message
+    if result.reason is not None:
+        return result.reason.message
     return "" if result.failure is None else cause_of(result.failure)

@@ -19,8 +19,10 @@ from em.compiler.forms import FORMS
 from em.compiler.places import (
     ELEMENT,
     KEY,
+    MISSING,
     RECORD,
     Place,
+    at,
     input_places,
     is_scalar,
     last_name,
@@ -51,6 +53,7 @@ from em.compiler.terms import (
     Given,
     KeyOf,
     Merged,
+    Optional,
     Pick,
     Result,
     Term,
@@ -513,6 +516,11 @@ class Writer:
             return field_text(block.over[place[:cut]], _names(place[cut + 1 :]))
         return field_text(str(place[0]), _names(place[1:]))
 
+    def optional_text(self, place: Place) -> str:
+        """Return the expression of an argument that is left out unless its input is given."""
+        text = self.input_text(place)
+        return f"{text} if given({text}) else omitted"
+
     def given_text(self, places: Iterable[Place]) -> str:
         """Return the condition that some inputs are given."""
         return f"given({', '.join(sorted(map(self.input_text, places)))})"
@@ -665,6 +673,8 @@ class Writer:
         is_complete = ELEMENT in place or len(leaf.spots) == len(slot.calls)
         if is_complete and (number, self._list_place(place)) not in self.promoted:
             found = self._value(leaf, last_name(place))
+        if found is None and not is_complete:
+            found = self._optional(slot, place, leaf)
         if found is None:
             term = self._promote(slot, number, place)
             self._agreed.append((Agreed(term, leaf, set()), True))
@@ -675,6 +685,20 @@ class Writer:
             self.constants.append((f"{slot.tool}.{path_text(place)}", json.loads(term.json)))
         self._agreed += [(agreed, True) for agreed in found.agreed]
         return term
+
+    def _optional(self, slot: Slot, place: Place, leaf: Leaf) -> "Chosen | None":
+        """Return the input that an argument is given just where it is given."""
+        for source, one in leaf.explanations.items():
+            if not isinstance(source, FromInput) or len(one.spots) < len(leaf.spots):
+                continue
+            having = {id(spot.example) for spot in leaf.spots}
+            told = {
+                id(each) for each in self.examples if at(each.inputs, source.place) is not MISSING
+            }
+            if told == having and source.place not in self.always and ELEMENT not in place:
+                term = Optional(source.place)
+                return Chosen(term, [Agreed(Given(source.place), leaf, {source})])
+        return None
 
     @staticmethod
     def _list_place(place: Place) -> Place:
@@ -715,6 +739,7 @@ class Writer:
 
 _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     Given: lambda self, term: self.input_text(term.place),
+    Optional: lambda self, term: self.optional_text(term.place),
     Value: lambda _, term: literal(json.loads(term.json)),
     Written: lambda self, term: self.written_name(term.tool),
     Field: lambda self, term: field_text(self.text(term.of), term.names),

@@ -24,6 +24,12 @@ class Given(msgspec.Struct, frozen=True):
     place: Place
 
 
+class Optional(msgspec.Struct, frozen=True):
+    """An argument that is left out unless its input is given."""
+
+    place: Place
+
+
 class Value(msgspec.Struct, frozen=True):
     """A constant, as JSON."""
 
@@ -125,8 +131,8 @@ class Cases(msgspec.Struct, frozen=True):
 
 
 Term = (
-    Given | Value | Result | Written | Field | At | Pick | KeyOf | Common | Every | Merged | Text
-    | Formed | Computed | Cases
+    Given | Optional | Value | Result | Written | Field | At | Pick | KeyOf | Common | Every
+    | Merged | Text | Formed | Computed | Cases
 )  # fmt: skip
 
 

@@ -308,6 +308,11 @@ def _verify(
             f"the replay asks: {result.pending_prompt.message}",
             place=f"step {result.pending_prompt.step_id}",
         )
+    if replay.difference is None and result.reason is not None:
+        raise NotReproduced(
+            f"the replay hands over: {result.reason.message}",
+            place=f"step {result.reason.step_id}",
+        )
     replay.finish()
     if not same(result.output, draft.output):
         raise NotReproduced(

@@ -26,6 +26,7 @@ from em.runner.agreement import (
 )
 from em.runner.expressions.direct import together
 from em.runner.expressions.language import GIVEN, Evaluate, compile_expression, compile_value
+from em.runner.expressions.selection import ABSENT, OMITTED
 from em.runner.remedies import Look, Remedies, Rule
 from em.runner.symptoms import Plain
 from em.runner.task_plan import FAILED_READ, Check, Form, Known, Plan, Read, Wording
@@ -34,6 +35,7 @@ from em.settings import McpServer
 from em.values.call import Effect
 from em.values.canonical import Json
 from em.values.json_schema import by_names, matcher
+from em.values.leaves import texts
 
 OnError = Literal["fail", "continue"]
 FieldType = Literal[
@@ -710,7 +712,7 @@ class CompiledStep:
         if isinstance(step, ToolStep | UdfStep):
             self.kind = "tool" if isinstance(step, ToolStep) else "udf"
             self.target = step.tool if isinstance(step, ToolStep) else step.function
-            self.args = compile_value(step.args, f"{place}, field args")
+            self.args = _arguments(step.args, f"{place}, field args")
             self.secret_args = any(map(is_secret_name, step.args))
             self._take_terms(step)
         elif isinstance(step, AssertStep):
@@ -925,6 +927,16 @@ def _is_write(step: Step, spec: ToolSpec | None) -> bool:
     if step.effect is not None:
         return step.effect == "write"
     return isinstance(step, ToolStep) and (spec is None or spec.known_effect != "read")
+
+
+def _arguments(args: Json, place: str) -> Evaluate:
+    """Compile arguments; those that an expression says to omit are left out."""
+    evaluate = compile_value(args, place)
+    if not any(OMITTED in text for text in texts(args)):
+        return evaluate
+    return lambda scope: {
+        name: value for name, value in evaluate(scope).items() if value is not ABSENT
+    }
 
 
 def _nothing(_scope: Any) -> Any:

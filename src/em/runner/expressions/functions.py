@@ -8,7 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from em.runner.expressions.selection import (
+    ABSENT,
     MOST_SHOWN,
+    OMITTED,
     at_least,
     at_most,
     common,
@@ -875,13 +877,14 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
 """The functions that compiled routines select and check with; `direct` evaluates them."""
 SELECTIONS |= TEXTS
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Any] = {
     **{
         function.__name__: function
         for function in (len, sum, min, max, sorted, round, any, all, abs, zip, enumerate, nth)
     },
     **SELECTIONS,
     # Functions instead of the types, whose methods (`str.format`) the sandbox does not check.
+    OMITTED: ABSENT,
     "str": _as_str,
     "int": _as_int,
     "float": _as_float,

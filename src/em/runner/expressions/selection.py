@@ -18,6 +18,8 @@ MOST_SHOWN = 8
 """Candidates that an error lists."""
 ABSENT = object()
 """What `given` gets for a name or a part that is not there."""
+OMITTED = "omitted"
+"""The name for an argument that is left out: `{{ note if given(note) else omitted }}`."""
 LONGEST_KEPT = 300
 """Longer texts are not kept as they are compared."""
 _NUMBERS = (int, float)
