@@ -85,3 +85,15 @@ def test_steps_in_blocks_are_listed_where_a_routine_can_not_run() -> None:
     listed = em("run", "send", "--dry-run").out
     assert "for_each" in listed
     assert "tool.call" in listed
+
+
+def test_a_workflow_stops_where_its_routine_hands_over() -> None:
+    Path("em.yaml").write_text(
+        "workflows:\n  mail:\n    steps:\n"
+        "      - {name: go, tool: run_routine, inputs: {routine: ./send, input: {to: bob}}}\n"
+    )
+    em("trust", ".")
+    ran = em("workflow", "run", "mail", "--tools", "tools.py")
+    assert ran.code == 1
+    assert "the routine handed over: known: nobody knows them" in ran.err + ran.out
+    assert not Path("sent").exists()

@@ -182,3 +182,33 @@ def test_secrets_stay_out_of_the_reason(tmp_path: Path) -> None:
         stored = str([event.body for event in memory.log.read()])
         assert secret not in repr(result.reason)
         assert secret not in stored
+
+
+def test_arguments_without_a_value_hand_over_and_the_call_counts_as_not_made(
+    tmp_path: Path,
+) -> None:
+    text = SHIP.replace('args: {thing: "{{ thing }}"}', 'args: {thing: "{{ thing.name }}"}')
+    with Memory(tmp_path / "em.db") as memory:
+        result = memory.run(written(tmp_path, text), BOXES, Depot().tools(), run_id="r1")
+        assert result.reason is not None
+        assert result.reason.step_id == "pack"
+        past = read_run(memory.store, "r1")
+    assert (past.restored.in_flight, past.restored.has_acted({})) == (set(), False)
+    assert [line.status for line in past.timeline] == ["done"]
+
+
+def test_a_resumed_run_that_acted_never_hands_over(tmp_path: Path) -> None:
+    text = SHIP.replace(
+        "steps:\n- id: boxes", "steps:\n- {id: sure, type: assert, check: sure()}\n- id: boxes", 1
+    )
+    answers = [True]
+    depot = Depot(dies_at=2)
+    (tmp_path / "udf.py").write_text("def sure():\n    return True\n")
+    with Memory(tmp_path / "em.db") as memory:
+        udfs = {"sure": lambda: answers[-1]}
+        with pytest.raises(Killed):
+            memory.run(written(tmp_path, text), BOXES, depot.tools(), run_id="r1", udfs=udfs)
+        answers.append(False)
+        result = memory.resume("r1", depot.tools(), udfs=udfs)
+    assert (result.status, result.reason) == ("failed", None)
+    assert depot.done == ["pack a"]

@@ -414,7 +414,7 @@ def _replay(healed: Healed, past: PastRun) -> list[Recorded]:
             f"the replay of the run failed: {cause_of(result.failure)}",
             place=f"step {result.failure.step_id}",
         )
-    if left or not identical(result.output, healed.output):
+    if left or result.reason or not identical(result.output, healed.output):
         raise NotReproduced(
             "the replay of the run returned another output",
             place=f"run {past.run_id}",

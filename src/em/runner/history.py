@@ -192,6 +192,10 @@ class PastRun:
         self.status, self.end = body.get("status", "needs_input"), body
         if body.get("reason") is not None:
             self.status = HANDED_OVER
+            # A call that was announced, and whose arguments then had no value, was not made.
+            self._intents.clear()
+            self.restored.in_flight.clear()
+            self.restored.effects.clear()
         self.ended = event.at if event.kind == "run_ended" else None
         failure = body.get("failure") or {}
         if (failure.get("context") or {}).get("outcome") == UNDONE:

@@ -781,6 +781,7 @@ class Machine:
         self._auto_fix = auto_fix
         self._own = {name: Tool(name, function) for name, function in udfs.items()}
         self._calls = self._line(notes)
+        self._calls.has_acted = restored is not None and restored.has_acted(answers or {})
         self._notebook, self._reports = self._calls.notebook, self._calls.reports
         self._saved: Json = {}
         self._scope: Json = {}

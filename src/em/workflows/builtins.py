@@ -230,6 +230,10 @@ class Routines:
             note([event.id for event in self._store.read(newest) if event.kind != "erased"])
             if result.pending_prompt is not None:
                 raise Pause(_within(step, result.pending_prompt))
+            if result.reason is not None:
+                raise WorkflowError(
+                    f"the routine handed over: {result.reason}", place=f"run {result.run_id}"
+                )
             if result.status == "cancelled":
                 raise WorkflowError("the routine was cancelled", place=f"run {result.run_id}")
             if result.failure is not None:
