@@ -1,12 +1,12 @@
 """Choice: which element of a list was taken, in a way that every recording agrees with.
 
-By what inputs say about it, else by a field that is the same in all examples and tells it from
-the others, else as the smallest or largest. A tie does not speak against being the smallest; in a
-run it hands over.
+By what inputs say about it, else by conditions that it always met and others did not: a field that
+is the same in all examples, or that is not below or above something known; else, among those, as
+the smallest or largest. A tie does not speak against being the smallest; in a run it hands over.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -14,13 +14,32 @@ import msgspec
 from em.compiler.evidence import ENOUGH_TO_ACT
 from em.compiler.example import Example
 from em.compiler.places import MISSING, Mark, Place, at, elements, is_word, key_of, marks_in, plain
-from em.compiler.space import Atom, Explanation, FromRead, Spot
+from em.compiler.space import Atom, Explanation, FromInput, FromRead, Spot
 from em.values.canonical import same
 from em.values.times import is_date
 
 MOST_SPOTS = 40
 """Observations on which a choice is tried."""
+Known = Mapping[FromInput | FromRead, Any]
+"""Numbers and dates that were known before, by where they come from."""
+Left = list[list[Any]]
+"""By row: the elements that are left."""
 How = Literal["only", "values", "smallest", "largest", "many"]
+
+
+class Bound(NamedTuple):
+    """A field of an element that is not below, or not above, a value that is known before."""
+
+    field: Place
+    is_least: bool
+    source: FromInput | FromRead
+
+    def holds(self, element: Any, known: Mapping[FromInput | FromRead, Any]) -> bool:
+        """Return whether an element keeps to it."""
+        value, limit = at(element, self.field), known.get(self.source, MISSING)
+        if not are_comparable(value, limit):
+            return False
+        return bool(value >= limit if self.is_least else value <= limit)
 
 
 class Row(NamedTuple):
@@ -46,6 +65,7 @@ class Choice(msgspec.Struct):
     fixed: dict[Place, Any]
     rows: list[Row]
     constants: dict[Place, Any] = {}
+    bounds: list[Bound] = []
     by: Place = ()
 
     @property
@@ -141,18 +161,10 @@ def _rows(explanation: Explanation, level: int, atoms: list[Atom]) -> list[Row]:
             agrees = is_simple and all(same(at(one, rest), spot.value) for one in left)
             chosen = holder[path[depth]]
             row = Row(spot, [one for _, one in every], left, chosen, agrees)
-            # The same choice made twice says no more than once.
-            rows.setdefault(key_of([row.elements, spot.value, [*atoms_told(atoms, spot)]]), row)
+            # The same task recorded twice says no more than once.
+            turn = None if spot.turn is None else spot.turn.number
+            rows.setdefault(key_of([row.elements, spot.value, spot.example.inputs, turn]), row)
     return [*rows.values()]
-
-
-def atoms_told(atoms: list[Atom], spot: Spot) -> Iterator[Any]:
-    """Yield what the inputs of an example say where atoms look."""
-    for atom in atoms:
-        number = None if spot.turn is None else spot.turn.number
-        for place in (atom.input, atom.changes):
-            found = at(spot.example.inputs, place, number)
-            yield None if found is MISSING else found
 
 
 def _fixed(chosen: list[Any]) -> dict[Place, Any]:
@@ -167,41 +179,108 @@ def _fixed(chosen: list[Any]) -> dict[Place, Any]:
 
 
 def _choose_among(made: Choice, *, is_free: bool) -> None:
-    """Find a fixed field, or an extreme, that tells the chosen element from those that are left."""
-    best: tuple[float, Place] | None = None
+    """Find conditions, and perhaps an extreme, that leave nothing but the chosen element."""
+    rows = made.rows
+    known = [known_before(row.spot) for row in rows]
+    left = [row.left for row in rows]
+    bounds = _bounds(rows, known)
+    costs: list[float] = []
+    while any(len(one) > 1 for one in left):
+        extremes = _extremes(rows, left)
+        if len(extremes) == 1:
+            ((made.how, made.by),) = extremes
+            costs.append(math.log2(1 + 2 * len([*plain(rows[0].chosen)])) + ENOUGH_TO_ACT)
+            break
+        found = _best_condition(made, bounds, known, left)
+        if found is None:
+            made.constants, made.bounds = {}, []
+            return
+        condition, cost, left = found
+        costs.append(cost)
+        if isinstance(condition, Bound):
+            made.bounds = [*made.bounds, condition]
+        else:
+            made.constants = {**made.constants, condition: made.fixed[condition]}
+    else:
+        made.how = "only"
+    gain = sum(math.log2(len(row.left)) for row in rows if row.left)
+    made.is_supported = is_free and gain - sum(costs) >= ENOUGH_TO_ACT
+
+
+def _best_condition(
+    made: Choice, bounds: list[Bound], known: Sequence[Known], left: Left
+) -> tuple[Place | Bound, float, Left] | None:
+    """Return the condition that leaves the fewest elements, its cost in bits, and these."""
+    tried: list[tuple[float, float, Place | Bound, Left]] = []
+    inputs = sum(isinstance(bound.source, FromInput) for bound in bounds)
     for field, value in made.fixed.items():
-        gain, is_telling = 0.0, True
-        for row in made.rows:
-            fit = [one for one in row.left if same(at(one, field), value)]
-            is_telling &= len(fit) == 1
-            gain += math.log2(max(1, len(row.left)) / max(1, len(fit)))
-        if is_telling and (best is None or gain > best[0]):
-            best = gain, field
-    if best is not None and best[0] - math.log2(1 + len(made.fixed)) >= ENOUGH_TO_ACT:
-        made.how, made.is_supported = "only", is_free
-        made.constants = {best[1]: made.fixed[best[1]]}
-        return
-    extremes = _extremes(made.rows)
-    tried = 1 + 2 * len([*plain(made.rows[0].chosen)]) if made.rows else 1
-    gain = sum(math.log2(len(row.left)) for row in made.rows if len(row.left) > 1)
-    if len(extremes) == 1 and gain - math.log2(tried) >= 2 * ENOUGH_TO_ACT:
-        ((made.how, made.by),) = extremes
-        made.is_supported = is_free
+        if field not in made.constants:
+            rest = [[one for one in row if same(at(one, field), value)] for row in left]
+            tried.append((_gain(left, rest), math.log2(1 + len(made.fixed)), field, rest))
+    for bound in bounds:
+        rest = [
+            [one for one in row if bound.holds(one, told)]
+            for row, told in zip(left, known, strict=True)
+        ]
+        count = inputs if isinstance(bound.source, FromInput) else len(bounds)
+        tried.append((_gain(left, rest), math.log2(1 + count), bound, rest))
+    best = max(tried, key=lambda one: one[0] - one[1], default=None)
+    if best is None or best[0] <= best[1]:
+        return None
+    return best[2], best[1], best[3]
 
 
-def _extremes(rows: list[Row]) -> set[tuple[How, Place]]:
+def _gain(left: Left, rest: Left) -> float:
+    pairs = zip(left, rest, strict=True)
+    return sum(math.log2(max(1, len(one)) / max(1, len(other))) for one, other in pairs)
+
+
+def known_before(spot: Spot) -> Known:
+    """Return the numbers and dates that were known before, by where they come from."""
+    found: dict[FromInput | FromRead, Any] = {
+        FromInput(place): value
+        for place, value in spot.example.said(spot.turn).leaves
+        if are_comparable(value, value)
+    }
+    for number, read in enumerate(spot.example.reads[: spot.before]):
+        role = spot.example.role(number, spot.turn)
+        if role.write is None:
+            for place, value in plain(read.result):
+                if are_comparable(value, value):
+                    found.setdefault(FromRead(role, place), value)
+    return found
+
+
+def _bounds(rows: Sequence[Row], known: Sequence[Known]) -> list[Bound]:
+    """Return the limits that every chosen element keeps to."""
+    if not rows:
+        return []
+    common = set.intersection(*({*one} for one in known))
+    fields = [field for field, value in plain(rows[0].chosen) if are_comparable(value, value)]
+    found = []
+    for source in sorted(common, key=str):
+        for field in fields:
+            for is_least in (True, False):
+                bound = Bound(field, is_least, source)
+                pairs = zip(rows, known, strict=True)
+                if all(bound.holds(row.chosen, told) for row, told in pairs):
+                    found.append(bound)
+    return found
+
+
+def _extremes(rows: Sequence[Row], left: Left) -> set[tuple[How, Place]]:
     """Return the fields in which every chosen element is the smallest, or the largest.
 
     A tie fits both, but one choice at least must have been clear.
     """
     common: set[tuple[How, Place]] | None = None
     clear: set[tuple[How, Place]] = set()
-    for row in rows:
-        if len(row.left) < 2:
+    for row, rest in zip(rows, left, strict=True):
+        if len(rest) < 2:
             continue
         here: set[tuple[How, Place]] = set()
         for field, value in plain(row.chosen):
-            others = [at(one, field) for one in row.left if one is not row.chosen]
+            others = [at(one, field) for one in rest if one is not row.chosen]
             if not all(are_comparable(value, other) for other in others):
                 continue
             for how, least, is_clear in (

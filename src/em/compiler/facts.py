@@ -172,6 +172,7 @@ class Inputs:
 
     used: names of fields that the steps use. unconfirmed: those that nothing checks later, so that
     the examples have to. changes: places of records that may be empty: they change another one.
+    optional: places that may be left out, whatever else is given.
     """
 
     def __init__(
@@ -179,8 +180,10 @@ class Inputs:
         used: Collection[str],
         unconfirmed: Collection[str] = (),
         changes: Collection[Place] = (),
+        optional: Collection[Place] = (),
     ) -> None:
-        self._used, self._unconfirmed, self._changes = used, unconfirmed, changes
+        self._used, self._unconfirmed = used, unconfirmed
+        self._changes, self._optional = changes, optional
 
     def schema(self, values: Sequence[Any], place: Place = ()) -> Json:
         """Return what inputs at a place must look like."""
@@ -213,7 +216,9 @@ class Inputs:
         required = [one for one in names if all(one in value for value in values)]
         if required:
             made["required"] = required
-        optional = [one for one in names if one not in required]
+        optional = [
+            one for one in names if one not in required and (*place, one) not in self._optional
+        ]
         ways = list(dict.fromkeys(tuple(o for o in optional if o in value) for value in values))
         if optional and all(ways) and len(ways) > 1:
             made["anyOf"] = [{"required": list(way)} for way in ways]

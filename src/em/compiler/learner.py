@@ -323,7 +323,7 @@ class _Assembly:
     def _input_schema(self, steps: list[Json]) -> Json:
         writer = self._writer
         used = _words_in(steps)
-        schema = Inputs(used, _unconfirmed(steps), writer.changes).schema(
+        schema = Inputs(used, _unconfirmed(steps), writer.changes, writer.optional).schema(
             [
                 *{
                     json.dumps(one.inputs, sort_keys=True): one.inputs for one in writer.examples

@@ -60,7 +60,8 @@ class Said(NamedTuple):
     @property
     def words(self) -> set[str]:
         """The words of the field's name."""
-        return {*re.split(r"[^a-z]+", self.text.rpartition(".")[2].lower())} - {""}
+        found = re.split(r"[^a-z]+", self.text.rpartition(".")[2].lower())
+        return {word for word in found if len(word) > 2}
 
 
 class Situation(NamedTuple):
@@ -167,8 +168,30 @@ class Relations:
         conditions = sorted({one for pair in pairs for one in pair.when})
         if conditions:
             step["when"] = " and ".join(conditions)
-        held = min(len(pairs), len(self._writer.examples))
-        self._writer.add_check(step, held, block)
+        if not self._is_told(text):
+            held = min(len(pairs), len(self._writer.examples))
+            self._writer.add_check(step, held, block)
+
+    def _is_told(self, text: str) -> bool:
+        """Return whether a step says so already: it names one side after the other, or by it."""
+        one, sign, other = next(
+            (
+                text.partition(sign)
+                for sign in (" == ", " <= ", " >= ", " < ", " > ")
+                if sign in text
+            ),
+            ("", "", ""),
+        )
+        for step in self._writer.lets:
+            value, name = str(step["value"])[3:-3], step["save_as"]
+            if {one, other} == {value, name}:
+                return True
+            for left, right in ((one, other), (other, one)):
+                if left.startswith(f"{name}.") and sign and f"({right})" in value:
+                    field = left.removeprefix(f"{name}.")
+                    if f"{field}=at_" in value:
+                        return True
+        return False
 
 
 Found = Iterator[tuple[str, list[Pair]]]

@@ -52,6 +52,7 @@ from em.compiler.terms import (
     Formed,
     Given,
     KeyOf,
+    Limit,
     Merged,
     Optional,
     Pick,
@@ -131,6 +132,8 @@ class Writer:
         self.constants: list[tuple[str, Any]] = []
         # Inputs that change fields of a record; one without fields changes nothing.
         self.changes: set[Place] = set()
+        # Inputs that nothing but an argument depends on.
+        self.optional: set[Place] = set()
         self._args: dict[Role, dict[str, Term] | None] = {}
         self._used: dict[Role, dict[str, list[Agreed]]] = {}
         self._texts: dict[Term, str] = {}
@@ -223,7 +226,7 @@ class Writer:
             return None
         else:
             term = Result(source.role)
-        return self._inside(term, one, source.place, is_value=is_value)
+        return self._inside(term, one, source.place, trail, is_value=is_value)
 
     def _made(self, one: Explanation, trail: tuple[Role, ...], *, is_value: bool) -> Term | None:
         """Return the term of a value that is made from others."""
@@ -236,7 +239,15 @@ class Writer:
         assert isinstance(one.source, FromNumbers)
         return Computed(one.source.sign, known[0], known[1])
 
-    def _inside(self, term: Term, one: Explanation, place: Place, *, is_value: bool) -> Term | None:
+    def _inside(
+        self,
+        term: Term,
+        one: Explanation,
+        place: Place,
+        trail: tuple[Role, ...],
+        *,
+        is_value: bool,
+    ) -> Term | None:
         """Return the term of what stands at a place of a result."""
         level = 0
         for number, step in enumerate(place):
@@ -266,7 +277,10 @@ class Writer:
                 if is_value and echoed:
                     return None
                 return self._of_several(term, choice, fits, place[number:], is_value=is_value)
-            term = self._picked(term, choice, fits, one, place[: number + 1])
+            picked = self._picked(term, choice, fits, one, place[: number + 1], trail)
+            if picked is None:
+                return None
+            term = picked
             if isinstance(term, Pick):
                 self._choices.setdefault(term, choice)
             if rest == (KEY,):
@@ -276,8 +290,14 @@ class Writer:
         return term
 
     def _picked(
-        self, term: Term, choice: Choice, fits: Fits, one: Explanation, place: Place
-    ) -> Term:
+        self,
+        term: Term,
+        choice: Choice,
+        fits: Fits,
+        one: Explanation,
+        place: Place,
+        trail: tuple[Role, ...],
+    ) -> Term | None:
         keys = [atom for atom in choice.atoms if atom.how == "key"]
         if keys:
             key = self._given(keys[0].input)
@@ -286,16 +306,36 @@ class Writer:
         fixed = tuple(
             (field, Value(json.dumps(value))) for field, value in choice.constants.items()
         )
+        limits = self._limits(choice, trail)
+        if limits is None:
+            return None
         how = choice.how
         assert how in ("only", "smallest", "largest")
         source = one.source
         assert isinstance(source, FromRead)
         name = singular(last_name(place) or read_name(source.role.tool))
-        return Pick(term, how, (*fits, *fixed), choice.by, name)
+        return Pick(term, how, (*fits, *fixed, *limits), choice.by, name)
 
     @cached_property
     def _choices(self) -> dict[Pick, Choice]:
         return {}
+
+    def _limits(self, choice: Choice, trail: tuple[Role, ...]) -> Fits | None:
+        """Return the limits that an element keeps to; None if one of them is not known."""
+        found: list[tuple[Place, Term]] = []
+        for bound in choice.bounds:
+            source = bound.source
+            if isinstance(source, FromInput):
+                term = self._given(source.place)
+            elif self._args_of(source.role, trail) is None:
+                return None
+            else:
+                names = tuple(str(step) for step in source.place)
+                term = Field(Result(source.role), names) if names else Result(source.role)
+            if term is None:
+                return None
+            found.append((bound.field, Limit(term, bound.is_least)))
+        return tuple(found)
 
     def _of_several(
         self, term: Term, choice: Choice, fits: Fits, place: Place, *, is_value: bool
@@ -487,6 +527,10 @@ class Writer:
             return self._write_cases(term)
         return str(_TEXTS[type(term)](self, term))
 
+    def limit_text(self, term: Limit) -> str:
+        """Return a limit as a condition of a selection."""
+        return f"at_{'least' if term.is_least else 'most'}({self.text(term.of)})"
+
     def common_text(self, term: Common) -> str:
         """Return the value that all elements have in common, as an expression."""
         path = literal(path_text(term.place))
@@ -547,6 +591,12 @@ class Writer:
         for one in args:
             self._agreed += [(agreed, False) for agreed in self._used[role][one]]
         return name
+
+    @property
+    def lets(self) -> list[Json]:
+        """The steps that name a value."""
+        steps = [*self.top, *(step for block in self.blocks for step in block.steps)]
+        return [step for step in steps if step["type"] == "let"]
 
     def look(self, role: Role) -> None:
         """Write a read that recordings made before they acted, unless it returns a bare value."""
@@ -697,6 +747,7 @@ class Writer:
             }
             if told == having and source.place not in self.always and ELEMENT not in place:
                 term = Optional(source.place)
+                self.optional.add(source.place)
                 return Chosen(term, [Agreed(Given(source.place), leaf, {source})])
         return None
 
@@ -747,6 +798,7 @@ _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     KeyOf: lambda self, term: f"only_key({self.text(term.of)}{self.fits_text(term.fits)})",
     Common: lambda self, term: self.common_text(term),
     Every: lambda self, term: self.every_text(term),
+    Limit: lambda self, term: self.limit_text(term),
     Merged: lambda self, term: f"merge({self.text(term.old)}, {self.text(term.changes)})",
     Computed: lambda self, term: f"{self.text(term.left)} {term.sign} {self.text(term.right)}",
     Formed: lambda self, term: FORMS[term.form].expression.format(self.text(term.of)),

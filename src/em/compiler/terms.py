@@ -95,6 +95,13 @@ class Every(msgspec.Struct, frozen=True):
     fits: Fits = ()
 
 
+class Limit(msgspec.Struct, frozen=True):
+    """What a field of an element must not be below, or not above."""
+
+    of: "Term"
+    is_least: bool
+
+
 class Merged(msgspec.Struct, frozen=True):
     """A record with some of its fields changed."""
 
@@ -132,14 +139,14 @@ class Cases(msgspec.Struct, frozen=True):
 
 Term = (
     Given | Optional | Value | Result | Written | Field | At | Pick | KeyOf | Common | Every
-    | Merged | Text | Formed | Computed | Cases
+    | Limit | Merged | Text | Formed | Computed | Cases
 )  # fmt: skip
 
 
 def parts_of(term: Term) -> Iterator[Term]:
     """Yield the terms that a term is made of; those of a read's arguments are not known here."""
     match term:
-        case Field(of=of) | Formed(of=of):
+        case Field(of=of) | Formed(of=of) | Limit(of=of):
             yield of
         case At(of=of, key=key):
             yield from (of, key)
