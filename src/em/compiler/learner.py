@@ -94,6 +94,8 @@ class _Assembly:
         for role in self._space.habits:
             writer.look(role)
         args = [self._arguments(slot, one) for slot, one in zip(slots, terms, strict=True)]
+        output = writer.output()
+        returned = None if output is None else self._arguments(self._space.output, output)
         writer.agree()
         Relations(writer).write()
         self._expect()
@@ -103,7 +105,7 @@ class _Assembly:
                 writes.append(self._write(slot, args[number]))
             elif number == slot.body.start:
                 writes.append(self._repeated(slot.body, terms))
-        steps = [*self._before(), *writes, self._return(writes)]
+        steps = [*self._before(), *writes, self._return(writes, returned)]
         _shorten(steps)
         steps = [*_with_ids(steps)]
         routine = {
@@ -308,10 +310,13 @@ class _Assembly:
                 }
         yield from self._different
 
-    def _return(self, writes: list[Json]) -> Json:
-        if not writes:
-            return {"type": "return", "value": None}
-        return {"type": "return", "value": "{{ " + str(writes[-1]["save_as"]) + " }}"}
+    def _return(self, writes: list[Json], returned: Json | None) -> Json:
+        """Return the last step: what recordings ended with, else what came last."""
+        if returned is not None and "value" in returned:
+            return {"type": "return", "value": returned["value"]}
+        saved = [*self._writer.read_steps.values(), *writes]
+        last = "{{ " + str(saved[-1]["save_as"]) + " }}" if saved else None
+        return {"type": "return", "value": last}
 
     def _tools(self, steps: list[Json]) -> list[Json]:
         found: dict[str, str] = {}

@@ -249,8 +249,14 @@ class Space:
             for slot, rounds in zip(self.slots, self._rounds(example), strict=True):
                 for one in slot.body if len(rounds) > 1 else ():
                     self.slots[one].is_repeated = True
+        self.output = Slot("return", range(0))
         for example in examples:
             self._explain_writes(example)
+        if all(_has_plain_output(example) for example in examples):
+            for example in examples:
+                spot = Spot(example, None, len(example.reads), {"value": example.output})
+                self._take_value(self.output, spot, ())
+                self.output.calls.append(({"value": example.output}, None))
         self.habits = [*self._habits(), *self._loop_habits()]
         for leaf in self._leaves():
             self._build(leaf)
@@ -331,7 +337,7 @@ class Space:
 
     def _leaves(self) -> list[Leaf]:
         return [
-            *(leaf for slot in self.slots for leaf in slot.leaves.values()),
+            *(leaf for slot in (*self.slots, self.output) for leaf in slot.leaves.values()),
             *(leaf for args in self.roles.values() for leaf in args.values()),
         ]
 
@@ -691,6 +697,13 @@ def computed(sign: str, one: Any, other: Any) -> Any:
     """Return what comes of two numbers; money is exact to the cent."""
     made = {"*": one * other, "+": one + other, "-": one - other}[sign]
     return round(made, 6) if isinstance(made, float) else made
+
+
+def _has_plain_output(example: Example) -> bool:
+    """Return whether an example ended with a value; an agent's words about its writes are none."""
+    if example.output is None:
+        return False
+    return not (example.writes and isinstance(example.output, str) and " " in example.output)
 
 
 def _lists_of(example: Example, length: int) -> set[tuple[str, Place]]:

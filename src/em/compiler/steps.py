@@ -736,6 +736,19 @@ class Writer:
         self._agreed += [(agreed, True) for agreed in found.agreed]
         return term
 
+    def output(self) -> dict[Place, Term] | None:
+        """Return the terms of what the routine returns; None if something is not explained."""
+        slot = self.space.output
+        found: dict[Place, Term] = {}
+        for place, leaf in slot.leaves.items():
+            if ELEMENT in place:
+                self._open_block(slot, place)
+            chosen = self._value(leaf, last_name(place))
+            if chosen is None or len(leaf.spots) < len(slot.calls):
+                return None
+            found[place] = chosen.term
+        return found or None
+
     def _optional(self, slot: Slot, place: Place, leaf: Leaf) -> "Chosen | None":
         """Return the input that an argument is given just where it is given."""
         for source, one in leaf.explanations.items():
