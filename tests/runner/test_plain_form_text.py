@@ -233,3 +233,13 @@ def test_a_public_routine_keeps_its_checks(tmp_path: Path) -> None:
     result = run_routine(written(tmp_path / "public", text), GIVEN, shop.tools())
     assert result.reason is not None
     assert result.reason.step_id == "own"
+
+
+def test_a_dry_run_finds_two_values_for_one_name(tmp_path: Path) -> None:
+    text = "name: x\nchecks: hand_over\nsteps:\n"
+    text += (
+        "- {id: a, type: let, value: 1, save_as: n}\n- {id: b, type: let, value: 2, save_as: n}\n"
+    )
+    result = run_routine(written(tmp_path, text), {}, {}, dry_run=True)
+    assert result.reason is not None
+    assert (result.reason.step_id, result.reason.check) == ("b", "n")

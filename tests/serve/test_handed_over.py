@@ -83,6 +83,7 @@ def test_the_page_of_the_run_begins_with_the_reason(service: Served) -> None:
     assert "All waiting runs" not in service.http.get("/ui/").text
     routine = service.http.get("/ui/routine?ref=refund").text
     assert "is &#34;open&#34; (in 14/14 recordings)" in routine
+    assert "<q>Please refund {order_id}.</q>" in routine
 
 
 def test_a_request_in_words_fits_a_template_or_hands_over(service: Served) -> None:

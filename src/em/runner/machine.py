@@ -1056,7 +1056,7 @@ class Machine:
             else:
                 value = yield from self._do(step, start)
             if step.save_as is not None:
-                _check_conflict(step, self._saved, value)
+                check_conflict(step, self._saved, value)
                 self._save(step.save_as, value)
         return None
 
@@ -1134,7 +1134,7 @@ class Machine:
                 continue
             value = yield from self._do_in_turn(step, scope, start, turn)
             if step.save_as is not None:
-                _check_conflict(step, saved, value)
+                check_conflict(step, saved, value)
                 saved[step.save_as] = scope[step.save_as] = value
         return saved
 
@@ -1480,7 +1480,7 @@ class Machine:
         )
 
 
-def _check_conflict(step: CompiledStep, saved: Json, value: Any) -> None:
+def check_conflict(step: CompiledStep, saved: Json, value: Any) -> None:
     """Raise Failed if the name of a result was saved before with another value."""
     if step.save_as not in saved or same(saved[step.save_as], value):
         return

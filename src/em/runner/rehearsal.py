@@ -16,7 +16,7 @@ from em.runner.agreement import INPUTS, single_places
 from em.runner.expressions.language import GIVEN, compile_expression, compile_value, names_in
 from em.runner.expressions.words import check_in_words, in_words, left_of
 from em.runner.journal import Turn
-from em.runner.machine import Machine, Steps, scopes_of
+from em.runner.machine import Machine, Steps, check_conflict, scopes_of
 from em.runner.remedies import Cure, Findings, HandedOver, facts_in_words
 from em.runner.requirements import expected_in_words, result_in_words
 from em.runner.routine import (
@@ -248,6 +248,7 @@ class Rehearsal(Machine):
         elif step.save_as is not None and value is not _SKIPPED:
             if self._written:
                 self._stale.add(step.save_as)
+            check_conflict(step, self._saved, value)
             self._save(step.save_as, value)
 
     def _lack(self, step: CompiledStep) -> None:
