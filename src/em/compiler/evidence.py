@@ -14,6 +14,8 @@ ENOUGH = 10.0
 """Bits of evidence that an explanation needs before a routine acts on it."""
 ENOUGH_TO_ACT = 5.0
 """Bits that the learner needs: its explanations are checked against each other in every run."""
+ENOUGH_TO_CHECK = 4.0
+"""Bits that a relation needs before it is checked: a check that is wrong only hands over."""
 NAMED_ALIKE = 8.0
 """Bits that equal names are worth to the learner: argument `country`, field `country`."""
 INCREDIBLE = 10.0

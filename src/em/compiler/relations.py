@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from em.compiler.choice import Choice, are_comparable
-from em.compiler.evidence import ENOUGH_TO_ACT, information
+from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information
 from em.compiler.example import Example, Turn
 from em.compiler.places import ELEMENT, is_code, is_word, key_of, plain
 from em.compiler.space import SHARE
@@ -194,6 +194,7 @@ class Relations:
         return False
 
 
+_SIGNS = (" == ", " <= ", " >= ", " < ", " > ")
 Found = Iterator[tuple[str, list[Pair]]]
 
 
@@ -304,7 +305,7 @@ def _equalities(situations: Sequence[Situation]) -> Found:
             continue
         if not all(same(pair.one, pair.other) for pair in pairs):
             continue
-        if _surprise(pairs, same) - tried >= ENOUGH_TO_ACT:
+        if _surprise(pairs, same) - tried >= ENOUGH_TO_CHECK:
             told[other_text] = told.setdefault(text, text)
             yield f"{text} == {other_text}", pairs
 
@@ -339,6 +340,8 @@ def _orders(situations: Sequence[Situation]) -> Found:
             continue
         pairs = _as_pairs(rows)
         tried = math.log2(1 + families[(text in inputs) + (other_text in inputs)])
+        if not {text, other_text} & {*inputs}:
+            tried += ENOUGH_TO_CHECK
         sign = order_of(pairs, tried, is_kin=_are_kin(rows[0], situations[0]))
         if sign:
             yield f"{text} {sign} {other_text}", pairs
@@ -377,7 +380,7 @@ def _kept(pairs: Sequence[Pair], beside: Sequence[Pair]) -> str:
     ):
         if beside and all(holds(pair.one, pair.other) for pair in pairs):
             share = sum(holds(pair.one, pair.other) for pair in beside) / len(beside)
-            if -math.log2(max(share, 1e-9)) * len(pairs) >= ENOUGH_TO_ACT:
+            if -math.log2(max(share, 1e-9)) * len(pairs) >= ENOUGH_TO_CHECK:
                 return sign
     return ""
 
@@ -402,8 +405,9 @@ def order_of(pairs: Sequence[Pair], tried: float, *, is_kin: bool) -> str:
     for sign, holds in (("<=", operator.le), (">=", operator.ge)):
         if not all(holds(pair.one, pair.other) for pair in pairs):
             continue
-        surprise = _surprise(pairs, holds)
-        if (surprise == 0 and is_kin and _come_close(pairs)) or surprise - tried >= ENOUGH_TO_ACT:
+        # Of two values that belong together, either may be the larger: one bit for each pair.
+        surprise = min(_surprise(pairs, holds), len(pairs))
+        if (surprise == 0 and is_kin and _come_close(pairs)) or surprise - tried >= ENOUGH_TO_CHECK:
             is_strict = not any(pair.one == pair.other for pair in pairs)
             return sign[0] if is_strict else sign
     return ""

@@ -388,18 +388,24 @@ class Space:
         return found
 
     def _reads_of_round(self, example: Example, turn: Turn) -> Iterator[int]:
-        """Yield the reads before the first write that belong to one round of a loop."""
+        """Yield the reads before the first write that belong to one round of a loop.
+
+        Of two reads for one purpose it can't be told which of them belongs to the round.
+        """
         own: list[Read] = []
+        found: dict[Role, list[int]] = defaultdict(list)
+        said = [one for place, one in example.said(turn).leaves if ELEMENT in place]
         for number, read in enumerate(example.reads[: example.first_write]):
-            places = [place for _, place in example.role(number, turn).sources if place]
+            role = example.role(number, turn)
             values = [one for one in read.args.values() if information(one) >= ENOUGH_TO_ACT]
-            is_own = any(ELEMENT in place for place in places) or any(
-                other.holds(value) for other in own for value in values
-            )
-            if is_own:
+            by_element = any(place and ELEMENT in place for _, place in role.sources)
+            if by_element:
                 own.append(read)
-                if (id(example), turn, number) not in self._used:
-                    yield number
+            if by_element or any(_gives(other, value, said) for other in own for value in values):
+                found[role].append(number)
+        for numbers in found.values():
+            if len(numbers) == 1 and (id(example), turn, numbers[0]) not in self._used:
+                yield numbers[0]
 
     def _is_of_loop(self, example: Example, number: int) -> bool:
         """Return whether a read serves a round of a loop."""
@@ -697,6 +703,17 @@ def computed(sign: str, one: Any, other: Any) -> Any:
     """Return what comes of two numbers; money is exact to the cent."""
     made = {"*": one * other, "+": one + other, "-": one - other}[sign]
     return round(made, 6) if isinstance(made, float) else made
+
+
+def _gives(read: Read, value: Any, said: Sequence[Any]) -> bool:
+    """Return whether a read gives a value; of several elements, one that inputs speak of."""
+    if not read.holds(value) or not isinstance(read.result, list) or len(read.result) == 1:
+        return read.holds(value)
+    return any(
+        key_of(value) in values and any(key_of(one) in values for one in said)
+        for element in read.result
+        for values in [{key_of(one) for _, one in plain(element)}]
+    )
 
 
 def _has_plain_output(example: Example) -> bool:
