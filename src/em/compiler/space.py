@@ -504,10 +504,14 @@ class Space:
         example, turn, before, value = spot
         read = example.reads[number]
         role = example.role(number, turn)
-        self.use(example, turn, number, role)
         by_place: dict[Place, list[Path]] = defaultdict(list)
         for place, path in read.paths(value):
             by_place[place].append(path)
+        # A word that stands in many records does not show which read it came from.
+        is_telling = information(value) >= ENOUGH_TO_ACT
+        is_telling |= any(_named(place, name) for place in by_place)
+        if turn is None or (is_telling and not self._is_common(spot)):
+            self.use(example, turn, number, role)
         for place, paths in by_place.items():
             source = FromRead(role, place)
             new = Explanation(source, spot, cost, _named(place, name))
@@ -520,6 +524,13 @@ class Space:
                     {atom: bits for atom, bits in own.items() if atom in more}
                     for own, more in pairs
                 ]
+
+    @staticmethod
+    def _is_common(spot: Spot) -> bool:
+        """Return whether several reads of one tool have a value."""
+        reads = spot.example.reads[: spot.before]
+        tools = Counter(read.tool for read in reads if key_of(spot.value) in read.index)
+        return max(tools.values(), default=0) > 1
 
     def _choice(self, example: Example, before: int, tool: str, place: Place) -> float:
         """Return the bits of a choice among the values that stood at such places."""
