@@ -14,7 +14,8 @@ import msgspec
 from em.compiler.evidence import ENOUGH_TO_ACT
 from em.compiler.example import Example
 from em.compiler.places import MISSING, Mark, Place, at, elements, is_word, key_of, marks_in, plain
-from em.compiler.space import Atom, Explanation, FromInput, FromRead, Spot
+from em.compiler.skeleton import Spot
+from em.compiler.space import Atom, Explanation, FromInput, FromRead
 from em.values.canonical import same
 from em.values.times import is_date
 

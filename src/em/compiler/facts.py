@@ -16,7 +16,6 @@ from em.compiler.places import (
     ELEMENT,
     Key,
     Place,
-    is_by_id,
     is_code,
     is_scalar,
     is_word,
@@ -26,6 +25,7 @@ from em.compiler.places import (
     plain,
 )
 from em.values.canonical import Json, same
+from em.values.leaves import is_by_id
 from em.values.times import is_date
 
 ENOUGH_RECORDS = 8

@@ -265,7 +265,7 @@ class Space:
     def _slots(self) -> list[Slot]:
         """Return a slot for each write of the kind."""
         longest = max(self.examples, key=lambda one: len(one.writes))
-        slots = []
+        slots: list[Slot] = []
         for body in longest.bodies:
             start = len(slots)
             for tool in body:
