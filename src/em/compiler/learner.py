@@ -446,8 +446,12 @@ def _shorten(steps: Sequence[Json]) -> None:
             text = re.escape(f"{step['save_as']}.{name}")
             if set(fields[name]) == {"type"} and not re.search(rf"\b{text}\b", used):
                 del fields[name]
+        if step.get("effect") == "write":
+            # It is too late to hand over: only what the next steps rely on must be there.
+            step["expect"]["required"] = [*fields]
         if not fields:
             del step["expect"]["properties"]
+            step["expect"] = {name: one for name, one in step["expect"].items() if one != []}
 
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")

@@ -1,0 +1,160 @@
+"""The proof of a routine: what it did on recordings, without a store and without effects.
+
+It is replayed on each of its recordings as it is, with lists in another order, and with fresh
+inputs. Then each recording is left out once: what the others teach is tried on it. A routine that
+hands over did no harm; one that would have written anything else than was recorded is wrong.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from em.compiler.example import Example
+from em.compiler.learner import learn
+from em.compiler.replay_world import POLICIES, Outcome, Verdict, as_recorded
+from em.errors import EmError
+from em.runner.package import read_routine
+from em.runner.routine import Program
+from em.values.canonical import Json
+
+LEFT_OUT = "left out"
+"""The trial in which a recording is not learnt from."""
+MOST_LEFT_OUT = 25
+"""Recordings that are left out, one after the other; of more, some are taken evenly."""
+ENOUGH = 3
+"""Times that a routine must be right on recordings that it was not learnt from."""
+
+Kinds = Mapping[str, Sequence[Example]]
+
+
+class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a routine did on one recording. is_unrecorded: it needed a read that was not made."""
+
+    recording: str
+    verdict: Verdict
+    reason: str = ""
+    is_unrecorded: bool = False
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The file `proof.json`: what was tried, when, and with which tools.
+
+    routine: the hash of the document that was tried. tools: hashes of the tools' schemas, as far
+    as they are known. trials: by policy.
+    """
+
+    at: datetime
+    routine: str
+    trials: Mapping[str, Sequence[Trial]]
+    tools: Mapping[str, str] = {}
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether it does what was recorded on its own recordings, and nothing else anywhere."""
+        own = self.trials.get("as recorded", ())
+        return (
+            self.count("right", "as recorded") > 0
+            and all(one.verdict == "right" or one.is_unrecorded for one in own)
+            and not self.count("wrong")
+        )
+
+    @property
+    def is_enough_alone(self) -> bool:
+        """Whether it may be used without a person's word: right on recordings left out of it."""
+        return self.is_proved and self.count("right", LEFT_OUT) >= ENOUGH
+
+    def count(self, verdict: Verdict, policy: str = "") -> int:
+        """Return how many trials of a policy, or of all, ended so."""
+        chosen = [self.trials.get(policy, ())] if policy else self.trials.values()
+        return sum(one.verdict == verdict for trials in chosen for one in trials)
+
+    @property
+    def summary(self) -> str:
+        """The trials in one line for each policy."""
+        return "\n".join(
+            f"{policy}: right in {self.count('right', policy)} of {len(trials)}, handed over in"
+            f" {self.count('handed over', policy)}, wrong in {self.count('wrong', policy)}"
+            for policy, trials in self.trials.items()
+        )
+
+
+def render_proof(proof: Proof) -> str:
+    """Return the text of `proof.json`."""
+    return msgspec.json.format(msgspec.json.encode(proof), indent=2).decode() + "\n"
+
+
+def read_proof(text: str) -> Proof:
+    """Parse `proof.json`. Raise msgspec.ValidationError if it is no proof."""
+    return msgspec.json.decode(text, type=Proof)
+
+
+def prove(
+    routine: Json, kinds: Kinds, *, schemas: Mapping[str, Any] | None = None, **options: Any
+) -> Proof:
+    """Try a routine on the recordings of its kind, `kinds[routine["name"]]`.
+
+    kinds: the recordings of all kinds that were learnt together. schemas: of the tools, by name.
+    options: those of `learn`.
+    """
+    name, examples = routine["name"], kinds[routine["name"]]
+    trials = {
+        policy: [_trial(one, example, world(example, _schema(routine)).run(program))
+                 for one, example in _named(examples)]
+        for program in [program_of(routine)]
+        for policy, world in POLICIES.items()
+    }
+    trials[LEFT_OUT] = [*_left_out(name, kinds, options)]
+    return Proof(
+        at=datetime.now(UTC),
+        routine=digest_of(routine),
+        trials=trials,
+        tools={tool: digest_of(schema) for tool, schema in sorted((schemas or {}).items())},
+    )
+
+
+def program_of(routine: Json) -> Program:
+    """Return a learnt document as a program that runs."""
+    return Program(read_routine(routine, str(routine.get("name", "routine"))))
+
+
+def digest_of(value: Any) -> str:
+    """Return a hash of a document or a schema, in which the order of keys does not count."""
+    return sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def _schema(routine: Json) -> Json:
+    return routine.get("input_schema") or {}
+
+
+def _named(examples: Sequence[Example]) -> Iterator[tuple[str, Example]]:
+    for number, example in enumerate(examples, 1):
+        yield example.name or f"recording {number}", example
+
+
+def _trial(name: str, _example: Example, outcome: Outcome) -> Trial:
+    return Trial(name, outcome.verdict, outcome.reason, outcome.is_unrecorded)
+
+
+def _left_out(name: str, kinds: Kinds, options: Mapping[str, Any]) -> Iterator[Trial]:
+    """Leave recordings out, one after the other, and try on each what the others teach."""
+    every = [*_named(kinds[name])]
+    if len(every) < 2:
+        return
+    for recording, example in _some(every, MOST_LEFT_OUT):
+        others = [one for _, one in every if one is not example]
+        try:
+            learnt = learn({**kinds, name: others}, **options)[name].routine
+            outcome = as_recorded(example, _schema(learnt)).run(program_of(learnt))
+        except EmError as error:
+            outcome = Outcome("handed over", error.message)
+        yield _trial(recording, example, outcome)
+
+
+def _some(rows: list[Any], most: int) -> list[Any]:
+    """Return at most so many, evenly spread and the same ones each time."""
+    if len(rows) <= most:
+        return rows
+    return [rows[number * len(rows) // most] for number in range(most)]

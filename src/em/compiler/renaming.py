@@ -1,0 +1,118 @@
+"""A renaming: the words of some values become other words of the same form, wherever they stand.
+
+A routine that uses an input does with the new words what it did with the old ones. One that has
+the recorded value written into it keeps the old word, and that shows. Words are renamed one by one
+and keep their case, so that `Ana Silva`, `ana@shop.example` and `dear-ana` still belong together.
+"""
+
+import re
+import string
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from typing import Any
+
+from em.values.leaves import is_by_id, scalars
+from em.values.times import is_date
+
+FEWEST_LETTERS = 3
+FEWEST_DIGITS = 4
+"""Signs of a word that is renamed: shorter ones stand everywhere by chance."""
+_WORD = re.compile(r"[^\W_]+")
+
+
+class Renaming:
+    """New words for the words of some values.
+
+    others: values that stand beside them; no new word is one of theirs.
+    """
+
+    def __init__(self, values: Iterable[Any], others: Any = None) -> None:
+        taken = {word.lower() for word in _words_in([others])}
+        self._new: dict[str, str] = {}
+        for value in values:
+            for word in _own_words(value):
+                if word not in self._new:
+                    self._new[word] = _fresh(word, taken)
+                    taken.add(self._new[word])
+
+    def __bool__(self) -> bool:
+        return bool(self._new)
+
+    def of(self, value: Any) -> Any:
+        """Return a value with the new words, in texts, in numbers of many digits and in ids."""
+        if isinstance(value, dict):
+            by_id = is_by_id(value)
+            return {self._text(key) if by_id else key: self.of(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self.of(one) for one in value]
+        if isinstance(value, str):
+            return value if is_date(value) else self._text(value)
+        if isinstance(value, int) and str(value) in self._new:
+            return int(self._new[str(value)])
+        return value
+
+    def _text(self, text: str) -> str:
+        return _WORD.sub(self._word, text)
+
+    def _word(self, match: re.Match[str]) -> str:
+        word = match[0]
+        new = self._new.get(word.lower())
+        return word if new is None else _cased(new, word)
+
+
+def _own_words(value: Any) -> list[str]:
+    """Return the words of a value that tell it from others, in lower case."""
+    if isinstance(value, bool) or not isinstance(value, int | str) or is_date(value):
+        return []
+    words = [word.lower() for word in _WORD.findall(str(value))]
+    numbers = [word for word in words if _digits(word) >= FEWEST_DIGITS]
+    if numbers and "@" not in str(value):
+        return numbers  # an id: what stands before its number says what it is an id of
+    return [word for word in words if len(word) >= FEWEST_LETTERS and not word.isdigit()]
+
+
+def _digits(word: str) -> int:
+    return sum(map(str.isdigit, word))
+
+
+def _words_in(values: Iterable[Any]) -> Iterable[str]:
+    for value in values:
+        for _, scalar in scalars(value):
+            yield from _WORD.findall(str(scalar))
+        yield from _keys_in(value)
+
+
+def _keys_in(value: Any) -> Iterable[str]:
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _WORD.findall(str(key))
+            yield from _keys_in(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _keys_in(one)
+
+
+def _fresh(word: str, taken: set[str]) -> str:
+    """Return another word of the same form; the same one each time."""
+    turn = 0
+    while True:
+        signs = sha256(f"{turn} {word}".encode()).digest() * (len(word) // 32 + 1)
+        letters = _digits(word) < FEWEST_DIGITS
+        made = "".join(_sign(*pair, letters=letters) for pair in zip(word, signs, strict=False))
+        if made not in taken and made != word:
+            return made
+        turn += 1
+
+
+def _sign(old: str, chance: int, *, letters: bool) -> str:
+    """Return another sign. The letters of a number stay: they say what it is a number of."""
+    if old.isdigit():
+        return str(chance % 9 + 1) if old != "0" else "0"
+    return string.ascii_lowercase[chance % 26] if letters and old.isalpha() else old
+
+
+def _cased(new: str, old: str) -> str:
+    if old.isupper():
+        return new.upper()
+    rest: Callable[[str], str] = str.lower if old[1:].islower() else str
+    return new[:1].upper() + rest(new[1:]) if old[:1].isupper() else new

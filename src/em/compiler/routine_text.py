@@ -1,0 +1,187 @@
+"""The text of a routine: the YAML that a learnt routine is stored and read as.
+
+A value is written in one line if it fits. A step that does not fit is broken between its fields,
+and what is too long even for that becomes a block. The text loads back to an equal document, and
+equal documents whose fields have the same order have the same text.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from em.errors import RoutineError
+from em.values.canonical import Json
+from em.values.strict_yaml import load_yaml
+
+WIDTH = 120
+"""Columns of a line. A text that has no place to break may be longer."""
+_PLAIN = re.compile(r"[A-Za-z_#^/][A-Za-z0-9_./()$+*=<>%-]*(?: [A-Za-z0-9_./()$+*=<>%-]+)*", re.ASCII)
+"""Texts that may need no quotation marks: nothing in them is a sign of YAML."""
+_BLOCK = ("steps",)
+"""Fields that are written as a list of blocks even if they would fit in a line."""
+
+
+def routine_text(document: Json) -> str:
+    """Return the YAML text of a routine."""
+    return "".join(f"{line}\n" for line in _mapping(document, 0))
+
+
+def _mapping(value: Json, indent: int) -> Iterator[str]:
+    """Yield the lines of a mapping as a block."""
+    for key, held in value.items():
+        yield from _field(f"{' ' * indent}{_scalar(key)}:", key, held, indent)
+
+
+def _field(head: str, key: str, value: Any, indent: int) -> Iterator[str]:
+    """Yield the lines of one field: in one line, broken between its parts, or as a block."""
+    line = f"{head} {_flow(value)}"
+    if _is_lines(value):
+        yield f"{head} |{'' if value.endswith(chr(10)) else '-'}"
+        yield from (f"{' ' * (indent + 2)}{one}" if one else "" for one in value.splitlines())
+    elif not _is_filled(value) or (key not in _BLOCK and _fits(line, value)):
+        yield line
+    elif isinstance(value, dict):
+        yield head
+        yield from _mapping(value, indent + 2)
+    elif key not in _BLOCK and (lines := _broken(value, indent + 2, len(head) + 1)):
+        yield f"{head} {lines[0]}"
+        yield from lines[1:]
+    else:
+        yield head
+        for item in value:
+            yield from _item(item, indent)
+
+
+def _item(value: Any, indent: int) -> Iterator[str]:
+    """Yield the lines of an element of a list."""
+    start = f"{' ' * indent}- "
+    line = start + _flow(value)
+    if not _is_filled(value) or _fits(line, value):
+        yield line
+        return
+    lines = _broken(value, indent + 3, len(start)) or [*_block(value, indent + 2)]
+    yield start + lines[0].lstrip(" ")
+    yield from lines[1:]
+
+
+def _block(value: Any, indent: int) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from _mapping(value, indent)
+    else:
+        for item in value:
+            yield from _item(item, indent)
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, dict | list) and bool(value)
+
+
+def _fits(line: str, value: Any) -> bool:
+    return len(line) <= WIDTH and not _has_blocks(value)
+
+
+def _broken(value: Any, indent: int, used: int, after: int = 0) -> list[str]:
+    """Return a value in braces or brackets on several lines; nothing if a part is too long.
+
+    indent: of the lines behind the first. used: columns of the first line that are taken.
+    after: columns that the last line must leave.
+    """
+    if not _is_filled(value) or _has_blocks(value):
+        return []
+    is_list = isinstance(value, list)
+    named = [("", one) for one in value] if is_list else value.items()
+    parts = [(f"{_scalar(name)}: " if name else "", held) for name, held in named]
+    lines = [" " * used + ("[" if is_list else "{")]
+    for number, (name, held) in enumerate(parts, 1):
+        is_last = number == len(parts)
+        end, left = ("]" if is_list else "}", after) if is_last else (",", 0)
+        space = " " if number > 1 else ""
+        text = name + _flow(held) + end
+        if len(lines[-1] + space + text) + left <= WIDTH:
+            lines[-1] += space + text
+            continue
+        if number > 1:
+            lines.append(" " * indent)
+        if len(lines[-1] + text) + left <= WIDTH:
+            lines[-1] += text
+            continue
+        inner = _broken(held, indent + 2, len(lines[-1] + name), left + 1)
+        if not inner:
+            return []
+        lines[-1] += name + inner[0]
+        lines += inner[1:]
+        lines[-1] += end
+    return [lines[0][used:], *lines[1:]]
+
+
+def _has_blocks(value: Any) -> bool:
+    """Return whether a value needs more than one line by its nature."""
+    if isinstance(value, dict):
+        return any(
+            (key in _BLOCK and isinstance(held, list) and held) or _has_blocks(held)
+            for key, held in value.items()
+        )
+    return any(map(_has_blocks, value)) if isinstance(value, list) else _is_lines(value)
+
+
+def _flow(value: Any) -> str:
+    """Return a value as it is written within a line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_scalar(key)}: {_flow(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if not isinstance(value, str):
+        return _number(value) if isinstance(value, float) else json.dumps(value)
+    if _PLAIN.fullmatch(value) and not value.startswith("#") and _means_itself(value):
+        return value
+    if not value.isprintable() or len(value.encode("utf-16-le", "surrogatepass")) > 2 * len(value):
+        return _escaped(value)
+    if '"' in value and "'" not in value:
+        return f"'{value}'"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    """Return a number so that YAML reads the same one: `1e+16` needs a point."""
+    text = json.dumps(value)
+    mantissa, sign, exponent = text.partition("e")
+    return f"{mantissa}.0{sign}{exponent}" if sign and "." not in mantissa else text
+
+
+def _means_itself(text: str) -> bool:
+    try:
+        return bool(load_yaml(text.encode(), "", RoutineError) == text)
+    except RoutineError:
+        return False
+
+
+def _escaped(text: str) -> str:
+    """Return a text in quotation marks in which every unusual sign is an escape."""
+    return '"' + "".join(map(_escape, text)) + '"'
+
+
+def _escape(sign: str) -> str:
+    if sign in '\\"':
+        return f"\\{sign}"
+    if sign == "\n":
+        return "\\n"
+    if sign.isprintable() and sign.isascii():
+        return sign
+    code = ord(sign)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+def _is_lines(value: Any) -> bool:
+    """Return whether a text is written as a block of lines: more than one, and nothing unusual."""
+    return (
+        isinstance(value, str)
+        and "\n" in value.rstrip("\n")
+        and not value.startswith((" ", "\n"))
+        and not value.endswith("\n\n")
+        and all(one.isprintable() and one == one.rstrip() for one in value.split("\n"))
+    )
