@@ -92,10 +92,9 @@ def run(memory: Memory, routine: Any, form: str, state: str = "open") -> tuple[s
     [
         (("file",), ("file", "notes"), ("file",), ("notes", "file"), ("file",)),
         (("file",), ("rules", "file"), ("file",), ("file",), ("file", "rules")),
-        (("file", "rules"), ("rules", "file"), ("file", "rules"), ("rules", "file"), ("file",)),
     ],
 )
-def test_a_read_that_nothing_needs_is_not_made(
+def test_a_read_that_few_made_and_nothing_needs_is_not_made(
     memory: Memory, form: str, reads: Sequence[Sequence[str]]
 ) -> None:
     routine = learnt(memory, [archived(n, form, *own) for n, own in enumerate(reads)])

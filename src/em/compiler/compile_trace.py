@@ -29,6 +29,7 @@ from em.compiler.improvement import Improved, improve
 from em.compiler.kind_draft import draft_kind, examples_of, with_outcome
 from em.compiler.new_files import with_overwritten
 from em.compiler.package_files import package_texts, write_package
+from em.compiler.plain_draft import plain_draft
 from em.compiler.proof import prove
 from em.compiler.return_value import says_what_one_saw, with_last_result, with_return
 from em.compiler.rules_draft import draft_rules
@@ -347,6 +348,16 @@ def compile_several(
         "refusals": _refusals(usable, declared),
     }
     others = _Others(beside, [*pool, *beside])
+    if client is None and not keep_all and not callable(confirm) and not list(confirm):
+        plain = plain_draft(usable, how["name"], declared)
+        if plain is not None:
+            return CompiledTrace(
+                draft=plain.draft,
+                files=plain.files,
+                udfs=given,
+                from_events=[event for kept in usable for event in kept.event_ids],
+                same_way=[kept.id for kept in usable],
+            )
     if client is None and len(usable) > 1:
         repaired = _repaired(usable, how, force=force)
         if repaired is not None:

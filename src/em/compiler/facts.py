@@ -91,7 +91,14 @@ class Records:
         for name in names:
             values = [one[name] for one in self.own]
             fields[name] = self._state(name, values) or {"type": type_of(values)}
-        return {"type": "object", "required": names, "properties": fields}
+        made: Json = {"type": "object", "required": names, "properties": fields}
+        if self._echoed is None:
+            # A field that no record ever had may say that this one is not to be touched.
+            known = {
+                name for one in (*self.own, *self.pool) if isinstance(one, dict) for name in one
+            }
+            made["maxProperties"] = len(known)
+        return made
 
     def _state(self, name: str, values: list[Any]) -> Json | None:
         """Return what a field must be if it is a state, else None."""

@@ -101,8 +101,10 @@ def prove(
     """
     name, examples = routine["name"], kinds[routine["name"]]
     trials = {
-        policy: [_trial(one, example, world(example, _schema(routine)).run(program))
-                 for one, example in _named(examples)]
+        policy: [
+            _trial(one, example, world(example, _schema(routine)).run(program))
+            for one, example in _named(examples)
+        ]
         for program in [program_of(routine)]
         for policy, world in POLICIES.items()
     }

@@ -99,7 +99,7 @@ class Relations:
             found = {key_of(one.told): one for one in self._situations(block)}
             situations = [*found.values()]
             if situations:
-                for relation in (_identifiers, _equalities, _orders, _absences):
+                for relation in (_echoes, _identifiers, _equalities, _orders, _absences):
                     for text, pairs in relation(situations):
                         self._write(text, pairs, block)
         for step, choice in self._writer.picks:
@@ -196,6 +196,23 @@ class Relations:
 
 _SIGNS = (" == ", " <= ", " >= ", " < ", " > ")
 Found = Iterator[tuple[str, list[Pair]]]
+
+
+def _echoes(situations: Sequence[Situation]) -> Found:
+    """Yield that a record says by which identifier it was asked for."""
+    facts: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+    for situation in situations:
+        for known in situation.known:
+            if not _is_of_round(situation, known) or not isinstance(known.record, dict):
+                continue
+            for text, value in _fields(known, nested=False):
+                for asked, wanted in known.asked.items():
+                    if is_code(value) and is_code(wanted):
+                        when = (known.asked_when,) if known.asked_when else ()
+                        facts[text, asked].append(Pair(value, wanted, when))
+    for (text, asked), pairs in facts.items():
+        if all(same(pair.one, pair.other) for pair in pairs):
+            yield f"{text} == {asked}", pairs
 
 
 def _identifiers(situations: Sequence[Situation]) -> Found:

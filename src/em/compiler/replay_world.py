@@ -141,7 +141,9 @@ class World:
             return self._end
         left = ", ".join(call.tool for call in self._left)
         if result.status == "ok":
-            return Outcome("wrong", f"it would not have called {left}") if left else Outcome("right")
+            return (
+                Outcome("wrong", f"it would not have called {left}") if left else Outcome("right")
+            )
         stopped = _why_stopped(result)
         if self._made and left:
             return Outcome("wrong", f"it would have stopped before {left}: {stopped}")

@@ -16,7 +16,9 @@ from em.values.strict_yaml import load_yaml
 
 WIDTH = 120
 """Columns of a line. A text that has no place to break may be longer."""
-_PLAIN = re.compile(r"[A-Za-z_#^/][A-Za-z0-9_./()$+*=<>%-]*(?: [A-Za-z0-9_./()$+*=<>%-]+)*", re.ASCII)
+_PLAIN = re.compile(
+    r"[A-Za-z_#^/][A-Za-z0-9_./()$+*=<>%-]*(?: [A-Za-z0-9_./()$+*=<>%-]+)*", re.ASCII
+)
 """Texts that may need no quotation marks: nothing in them is a sign of YAML."""
 _BLOCK = ("steps",)
 """Fields that are written as a list of blocks even if they would fit in a line."""
@@ -173,7 +175,9 @@ def _escape(sign: str) -> str:
     if sign.isprintable() and sign.isascii():
         return sign
     code = ord(sign)
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+    )
 
 
 def _is_lines(value: Any) -> bool:

@@ -182,7 +182,9 @@ def _validator(schema: bytes) -> Any:
     import jsonschema_rs
 
     try:
-        return jsonschema_rs.validator_for(msgspec.json.decode(schema), retriever=_refuse_fetch)
+        return jsonschema_rs.validator_for(
+            msgspec.json.decode(schema), retriever=_refuse_fetch, validate_formats=True
+        )
     except (jsonschema_rs.ValidationError, ValueError, TypeError) as error:
         message = str(error).partition("\n")[0]
         raise RoutineError(_NOT_VALID + message) from None
