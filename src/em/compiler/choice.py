@@ -93,7 +93,7 @@ def _choice(explanation: Explanation, level: int) -> Choice:
     rows = _rows(explanation, level, [*atoms])
     bits = sum(one for one in atoms.values() if one > 0)
     is_said = bits >= ENOUGH_TO_ACT or (bool(atoms) and all(len(row.elements) == 1 for row in rows))
-    fixed = _fixed([row.chosen for row in rows])
+    fixed = fixed_fields([row.chosen for row in rows])
     made = Choice("many", [*atoms], False, fixed, rows)
     alone = sum(len(row.left) == 1 for row in rows)
     agreeing = sum(row.agrees for row in rows)
@@ -168,7 +168,7 @@ def _rows(explanation: Explanation, level: int, atoms: list[Atom]) -> list[Row]:
     return [*rows.values()]
 
 
-def _fixed(chosen: list[Any]) -> dict[Place, Any]:
+def fixed_fields(chosen: list[Any]) -> dict[Place, Any]:
     """Return the fields that are words or flags and had one value in every chosen record."""
     if not chosen or not all(isinstance(one, dict) for one in chosen):
         return {}

@@ -4,6 +4,7 @@ Failed calls are no part of it but for what they refuse. The result of a write c
 for what comes after it.
 """
 
+import copy
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -145,6 +146,12 @@ class Example:
                 self._take(call)
         self._said: dict[Turn | None, Said] = {}
         self._roles: dict[tuple[int, Turn | None], Role] = {}
+
+    def with_inputs(self, inputs: Json) -> "Example":
+        """Return the same recording as if other inputs had been given."""
+        made = copy.copy(self)
+        made.inputs, made._said, made._roles = inputs, {}, {}
+        return made
 
     def _take(self, call: Call) -> None:
         result = structured(call.result)

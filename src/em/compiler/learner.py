@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from em.compiler.candidates import Candidates
+from em.compiler.contents import Contents, contents_of
 from em.compiler.example import Example, Read
 from em.compiler.facts import Inputs, Records
 from em.compiler.places import ELEMENT, MISSING, Key, Place, at, key_of, walk
@@ -42,13 +44,14 @@ def learn(
     kinds: Mapping[str, Sequence[Example]], *, enough_constant: int = ENOUGH_CONSTANT
 ) -> dict[str, Learnt]:
     """Learn a routine for each kind of task; they lend each other ways to look things up."""
-    spaces = {name: _space(name, examples) for name, examples in kinds.items()}
+    contents = {name: contents_of(examples) for name, examples in kinds.items()}
+    spaces = {name: _space(name, one.examples) for name, one in contents.items()}
     pool = _pool(spaces.values())
     found = {}
     for name, space in spaces.items():
         others = [other for other in spaces.values() if other is not space]
         writer = Writer(space, beside=others, enough_constant=enough_constant)
-        found[name] = _Assembly(name, writer, pool).learnt()
+        found[name] = _Assembly(name, writer, pool, contents[name]).learnt()
     return found
 
 
@@ -79,14 +82,16 @@ def _pool(spaces: Any) -> Pool:
 class _Assembly:
     """Puts a routine together from the steps of a writer."""
 
-    def __init__(self, name: str, writer: Writer, pool: Pool) -> None:
+    def __init__(self, name: str, writer: Writer, pool: Pool, contents: Contents) -> None:
         self._name, self._writer, self._pool = name, writer, pool
+        self._candidates = Candidates(writer, contents)
         self._space = writer.space
         self._different: list[Json] = []
 
     def learnt(self) -> Learnt:
         """Return the routine."""
         writer, slots = self._writer, self._space.slots
+        self._candidates.write()
         terms = [
             {place: writer.argument(number, place, leaf) for place, leaf in slot.leaves.items()}
             for number, slot in enumerate(slots)
@@ -96,6 +101,7 @@ class _Assembly:
         args = [self._arguments(slot, one) for slot, one in zip(slots, terms, strict=True)]
         output = writer.output()
         returned = None if output is None else self._arguments(self._space.output, output)
+        self._candidates.check()
         writer.agree()
         Relations(writer).write()
         self._expect()
@@ -329,13 +335,10 @@ class _Assembly:
         writer = self._writer
         used = _words_in(steps)
         schema = Inputs(used, _unconfirmed(steps), writer.changes, writer.optional).schema(
-            [
-                *{
-                    json.dumps(one.inputs, sort_keys=True): one.inputs for one in writer.examples
-                }.values()
-            ]
+            [*{json.dumps(one, sort_keys=True): one for one in self._candidates.inputs()}.values()]
         )
         schema.setdefault("properties", {})
+        self._candidates.add_to(schema, used)
         self._lend(schema)
         for made in writer.promoted.values():
             values = [

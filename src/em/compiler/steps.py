@@ -134,6 +134,8 @@ class Writer:
         self.changes: set[Place] = set()
         # Inputs that nothing but an argument depends on.
         self.optional: set[Place] = set()
+        # Inputs that are not known yet: steps that find them are still to be written.
+        self.hidden: set[Place] = set()
         self._args: dict[Role, dict[str, Term] | None] = {}
         self._used: dict[Role, dict[str, list[Agreed]]] = {}
         self._texts: dict[Term, str] = {}
@@ -198,9 +200,18 @@ class Writer:
 
     def _given(self, place: Place) -> Term | None:
         """Return the term of an input; None for the element of a list that no loop goes over."""
-        if ELEMENT in place and self._block_of(place) is None:
+        if place in self.hidden or (ELEMENT in place and self._block_of(place) is None):
             return None
         return Given(place)
+
+    def result(self, role: Role) -> Term | None:
+        """Return the term of a read, or None if its arguments are not known."""
+        return None if self._args_of(role, ()) is None else Result(role)
+
+    def reveal(self, place: Place) -> None:
+        """Note that an input is known from here on."""
+        self.hidden.discard(place)
+        self._args = {role: args for role, args in self._args.items() if args is not None}
 
     def _block_of(self, place: Place) -> Block | None:
         over = place[: place.index(ELEMENT)]

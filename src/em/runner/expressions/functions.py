@@ -18,6 +18,7 @@ from em.runner.expressions.selection import (
     fits,
     given,
     has,
+    holding,
     largest,
     merge,
     only,
@@ -866,7 +867,7 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         given, only, only_key, smallest, largest, where, has, fits, merge, distinct, same,
-        common, at_least, at_most,
+        common, at_least, at_most, holding,
         pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most, value_at,
         keyed, between, line_part, line_like, once, lines_after, lines_before, line_count,
         lines_above, lines_through, sorted_place, module_name, looks_like, absent, stands_once,

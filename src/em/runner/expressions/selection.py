@@ -2,7 +2,8 @@
 
 `fields` describe a record: `name="Lamp"` is the value of its field; a record as value must be
 covered by the field; a list must be equal. A mapping before them takes names that are no
-identifiers, and paths: `only(orders, {"ship-to.city": city}, status="open")`.
+identifiers, and paths: `only(orders, {"ship-to.city": city}, status="open")`. A description stands
+for the whole element, or for a part of it: `only(orders, {"items": holding(items)})`.
 
 Values are compared as a clerk would (`same`), so a lamp is a "LAMP" and 1 is 1.0. Whatever is not
 clear fails: no element fits, several do, a field is missing. Nothing is chosen by its position.
@@ -10,7 +11,7 @@ clear fails: no element fits, several do, a field is missing. Nothing is chosen 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 from em.values.canonical import same, short
 
@@ -22,9 +23,12 @@ OMITTED = "omitted"
 """The name for an argument that is left out: `{{ note if given(note) else omitted }}`."""
 LONGEST_KEPT = 300
 """Longer texts are not kept as they are compared."""
+WHOLE = ""
+"""The path of an element itself."""
 _NUMBERS = (int, float)
 
 Fields = Mapping[str, Any]
+Described = Union[Fields, "Holding", None]
 
 
 def given(*values: Any) -> bool:
@@ -47,7 +51,7 @@ def fits(record: Any, description: Any) -> bool:
 def _has_wanted(value: Any, wanted: Any) -> bool:
     if type(value) is str and type(wanted) is str and len(value) < LONGEST_KEPT:
         return value == wanted or _as_read(value) == _as_read(wanted)  # most of them
-    if isinstance(wanted, Bound):
+    if isinstance(wanted, Bound | Holding):
         return wanted.holds(value)
     return fits(value, wanted) if isinstance(wanted, Mapping) else same(value, wanted)
 
@@ -58,7 +62,7 @@ def _as_read(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def only(items: Any, more: Fields | None = None, /, **fields: Any) -> Any:
+def only(items: Any, more: Described = None, /, **fields: Any) -> Any:
     """Return the one element of a list, or the one value of a mapping, that fits; else fail."""
     found = where(items, more, **fields)
     if len(found) != 1:
@@ -66,7 +70,7 @@ def only(items: Any, more: Fields | None = None, /, **fields: Any) -> Any:
     return found[0]
 
 
-def only_key(items: Any, more: Fields | None = None, /, **fields: Any) -> Any:
+def only_key(items: Any, more: Described = None, /, **fields: Any) -> Any:
     """Return the key of the one value of a mapping that fits; else fail."""
     if not isinstance(items, Mapping):
         raise TypeError(f"only_key() needs a mapping, got a {type(items).__name__}")
@@ -77,19 +81,19 @@ def only_key(items: Any, more: Fields | None = None, /, **fields: Any) -> Any:
     return found[0]
 
 
-def where(items: Any, more: Fields | None = None, /, **fields: Any) -> list[Any]:
+def where(items: Any, more: Described = None, /, **fields: Any) -> list[Any]:
     """Return all elements of a list, or all values of a mapping, that fit."""
     wanted = _all_fields(more, fields)
     held = items_of(items)
     return [item for item in held if _is_described(item, wanted)] if wanted else held
 
 
-def has(items: Any, more: Fields | None = None, /, **fields: Any) -> bool:
+def has(items: Any, more: Described = None, /, **fields: Any) -> bool:
     """Return whether at least one element of a list, or one value of a mapping, fits."""
     return bool(where(items, more, **fields))
 
 
-def smallest(items: Any, path: str, more: Fields | None = None, /, **fields: Any) -> Any:
+def smallest(items: Any, path: str, more: Described = None, /, **fields: Any) -> Any:
     """Return the one element with the smallest value at a path, among those that fit.
 
     Fail if none fits, if one of them has no such value, and if two share the smallest.
@@ -97,7 +101,7 @@ def smallest(items: Any, path: str, more: Fields | None = None, /, **fields: Any
     return _farthest("smallest", min, items, path, more, fields)
 
 
-def largest(items: Any, path: str, more: Fields | None = None, /, **fields: Any) -> Any:
+def largest(items: Any, path: str, more: Described = None, /, **fields: Any) -> Any:
     """Return the one element with the largest value at a path, among those that fit."""
     return _farthest("largest", max, items, path, more, fields)
 
@@ -107,7 +111,7 @@ def _farthest(
     choose: Callable[[Sequence[Any]], Any],
     items: Any,
     path: str,
-    more: Fields | None,
+    more: Described,
     fields: Fields,
 ) -> Any:
     held = where(items, more, **fields)
@@ -127,7 +131,7 @@ def _farthest(
     return found[0]
 
 
-def common(items: Any, path: str, more: Fields | None = None, /, **fields: Any) -> Any:
+def common(items: Any, path: str, more: Described = None, /, **fields: Any) -> Any:
     """Return the value at a path that all elements which fit have in common; else fail."""
     values = [_value_on(item, path) for item in where(items, more, **fields)]
     if not values:
@@ -159,6 +163,52 @@ def at_least(limit: Any) -> Bound:
 def at_most(limit: Any) -> Bound:
     """Return, for a field of a selection, that it must not be above a limit."""
     return Bound(limit, False)
+
+
+class Holding(NamedTuple):
+    """A description that a field of a selection must hold."""
+
+    description: Any
+
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is as described."""
+        return is_held(self.description, value)
+
+
+def holding(description: Any) -> Holding:
+    """Return, for a field of a selection, that a description is found in it.
+
+    A record has every field of the description. A list has an element for each one of a list of
+    descriptions, or one for a single description. Fail if nothing is described.
+    """
+    every = description if isinstance(description, list | tuple) else [description]
+    if not every or not all(map(is_telling, every)):
+        raise ValueError("a description needs at least one property")
+    return Holding(description)
+
+
+def is_telling(description: Any) -> bool:
+    """Return whether a description has at least one property."""
+    return not isinstance(description, Mapping | list | tuple) or any(
+        map(is_telling, items_of(description))
+    )
+
+
+def is_held(description: Any, value: Any) -> bool:
+    """Return whether a description is found in a value; see `holding`."""
+    if isinstance(description, list | tuple):
+        return isinstance(value, list | tuple) and all(
+            sum(is_held(one, held) for held in value)
+            >= sum(same(one, other) for other in description)
+            for one in description
+        )
+    if isinstance(value, list | tuple):
+        return any(is_held(description, held) for held in value)
+    if isinstance(description, Mapping):
+        return isinstance(value, Mapping) and all(
+            name in value and is_held(one, value[name]) for name, one in description.items()
+        )
+    return same(value, description)
 
 
 def merge(old: Any, new: Any) -> Any:
@@ -198,9 +248,11 @@ def items_of(items: Any) -> list[Any]:
     raise ValueError(f"a {type(items).__name__} has no items")
 
 
-def _all_fields(more: Fields | None, fields: Fields) -> Fields:
+def _all_fields(more: Described, fields: Fields) -> Fields:
     if more is None:
         return fields
+    if isinstance(more, Holding):
+        return {WHOLE: more, **fields}
     if not isinstance(more, Mapping):
         raise TypeError(f"fields must be a mapping of names to values, got {short(more)}")
     return {**more, **fields}
@@ -211,10 +263,24 @@ def _is_described(item: Any, fields: Fields) -> bool:
     if type(item) is not dict and not isinstance(item, Mapping):
         return False
     for name, wanted in fields.items():
-        value = item[name] if name in item else _value_on(item, name)
+        value = item[name] if name in item else _found_on(item, name)
         if value is ABSENT or not _has_wanted(value, wanted):
             return False
     return True
+
+
+def _found_on(item: Any, path: str) -> Any:
+    """Return the value at a path, all values at `items.*.name`, or the item itself."""
+    if path == WHOLE:
+        return item
+    before, star, after = path.partition(".*")
+    if not star:
+        return _value_on(item, path)
+    held = _value_on(item, before)
+    if not isinstance(held, list | tuple | Mapping):
+        return ABSENT
+    found = [_value_on(one, after[1:]) if after else one for one in items_of(held)]
+    return [one for one in found if one is not ABSENT]
 
 
 def _value_on(item: Any, path: str) -> Any:
@@ -226,18 +292,24 @@ def _value_on(item: Any, path: str) -> Any:
     return item
 
 
-def _misfit(name: str, items: Any, count: int, more: Fields | None, fields: Fields) -> ValueError:
+def _misfit(name: str, items: Any, count: int, more: Described, fields: Fields) -> ValueError:
     """Return the error of a selection that found none or several."""
     wanted = _all_fields(more, fields)
     held = items_of(items)
-    asked = ", ".join(f"{key}={short(value)}" for key, value in wanted.items())
+    asked = ", ".join(_shown(key, value) for key, value in wanted.items())
     if not wanted:
         return ValueError(f"{name}() needs exactly one item, there are {len(held)}")
     message = f"{name}({asked}) needs exactly one item, {count} of {len(held)} fit"
     if count == 0:
         rows = [
-            {key: value for key in wanted if (value := _value_on(item, key)) is not ABSENT}
+            {key: value for key in wanted if (value := _found_on(item, key)) is not ABSENT}
             for item in held[:MOST_SHOWN]
         ]
         message += f"; there are {', '.join(map(short, rows))}" if rows else ""
     return ValueError(message)
+
+
+def _shown(name: str, wanted: Any) -> str:
+    if isinstance(wanted, Holding):
+        wanted = wanted.description
+    return f"{name}={short(wanted)}" if name else short(wanted)

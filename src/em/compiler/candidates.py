@@ -1,0 +1,264 @@
+"""Candidates: the steps that find an id by what inputs say about its record.
+
+Every candidate of the list is read, at most `MOST_READ` of them, and the only one that is as
+described is taken: none or two hand over. A caller who has the id may give it instead; then a
+description that is given too must fit its record.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from em.compiler.choice import fixed_fields
+from em.compiler.contents import CANDIDATE, SHOWN, Condition, Contents, Find
+from em.compiler.example import Role
+from em.compiler.facts import Inputs
+from em.compiler.places import ELEMENT, KEY, Place, at, is_scalar, last_name
+from em.compiler.steps import Writer, hole, read_name
+from em.compiler.terms import Result, field_text, literal, path_text, singular
+from em.values.canonical import Json, same
+
+MOST_READ = 25
+"""Candidates that are read one by one before choosing; more hand over."""
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+class Candidates:
+    """Writes how the ids of a routine are found."""
+
+    def __init__(self, writer: Writer, contents: Contents) -> None:
+        self._writer, self._contents = writer, contents
+        self._written: list[Find] = []
+
+    def write(self) -> None:
+        """Write the steps that find the ids, before everything that uses them."""
+        writer, waiting = self._writer, [*self._contents.finds]
+        writer.hidden |= {(find.name,) for find in waiting}
+        while ready := next((one for one in waiting if self._is_known(one)), None):
+            self._write(ready)
+            waiting.remove(ready)
+            self._written.append(ready)
+            writer.reveal((ready.name,))
+        for find in waiting:
+            writer.reveal((find.name,))
+
+    def _is_known(self, find: Find) -> bool:
+        """Return whether the list can be read, and what describes its elements is there."""
+        inputs = [
+            place for place in self._writer.hidden for one in find.conditions if one.input == place
+        ]
+        return not inputs and self._writer.result(find.home.role) is not None
+
+    def _write(self, find: Find) -> None:
+        writer, home = self._writer, find.home
+        base = field_text(writer.text(Result(home.role)), _names(home.place[: home.cut]))
+        missing = f"not given({find.name})"
+        if find.shown is None:
+            text = _selection("only", base, self._rows(find))
+            if home.rest == (KEY,):
+                text = _selection("only_key", base, self._rows(find))
+            else:
+                text = field_text(text, _names(home.rest))
+        else:
+            text = self._write_reads(find, base, missing)
+        held = f"{len(find.sightings)}/{len(writer.examples)}"
+        step = {"type": "let", "value": hole(text), "save_as": find.name, "when": missing}
+        writer.top.append({**step, "held": held})
+
+    def _write_reads(self, find: Find, base: str, missing: str) -> str:
+        """Write the reads of all candidates; return the id of the one that fits."""
+        writer, shown, rest = self._writer, find.shown, find.home.rest
+        assert shown is not None
+        noun = read_name(shown.tool)
+        candidate, record = writer.fresh(f"{noun}_candidate"), writer.fresh(f"{noun}_read")
+        each = writer.fresh(f"each_{candidate}")
+        own = {field[1:]: value for field, value in find.state if field[0] == CANDIDATE}
+        if own:
+            rows = [(path_text(field), literal(value)) for field, value in own.items()]
+            base = _selection("where", base, rows)
+        if rest == (KEY,):
+            base, rest = f'every({base}, "@")', ()
+        chosen = field_text(candidate, _names(rest))
+        read = {
+            "type": "tool.call",
+            "tool": shown.tool,
+            "args": {shown.argument: hole(chosen)},
+            "save_as": record,
+        }
+        writer.top.append(
+            {
+                "type": "for_each",
+                "over": {candidate: base},
+                "max": MOST_READ,
+                "when": missing,
+                "steps": [read],
+                "save_as": each,
+            }
+        )
+        names = {CANDIDATE: candidate, SHOWN: record}
+        rows = self._rows(find, names)
+        rows += [
+            (path_text((names[SHOWN], *field[1:])), literal(value))
+            for field, value in find.state
+            if field[0] == SHOWN
+        ]
+        return f"{_selection('only', each, rows)}.{chosen}"
+
+    def _rows(self, find: Find, names: dict[str, str] | None = None) -> list[tuple[str, str]]:
+        """Return what a candidate must be like: paths in it, and the expressions of inputs."""
+        rows = []
+        for one in find.conditions:
+            field = one.field
+            if names is not None:
+                field = (names[str(field[0])], *field[1:])
+            rows.append((path_text(field), self._wanted(find, one)))
+        return rows
+
+    def _wanted(self, find: Find, condition: Condition) -> str:
+        text = self._writer.input_text(condition.input)
+        found = [at(one.example.inputs, condition.input) for one in find.sightings]
+        is_plain = ELEMENT not in condition.field and all(map(is_scalar, found))
+        return text if is_plain else f"holding({text})"
+
+    # ---- checks of the record that was found, or whose id was given
+
+    def check(self) -> None:
+        """Write that the record of an id is as described, also if the id was given."""
+        for find in self._written:
+            record = self._record(find)
+            if record is None:
+                continue
+            base, rows = record
+            step: Json = {"type": "assert", "check": _selection("has", base, rows)}
+            if find.described:
+                step["when"] = self._writer.given_text(find.described)
+            self._writer.add_check(step, len(find.sightings))
+            if find.shown is not None:
+                self._check_parts(find, base[1:-1])
+
+    def _record(self, find: Find) -> tuple[str, list[tuple[str, str]]] | None:
+        """Return a list of the record with the id, and what it must be like."""
+        writer, home = self._writer, find.home
+        if find.shown is not None:
+            step = writer.read_steps.get(_role(find))
+            if step is None:
+                return None
+            own = [one for one in find.conditions if one.field[0] == SHOWN]
+            rows = [(path_text(one.field[1:]), self._wanted(find, one)) for one in own]
+            return (f"[{step['save_as']}]", rows) if rows else None
+        base = field_text(writer.text(Result(home.role)), _names(home.place[: home.cut]))
+        if home.rest == (KEY,):
+            return f"[{base}[{find.name}]]", self._rows(find)
+        rows = [(path_text(home.rest), find.name)]
+        return _selection("where", base, rows), self._rows(find)
+
+    def _check_parts(self, find: Find, record: str) -> None:
+        """Write that an element by which the record was found is in the state that it always had.
+
+        The object that a loan was found by must not have been recalled.
+        """
+        for one in find.conditions:
+            if one.field[0] != SHOWN or ELEMENT not in one.field:
+                continue
+            cut = one.field.index(ELEMENT)
+            place, inner = one.field[1:cut], one.field[cut + 1 :]
+            chosen = []
+            for each in find.sightings:
+                wanted = at(each.example.inputs, one.input)
+                held = at(each.taken, (SHOWN, *place))
+                chosen += [element for element in held if same(at(element, inner), wanted)]
+            fixed = {f: value for f, value in fixed_fields(chosen).items() if f != inner}
+            if not inner or not fixed or len(chosen) != len(find.sightings):
+                continue
+            text = field_text(record, _names(place))
+            rows = [(path_text(inner), self._writer.input_text(one.input))]
+            properties = {str(field[0]): {"const": value} for field, value in fixed.items()}
+            self._writer.top.append(
+                {
+                    "type": "let",
+                    "value": hole(_selection("only", text, rows)),
+                    "save_as": self._writer.fresh(singular(last_name(place)) or "part"),
+                    "expect": {"required": [*properties], "properties": properties},
+                    "held": f"{len(chosen)}/{len(self._writer.examples)}",
+                }
+            )
+
+    # ---- inputs
+
+    def inputs(self) -> list[Json]:
+        """Return the inputs of the examples without what is found, and what it is found by."""
+        names = {find.name for find in self._written}
+        return [
+            {name: one for name, one in example.inputs.items() if name not in names}
+            for example in self._writer.examples
+        ]
+
+    def add_to(self, schema: Json, used: Collection[str]) -> None:
+        """Add the ids and the descriptions to the schema of inputs: one of both must be given."""
+        ways = []
+        for find in self._written:
+            properties = schema["properties"]
+            properties[find.name] = Inputs(used).schema(find.values, (find.name,))
+            names = list(dict.fromkeys(str(place[0]) for place in find.described))
+            for name in names:
+                values = [one[name] for one in self._contents.given if name in one]
+                properties[name] = _loose(Inputs(_words(values)).schema(values, (name,)))
+            if names:
+                ways.append({"anyOf": [{"required": [find.name]}, {"required": names}]})
+        if ways:
+            schema["allOf"] = [*schema.get("allOf", ()), *ways]
+
+
+def _role(find: Find) -> Role:
+    assert find.shown is not None
+    return Role(find.shown.tool, ((find.shown.argument, (find.name,)),))
+
+
+def _names(place: Place) -> tuple[str, ...]:
+    return tuple(str(step) for step in place if isinstance(step, str))
+
+
+def _selection(function: str, base: str, rows: Sequence[tuple[str, str]]) -> str:
+    """Return a call that selects by paths; two conditions on one path are two selections."""
+    first: dict[str, str] = {}
+    rest: list[tuple[str, str]] = []
+    for path, text in rows:
+        if path in first or ("" in {path, *first} and not _are_names({path, *first} - {""})):
+            rest.append((path, text))
+        else:
+            first[path] = text
+    if rest:
+        base = _selection("where", base, rest)
+    whole = [first.pop("")] if "" in first else []
+    named = [f"{path}={text}" for path, text in first.items() if _NAME.fullmatch(path)]
+    other = [
+        f"{literal(path)}: {text}" for path, text in first.items() if not _NAME.fullmatch(path)
+    ]
+    mapping = ["{" + ", ".join(other) + "}"] if other else []
+    return f"{function}({', '.join([base, *whole, *mapping, *named])})"
+
+
+def _are_names(paths: Iterable[str]) -> bool:
+    return all(_NAME.fullmatch(path) for path in paths)
+
+
+def _words(value: Any) -> set[str]:
+    """Return the names of all fields in a value."""
+    if isinstance(value, dict):
+        return {str(name) for name in value}.union(*map(_words, value.values()))
+    return set().union(*map(_words, value)) if isinstance(value, list) else set()
+
+
+def _loose(schema: Json) -> Json:
+    """Return the schema of a description: any of its fields, but at least one."""
+    made = {name: one for name, one in schema.items() if name not in ("required", "anyOf")}
+    if made.get("type") == "object":
+        inner = made.get("properties", {})
+        made |= {"minProperties": 1}
+        if inner:
+            made |= {"properties": {name: _loose(one) for name, one in inner.items()}}
+    if made.get("type") == "array":
+        made |= {"minItems": 1}
+        if "items" in made:
+            made |= {"items": _loose(made["items"])}
+    return made

@@ -1,0 +1,456 @@
+"""Contents: the record that a request means, found by what inputs say about what is in it.
+
+An element of a list is known by its own fields and by the record that a read by its id shows. Where
+inputs describe that record ("the order in which the lamp is"), the id becomes an input that the
+routine finds by itself: it reads the candidates, takes the only one that is as described, and goes
+on as if the id had been given. Examples are rewritten so that everything behind it learns from ids.
+"""
+
+import copy
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from em.compiler.evidence import ENOUGH_TO_ACT, information
+from em.compiler.example import Example, Read, Role
+from em.compiler.places import (
+    ELEMENT,
+    KEY,
+    MISSING,
+    Key,
+    Mark,
+    Place,
+    at,
+    elements,
+    is_code,
+    is_exactly,
+    is_scalar,
+    is_word,
+    key_of,
+    last_name,
+    marks_in,
+    plain,
+)
+from em.runner.expressions.selection import is_held, is_telling
+from em.values.canonical import Json, same
+from em.values.leaves import is_by_id
+
+SHARE = 0.9
+"""Of the examples that read a list, in how many the id must have stood in it."""
+MOST_WAYS = 12
+"""Lists and reads that are tried for one id."""
+CANDIDATE, SHOWN = "candidate", "shown"
+"""The parts of a candidate: the element of the list, and the record that a read by its id shows."""
+
+
+class Condition(NamedTuple):
+    """That an input describes a part of a candidate; `field` may go through a list."""
+
+    field: Place
+    input: Place
+
+
+class Shown(NamedTuple):
+    """The read by an id that shows the record behind it."""
+
+    tool: str
+    argument: str
+
+
+class Home(NamedTuple):
+    """The list in which an id stands: the read that returns it, and the place of the id."""
+
+    role: Role
+    place: Place
+
+    @property
+    def cut(self) -> int:
+        """Where in the place the element of the list stands."""
+        return marks_in(self.place)[0]
+
+    @property
+    def rest(self) -> Place:
+        """Where in the element the id stands."""
+        return self.place[self.cut + 1 :]
+
+
+class Candidate(NamedTuple):
+    """An element of a list: its id and what is known about it. is_read: all that is needed."""
+
+    id: Any
+    record: Json
+    is_read: bool
+
+
+class Sighting(NamedTuple):
+    """The candidates of one example, and the one that was taken."""
+
+    example: Example
+    candidates: list[Candidate]
+    taken: Json
+
+
+class Find(NamedTuple):
+    """How an id is found.
+
+    name: the input that it becomes. shown: None if the list itself says enough. state: a field of
+    the candidate that must have this value. values: the ids of the examples.
+    """
+
+    name: str
+    home: Home
+    shown: Shown | None
+    conditions: tuple[Condition, ...]
+    state: tuple[tuple[Place, Any], ...]
+    sightings: list[Sighting]
+    values: list[Any]
+
+    @property
+    def described(self) -> list[Place]:
+        """The inputs that are records: they say nothing but which candidate is meant."""
+        return [
+            one.input
+            for one in self.conditions
+            if any(isinstance(at(each.example.inputs, one.input), dict) for each in self.sightings)
+        ]
+
+
+class Contents(NamedTuple):
+    """Examples with ids in place of descriptions, and how the ids are found.
+
+    given: the inputs as they were given.
+    """
+
+    examples: Sequence[Example]
+    finds: list[Find]
+    given: list[Json]
+
+
+def contents_of(examples: Sequence[Example]) -> Contents:
+    """Return examples with the ids that are found by contents as inputs."""
+    finds: list[Find] = []
+    taken = {str(name) for example in examples for name in example.inputs}
+    known: set[Key] = set()
+    for (_, place), values in _ids(examples).items():
+        ids = key_of(values)
+        if ids not in known:
+            known.add(ids)
+            find = _Search(examples, values).find(last_name(place), taken)
+            if find is not None and all(find.conditions != one.conditions for one in finds):
+                taken.add(find.name)
+                finds.append(find)
+    given = [example.inputs for example in examples]
+    made = [_rewritten(example, number, finds) for number, example in enumerate(examples)]
+    return Contents(made if finds else examples, finds, given)
+
+
+def _ids(examples: Sequence[Example]) -> dict[tuple[str, Place], list[Any]]:
+    """Return the values of writes that are one in each example."""
+    found: dict[tuple[str, Place], list[Any]] = defaultdict(list)
+    for example in examples:
+        here: dict[tuple[str, Place], dict[Key, Any]] = defaultdict(dict)
+        for write in example.writes:
+            for place, value in plain(write.args):
+                here[write.tool, place][key_of(value)] = value
+        for where, values in here.items():
+            if len(values) == 1:
+                found[where] += values.values()
+    return {where: values for where, values in found.items() if len(values) == len(examples)}
+
+
+def _rewritten(example: Example, number: int, finds: list[Find]) -> Example:
+    """Return an example with ids as inputs, without the records that describe them."""
+    if not finds:
+        return example
+    inputs = copy.deepcopy(example.inputs)
+    for find in finds:
+        for place in find.described:
+            holder = at(inputs, place[:-1])
+            if isinstance(holder, dict):
+                holder.pop(place[-1], None)
+        inputs[find.name] = find.values[number]
+    return example.with_inputs(inputs)
+
+
+class _Search:
+    """Looks for the way in which one id was found, the same in all examples."""
+
+    def __init__(self, examples: Sequence[Example], ids: Sequence[Any]) -> None:
+        self._rows = [*zip(examples, ids, strict=True)]
+        self._ids = [*ids]
+        # The input that is the id, in the examples that have it.
+        self._given = self._given_at()
+        self._open = [row for row in self._rows if at(row[0].inputs, self._given) is MISSING]
+
+    def find(self, name: str, taken: set[str]) -> Find | None:
+        """Return the way, or None if inputs are the id, or don't describe it."""
+        if not self._given:
+            self._open = self._rows
+        if not self._open:
+            return None
+        best: tuple[Any, Find] | None = None
+        for home in self._homes():
+            for shown in (None, *self._shown()):
+                made = self._made(home, shown)
+                if made is None:
+                    continue
+                if shown is None and self._is_plain(made):
+                    return None  # an ordinary choice by fields of the element
+                cost = (shown is not None, -len(made.sightings), len(home.place), str(home))
+                if best is None or cost < best[0]:
+                    best = cost, made
+        if best is None:
+            return None
+        wanted = str(self._given[0]) if self._given else name
+        number = 1
+        while not self._given and wanted in taken:
+            number += 1
+            wanted = f"{name}_{number}"
+        return best[1]._replace(name=wanted)
+
+    def _given_at(self) -> Place:
+        """Return the input that is the id wherever it is given; () if there is none."""
+        agree: Counter[str] = Counter()
+        for example, value in self._rows:
+            for name, one in example.inputs.items():
+                if is_scalar(one):
+                    agree[name] += 1 if is_exactly(one, value) else -len(self._rows)
+        found = [name for name, count in agree.items() if count > 0]
+        return (max(found, key=lambda name: agree[name]),) if found else ()
+
+    def _homes(self) -> list[Home]:
+        """Return the lists in which the id stood in nearly all examples that read them."""
+        stood: Counter[Home] = Counter()
+        made: Counter[Role] = Counter()
+        for example, value in self._open:
+            here: set[Home] = set()
+            roles: set[Role] = set()
+            for number, read in _reads(example):
+                role = example.role(number, None)
+                roles.add(role)
+                if read.holds(value):
+                    here |= {
+                        Home(role, place)
+                        for place, _ in read.paths(value)
+                        if len(marks_in(place)) == 1
+                    }
+            stood.update(here)
+            made.update(roles)
+        found = [home for home, count in stood.items() if count >= SHARE * made[home.role]]
+        return sorted(found, key=lambda home: (-stood[home], str(home)))[:MOST_WAYS]
+
+    def _shown(self) -> list[Shown]:
+        """Return the reads by that id alone that show a record."""
+        found = Counter(
+            Shown(read.tool, name)
+            for example, value in self._open
+            for _, read in _reads(example)
+            for name, one in read.args.items()
+            if len(read.args) == 1 and same(one, value) and isinstance(read.result, dict)
+        )
+        return [shown for shown, _ in found.most_common(MOST_WAYS)]
+
+    def _made(self, home: Home, shown: Shown | None) -> Find | None:
+        sightings = [
+            one
+            for example, value in self._open
+            if (one := _sighting(example, value, home, shown)) is not None
+        ]
+        if not sightings or not all(_are_ids(one, home, shown) for one in sightings):
+            return None
+        conditions = self._conditions(sightings)
+        if not conditions:
+            return None
+        state = _state(sightings, conditions)
+        alone = sum(len(_left(one, conditions, state)) == 1 for one in sightings)
+        if 2 * alone <= len(sightings) or 2 * len(sightings) < len(self._open):
+            return None
+        return Find("", home, shown, conditions, state, sightings, self._ids)
+
+    def _conditions(self, sightings: list[Sighting]) -> tuple[Condition, ...]:
+        """Return what the inputs of all examples say about the record that was taken."""
+        common: dict[Condition, dict[Key, float]] | None = None
+        for one in sightings:
+            here = _told(one.example, one.taken)
+            if common is None:
+                common = {condition: {} for condition in here}
+            common = {
+                condition: {**bits, here[condition][0]: here[condition][1]}
+                for condition, bits in common.items()
+                if condition in here
+            }
+        told = [
+            condition
+            for condition, bits in (common or {}).items()
+            if sum(bits.values()) >= ENOUGH_TO_ACT
+        ]
+        # What the list itself was asked for by says nothing about its elements.
+        asked = {
+            place
+            for one in sightings
+            for number, _ in _reads(one.example)
+            for _, place in one.example.role(number, None).sources
+        }
+        return tuple([one for one in told if one.input not in asked] or told)
+
+    def _is_plain(self, find: Find) -> bool:
+        """Return whether fields of the element alone tell it, so that an ordinary choice does."""
+        return not (
+            self._given or find.described or any(ELEMENT in one.field for one in find.conditions)
+        )
+
+
+def _are_ids(sighting: Sighting, home: Home, shown: Shown | None) -> bool:
+    """Return whether a list was told apart by these values: by id, not by some field."""
+    ids = [one.id for one in sighting.candidates]
+    is_told = shown is not None or home.rest == (KEY,) or all(map(is_code, ids))
+    return is_told and len({*map(key_of, ids)}) == len(ids)
+
+
+def _reads(example: Example) -> Iterator[tuple[int, Read]]:
+    """Yield the reads before the first write: what is read later may have been changed by it."""
+    yield from enumerate(example.reads[: example.first_write])
+
+
+def _sighting(example: Example, value: Any, home: Home, shown: Shown | None) -> Sighting | None:
+    """Return the candidates of an example; None if the one that was taken is not known."""
+    for number, read in reversed([*_reads(example)]):
+        if example.role(number, None) != home.role or not read.holds(value):
+            continue
+        candidates = [*_candidates(example, read, home, shown)]
+        taken = [one for one in candidates if is_exactly(one.id, value)]
+        if len(taken) == 1 and taken[0].is_read:
+            return Sighting(example, candidates, taken[0].record)
+    return None
+
+
+def _candidates(
+    example: Example, read: Read, home: Home, shown: Shown | None
+) -> Iterator[Candidate]:
+    mark = home.place[home.cut]
+    assert isinstance(mark, Mark)
+    for key, element in elements(at(read.result, home.place[: home.cut]), mark):
+        is_key = home.rest == (KEY,)
+        name = key if is_key else at(element, home.rest)
+        if shown is None:
+            if isinstance(element, dict):
+                yield Candidate(name, element, True)
+            continue
+        seen = [
+            one.result
+            for _, one in _reads(example)
+            if one.tool == shown.tool
+            and len(one.args) == 1
+            and same(one.args.get(shown.argument), name)
+            and isinstance(one.result, dict)
+        ]
+        record = {CANDIDATE: key if is_key else element}
+        yield Candidate(name, {**record, SHOWN: seen[-1]} if seen else record, bool(seen))
+
+
+# ---- what inputs say
+
+
+def _told(example: Example, record: Json) -> dict[Condition, tuple[Key, float]]:
+    """Return the inputs that describe a part of a record, with their evidence in bits."""
+    fields = dict(_fields(record))
+    said = example.said(None).leaves
+    cost = math.log2(1 + len(said)) + math.log2(1 + len(fields))
+    found: dict[Condition, tuple[Key, float]] = {}
+    waiting: list[tuple[Place, Any]] = [((name,), one) for name, one in example.inputs.items()]
+    while waiting:
+        place, wanted = waiting.pop()
+        if not is_telling(wanted) or (
+            isinstance(wanted, list) and not all(map(is_telling, wanted))
+        ):
+            continue
+        fit = [field for field, value in fields.items() if is_held(wanted, value)]
+        if not is_scalar(wanted):
+            # The description of a record, not of what is in it.
+            fit = [one for one in fit if not any(_is_inside(one, other) for other in fit)]
+        for field in fit:
+            found[Condition(field, place)] = key_of(wanted), information(wanted) - cost
+        if not fit and isinstance(wanted, dict):
+            waiting += [((*place, name), one) for name, one in wanted.items()]
+    return found
+
+
+def _is_inside(field: Place, other: Place) -> bool:
+    return len(field) > len(other) and field[: len(other)] == other
+
+
+def _fields(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Yield all parts of a record that a path can name; those through a list as a list."""
+    yield place, value
+    if isinstance(value, dict) and not is_by_id(value):
+        for name, one in value.items():
+            if not set(name) & set(".*@"):
+                yield from _fields(one, (*place, name))
+    elif isinstance(value, list):
+        inner: dict[Place, list[Any]] = defaultdict(list)
+        for element in value:
+            if isinstance(element, dict):
+                for field, one in plain(element):
+                    inner[field].append(one)
+        for field, every in inner.items():
+            yield (*place, ELEMENT, *field), every
+
+
+def value_at(record: Any, field: Place) -> Any:
+    """Return the part of a record at a field, or MISSING; through a list as a list."""
+    if ELEMENT not in field:
+        return at(record, field)
+    cut = field.index(ELEMENT)
+    held = at(record, field[:cut])
+    if not isinstance(held, list):
+        return MISSING
+    found = [at(one, field[cut + 1 :]) for one in held]
+    return [one for one in found if one is not MISSING]
+
+
+def _left(
+    sighting: Sighting, conditions: Iterable[Condition], state: Iterable[tuple[Place, Any]]
+) -> list[Candidate]:
+    """Return the candidates that are known to fit."""
+    inputs = sighting.example.inputs
+    return [
+        one
+        for one in sighting.candidates
+        if one.is_read
+        and all(
+            is_held(at(inputs, each.input), value_at(one.record, each.field)) for each in conditions
+        )
+        and all(same(at(one.record, field), value) for field, value in state)
+    ]
+
+
+def _state(
+    sightings: list[Sighting], conditions: Iterable[Condition]
+) -> tuple[tuple[Place, Any], ...]:
+    """Return the word that every taken record had, if enough others had another one there."""
+    words = {
+        field: value
+        for field, value in plain(sightings[0].taken)
+        if is_word(value) and all(same(at(one.taken, field), value) for one in sightings)
+    }
+    best: tuple[float, tuple[tuple[Place, Any], ...]] = (0.0, ())
+    for field, value in words.items():
+        if any(_says(one, condition, field) for one in sightings for condition in conditions):
+            continue
+        gain = 0.0
+        for one in sightings:
+            found = [at(each.record, field) for each in one.candidates]
+            known = [each for each in found if each is not MISSING]
+            gain += math.log2(len(known) / sum(same(each, value) for each in known))
+        if gain > best[0]:
+            best = gain, ((field, value),)
+    return best[1] if best[0] - math.log2(1 + len(words)) >= ENOUGH_TO_ACT else ()
+
+
+def _says(sighting: Sighting, condition: Condition, field: Place) -> bool:
+    """Return whether an input says what stands in a field."""
+    cut = len(condition.field)
+    if field[:cut] != condition.field:
+        return False
+    return at(sighting.example.inputs, (*condition.input, *field[cut:])) is not MISSING
