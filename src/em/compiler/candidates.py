@@ -70,8 +70,8 @@ class Candidates:
         writer, shown, rest = self._writer, find.shown, find.home.rest
         assert shown is not None
         noun = read_name(shown.tool)
-        candidate, record = writer.fresh(f"{noun}_candidate"), writer.fresh(f"{noun}_read")
-        each = writer.fresh(f"each_{candidate}")
+        candidate, record = writer.fresh("candidate"), writer.fresh(f"{noun}_read")
+        each = writer.fresh(f"each_{noun}")
         own = {field[1:]: value for field, value in find.state if field[0] == CANDIDATE}
         if own:
             rows = [(path_text(field), literal(value)) for field, value in own.items()]
@@ -123,34 +123,56 @@ class Candidates:
     # ---- checks of the record that was found, or whose id was given
 
     def check(self) -> None:
-        """Write that the record of an id is as described, also if the id was given."""
+        """Write that what was found is as described and in a known state, also by a given id."""
         for find in self._written:
-            record = self._record(find)
-            if record is None:
-                continue
-            base, rows = record
-            step: Json = {"type": "assert", "check": _selection("has", base, rows)}
+            record = self._write_element(find)
+            if find.shown is not None:
+                step = self._writer.read_steps.get(_role(find))
+                record = None if step is None else str(step["save_as"])
+            if record is not None:
+                self._check_record(find, record)
+
+    def _check_record(self, find: Find, record: str) -> None:
+        """Write that the record is as described."""
+        own = [one for one in find.conditions if find.shown is None or one.field[0] == SHOWN]
+        cut = 0 if find.shown is None else 1
+        rows = [(path_text(one.field[cut:]), self._wanted(find, one)) for one in own]
+        rows += [
+            (path_text(field[cut:]), literal(value))
+            for field, value in find.state
+            if find.shown is None or field[0] == SHOWN
+        ]
+        if rows:
+            step: Json = {"type": "assert", "check": _selection("has", f"[{record}]", rows)}
             if find.described:
                 step["when"] = self._writer.given_text(find.described)
             self._writer.add_check(step, len(find.sightings))
-            if find.shown is not None:
-                self._check_parts(find, base[1:-1])
-
-    def _record(self, find: Find) -> tuple[str, list[tuple[str, str]]] | None:
-        """Return a list of the record with the id, and what it must be like."""
-        writer, home = self._writer, find.home
         if find.shown is not None:
-            step = writer.read_steps.get(_role(find))
-            if step is None:
-                return None
-            own = [one for one in find.conditions if one.field[0] == SHOWN]
-            rows = [(path_text(one.field[1:]), self._wanted(find, one)) for one in own]
-            return (f"[{step['save_as']}]", rows) if rows else None
+            self._check_parts(find, record)
+
+    def _write_element(self, find: Find) -> str | None:
+        """Write the element of the list that has the id; its words must be as they were."""
+        writer, home = self._writer, find.home
+        cut = () if find.shown is None else (CANDIDATE,)
+        taken = [at(one.taken, cut) for one in find.sightings]
+        fixed = {
+            str(field[0]): {"const": value}
+            for field, value in fixed_fields(taken).items()
+            if not find.says((*cut, *field))
+        }
+        if find.shown is not None and not fixed:
+            return None
         base = field_text(writer.text(Result(home.role)), _names(home.place[: home.cut]))
-        if home.rest == (KEY,):
-            return f"[{base}[{find.name}]]", self._rows(find)
-        rows = [(path_text(home.rest), find.name)]
-        return _selection("where", base, rows), self._rows(find)
+        text = f"{base}[{find.name}]"
+        if home.rest != (KEY,):
+            text = _selection("only", base, [(path_text(home.rest), find.name)])
+        name = singular(last_name(home.place[: home.cut]) or read_name(home.role.tool))
+        step = {"type": "let", "value": hole(text), "save_as": writer.fresh(f"{name}_listed")}
+        if fixed:
+            held = f"{len(taken)}/{len(writer.examples)}"
+            step |= {"expect": {"required": [*fixed], "properties": fixed}, "held": held}
+        writer.top.append(step)
+        return str(step["save_as"])
 
     def _check_parts(self, find: Find, record: str) -> None:
         """Write that an element by which the record was found is in the state that it always had.
@@ -253,9 +275,10 @@ def _loose(schema: Json) -> Json:
     """Return the schema of a description: any of its fields, but at least one."""
     made = {name: one for name, one in schema.items() if name not in ("required", "anyOf")}
     if made.get("type") == "object":
-        inner = made.get("properties", {})
         made |= {"minProperties": 1}
-        if inner:
+        inner = made.pop("properties", {})
+        # Records that have no field in common are free.
+        if "required" in schema:
             made |= {"properties": {name: _loose(one) for name, one in inner.items()}}
     if made.get("type") == "array":
         made |= {"minItems": 1}

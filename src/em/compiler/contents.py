@@ -115,6 +115,14 @@ class Find(NamedTuple):
             if any(isinstance(at(each.example.inputs, one.input), dict) for each in self.sightings)
         ]
 
+    def says(self, field: Place) -> bool:
+        """Return whether inputs say what stands in a field of the candidate."""
+        return any(
+            says(one.example, condition, field)
+            for one in self.sightings
+            for condition in self.conditions
+        )
+
 
 class Contents(NamedTuple):
     """Examples with ids in place of descriptions, and how the ids are found.
@@ -436,7 +444,9 @@ def _state(
     }
     best: tuple[float, tuple[tuple[Place, Any], ...]] = (0.0, ())
     for field, value in words.items():
-        if any(_says(one, condition, field) for one in sightings for condition in conditions):
+        if any(
+            says(one.example, condition, field) for one in sightings for condition in conditions
+        ):
             continue
         gain = 0.0
         for one in sightings:
@@ -448,9 +458,9 @@ def _state(
     return best[1] if best[0] - math.log2(1 + len(words)) >= ENOUGH_TO_ACT else ()
 
 
-def _says(sighting: Sighting, condition: Condition, field: Place) -> bool:
+def says(example: Example, condition: Condition, field: Place) -> bool:
     """Return whether an input says what stands in a field."""
     cut = len(condition.field)
     if field[:cut] != condition.field:
         return False
-    return at(sighting.example.inputs, (*condition.input, *field[cut:])) is not MISSING
+    return at(example.inputs, (*condition.input, *field[cut:])) is not MISSING
