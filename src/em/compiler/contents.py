@@ -84,9 +84,10 @@ class Candidate(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """The candidates of one example, and the one that was taken."""
+    """The candidates of one example, the number of the read that lists them, and the one taken."""
 
     example: Example
+    listed: int
     candidates: list[Candidate]
     taken: Json
 
@@ -95,7 +96,8 @@ class Find(NamedTuple):
     """How an id is found.
 
     name: the input that it becomes. shown: None if the list itself says enough. state: a field of
-    the candidate that must have this value. values: the ids of the examples.
+    the candidate that must have this value. described: the inputs that say nothing but which
+    candidate is meant. values: the ids of the examples.
     """
 
     name: str
@@ -103,17 +105,14 @@ class Find(NamedTuple):
     shown: Shown | None
     conditions: tuple[Condition, ...]
     state: tuple[tuple[Place, Any], ...]
+    described: tuple[Place, ...]
     sightings: list[Sighting]
     values: list[Any]
 
     @property
-    def described(self) -> list[Place]:
-        """The inputs that are records: they say nothing but which candidate is meant."""
-        return [
-            one.input
-            for one in self.conditions
-            if any(isinstance(at(each.example.inputs, one.input), dict) for each in self.sightings)
-        ]
+    def inputs(self) -> set[Place]:
+        """The inputs that say which candidate is meant."""
+        return {one.input for one in self.conditions}
 
     def says(self, field: Place) -> bool:
         """Return whether inputs say what stands in a field of the candidate."""
@@ -197,25 +196,24 @@ class _Search:
             self._open = self._rows
         if not self._open:
             return None
-        best: tuple[Any, Find] | None = None
-        for home in self._homes():
-            for shown in (None, *self._shown()):
-                made = self._made(home, shown)
-                if made is None:
-                    continue
-                if shown is None and self._is_plain(made):
-                    return None  # an ordinary choice by fields of the element
-                cost = (shown is not None, -len(made.sightings), len(home.place), str(home))
-                if best is None or cost < best[0]:
-                    best = cost, made
-        if best is None:
+        tried = [
+            made
+            for home in self._homes()
+            for shown in (None, *self._shown())
+            if (made := self._made(home, shown)) is not None
+        ]
+        if not tried:
             return None
+        # The one that heeds most of what was said; the list itself before reads.
+        best = min(tried, key=lambda one: (-len(one.inputs), one.shown is not None))
+        if best.shown is None and self._is_plain(best):
+            return None  # an ordinary choice by fields of the element
         wanted = str(self._given[0]) if self._given else name
         number = 1
         while not self._given and wanted in taken:
             number += 1
             wanted = f"{name}_{number}"
-        return best[1]._replace(name=wanted)
+        return best._replace(name=wanted)
 
     def _given_at(self) -> Place:
         """Return the input that is the id wherever it is given; () if there is none."""
@@ -274,7 +272,8 @@ class _Search:
         alone = sum(len(_left(one, conditions, state)) == 1 for one in sightings)
         if 2 * alone <= len(sightings) or 2 * len(sightings) < len(self._open):
             return None
-        return Find("", home, shown, conditions, state, sightings, self._ids)
+        described = _described(sightings, conditions)
+        return Find("", home, shown, conditions, state, described, sightings, self._ids)
 
     def _conditions(self, sightings: list[Sighting]) -> tuple[Condition, ...]:
         """Return what the inputs of all examples say about the record that was taken."""
@@ -293,14 +292,10 @@ class _Search:
             for condition, bits in (common or {}).items()
             if sum(bits.values()) >= ENOUGH_TO_ACT
         ]
-        # What the list itself was asked for by says nothing about its elements.
-        asked = {
-            place
-            for one in sightings
-            for number, _ in _reads(one.example)
-            for _, place in one.example.role(number, None).sources
-        }
-        return tuple([one for one in told if one.input not in asked] or told)
+        # What the list itself was asked for by says little about its elements.
+        asked = {place for one in sightings for place in _asked(one.example, one.listed)}
+        free = [one for one in told if not any(_overlap(one.input, place) for place in asked)]
+        return tuple(free or [one for one in told if one.input in asked])
 
     def _is_plain(self, find: Find) -> bool:
         """Return whether fields of the element alone tell it, so that an ordinary choice does."""
@@ -329,7 +324,7 @@ def _sighting(example: Example, value: Any, home: Home, shown: Shown | None) -> 
         candidates = [*_candidates(example, read, home, shown)]
         taken = [one for one in candidates if is_exactly(one.id, value)]
         if len(taken) == 1 and taken[0].is_read:
-            return Sighting(example, candidates, taken[0].record)
+            return Sighting(example, number, candidates, taken[0].record)
     return None
 
 
@@ -358,6 +353,37 @@ def _candidates(
 
 
 # ---- what inputs say
+
+
+def _asked(example: Example, number: int) -> set[Place]:
+    """Return the inputs that a read was asked by, itself or through the reads before it."""
+    read = example.reads[number]
+    found = {place for _, place in example.role(number, None).sources if place is not None}
+    for earlier in range(number):
+        if any(example.reads[earlier].holds(value) for value in read.args.values()):
+            found |= _asked(example, earlier)
+    return found
+
+
+def _overlap(one: Place, other: Place) -> bool:
+    return one[: len(other)] == other or other[: len(one)] == one
+
+
+def _described(sightings: list[Sighting], conditions: Iterable[Condition]) -> tuple[Place, ...]:
+    """Return the inputs that are records and that nothing was read by."""
+    asked = {
+        place
+        for one in sightings
+        for number, _ in _reads(one.example)
+        for _, place in one.example.role(number, None).sources
+        if place is not None
+    }
+    return tuple(
+        one.input
+        for one in conditions
+        if any(isinstance(at(each.example.inputs, one.input), dict) for each in sightings)
+        and not any(_overlap(one.input, place) for place in asked)
+    )
 
 
 def _told(example: Example, record: Json) -> dict[Condition, tuple[Key, float]]:
