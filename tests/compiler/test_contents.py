@@ -101,7 +101,8 @@ SHOP = Workshop()
 
 
 def customer(number: int) -> dict[str, Any]:
-    return [*SHOP.customers.values()][number]
+    found: dict[str, Any] = [*SHOP.customers.values()][number]
+    return found
 
 
 def repairs(number: int, status: str = "waiting") -> list[Any]:

@@ -49,6 +49,15 @@ def value_of(source: str) -> Any:
         ('only(order.by_key, {"ship-to": {"city": "rome"}}).size', 1),
         ('only(order.items, options={"color": "RED", "size": "l"}).id', "2"),
         ("only_key(order.by_key, size=2)", "b"),
+        ('has([order], {"items": holding([{"name": "chair"}, {"options": {"size": "S"}}])})', True),
+        ('has([order], {"items": holding([{"name": "chair"}, {"name": "bed"}])})', False),
+        ('has([order], {"items": holding([{"name": "chair"}, {"name": "chair"}])})', False),
+        ('has([order], {"items.*.name": holding("chair")})', True),
+        ('has([order], {"items.*.options.size": holding(["s", "L"])})', True),
+        ('has([order], {"nothing.*.name": holding("chair")})', False),
+        ('only([order], holding({"items": [{"name": "desk"}]})).user_id', "u1"),
+        ('only_key(order.by_key, holding({"size": 2}))', "b"),
+        ('has([order], holding({"items": [{"name": "desk"}]}), user_id="u2")', False),
         ('largest(order.items, "price").id', "2"),
         ('smallest(order.items, "price", options={"size": "L"}).id', "3"),
         ('len(where(order.items, options={"color": "red"}))', 2),
@@ -153,3 +162,9 @@ def test_a_record_fits_each_part_of_it(record: Any, data: st.DataObject) -> None
     assert fits(record, part)
     assert fits({**record, "more": 1}, part)
     assert merge(record, part) == record
+
+
+@pytest.mark.parametrize("said", ["{}", "[]", "[{}]", '{"items": []}', '[{"name": "desk"}, {}]'])
+def test_a_description_needs_at_least_one_property(said: str) -> None:
+    with pytest.raises(ExpressionError, match="at least one property"):
+        value_of(f"has([order], holding({said}))")
