@@ -53,7 +53,7 @@ class Workshop:
             "repair_id": key,
             "customer_id": customer,
             "status": status,
-            "bill": 40 + len(self.repairs),
+            "bill": 4019 + 37 * len(self.repairs),
             "parts": [
                 {"name": name, "size": PARTS.index(name) + 20, "colour": "black"} for name in parts
             ],
@@ -68,7 +68,7 @@ class Workshop:
         return result
 
     def tools(self) -> dict[str, Callable[..., Any]]:
-        return {name: self._tool(name) for name in (*READS, "stop_repair", "charge")}
+        return {name: self._tool(name) for name in (*READS, "stop_repair", "charge", "refund")}
 
     def _tool(self, name: str) -> Callable[..., Any]:
         return lambda **args: self.call(name, **args)
@@ -88,6 +88,9 @@ class Workshop:
 
     def stop_repair(self, repair_id: str, reason: str) -> Any:
         return {"repair_id": repair_id, "status": "stopped", "reason": reason}
+
+    def refund(self, customer_id: str, amount: int, reason: str) -> Any:
+        return {"customer_id": customer_id, "amount": amount, "done": True}
 
     def charge(self, repair_id: str, card_id: str) -> Any:
         return {"repair_id": repair_id, "card_id": card_id, "paid": True}
@@ -255,6 +258,24 @@ def test_all_of_several_descriptions_must_be_found(tmp_path: Path) -> None:
     given = by_parts(8)
     given["parts"].append({"name": "gear"})
     assert hands_over(tmp_path, routine, given, Workshop())
+
+
+def refund(number: int) -> Example:
+    shop, given = Workshop(), by_description(number)
+    key = shop.call("find_customer", phone=given["phone"])
+    record = shop.call("get_customer", customer_id=key)
+    bills = {one: shop.call("get_repair", repair_id=one)["bill"] for one in record["repairs"]}
+    amount = bills[wanted(number)["repair_id"]]
+    shop.call("refund", customer_id=key, amount=amount, reason=given["reason"])
+    return Example(given, shop.calls)
+
+
+def test_a_record_is_found_of_which_another_part_is_needed(tmp_path: Path) -> None:
+    routine = routine_of([refund(number) for number in range(6)])
+    for number in range(6, 12):
+        example, shop = refund(number), Workshop()
+        assert run(tmp_path, routine, example.inputs, shop).status == "ok"
+        assert shop.writes == [(example.calls[-1].tool, example.calls[-1].args)]
 
 
 # ---- states

@@ -31,6 +31,7 @@ from em.compiler.places import (
     last_name,
     marks_in,
     plain,
+    walk,
 )
 from em.runner.expressions.selection import is_held, is_telling
 from em.values.canonical import Json, same
@@ -139,11 +140,11 @@ def contents_of(examples: Sequence[Example]) -> Contents:
     finds: list[Find] = []
     taken = {str(name) for example in examples for name in example.inputs}
     known: set[Key] = set()
-    for (_, place), values in _ids(examples).items():
+    for name, values in (*_written_ids(examples), *_shown_ids(examples)):
         ids = key_of(values)
         if ids not in known:
             known.add(ids)
-            find = _Search(examples, values).find(last_name(place), taken)
+            find = _Search(examples, values).find(name, taken)
             if find is not None and all(find.conditions != one.conditions for one in finds):
                 taken.add(find.name)
                 finds.append(find)
@@ -152,8 +153,8 @@ def contents_of(examples: Sequence[Example]) -> Contents:
     return Contents(made if finds else examples, finds, given)
 
 
-def _ids(examples: Sequence[Example]) -> dict[tuple[str, Place], list[Any]]:
-    """Return the values of writes that are one in each example."""
+def _written_ids(examples: Sequence[Example]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the values of writes, with the names of their arguments, that are one per example."""
     found: dict[tuple[str, Place], list[Any]] = defaultdict(list)
     for example in examples:
         here: dict[tuple[str, Place], dict[Key, Any]] = defaultdict(dict)
@@ -163,7 +164,32 @@ def _ids(examples: Sequence[Example]) -> dict[tuple[str, Place], list[Any]]:
         for where, values in here.items():
             if len(values) == 1:
                 found[where] += values.values()
-    return {where: values for where, values in found.items() if len(values) == len(examples)}
+    for (_, place), every in found.items():
+        if len(every) == len(examples):
+            yield last_name(place), every
+
+
+def _shown_ids(examples: Sequence[Example]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the ids of records of which a part was written that no input has."""
+    found: dict[Shown, list[Any]] = defaultdict(list)
+    for example in examples:
+        used = [value for write in example.writes for _, _, value in walk(write.args)]
+        used += [value for _, _, value in walk(example.output)]
+        said = {key_of(value) for _, _, value in walk(example.inputs)}
+        used = [value for value in used if key_of(value) not in said]
+        reads: dict[Shown, dict[Key, Read]] = defaultdict(dict)
+        for _, read in _reads(example):
+            for name, value in read.args.items() if len(read.args) == 1 else ():
+                reads[Shown(read.tool, name)][key_of(value)] = read
+        for shown, by_id in reads.items():
+            # What several of these records have says nothing about which one was meant.
+            holding = [[read for read in by_id.values() if read.holds(value)] for value in used]
+            alone = {id(held[0]): held[0] for held in holding if len(held) == 1}
+            if len(alone) == 1:
+                found[shown] += [read.args[shown.argument] for read in alone.values()]
+    for shown, every in found.items():
+        if len(every) == len(examples):
+            yield shown.argument, every
 
 
 def _rewritten(example: Example, number: int, finds: list[Find]) -> Example:
