@@ -13,7 +13,7 @@ from em.compiler.learner import learn
 from em.runner.engine import run_routine
 from em.runner.run import RunResult
 
-READS = {"find_customer", "get_customer", "get_repair", "list_repairs"}
+READS = {"find_customer", "get_customer", "get_repair", "list_repairs", "search_repairs"}
 PARTS = (
     "brake chain pedal saddle spoke tyre fork bell lamp rack stem crank hub rim lever cable"
     " mudguard basket mirror pump"
@@ -85,6 +85,9 @@ class Workshop:
     def list_repairs(self, customer_id: str) -> Any:
         rows = [self.repairs[key] for key in self.customers[customer_id]["repairs"]]
         return [{name: row[name] for name in ("repair_id", "status")} for row in rows]
+
+    def search_repairs(self, customer_id: str) -> Any:
+        return [self.repairs[key] for key in self.customers[customer_id]["repairs"]]
 
     def stop_repair(self, repair_id: str, reason: str) -> Any:
         return {"repair_id": repair_id, "status": "stopped", "reason": reason}
@@ -467,3 +470,41 @@ def test_two_cards_of_a_kind_hand_over(tmp_path: Path) -> None:
     inputs = {name: one for name, one in charge(8).inputs.items() if name != "card"}
     inputs["card_id"] = card(8)["card_id"]
     assert run(tmp_path, routine, inputs, shop).status == "ok"
+
+
+def searched(number: int) -> Example:
+    """One read returns the whole records."""
+    shop, given = Workshop(), by_part(number)
+    key = shop.call("find_customer", phone=given["phone"])
+    shop.call("search_repairs", customer_id=key)
+    chosen = wanted(number)["repair_id"]
+    shop.call("stop_repair", repair_id=chosen, reason=given["reason"])
+    return Example(given, shop.calls)
+
+
+def test_records_that_the_list_has_are_not_read_again(tmp_path: Path) -> None:
+    routine = routine_of([searched(number) for number in range(6)])
+    for number in range(6, 12):
+        shop = Workshop()
+        assert run(tmp_path, routine, by_part(number), shop).status == "ok"
+        assert shop.writes == stopped(number)
+    assert len(shop.calls) == 3
+
+
+def test_a_description_may_be_part_of_a_larger_input(tmp_path: Path) -> None:
+    def nested(number: int) -> dict[str, Any]:
+        given = by_description(number)
+        return {"phone": given["phone"], "order": {"which": given["which"], "note": "by phone"}}
+
+    def solved(number: int) -> Example:
+        shop = Workshop()
+        stop(shop, number, {**nested(number), "reason": "too expensive"})
+        return Example(nested(number), shop.calls)
+
+    routine = routine_of([solved(number) for number in range(8)])
+    shop = Workshop()
+    assert run(tmp_path, routine, nested(9), shop).status == "ok"
+    assert [args["repair_id"] for _, args in shop.writes] == [wanted(9)["repair_id"]]
+    given = nested(9)
+    given["order"]["which"] = {}
+    assert hands_over(tmp_path, routine, given, Workshop())

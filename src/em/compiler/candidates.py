@@ -54,11 +54,11 @@ class Candidates:
         base = field_text(writer.text(Result(home.role)), _names(home.place[: home.cut]))
         missing = f"not given({find.name})"
         if find.shown is None:
-            text = _selection("only", base, self._rows(find))
+            rows = self._conditions(find)
             if home.rest == (KEY,):
-                text = _selection("only_key", base, self._rows(find))
+                text = _selection("only_key", base, rows)
             else:
-                text = field_text(text, _names(home.rest))
+                text = field_text(_selection("only", base, rows), _names(home.rest))
         else:
             text = self._write_reads(find, base, missing)
         held = f"{len(find.sightings)}/{len(writer.examples)}"
@@ -96,23 +96,24 @@ class Candidates:
             }
         )
         names = {CANDIDATE: candidate, SHOWN: record}
-        rows = self._rows(find, names)
-        rows += [
-            (path_text((names[SHOWN], *field[1:])), literal(value))
-            for field, value in find.state
-            if field[0] == SHOWN
+        rows = [
+            *self._conditions(find, CANDIDATE, record=names[CANDIDATE], is_stated=not own),
+            *self._conditions(find, SHOWN, record=names[SHOWN]),
         ]
         return f"{_selection('only', each, rows)}.{chosen}"
 
-    def _rows(self, find: Find, names: dict[str, str] | None = None) -> list[tuple[str, str]]:
-        """Return what a candidate must be like: paths in it, and the expressions of inputs."""
-        rows = []
-        for one in find.conditions:
-            field = one.field
-            if names is not None:
-                field = (names[str(field[0])], *field[1:])
-            rows.append((path_text(field), self._wanted(find, one)))
-        return rows
+    def _conditions(
+        self, find: Find, part: str = "", *, record: str = "", is_stated: bool = True
+    ) -> list[tuple[str, str]]:
+        """Return what a part of a candidate must be like, by paths in a record of this name."""
+        cut, outer = (1, (record,) if record else ()) if part else (0, ())
+        rows = [(one.field, self._wanted(find, one)) for one in find.conditions]
+        rows += [(field, literal(value)) for field, value in find.state if is_stated]
+        return [
+            (path_text((*outer, *field[cut:])), text)
+            for field, text in rows
+            if field[:cut] == ((part,) if part else ())
+        ]
 
     def _wanted(self, find: Find, condition: Condition) -> str:
         text = self._writer.input_text(condition.input)
@@ -134,21 +135,13 @@ class Candidates:
 
     def _check_record(self, find: Find, record: str) -> None:
         """Write that the record is as described."""
-        own = [one for one in find.conditions if find.shown is None or one.field[0] == SHOWN]
-        cut = 0 if find.shown is None else 1
-        rows = [(path_text(one.field[cut:]), self._wanted(find, one)) for one in own]
-        rows += [
-            (path_text(field[cut:]), literal(value))
-            for field, value in find.state
-            if find.shown is None or field[0] == SHOWN
-        ]
+        rows = self._conditions(find, "" if find.shown is None else SHOWN)
         if rows:
             step: Json = {"type": "assert", "check": _selection("has", f"[{record}]", rows)}
             if find.described:
                 step["when"] = self._writer.given_text(find.described)
             self._writer.add_check(step, len(find.sightings))
-        if find.shown is not None:
-            self._check_parts(find, record)
+        self._check_parts(find, record)
 
     def _write_element(self, find: Find) -> str | None:
         """Write the element of the list that has the id; its words must be as they were."""
@@ -179,15 +172,16 @@ class Candidates:
 
         The object that a loan was found by must not have been recalled.
         """
+        outer: Place = () if find.shown is None else (SHOWN,)
         for one in find.conditions:
-            if one.field[0] != SHOWN or ELEMENT not in one.field:
+            if ELEMENT not in one.field or (outer and one.field[0] != SHOWN):
                 continue
             cut = one.field.index(ELEMENT)
-            place, inner = one.field[1:cut], one.field[cut + 1 :]
+            place, inner = one.field[len(outer) : cut], one.field[cut + 1 :]
             chosen = []
             for each in find.sightings:
                 wanted = at(each.example.inputs, one.input)
-                held = at(each.taken, (SHOWN, *place))
+                held = at(each.taken, (*outer, *place))
                 chosen += [element for element in held if same(at(element, inner), wanted)]
             fixed = {f: value for f, value in fixed_fields(chosen).items() if f != inner}
             if not inner or not fixed or len(chosen) != len(find.sightings):

@@ -407,7 +407,8 @@ def _described(sightings: list[Sighting], conditions: Iterable[Condition]) -> tu
     return tuple(
         one.input
         for one in conditions
-        if any(isinstance(at(each.example.inputs, one.input), dict) for each in sightings)
+        if len(one.input) == 1
+        and any(isinstance(at(each.example.inputs, one.input), dict) for each in sightings)
         and not any(_overlap(one.input, place) for place in asked)
     )
 
