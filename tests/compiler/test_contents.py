@@ -13,7 +13,14 @@ from em.compiler.learner import learn
 from em.runner.engine import run_routine
 from em.runner.run import RunResult
 
-READS = {"find_customer", "get_customer", "get_repair", "list_repairs", "search_repairs"}
+READS = {
+    "find_customer",
+    "get_customer",
+    "get_repair",
+    "list_repairs",
+    "search_repairs",
+    "get_own_repair",
+}
 PARTS = (
     "brake chain pedal saddle spoke tyre fork bell lamp rack stem crank hub rim lever cable"
     " mudguard basket mirror pump"
@@ -81,6 +88,9 @@ class Workshop:
 
     def get_repair(self, repair_id: str) -> Any:
         return self.repairs[repair_id]
+
+    def get_own_repair(self, customer_id: str, repair_id: str) -> Any:
+        return {"owner": customer_id, **self.repairs[repair_id]}
 
     def list_repairs(self, customer_id: str) -> Any:
         rows = [self.repairs[key] for key in self.customers[customer_id]["repairs"]]
@@ -279,6 +289,26 @@ def test_a_record_is_found_of_which_another_part_is_needed(tmp_path: Path) -> No
         example, shop = refund(number), Workshop()
         assert run(tmp_path, routine, example.inputs, shop).status == "ok"
         assert shop.writes == [(example.calls[-1].tool, example.calls[-1].args)]
+
+
+def by_owner(number: int) -> Example:
+    """The read of a repair needs another argument, which is the same for all."""
+    shop, given = Workshop(), by_part(number)
+    key = shop.call("find_customer", phone=given["phone"])
+    record = shop.call("get_customer", customer_id=key)
+    for one in record["repairs"]:
+        shop.call("get_own_repair", customer_id=key, repair_id=one)
+    chosen = wanted(number)["repair_id"]
+    shop.call("stop_repair", repair_id=chosen, reason=given["reason"])
+    return Example(given, shop.calls)
+
+
+def test_the_read_may_need_other_arguments_too(tmp_path: Path) -> None:
+    routine = routine_of([by_owner(number) for number in range(6)])
+    for number in range(6, 12):
+        shop = Workshop()
+        assert run(tmp_path, routine, by_part(number), shop).status == "ok"
+        assert shop.writes == stopped(number)
 
 
 # ---- states

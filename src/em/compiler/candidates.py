@@ -15,7 +15,7 @@ from em.compiler.example import Role
 from em.compiler.facts import Inputs
 from em.compiler.places import ELEMENT, KEY, Place, at, is_scalar, last_name
 from em.compiler.steps import Writer, hole, read_name
-from em.compiler.terms import Result, field_text, literal, path_text, singular
+from em.compiler.terms import Result, Term, field_text, literal, path_text, singular
 from em.values.canonical import Json, same
 
 MOST_READ = 25
@@ -47,7 +47,28 @@ class Candidates:
         inputs = [
             place for place in self._writer.hidden for one in find.conditions if one.input == place
         ]
-        return not inputs and self._writer.result(find.home.role) is not None
+        if inputs or self._writer.result(find.home.role) is None:
+            return False
+        return all(self._other(find, name) is not None for name in find.others)
+
+    def _other(self, find: Find, name: str) -> Term | None:
+        """Return where another argument of the read comes from that shows a candidate."""
+        role = self._role(find)
+        return None if role is None else self._writer.argument_of(role, name)
+
+    def _role(self, find: Find) -> Role | None:
+        """Return what the read of the record that was found is for."""
+        shown = find.shown
+        if shown is None:
+            return None
+        return next(
+            (
+                role
+                for role in self._writer.space.roles
+                if role.tool == shown.tool and dict(role.sources)[shown.argument] == (find.name,)
+            ),
+            None,
+        )
 
     def _write(self, find: Find) -> None:
         writer, home = self._writer, find.home
@@ -79,12 +100,12 @@ class Candidates:
         if rest == (KEY,):
             base, rest = f'every({base}, "@")', ()
         chosen = field_text(candidate, _names(rest))
-        read = {
-            "type": "tool.call",
-            "tool": shown.tool,
-            "args": {shown.argument: hole(chosen)},
-            "save_as": record,
-        }
+        args = {shown.argument: hole(chosen)}
+        for name in find.others:
+            term = self._other(find, name)
+            assert term is not None
+            args[name] = writer.value(term, name)
+        read = {"type": "tool.call", "tool": shown.tool, "args": args, "save_as": record}
         writer.top.append(
             {
                 "type": "for_each",
@@ -128,7 +149,8 @@ class Candidates:
         for find in self._written:
             record = self._write_element(find)
             if find.shown is not None:
-                step = self._writer.read_steps.get(_role(find))
+                role = self._role(find)
+                step = None if role is None else self._writer.read_steps.get(role)
                 record = None if step is None else str(step["save_as"])
             if record is not None:
                 self._check_record(find, record)
@@ -184,18 +206,19 @@ class Candidates:
                 held = at(each.taken, (*outer, *place))
                 chosen += [element for element in held if same(at(element, inner), wanted)]
             fixed = {f: value for f, value in fixed_fields(chosen).items() if f != inner}
-            if not inner or not fixed or len(chosen) != len(find.sightings):
+            if not inner or not fixed:
                 continue
             text = field_text(record, _names(place))
             rows = [(path_text(inner), self._writer.input_text(one.input))]
             properties = {str(field[0]): {"const": value} for field, value in fixed.items()}
+            items = {"required": [*properties], "properties": properties}
             self._writer.top.append(
                 {
                     "type": "let",
-                    "value": hole(_selection("only", text, rows)),
-                    "save_as": self._writer.fresh(singular(last_name(place)) or "part"),
-                    "expect": {"required": [*properties], "properties": properties},
-                    "held": f"{len(chosen)}/{len(self._writer.examples)}",
+                    "value": hole(_selection("where", text, rows)),
+                    "save_as": self._writer.fresh(last_name(place) or "parts"),
+                    "expect": {"type": "array", "minItems": 1, "items": items},
+                    "held": f"{len(find.sightings)}/{len(self._writer.examples)}",
                 }
             )
 
@@ -223,11 +246,6 @@ class Candidates:
                 ways.append({"anyOf": [{"required": [find.name]}, {"required": names}]})
         if ways:
             schema["allOf"] = [*schema.get("allOf", ()), *ways]
-
-
-def _role(find: Find) -> Role:
-    assert find.shown is not None
-    return Role(find.shown.tool, ((find.shown.argument, (find.name,)),))
 
 
 def _names(place: Place) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ SHARE = 0.9
 """Of the examples that read a list, in how many the id must have stood in it."""
 MOST_WAYS = 12
 """Lists and reads that are tried for one id."""
+_SIGNS = ".*@"
+"""Signs of paths: a field with one of them in its name has no path."""
 CANDIDATE, SHOWN = "candidate", "shown"
 """The parts of a candidate: the element of the list, and the record that a read by its id shows."""
 
@@ -53,10 +55,32 @@ class Condition(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The read by an id that shows the record behind it."""
+    """The read that shows the record behind an id, and the argument that the id is.
+
+    Its other arguments are the same for all candidates.
+    """
 
     tool: str
     argument: str
+
+    def reads(self, example: Example) -> list[Read]:
+        """Return these reads of an example; none if their other arguments differ."""
+        found = [
+            read
+            for _, read in _reads(example)
+            if read.tool == self.tool and self.argument in read.args
+        ]
+        others = {
+            key_of({name: one for name, one in read.args.items() if name != self.argument})
+            for read in found
+        }
+        return found if len(others) == 1 else []
+
+    def others(self, example: Example) -> list[str]:
+        """Return the names of the other arguments."""
+        return [
+            name for read in self.reads(example)[:1] for name in read.args if name != self.argument
+        ]
 
 
 class Home(NamedTuple):
@@ -109,6 +133,11 @@ class Find(NamedTuple):
     described: tuple[Place, ...]
     sightings: list[Sighting]
     values: list[Any]
+
+    @property
+    def others(self) -> list[str]:
+        """The other arguments of the read that shows a candidate."""
+        return [] if self.shown is None else self.shown.others(self.sightings[0].example)
 
     @property
     def inputs(self) -> set[Place]:
@@ -178,9 +207,9 @@ def _shown_ids(examples: Sequence[Example]) -> Iterator[tuple[str, list[Any]]]:
         said = {key_of(value) for _, _, value in walk(example.inputs)}
         used = [value for value in used if key_of(value) not in said]
         reads: dict[Shown, dict[Key, Read]] = defaultdict(dict)
-        for _, read in _reads(example):
-            for name, value in read.args.items() if len(read.args) == 1 else ():
-                reads[Shown(read.tool, name)][key_of(value)] = read
+        for shown in {Shown(read.tool, name) for _, read in _reads(example) for name in read.args}:
+            for read in shown.reads(example):
+                reads[shown][key_of(read.args[shown.argument])] = read
         for shown, by_id in reads.items():
             # What several of these records have says nothing about which one was meant.
             holding = [[read for read in by_id.values() if read.holds(value)] for value in used]
@@ -279,7 +308,7 @@ class _Search:
             for example, value in self._open
             for _, read in _reads(example)
             for name, one in read.args.items()
-            if len(read.args) == 1 and same(one, value) and isinstance(read.result, dict)
+            if same(one, value) and isinstance(read.result, dict)
         )
         return [shown for shown, _ in found.most_common(MOST_WAYS)]
 
@@ -359,6 +388,7 @@ def _candidates(
 ) -> Iterator[Candidate]:
     mark = home.place[home.cut]
     assert isinstance(mark, Mark)
+    reads = [] if shown is None else shown.reads(example)
     for key, element in elements(at(read.result, home.place[: home.cut]), mark):
         is_key = home.rest == (KEY,)
         name = key if is_key else at(element, home.rest)
@@ -368,11 +398,8 @@ def _candidates(
             continue
         seen = [
             one.result
-            for _, one in _reads(example)
-            if one.tool == shown.tool
-            and len(one.args) == 1
-            and same(one.args.get(shown.argument), name)
-            and isinstance(one.result, dict)
+            for one in reads
+            if same(one.args[shown.argument], name) and isinstance(one.result, dict)
         ]
         record = {CANDIDATE: key if is_key else element}
         yield Candidate(name, {**record, SHOWN: seen[-1]} if seen else record, bool(seen))
@@ -446,7 +473,7 @@ def _fields(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
     yield place, value
     if isinstance(value, dict) and not is_by_id(value):
         for name, one in value.items():
-            if not set(name) & set(".*@"):
+            if not set(name) & set(_SIGNS):
                 yield from _fields(one, (*place, name))
     elif isinstance(value, list):
         inner: dict[Place, list[Any]] = defaultdict(list)
@@ -493,7 +520,9 @@ def _state(
     words = {
         field: value
         for field, value in plain(sightings[0].taken)
-        if is_word(value) and all(same(at(one.taken, field), value) for one in sightings)
+        if is_word(value)
+        and not set("".join(map(str, field))) & set(_SIGNS)
+        and all(same(at(one.taken, field), value) for one in sightings)
     }
     best: tuple[float, tuple[tuple[Place, Any], ...]] = (0.0, ())
     for field, value in words.items():

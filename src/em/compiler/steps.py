@@ -208,6 +208,11 @@ class Writer:
         """Return the term of a read, or None if its arguments are not known."""
         return None if self._args_of(role, ()) is None else Result(role)
 
+    def argument_of(self, role: Role, name: str) -> Term | None:
+        """Return where one argument of a read comes from, or None if that is not known."""
+        found = self._value(self.space.roles[role][name], name, (role,))
+        return None if found is None else found.term
+
     def reveal(self, place: Place) -> None:
         """Note that an input is known from here on."""
         self.hidden.discard(place)
