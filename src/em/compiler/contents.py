@@ -205,9 +205,15 @@ def _shown_ids(examples: Sequence[Example]) -> Iterator[tuple[str, list[Any]]]:
         used = [value for write in example.writes for _, _, value in walk(write.args)]
         used += [value for _, _, value in walk(example.output)]
         said = {key_of(value) for _, _, value in walk(example.inputs)}
-        used = [value for value in used if key_of(value) not in said]
+        used = [
+            value
+            for value in used
+            if key_of(value) not in said and information(value) >= ENOUGH_TO_ACT
+        ]
         reads: dict[Shown, dict[Key, Read]] = defaultdict(dict)
-        for shown in {Shown(read.tool, name) for _, read in _reads(example) for name in read.args}:
+        for shown in dict.fromkeys(
+            Shown(read.tool, name) for _, read in _reads(example) for name in read.args
+        ):
             for read in shown.reads(example):
                 reads[shown][key_of(read.args[shown.argument])] = read
         for shown, by_id in reads.items():
@@ -243,12 +249,14 @@ class _Search:
         self._ids = [*ids]
         # The input that is the id, in the examples that have it.
         self._given = self._given_at()
-        self._open = [row for row in self._rows if at(row[0].inputs, self._given) is MISSING]
+        self._open = [
+            row
+            for row in self._rows
+            if not self._given or at(row[0].inputs, self._given) is MISSING
+        ]
 
     def find(self, name: str, taken: set[str]) -> Find | None:
         """Return the way, or None if inputs are the id, or don't describe it."""
-        if not self._given:
-            self._open = self._rows
         if not self._open:
             return None
         tried = [
