@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.figure import Figure
-from bench.learn import attacks, bfcl, miniwob, retail, speed, telecom, typed, typed_attacks
+from bench.learn import (
+    attacks,
+    bfcl,
+    miniwob,
+    retail,
+    speed,
+    telecom,
+    typed,
+    typed_attacks,
+    worlds,
+)
 from bench.learn.learner import PLAIN, TypedLearner, typed_learner
 from bench.learn.shop import RUNS, WORDS, Shop, runs_to_learn
 from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
@@ -113,6 +123,11 @@ def typed_acts(bench: Bench) -> Iterator[Figure]:
         yield from typed_attacks.acts(group, sizes, chosen.limit, draws, verbose=chosen.verbose)
 
 
+def world_tasks(bench: Bench) -> Iterator[Figure]:
+    if bench.typed_learner is not None:
+        yield from worlds.tasks(bench.typed_learner, worlds.SIZES, verbose=bench.options.verbose)
+
+
 def telecom_tasks(bench: Bench) -> Iterator[Figure]:
     chosen = bench.options
     yield from telecom.solved(bench.folder, chosen.limit, verbose=chosen.verbose)
@@ -142,6 +157,7 @@ PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "typed": typed_tasks,
     "hidden": hidden_ids,
     "typed-attacks": typed_acts,
+    "worlds": world_tasks,
     "telecom": telecom_tasks,
     "bfcl": bfcl_turns,
     "miniwob": miniwob_episodes,
