@@ -257,7 +257,7 @@ def _text(values: Sequence[str], *, is_open: bool) -> Json:
     if len(options) >= 3 and all(map(is_code, values)):
         pattern = pattern_of(list(options.values()))
         return {"pattern": pattern} if pattern else {"minLength": 1}
-    return {"minLength": 1}
+    return {"minLength": 1} if all(values) else {}
 
 
 _MAIL = re.compile(r"[^@\s]{1,80}@[^@\s.]{1,80}(?:\.[^@\s.]{1,80}){1,8}")

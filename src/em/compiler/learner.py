@@ -44,18 +44,30 @@ def learn(
     kinds: Mapping[str, Sequence[Example]], *, enough_constant: int = ENOUGH_CONSTANT
 ) -> dict[str, Learnt]:
     """Learn a routine for each kind of task; they lend each other ways to look things up."""
-    contents = {name: contents_of(examples) for name, examples in kinds.items()}
-    spaces = {name: _space(name, one.examples) for name, one in contents.items()}
-    pool = _pool(spaces.values())
-    found = {}
-    for name, space in spaces.items():
-        others = [other for other in spaces.values() if other is not space]
-        writer = Writer(space, beside=others, enough_constant=enough_constant)
-        found[name] = _Assembly(name, writer, pool, contents[name]).learnt()
-    return found
+    known = {name: material_of(name, examples) for name, examples in kinds.items()}
+    return {name: learnt_from(known, name, enough_constant=enough_constant) for name in known}
 
 
-def _space(name: str, examples: Sequence[Example]) -> Space:
+class Material(NamedTuple):
+    """What the recordings of a kind teach: how ids are found, and what nothing contradicts."""
+
+    contents: Contents
+    space: Space
+
+
+def learnt_from(
+    known: Mapping[str, Material], name: str, *, enough_constant: int = ENOUGH_CONSTANT
+) -> Learnt:
+    """Write down what the recordings of one kind teach, beside those of others."""
+    own = known[name]
+    others = [other.space for each, other in known.items() if each != name]
+    writer = Writer(own.space, beside=others, enough_constant=enough_constant)
+    pool = _pool(other.space for other in known.values())
+    return _Assembly(name, writer, pool, own.contents).learnt()
+
+
+def material_of(name: str, examples: Sequence[Example]) -> Material:
+    """Return what the recordings of a kind teach; raise if they did different things."""
     kinds = {example.kind for example in examples}
     if len(kinds) != 1:
         raise RoutineError(
@@ -63,7 +75,8 @@ def _space(name: str, examples: Sequence[Example]) -> Space:
             place=name,
             fix="compile recordings of one kind of task at a time",
         )
-    return Space(examples)
+    contents = contents_of(examples)
+    return Material(contents, Space(contents.examples))
 
 
 def _pool(spaces: Any) -> Pool:

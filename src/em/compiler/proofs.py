@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from em.compiler.example import Example
-from em.compiler.learner import learn
-from em.compiler.replay_world import POLICIES, Outcome, Verdict, as_recorded
+from em.compiler.learner import learnt_from, material_of
+from em.compiler.replay_world import POLICIES, Outcome, Recording, Verdict, as_recorded
 from em.errors import EmError
 from em.runner.package import read_routine
 from em.runner.routine import Program
@@ -100,12 +100,12 @@ def prove(
     options: those of `learn`.
     """
     name, examples = routine["name"], kinds[routine["name"]]
+    program, schema = program_of(routine), _schema(routine)
     trials = {
         policy: [
-            _trial(one, example, world(example, _schema(routine)).run(program))
-            for one, example in _named(examples)
+            _trial(recording, world(Recording.of(example, routine), schema).run(program))
+            for recording, example in _named(examples)
         ]
-        for program in [program_of(routine)]
         for policy, world in POLICIES.items()
     }
     trials[LEFT_OUT] = [*_left_out(name, kinds, options)]
@@ -136,7 +136,7 @@ def _named(examples: Sequence[Example]) -> Iterator[tuple[str, Example]]:
         yield example.name or f"recording {number}", example
 
 
-def _trial(name: str, _example: Example, outcome: Outcome) -> Trial:
+def _trial(name: str, outcome: Outcome) -> Trial:
     return Trial(name, outcome.verdict, outcome.reason, outcome.is_unrecorded)
 
 
@@ -145,14 +145,17 @@ def _left_out(name: str, kinds: Kinds, options: Mapping[str, Any]) -> Iterator[T
     every = [*_named(kinds[name])]
     if len(every) < 2:
         return
+    known = {kind: material_of(kind, beside) for kind, beside in kinds.items() if kind != name}
     for recording, example in _some(every, MOST_LEFT_OUT):
         others = [one for _, one in every if one is not example]
         try:
-            learnt = learn({**kinds, name: others}, **options)[name].routine
-            outcome = as_recorded(example, _schema(learnt)).run(program_of(learnt))
+            own = material_of(name, others)
+            learnt = learnt_from({**known, name: own}, name, **options).routine
+            recorded = Recording.of(example, learnt)
+            outcome = as_recorded(recorded, _schema(learnt)).run(program_of(learnt))
         except EmError as error:
             outcome = Outcome("handed over", error.message)
-        yield _trial(recording, example, outcome)
+        yield _trial(recording, outcome)
 
 
 def _some(rows: list[Any], most: int) -> list[Any]:

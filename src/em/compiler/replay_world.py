@@ -9,8 +9,8 @@ A policy changes a recording before it is replayed, in a way that a right routin
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -27,6 +27,44 @@ from em.values.canonical import Json, short
 from em.values.json_schema import misfit, properties_of
 
 Verdict = Literal["right", "handed over", "wrong"]
+
+
+class Recording(NamedTuple):
+    """What is replayed: the inputs of a task, and the calls that were made for it."""
+
+    inputs: Json
+    calls: Sequence[Call]
+
+    @classmethod
+    def of(cls, example: Example, routine: Json) -> Self:
+        """Return an example with the inputs that a caller of this routine gives.
+
+        He leaves out what it does not take. What it asks for, because nothing explains it, he
+        says as it was recorded: it goes as it is into a write.
+        """
+        schema = routine.get("input_schema") or {}
+        is_open = schema.get("additionalProperties") is not False
+        taken = properties_of(schema)
+        given = {name: one for name, one in example.inputs.items() if is_open or name in taken}
+        for name in schema.get("required", ()):
+            found = [] if name in given else [*_written(name, routine["steps"], example.calls)]
+            if found:
+                given[name] = found[0]
+        return cls(given, example.calls)
+
+
+def _written(name: str, steps: Sequence[Json], calls: Sequence[Call]) -> Iterator[Any]:
+    """Yield what was written where a routine writes an input as it is."""
+    for step in steps:
+        yield from _written(name, step.get("steps", ()), calls)
+        for argument, value in step.get("args", {}).items():
+            if value == f"{{{{ {name} }}}}":
+                yield from (
+                    call.args[argument]
+                    for call in calls
+                    if call.tool == step.get("tool") and call.error is None
+                    if argument in call.args
+                )
 
 
 class Outcome(NamedTuple):
@@ -216,36 +254,37 @@ def _unordered(value: Any) -> Any:
 # ---- policies
 
 
-Policy = Callable[[Example, Json], World]
+Policy = Callable[[Recording, Json], World]
 """Makes the world of a recording for a routine with this input schema."""
 
 
-def as_recorded(example: Example, _schema: Json) -> World:
+def as_recorded(recording: Recording, _schema: Json) -> World:
     """Return the world of a recording as it is."""
-    return World(example.inputs, example.calls)
+    return World(recording.inputs, recording.calls)
 
 
-def other_order(example: Example, _schema: Json) -> World:
+def other_order(recording: Recording, _schema: Json) -> World:
     """Return a world whose reads return keys and lists of records in another order."""
     calls = [
         call._replace(result=_turned(call.result)) if call.effect == "read" else call
-        for call in example.calls
+        for call in recording.calls
     ]
-    return World(example.inputs, calls, in_any_order=True)
+    return World(recording.inputs, calls, in_any_order=True)
 
 
-def fresh_inputs(example: Example, schema: Json) -> World:
+def fresh_inputs(recording: Recording, schema: Json) -> World:
     """Return a world in which the values of inputs are others, wherever they stand.
 
     Values that the routine lists one by one, or whose words it knows, stay: it takes no others.
     """
-    values = [*_free_values(example.inputs, schema)]
-    beside = [example.inputs, [[call.args, call.result] for call in example.calls]]
+    values = [*_free_values(recording.inputs, schema)]
+    beside = [recording.inputs, [[call.args, call.result] for call in recording.calls]]
     new = Renaming(values, beside)
     calls = [
-        call._replace(args=new.of(call.args), result=new.of(call.result)) for call in example.calls
+        call._replace(args=new.of(call.args), result=new.of(call.result))
+        for call in recording.calls
     ]
-    return World(new.of(example.inputs), calls)
+    return World(new.of(recording.inputs), calls)
 
 
 POLICIES: Mapping[str, Policy] = {

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from em.compiler.layout import Layout
 from em.errors import RoutineError
 from em.values.canonical import Json
 from em.values.strict_yaml import load_yaml
@@ -17,7 +18,7 @@ from em.values.strict_yaml import load_yaml
 WIDTH = 120
 """Columns of a line. A text that has no place to break may be longer."""
 _PLAIN = re.compile(
-    r"[A-Za-z_#^/][A-Za-z0-9_./()$+*=<>%-]*(?: [A-Za-z0-9_./()$+*=<>%-]+)*", re.ASCII
+    r"\d+/\d+|[A-Za-z_^/][A-Za-z0-9_./()$+*=<>%-]*(?: [A-Za-z0-9_./()$+*=<>%-]+)*", re.ASCII
 )
 """Texts that may need no quotation marks: nothing in them is a sign of YAML."""
 _BLOCK = ("steps",)
@@ -83,38 +84,9 @@ def _fits(line: str, value: Any) -> bool:
     return len(line) <= WIDTH and not _has_blocks(value)
 
 
-def _broken(value: Any, indent: int, used: int, after: int = 0) -> list[str]:
-    """Return a value in braces or brackets on several lines; nothing if a part is too long.
-
-    indent: of the lines behind the first. used: columns of the first line that are taken.
-    after: columns that the last line must leave.
-    """
-    if not _is_filled(value) or _has_blocks(value):
-        return []
-    is_list = isinstance(value, list)
-    named = [("", one) for one in value] if is_list else value.items()
-    parts = [(f"{_scalar(name)}: " if name else "", held) for name, held in named]
-    lines = [" " * used + ("[" if is_list else "{")]
-    for number, (name, held) in enumerate(parts, 1):
-        is_last = number == len(parts)
-        end, left = ("]" if is_list else "}", after) if is_last else (",", 0)
-        space = " " if number > 1 else ""
-        text = name + _flow(held) + end
-        if len(lines[-1] + space + text) + left <= WIDTH:
-            lines[-1] += space + text
-            continue
-        if number > 1:
-            lines.append(" " * indent)
-        if len(lines[-1] + text) + left <= WIDTH:
-            lines[-1] += text
-            continue
-        inner = _broken(held, indent + 2, len(lines[-1] + name), left + 1)
-        if not inner:
-            return []
-        lines[-1] += name + inner[0]
-        lines += inner[1:]
-        lines[-1] += end
-    return [lines[0][used:], *lines[1:]]
+def _broken(value: Any, indent: int, used: int) -> list[str]:
+    """Return a value on several lines; nothing if it needs a block."""
+    return [] if _has_blocks(value) else Layout(_scalar, WIDTH).broken(value, indent, used)
 
 
 def _has_blocks(value: Any) -> bool:
@@ -128,18 +100,13 @@ def _has_blocks(value: Any) -> bool:
 
 
 def _flow(value: Any) -> str:
-    """Return a value as it is written within a line."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_scalar(key)}: {_flow(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    return _scalar(value)
+    return Layout(_scalar, WIDTH).flow(value)
 
 
 def _scalar(value: Any) -> str:
     if not isinstance(value, str):
         return _number(value) if isinstance(value, float) else json.dumps(value)
-    if _PLAIN.fullmatch(value) and not value.startswith("#") and _means_itself(value):
+    if _PLAIN.fullmatch(value) and _means_itself(value):
         return value
     if not value.isprintable() or len(value.encode("utf-16-le", "surrogatepass")) > 2 * len(value):
         return _escaped(value)

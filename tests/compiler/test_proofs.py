@@ -1,0 +1,59 @@
+"""A proof says what a routine did on each recording, and decides whether it is used by itself."""
+
+import copy
+
+import pytest
+from test_learner import cancel, facts, recorded, routine_of
+
+from em.compiler.proofs import LEFT_OUT, Proof, Trial, prove, read_proof, render_proof
+
+EXAMPLES = [recorded(cancel, facts(number)) for number in range(6)]
+
+
+def test_a_learnt_routine_is_proved() -> None:
+    proof = prove(routine_of(EXAMPLES), {"task": EXAMPLES}, schemas={"get_order": {"a": 1}})
+    assert proof.is_proved
+    assert proof.is_enough_alone
+    assert proof.count("right", LEFT_OUT) == 6
+    assert "fresh inputs: right in 6 of 6, handed over in 0, wrong in 0" in proof.summary
+    assert read_proof(render_proof(proof)) == proof
+    assert [*proof.tools] == ["get_order"]
+
+
+def test_few_recordings_are_not_enough_alone() -> None:
+    proof = prove(routine_of(EXAMPLES[:2]), {"task": EXAMPLES[:2]})
+    assert proof.is_proved
+    assert not proof.is_enough_alone
+
+
+def test_a_routine_with_a_recorded_value_in_it_is_not_proved() -> None:
+    routine = copy.deepcopy(routine_of(EXAMPLES))
+    write = next(step for step in routine["steps"] if step.get("effect") == "write")
+    write["args"]["order_id"] = EXAMPLES[0].inputs["order_id"]
+    proof = prove(routine, {"task": EXAMPLES[:1]})
+    assert proof.count("right", "as recorded") == 1
+    assert proof.count("wrong", "fresh inputs") == 1
+    assert not proof.is_proved
+
+
+@pytest.mark.parametrize(
+    ("trials", "is_proved"),
+    [
+        ([Trial("a", "right")], True),
+        ([Trial("a", "right"), Trial("b", "handed over", "", True)], True),
+        ([Trial("a", "right"), Trial("b", "handed over", "a check")], False),
+        ([Trial("b", "handed over", "", True)], False),
+        ([Trial("a", "right"), Trial("b", "wrong")], False),
+        ([], False),
+    ],
+)
+def test_its_own_recordings_must_be_right(trials: list[Trial], is_proved: bool) -> None:
+    at = prove(routine_of(EXAMPLES[:1]), {"task": EXAMPLES[:1]}).at
+    assert Proof(at=at, routine="", trials={"as recorded": trials}).is_proved is is_proved
+
+
+def test_of_many_recordings_some_are_left_out() -> None:
+    many = [recorded(cancel, facts(number % 10)) for number in range(40)]
+    proof = prove(routine_of(many), {"task": many})
+    assert len(proof.trials[LEFT_OUT]) == 25
+    assert len({one.recording for one in proof.trials[LEFT_OUT]}) == 25
