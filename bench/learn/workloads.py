@@ -16,6 +16,7 @@ from bench.figure import Figure
 from bench.learn import (
     attacks,
     bfcl,
+    hostile,
     miniwob,
     retail,
     speed,
@@ -128,6 +129,11 @@ def world_tasks(bench: Bench) -> Iterator[Figure]:
         yield from worlds.tasks(bench.typed_learner, worlds.SIZES, verbose=bench.options.verbose)
 
 
+def hostile_acts(bench: Bench) -> Iterator[Figure]:
+    chosen = bench.options
+    yield from hostile.acts(bench.folder, chosen.limit, verbose=chosen.verbose)
+
+
 def telecom_tasks(bench: Bench) -> Iterator[Figure]:
     chosen = bench.options
     yield from telecom.solved(bench.folder, chosen.limit, verbose=chosen.verbose)
@@ -158,6 +164,7 @@ PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "hidden": hidden_ids,
     "typed-attacks": typed_acts,
     "worlds": world_tasks,
+    "hostile": hostile_acts,
     "telecom": telecom_tasks,
     "bfcl": bfcl_turns,
     "miniwob": miniwob_episodes,

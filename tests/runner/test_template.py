@@ -27,6 +27,11 @@ SCHEMA: Any = {
         "gift": {"type": "boolean"},
         "tags": {"type": "array"},
         "half": {"enum": [0.5, 2]},
+        "who": {"type": "object", "properties": {"zip": {"type": "string", "pattern": "^[0-9]+$"}}},
+        "items": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"name": {}, "count": {"type": "integer"}}},
+        },
     },
 }
 
@@ -38,7 +43,7 @@ SCHEMA: Any = {
          {"email": "ana@x.de", "order_id": "#W1", "reason": "No longer needed"}),
         (CANCEL, "  i AM Ana@x.de.\n please  cancel #W1,\tordered by MISTAKE !! ",
          {"email": "Ana@x.de", "order_id": "#W1", "reason": "ordered by mistake"}),
-        ("Order {count} lamps at {price}", "order 3 lamps at 4.50?", {"count": 3, "price": 4.5}),
+        ("Order {count} lamps at {price}", "order 3 lamps at 4.50.", {"count": 3, "price": 4.5}),
         ("Wrap it: {gift}", "wrap it: TRUE", {"gift": True}),
         ("Tag it {tags}", 'Tag it ["a", "b"]', {"tags": ["a", "b"]}),
         ("Cut it by {half}", "cut it by 0.5", {"half": 0.5}),
@@ -46,6 +51,12 @@ SCHEMA: Any = {
         ("Stop everything", "STOP everything.", {}),
         ("Use {{braces}} for {email}", "use {braces} for x", {"email": "x"}),
         ("{email} and {email} again", "Ana and ana again", {"email": "Ana"}),
+        ("In {who.zip}", "in 12345", {"who": {"zip": "12345"}}),
+        ("Note {email:2}", "note two words", {"email": "two words"}),
+        ("Tag {tags} and {tags}", "tag a and b", {"tags": ["a", "b"]}),
+        ("{items.count} {items.name} and {items.count} {items.name}", "1 mat and 2 lamps",
+         {"items": [{"count": 1, "name": "mat"}, {"count": 2, "name": "lamps"}]}),
+        ("Say '{email}'", "say 'so it is'!", {"email": "so it is"}),
     ],
 )  # fmt: skip
 def test_a_text_that_is_a_template_gives_its_holes(template: str, text: str, inputs: Any) -> None:
@@ -68,6 +79,14 @@ def test_a_text_that_is_a_template_gives_its_holes(template: str, text: str, inp
         ("Wrap it: {gift}", "wrap it: yes"),
         ("Stop everything", "Stop everything now"),
         (CANCEL, ""),
+        ("Cancel {order_id}", "Cancel #W1?"),
+        ("Cancel {order_id}", "Cancel #W1..."),
+        ("Cancel {order_id}?", "Cancel #W1"),
+        ("In {who.zip}", "in Rome"),
+        ("Note {email:2}", "note more than two"),
+        ("Say '{email}'", "say 'so' or 'no'"),
+        ("Say “{email}”", "say “so” or “no”"),
+        ("{items.count} {items.name} and {items.name}", "1 mat and lamp"),
     ],
 )
 def test_any_other_text_gives_none(template: str, text: str) -> None:
@@ -92,6 +111,8 @@ def test_a_text_that_can_be_read_in_two_ways_gives_none() -> None:
         ("{a}{b}", "between them"),
         ("{a b}", "the name of an input"),
         ("{}", "the name of an input"),
+        ("{a:0}", "the name of an input"),
+        ("{a.}", "the name of an input"),
         ("give {a", "single '{'"),
         ("give a}", "single '}'"),
         ("{a}.", "needs words"),

@@ -1,12 +1,17 @@
 """Request templates: a text that is word for word a recorded request gives the inputs of a run.
 
-`I am {email}. Please cancel {order_id}.` has two holes. Case, white space and the punctuation at
-the end don't matter; everything else does. A text that can be read in two ways fits none: the fixed
-parts are placed as far left as possible, then as far right, and unless both are the same there are
-at least two readings. Each takes one pass over the text, which may be long and a stranger's.
+`I am {email}. Please cancel {order_id}.` has two holes. `{who.email}` fills a part of an input,
+`{note:4}` takes at most four words, and a hole of a list takes its next element each time. Case,
+white space and a full stop at the end don't matter; everything else does: a question is no order.
+A value in quotation marks has none of them in it.
+
+A text that can be read in two ways fits none: the fixed parts are placed as far left as possible,
+then as far right, and unless both are the same there are at least two readings. Each takes one pass
+over the text, which may be long and a stranger's.
 """
 
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -25,7 +30,7 @@ LONGEST = 1_000_000
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _SPACE = re.compile(r"\s+")
-_END = " .!?…"
+_HOLE = re.compile(r"([^:]*)(?::([1-9][0-9]{0,3}))?")
 _NUMBERS = {
     "integer": re.compile(r"[+-]?\d{1,300}", re.ASCII),
     "number": re.compile(r"[+-]?\d{1,300}(\.\d{1,300})?", re.ASCII),
@@ -33,21 +38,42 @@ _NUMBERS = {
 
 
 class Template(NamedTuple):
-    """The fixed parts of a template, plain and in lower case, and the holes between them."""
+    """The fixed parts of a template, plain and in lower case, and the holes between them.
+
+    limits: the most words that each hole takes; 0 is no limit.
+    """
 
     fixed: tuple[str, ...]
     holes: tuple[str, ...]
+    limits: tuple[int, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs that its holes fill, or fill a part of."""
+        return tuple(dict.fromkeys(hole.split(".")[0] for hole in self.holes))
+
+    def takes(self, number: int, value: str) -> bool:
+        """Return whether a hole takes a value: not too many words, no end of its quotation."""
+        limit = self.limits[number]
+        if limit and len(value.split()) > limit:
+            return False
+        marks = self.fixed[number][-1:], self.fixed[number + 1][:1]
+        return not all(map(_is_quotation, marks)) or not any(mark in value for mark in marks)
 
 
 def parse_template(text: str) -> Template:
     """Parse a template. Raise RoutineError where it can't be told what a hole takes."""
-    fixed, holes = [""], []
+    fixed: list[str] = [""]
+    holes: list[str] = []
+    limits: list[int] = []
     for found in _PARTS.finditer(text):
         part, hole = found[0], found[1]
         if hole is not None:
-            if not hole.isidentifier():
+            named = _HOLE.fullmatch(hole)
+            if named is None or not all(map(str.isidentifier, named[1].split("."))):
                 raise RoutineError(f"a hole must be the name of an input, got {part!r}")
-            holes.append(hole)
+            holes.append(named[1])
+            limits.append(int(named[2] or 0))
             fixed.append("")
         elif part in ("{", "}"):
             raise RoutineError(f"there is a single {part!r}", fix=f"write {part * 2!r} for it")
@@ -56,10 +82,24 @@ def parse_template(text: str) -> Template:
     if not all(fixed[1:-1]):
         raise RoutineError("two holes must have words or a space between them")
     plain = [_SPACE.sub(" ", part) for part in fixed]
-    plain[0], plain[-1] = plain[0].lstrip(), plain[-1].rstrip(_END)
+    plain[0] = plain[0].lstrip()
+    plain[-1] = plain[-1][: _end_of(plain[-1])]
     if not "".join(plain).strip():
         raise RoutineError("a template needs words beside its holes")
-    return Template(tuple(map(_folded, plain)), tuple(holes))
+    return Template(tuple(map(_folded, plain)), tuple(holes), tuple(limits))
+
+
+def _end_of(text: str) -> int:
+    """Return where a text ends without a full stop or exclamation marks, and white space."""
+    end = len(text.rstrip())
+    marks = end - len(text[:end].rstrip("!"))
+    if not marks and text[:end].endswith(".") and not text[: end - 1].endswith("."):
+        marks = 1
+    return len(text[: end - marks].rstrip())
+
+
+def _is_quotation(sign: str) -> bool:
+    return bool(sign) and (sign in "\"'`" or unicodedata.category(sign) in ("Pi", "Pf"))
 
 
 @lru_cache(maxsize=1_000)
@@ -90,10 +130,9 @@ def filling(templates: Sequence[str], text: str, schema: Json | None = None) -> 
         return none
     words, found = _Words(text), list[Json]()
     for template in templates:
-        readings = list(_readings(_parsed(template), words))
-        inputs = [
-            one for one in (_inputs(values, schema) for values in readings) if one is not None
-        ]
+        known = _parsed(template)
+        readings = list(_readings(known, words))
+        inputs = [one for values in readings if (one := _inputs(known, values, schema)) is not None]
         if inputs and len(readings) > 1:
             return Filling(
                 None, f"the request can be read in two ways by the template {template!r}"
@@ -112,9 +151,7 @@ class _Words:
     def __init__(self, text: str) -> None:
         self._text = text
         begin = len(text) - len(text.lstrip())
-        end = len(text)
-        while end > begin and (text[end - 1] in _END or text[end - 1].isspace()):
-            end -= 1
+        end = max(begin, _end_of(text))
         # By word: where it starts among single spaces, and where in the text.
         plain, starts, moved = [], [0], [begin]
         for space in _SPACE.finditer(text, begin, end):
@@ -142,12 +179,12 @@ def _folded(text: str) -> str:
     return "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
 
 
-def _readings(template: Template, words: _Words) -> Iterator[dict[str, list[str]]]:
+def _readings(template: Template, words: _Words) -> Iterator[list[str]]:
     """Yield the values of holes: of the leftmost placement, and of the rightmost if it differs."""
     text, (first, *rest) = words.plain, template.fixed
     if not rest:
         if text == first:
-            yield {}
+            yield []
         return
     *inner, last = rest
     if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
@@ -162,10 +199,7 @@ def _readings(template: Template, words: _Words) -> Iterator[dict[str, list[str]
     other = [(len(text) - stop, len(text) - begin) for begin, stop in reversed(right)]
     for placed in [left] if left == other else [left, other]:
         edges = [start, *(edge for pair in placed for edge in pair), end]
-        values: dict[str, list[str]] = {}
-        for name, begin, stop in zip(template.holes, edges[::2], edges[1::2], strict=True):
-            values.setdefault(name, []).append(words.between(begin, stop))
-        yield values
+        yield [words.between(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _placed(text: str, fixed: Sequence[str], start: int, end: int) -> list[tuple[int, int]] | None:
@@ -191,19 +225,53 @@ def _beyond_word(text: str, start: int, end: int) -> int:
     return start + 1 if start < end else -1
 
 
-def _inputs(values: dict[str, list[str]], schema: Json | None) -> Json | None:
-    """Return the values of holes as inputs; None if one does not fit the schema."""
-    properties = json_schema.properties_of(schema)
+def _inputs(template: Template, values: list[str], schema: Json | None) -> Json | None:
+    """Return the values of holes as inputs; None if a hole or the schema does not take one."""
+    if not all(template.takes(number, value) for number, value in enumerate(values)):
+        return None
+    said: dict[str, list[str]] = {}
+    for hole, value in zip(template.holes, values, strict=True):
+        said.setdefault(hole, []).append(value)
     inputs: Json = {}
-    for name, texts in values.items():
-        if any(not same(text, texts[0]) for text in texts):
+    for hole, texts in said.items():
+        if not _put(inputs, hole.split("."), texts, schema or {}):
             return None
-        inputs[name] = _typed(texts[0], properties.get(name, {}))
     if schema is None:
         return inputs
     # Inputs that the template does not have may come otherwise.
     unfit = json_schema.misfit(json_schema.partial(schema), inputs)
     return inputs if unfit is None else None
+
+
+def _put(holder: Json, path: list[str], texts: list[str], schema: Json) -> bool:
+    """Put the texts of a hole at its path; return False if they don't belong together there."""
+    name, *rest = path
+    own = json_schema.properties_of(schema).get(name, {})
+    if own.get("type") == "array":
+        return _put_list(holder, name, rest, texts, own)
+    if rest:
+        inner = holder.setdefault(name, {})
+        return isinstance(inner, dict) and _put(inner, rest, texts, own)
+    if name in holder or any(not same(text, texts[0]) for text in texts):
+        return False
+    holder[name] = _typed(texts[0], own)
+    return True
+
+
+def _put_list(holder: Json, name: str, rest: list[str], texts: list[str], schema: Json) -> bool:
+    """Put one text into each element of a list; a single one may be the whole list as JSON."""
+    items = schema.get("items")
+    items = items if isinstance(items, dict) else {}
+    if not rest:
+        whole = _typed(texts[0], schema)
+        is_whole = len(texts) == 1 and isinstance(whole, list)
+        holder[name] = whole if is_whole else [_typed(text, items) for text in texts]
+        return True
+    elements = holder.setdefault(name, [{} for _ in texts])
+    return len(elements) == len(texts) and all(
+        isinstance(element, dict) and _put(element, rest, [text], items)
+        for element, text in zip(elements, texts, strict=True)
+    )
 
 
 def _typed(text: str, schema: Json) -> Any:

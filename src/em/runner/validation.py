@@ -407,7 +407,7 @@ def _requests(value: Json) -> Iterator[Found]:
     declared = json_schema.Declared(value.get("input_schema"))
     for number, text in enumerate(_list(value.get("requests"))):
         try:
-            holes = parse_template(text).holes if isinstance(text, str) else ()
+            holes = parse_template(text).inputs if isinstance(text, str) else ()
         except RoutineError as error:
             yield ("requests", number), error.message, error.fix
             continue

@@ -1,0 +1,138 @@
+"""Templates of recorded requests: holes for inputs, and nobody's own values as words."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from em.compiler.example import Call, Example
+from em.compiler.request_templates import request_templates
+from em.runner.template import fill
+
+SCHEMA: Any = {
+    "type": "object",
+    "required": ["order_id"],
+    "properties": {
+        "order_id": {"type": "string", "pattern": "^#W[0-9]+$"},
+        "who": {"type": "object", "properties": {"email": {"type": "string", "format": "email"}}},
+        "to": {"type": "string", "minLength": 1},
+        "note": {"type": "string", "minLength": 1},
+        "count": {"type": "integer"},
+        "price": {"type": "number"},
+        "fast": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "items": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+        },
+    },
+}
+
+
+def example(request: str, subject: str = "", read: Any = None, **inputs: Any) -> Example:
+    calls = [Call("get", {}, read)] if read is not None else []
+    return Example(inputs, calls, request=request, subject=subject, name=request)
+
+
+@pytest.mark.parametrize(
+    ("request_", "inputs", "template"),
+    [
+        ("Cancel #W1, please.", {"order_id": "#W1"}, "Cancel {order_id}, please."),
+        ("Cancel #W1! I mean #W1.", {"order_id": "#W1"}, "Cancel {order_id}! I mean {order_id}."),
+        ("I'm a@b.c. Cancel #W1", {"order_id": "#W1", "who": {"email": "a@b.c"}},
+         "I'm {who.email}. Cancel {order_id}"),
+        ("Send 'See you there' to Bob.", {"to": "Bob", "note": "See you there"},
+         "Send '{note:3}' to {to:1}."),
+        ("3 lamps at 4.50 each", {"count": 3, "price": 4.5}, "{count} lamps at {price} each"),
+        ("Return the Mat and the Red Lamp of #W1",
+         {"order_id": "#W1", "items": [{"name": "Mat"}, {"name": "Red Lamp"}]},
+         "Return the {items.name:2} and the {items.name:2} of {order_id}"),
+        ("Tag #W1 with red and blue", {"order_id": "#W1", "tags": ["red", "blue"]},
+         "Tag {order_id} with {tags:1} and {tags:1}"),
+        ("Use {braces} for #W1", {"order_id": "#W1"}, "Use {{braces}} for {order_id}"),
+    ],
+)  # fmt: skip
+def test_inputs_become_holes(request_: str, inputs: Any, template: str) -> None:
+    assert request_templates([example(request_, **inputs)], SCHEMA) == [template]
+    assert fill([template], request_, SCHEMA) == inputs
+
+
+@pytest.mark.parametrize(
+    ("request_", "inputs"),
+    [
+        ("Cancel my order.", {"order_id": "#W1"}),
+        ("Cancel #W12.", {"order_id": "#W1"}),
+        ("Cancel #w1.", {"order_id": "#W1"}),
+        ("Cancel #W1 for 2026-10-02.", {"order_id": "#W1", "count": 10}),
+        ("Cancel #W1 fast.", {"order_id": "#W1", "fast": True}),
+        ("Cancel #W1 for Bob.", {"order_id": "#W1", "to": "Bob", "note": "Bob"}),
+        ("Tag #W1 with blue and red", {"order_id": "#W1", "tags": ["red", "blue"]}),
+        ("#W1", {"order_id": "#W1"}),
+        ("", {"order_id": "#W1"}),
+    ],
+)
+def test_a_request_that_does_not_say_it_to_the_letter_gives_none(
+    request_: str, inputs: Any
+) -> None:
+    assert request_templates([example(request_, **inputs)], SCHEMA) == []
+
+
+def test_what_only_one_person_said_is_no_part_of_a_template() -> None:
+    read = {"name": "Hildegard Klum"}
+    one = example("Hildegard Klum here. Cancel #W1.", "a", read, order_id="#W1")
+    again = example("Hildegard Klum here. Cancel #W2.", "a", read, order_id="#W2")
+    assert request_templates([one, again], SCHEMA) == []
+    phone = example("Cancel #W1, call 555-1234.", "a", order_id="#W1")
+    assert request_templates([phone], SCHEMA) == []
+
+
+def test_a_value_that_two_people_said_may_stand() -> None:
+    read = {"status": "pending"}
+    both = [
+        example("Cancel the pending #W1.", "a", read, order_id="#W1"),
+        example("Cancel the pending #W2.", "b", read, order_id="#W2"),
+    ]
+    assert request_templates(both, SCHEMA) == ["Cancel the pending {order_id}."]
+    assert request_templates(both[:1], SCHEMA) == []
+
+
+def test_a_template_that_misreads_another_request_is_dropped() -> None:
+    free = example("Tell Bob hi", to="Bob", note="hi")
+    other = example("Tell Eve hi", to="Eve", note="hi")
+    assert request_templates([free, other], SCHEMA) == ["Tell {to:1} {note:1}"]
+    assert request_templates([free], SCHEMA, others=["Tell Eve bye"]) == []
+
+
+words = st.lists(
+    st.sampled_from(
+        ["Please", "cancel", "it", "for", "Bob", "7", "#W7", "and", ",", "'", "{x}", "?"]
+    ),
+    max_size=6,
+).map(" ".join)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            words,
+            words,
+            words,
+            st.sampled_from(["Bob", "Ana Lee", "it", "x y"]),
+            st.integers(1, 99),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_recorded_request_always_fills_its_own_template(rows: Any) -> None:
+    examples = [
+        example(f"{one} {to} {two} #W{number} {three}", str(n), to=to, order_id=f"#W{number}")
+        for n, (one, two, three, to, number) in enumerate(rows)
+    ]
+    found = request_templates(examples, SCHEMA)
+    for one in examples:
+        own = request_templates([one], SCHEMA)
+        assert not own or fill(own, one.request, SCHEMA) == one.inputs
+        read = fill(found, one.request, SCHEMA)
+        assert read is None or read == one.inputs
