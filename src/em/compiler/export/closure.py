@@ -1,0 +1,132 @@
+"""The code that functions need: their own source, and that of all they call, without em.
+
+A function of em calls others of em. They are copied as they are, in the order in which they must
+be defined. What comes from the standard library is imported; anything else can't be copied.
+"""
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from em.errors import ExportError
+from em.values.syntax_tree import module_of
+
+_REPLACED = {"short": "def short(value: Any) -> str:\n    return repr(value)[:300]\n"}
+"""Functions of em that need more than the standard library, and what a script has instead."""
+
+
+class Closure:
+    """The definitions that some names of some modules need."""
+
+    def __init__(self) -> None:
+        self._imports: set[str] = set()
+        self._begun: dict[str, ModuleType] = {}
+        self._code: dict[str, str] = {}
+
+    def add(self, name: str, module: ModuleType) -> None:
+        """Add a name of a module, and all that it needs."""
+        if name in _REPLACED:
+            self._code[name] = _REPLACED[name]
+            return
+        home = self._home(name, vars(module)[name], module)
+        if home is None:
+            return
+        if name in self._begun:
+            assert self._begun[name] is home, f"two modules define {name}"
+            return
+        self._begun[name] = home
+        node = _definition(name, home)
+        for other in _names_in(node):
+            if other != name and other in vars(home):
+                self.add(other, home)
+        self._code[name] = textwrap.dedent(ast.get_source_segment(_source(home), node) or "")
+
+    def _home(self, name: str, value: Any, module: ModuleType) -> ModuleType | None:
+        """Return the module of em that defines a name; None if it is imported."""
+        if isinstance(value, ModuleType):
+            self._import(f"import {value.__name__}", value.__name__, name)
+            return None
+        if not _defines(module, name):
+            node = _import_of(name, module)
+            source = sys.modules[str(node.module)]
+            if not source.__name__.startswith("em."):
+                self._import(f"from {node.module} import {name}", str(node.module), name)
+                return None
+            return self._home(name, value, source)
+        return module
+
+    def _import(self, line: str, module: str, name: str) -> None:
+        if module.split(".", maxsplit=1)[0] not in sys.stdlib_module_names:
+            raise ExportError(f"a script can't have {name!r}: it needs {module}")
+        self._imports.add(line)
+
+    def text(self) -> str:
+        """Return the imports and definitions."""
+        lines = ["from __future__ import annotations", *sorted(self._imports)]
+        return "\n".join(lines) + "\n\n\n" + "\n\n\n".join(self._code.values()) + "\n"
+
+
+def code_of(names: Iterable[tuple[str, ModuleType]]) -> str:
+    """Return the code that names of modules need, with its imports."""
+    closure = Closure()
+    for name, module in names:
+        closure.add(name, module)
+    return closure.text()
+
+
+def _source(module: ModuleType) -> str:
+    return inspect.getsource(module)
+
+
+def _defines(module: ModuleType, name: str) -> bool:
+    return any(name in _bound(node) for node in module_of(_source(module)).body)
+
+
+def _definition(name: str, module: ModuleType) -> ast.stmt:
+    return next(node for node in module_of(_source(module)).body if name in _bound(node))
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    """Return the names that a statement defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [
+            one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)
+        ]
+    return []
+
+
+def _import_of(name: str, module: ModuleType) -> ast.ImportFrom:
+    for node in module_of(_source(module)).body:
+        names = node.names if isinstance(node, ast.ImportFrom) else ()
+        if any((alias.asname or alias.name) == name for alias in names):
+            assert isinstance(node, ast.ImportFrom)
+            return node
+    raise ExportError(f"a script can't have {name!r}: nothing says where it comes from")
+
+
+def _names_in(node: ast.stmt) -> list[str]:
+    """Return the names that a definition uses when it runs; not those of annotations."""
+    found: list[str] = []
+    waiting: list[Any] = [node]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, ast.Name):
+            found.append(one.id)
+        for field, value in ast.iter_fields(one):
+            is_local = isinstance(one, ast.FunctionDef | ast.arg | ast.AnnAssign)
+            if field in ("annotation", "returns") and is_local and not _is_class_field(node):
+                continue
+            parts = value if isinstance(value, list) else [value]
+            waiting += [part for part in parts if isinstance(part, ast.AST)]
+    return list(dict.fromkeys(found))
+
+
+def _is_class_field(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ClassDef)
