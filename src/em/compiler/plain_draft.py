@@ -16,6 +16,7 @@ from em.compiler.example import Example, example_of
 from em.compiler.learner import Learnt, learn
 from em.compiler.package_files import package_texts
 from em.compiler.proofs import LEFT_OUT, Proof, prove
+from em.compiler.request_templates import request_templates
 from em.compiler.routine_text import routine_text
 from em.errors import EmError
 from em.runner.package import ROUTINE, read_routine, render_trials
@@ -52,7 +53,7 @@ def plain_draft(
     examples = [example_of(kept, declared, _silent(kept)) for kept in traces]
     kinds = {name: examples}
     try:
-        learnt = learn(kinds, enough_constant=1)[name]
+        learnt = _with_templates(learn(kinds, enough_constant=1)[name], examples)
         proof = prove(learnt.routine, kinds, enough_constant=1)
     except EmError:
         # What the learner can't put into steps, an older way may.
@@ -60,6 +61,16 @@ def plain_draft(
     if learnt.asked or not proof.is_proved:
         return None
     return _draft(traces, examples, learnt, proof, declared or {})
+
+
+def _with_templates(learnt: Learnt, examples: Sequence[Example]) -> Learnt:
+    """Return a routine with the wordings in which recordings asked for it."""
+    document = learnt.routine
+    templates = request_templates(examples, document["input_schema"])
+    if not templates:
+        return learnt
+    head = {name: document[name] for name in ("version", "name", "checks", "input_schema")}
+    return learnt._replace(routine={**head, "requests": templates, **document})
 
 
 def _is_typed(kept: KeptTrace) -> bool:

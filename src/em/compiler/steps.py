@@ -690,7 +690,9 @@ class Writer:
             if not terms:
                 continue
             term, one = min(terms, key=lambda row: (isinstance(row[0], KeyOf), len(repr(row[0]))))
-            needed = self.needs(term) if not is_write else frozenset()
+            # What another kind of task knows is checked only where its inputs are given.
+            is_lent = bool(self.roles_of(term) & self.lent)
+            needed = self.needs(term) if is_lent or not is_write else frozenset()
             sign = "in" if isinstance(term, Every) else "=="
             self.check(value, sign, term, one.examples, needed)
             if needed:
