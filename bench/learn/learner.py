@@ -53,16 +53,16 @@ class Learnt:
         self._memory, self.routine = memory, routine
 
     def run(self, request: str, tools: Tools, more: Mapping[str, Any] | None = None) -> Ended:
-        """Run the routine with a request in words. The caller looks at what became of the world.
+        """Run the routine with inputs, or with a request in words if it has none of them.
 
-        more: further inputs, of which the routine gets those that it has.
+        more: inputs, of which the routine gets those that it has. The caller looks at the world.
         """
         from em.errors import EmError
 
         given = {name: one for name, one in (more or {}).items() if name in self._inputs()}
         try:
             ran = self._memory.run(
-                self.routine, {"request": request, **given}, dict(tools), remember=False
+                self.routine, given or {"request": request}, dict(tools), remember=False
             )
         except EmError as error:
             return Ended("raised", f"{error.code}: {error}")

@@ -18,7 +18,7 @@ from bench.figure import Figure, in_turns, seconds
 from bench.learn.learner import Learner, Learnt, Material, Way
 
 MANY, FEW = 300, 30
-SECONDS, MEGABYTES, TIMES, OVERHEAD = 60, 1_000, 15, 2
+SECONDS, MEGABYTES, TIMES, OVERHEAD = 5, 1_000, 15, 1.3
 """The bars. Ten times as many traces may take 15 times as long: squared growth would be 100."""
 WORDS = "amber basil cedar delta ember fern grove hazel iris jade kelp lotus maple nova".split()
 ROUNDS = 40
@@ -114,6 +114,10 @@ class Shop:
         }
 
     @property
+    def inputs(self) -> dict[str, str]:
+        return {"email": self.email, "order_id": self.order_id, "reason": self.reason}
+
+    @property
     def request(self) -> str:
         return f"I am {self.email}. Please refund order {self.order_id}: it was {self.reason}."
 
@@ -147,7 +151,8 @@ class Shop:
             call = {"type": "tool_call", "tool": tool, "args": args, "effect": effect}
             events.append({**call, "result": self.records[tool]})
         output = self.records["refund_order"]
-        trace = {"version": "1", "mission": {"goal": self.request}, "events": events}
+        mission = {"goal": self.request, "input_summary": self.inputs}
+        trace = {"version": "1", "mission": mission, "events": events}
         return {**trace, "final_output": output, "outcome": "success"}
 
     def tools(self) -> dict[str, Callable[..., Any]]:
@@ -201,12 +206,11 @@ def main(count: int) -> None:
 
 
 def overhead(folder: Path) -> Iterator[Figure]:
-    """A learnt routine beside a hand-written one that makes the same calls.
+    """A learnt routine beside a hand-written one that makes the same calls with the same inputs.
 
-    Both have the same tools, and the same number of steps and effects. The hand-written one is
-    given its inputs and checks nothing; the learnt one reads them in the request and checks all
-    that it learnt to check. The bar is for tools given as functions, which each run inspects;
-    beside it stands what is left of a run whose tools were registered before.
+    The hand-written one checks nothing; the learnt one has steps that check. The bar is for a
+    step, with tools given as functions, which each run inspects; beside it stand a whole run, and
+    a run whose tools were registered before.
     Measured on an unseen task; a learner that only asks there, on a task that it saw; one that
     only asks there too, on the task of a single trace.
     """
@@ -231,7 +235,7 @@ def _done(learnt: Learnt, count: int) -> int | None:
     numbers: list[int] = [MANY, *range(count)]
     for number in numbers:
         shop = Shop(number)
-        if learnt.run(shop.request, shop.tools()).status == "ok":
+        if learnt.run(shop.request, shop.tools(), shop.inputs).status == "ok":
             return number
     return None
 
@@ -245,19 +249,19 @@ WAYS: dict[str, tuple[Way, float | None]] = {
 
 
 def _sides(learnt: Learnt, written: Learnt, shop: Shop) -> Iterator[Figure]:
-    given = {"email": shop.email, "order_id": shop.order_id, "reason": shop.reason}
-    asked, tools = {"request": shop.request}, shop.tools()
+    given, tools = shop.inputs, shop.tools()
     for how, (way, bar) in WAYS.items():
         with (
-            learnt.prepared(asked, tools, way) as ours,
+            learnt.prepared(given, tools, way) as ours,
             written.prepared(given, tools, way) as theirs,
         ):
-            steps = ours()
-            assert theirs() == steps, "the two routines make different calls"
+            steps, fewer = ours(), theirs()
             mine, other, ratio = in_turns(_each(ours), _each(theirs), rounds=15)
-        per, beside = mine / steps * 1e6, other / steps * 1e6
+        what = f"a run of a learnt routine with {steps - fewer} checks, {how}: microseconds"
+        yield Figure(what, mine * 1e6, "hand-written", other * 1e6, "µs", ratio, None, False)
+        per, beside = mine / steps * 1e6, other / fewer * 1e6
         what = f"a step of a learnt routine, {how}: microseconds"
-        yield Figure(what, per, "hand-written", beside, "µs", ratio, bar, False)
+        yield Figure(what, per, "hand-written", beside, "µs", ratio * fewer / steps, bar, False)
 
 
 def _each(run: Callable[[], int]) -> Callable[[], float]:

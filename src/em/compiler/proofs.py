@@ -24,6 +24,8 @@ LEFT_OUT = "left out"
 """The trial in which a recording is not learnt from."""
 MOST_LEFT_OUT = 25
 """Recordings that are left out, one after the other; of more, some are taken evenly."""
+LEFT_OUT_TOGETHER = 5
+"""Recordings that are left out at a time, where there are many."""
 ENOUGH = 3
 """Times that a routine must be right on recordings that it was not learnt from."""
 
@@ -141,21 +143,30 @@ def _trial(name: str, outcome: Outcome) -> Trial:
 
 
 def _left_out(name: str, kinds: Kinds, options: Mapping[str, Any]) -> Iterator[Trial]:
-    """Leave recordings out, one after the other, and try on each what the others teach."""
+    """Leave recordings out, and try on each what the others teach.
+
+    They are left out one after the other; of many, several at a time, so that it is not learnt
+    anew for each.
+    """
     every = [*_named(kinds[name])]
     if len(every) < 2:
         return
     known = {kind: material_of(kind, beside) for kind, beside in kinds.items() if kind != name}
-    for recording, example in _some(every, MOST_LEFT_OUT):
-        others = [one for _, one in every if one is not example]
+    chosen = _some(every, MOST_LEFT_OUT)
+    together = 1 if len(every) <= MOST_LEFT_OUT else LEFT_OUT_TOGETHER
+    for start in range(0, len(chosen), together):
+        group = chosen[start : start + together]
+        left = {id(one) for _, one in group}
         try:
-            own = material_of(name, others)
+            own = material_of(name, [one for _, one in every if id(one) not in left])
             learnt = learnt_from({**known, name: own}, name, **options).routine
-            recorded = Recording.of(example, learnt)
-            outcome = as_recorded(recorded, _schema(learnt)).run(program_of(learnt))
+            program = program_of(learnt)
         except EmError as error:
-            outcome = Outcome("handed over", error.message)
-        yield _trial(recording, outcome)
+            yield from (_trial(one, Outcome("handed over", error.message)) for one, _ in group)
+            continue
+        for recording, example in group:
+            recorded = Recording.of(example, learnt)
+            yield _trial(recording, as_recorded(recorded, _schema(learnt)).run(program))
 
 
 def _some(rows: list[Any], most: int) -> list[Any]:
