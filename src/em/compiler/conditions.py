@@ -1,0 +1,400 @@
+"""Conditions: the shortest one that tells the states in which something was done from the others.
+
+A state is what was known at a moment: the inputs and the results of reads, by name. It is looked
+at through features, each of which puts a state into one of few categories: a word or flag at a
+place, nothing or something there, a word that one element of a list has, the order of two numbers
+or dates. A condition is one feature or two, and names the categories in which the thing was done.
+A category that no recording had belongs to neither side; a run that meets one hands over.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import msgspec
+
+from em.compiler.choice import are_comparable
+from em.compiler.evidence import ENOUGH_TO_ACT, of_separation
+from em.compiler.places import MISSING, is_scalar, is_word
+from em.compiler.terms import field_text, fits_text, literal
+from em.values.structure import scalar_of
+
+State = Mapping[str, Any]
+"""Values by name: the inputs, and what was read."""
+Names = Mapping[str, str]
+"""Names of values that a routine knows under another name."""
+Path = tuple[str, ...]
+"""A name of a state, and the names of fields below it."""
+Category = tuple[str, Any]
+"""The kind of category and, for words and flags, the value itself."""
+
+MOST_CATEGORIES = 8
+"""Categories from which on a feature tells records apart rather than states."""
+LONGEST = 400
+"""Characters of a text that can be a state."""
+
+
+class Field(msgspec.Struct, frozen=True):
+    """What stands at a place: a word, a flag, nothing, or a number below, at or above zero."""
+
+    path: Path
+    is_written: bool = False
+
+    def category(self, state: State) -> Category:
+        """Return the category of a state."""
+        value = value_at(state, self.path)
+        if value is MISSING:
+            return "missing", None
+        if isinstance(value, dict | list):
+            return ("filled" if value else "empty"), None
+        number = number_of(value)
+        if number is not None:
+            return ("zero" if number == 0 else "more" if number > 0 else "less"), None
+        return ("null" if value is None else "value"), value
+
+    def text(self, categories: Iterable[Category], names: Names) -> str:
+        """Return that a state is in one of some categories, as an expression."""
+        found = path_text(self.path, names)
+        number = f"float({found})" if self.is_written else found
+        values = [value for kind, value in categories if kind in ("value", "null")]
+        if values in ([True], [False]):
+            parts = [found if values[0] else f"not {found}"]
+        elif len(values) == 1:
+            parts = [f"{found} == {literal(values[0])}"]
+        else:
+            listed = ", ".join(map(literal, sorted(values, key=str)))
+            parts = [f"{found} in [{listed}]"] if values else []
+        signs = {"zero": "==", "more": ">", "less": "<"}
+        parts += [f"{number} {signs[kind]} 0" for kind, _ in categories if kind in signs]
+        others = {"missing": f"not given({found})", "filled": found, "empty": f"not {found}"}
+        parts += [others[kind] for kind, _ in categories if kind in others]
+        return " or ".join(parts)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The places that it looks at."""
+        return (self.path,)
+
+
+class Has(msgspec.Struct, frozen=True):
+    """Whether one element of a list has a word in a field, or is that word."""
+
+    path: Path
+    field: Path
+    json: str
+
+    def category(self, state: State) -> Category:
+        """Return the category of a state."""
+        found = value_at(state, self.path)
+        if not isinstance(found, list):
+            return "missing", None
+        wanted = msgspec.json.decode(self.json)
+        return "value", any(value_at({"": one}, ("", *self.field)) == wanted for one in found)
+
+    def text(self, categories: Iterable[Category], names: Names) -> str:
+        """Return that a state is in one of some categories, as an expression."""
+        found, value = path_text(self.path, names), literal(msgspec.json.decode(self.json))
+        has = (
+            f"has({found}{fits_text({self.field: value})})" if self.field else f"{value} in {found}"
+        )
+        return _either(categories, {("value", True): has, ("value", False): f"not {has}"}, found)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The places that it looks at."""
+        return (self.path,)
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Which of two numbers or dates is the larger one."""
+
+    left: Path
+    right: Path
+    is_written: bool = False
+
+    def category(self, state: State) -> Category:
+        """Return the category of a state."""
+        one, other = value_at(state, self.left), value_at(state, self.right)
+        if self.is_written:
+            one, other = number_of(one), number_of(other)
+        if one is None or other is None or not are_comparable(one, other):
+            return "missing", None
+        return "order", "<" if one < other else ">" if one > other else "=="
+
+    def text(self, categories: Iterable[Category], names: Names) -> str:
+        """Return that a state is in one of some categories, as an expression."""
+        form = "float({})" if self.is_written else "{}"
+        one = form.format(path_text(self.left, names))
+        other = form.format(path_text(self.right, names))
+        signs = frozenset(sign for kind, sign in categories if kind == "order")
+        return f"{one} {_SIGNS[signs]} {other}"
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The places that it looks at."""
+        return self.left, self.right
+
+
+_SIGNS = {
+    frozenset({"<"}): "<",
+    frozenset({">"}): ">",
+    frozenset({"=="}): "==",
+    frozenset({"<", "=="}): "<=",
+    frozenset({">", "=="}): ">=",
+    frozenset({"<", ">"}): "!=",
+}
+Feature = Field | Has | Order
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One feature of a condition: where it holds, and all categories that recordings had."""
+
+    feature: Feature
+    holds: frozenset[Category]
+    known: frozenset[Category]
+
+    def is_true(self, state: State) -> bool | None:
+        """Return whether it holds; None for a state that no recording had."""
+        found = self.feature.category(state)
+        return found in self.holds if found in self.known else None
+
+    def text(self, names: Names) -> str:
+        """Return it as an expression."""
+        return self.feature.text(_sorted(self.holds), names)
+
+    def known_text(self, names: Names) -> str:
+        """Return that its category is one that recordings had; empty if nothing else is."""
+        if _is_complete(self.feature, self.known):
+            return ""
+        return self.feature.text(_sorted(self.known), names)
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """Parts that hold together, or, negated, don't: `a and b`, `not (a and b)`.
+
+    others: conditions that separate the recordings as well; in a run they must agree.
+    """
+
+    parts: tuple[Part, ...]
+    is_negated: bool = False
+    others: tuple["Condition", ...] = ()
+
+    def is_true(self, state: State) -> bool | None:
+        """Return whether it holds; None for a state that no recording had."""
+        found = [part.is_true(state) for part in self.parts]
+        return None if None in found else all(found) is not self.is_negated
+
+    def text(self, names: Names | None = None) -> str:
+        """Return it as an expression."""
+        texts = [part.text(names or {}) for part in self.parts]
+        if len(texts) > 1:
+            texts = [f"({one})" if " or " in one else one for one in texts]
+        made = " and ".join(texts)
+        return f"not ({made})" if self.is_negated else made
+
+    def known(self, names: Names | None = None) -> list[str]:
+        """Return the checks that hand over where no recording had such a state."""
+        found = [part.known_text(names or {}) for part in self.parts]
+        return [one for one in found if one]
+
+    @property
+    def paths(self) -> set[Path]:
+        """The places that it looks at."""
+        return {path for part in self.parts for path in part.feature.paths}
+
+
+def separating(
+    yes: Sequence[State], no: Sequence[State], near: frozenset[str] = frozenset()
+) -> Condition | None:
+    """Return the shortest condition that holds in some states and not in others.
+
+    near: names of values that are most likely to matter, such as what was read last. None if no
+    condition has enough evidence: the information of the split, less what trying so many gives.
+    """
+    return Search(yes, no, near).best()
+
+
+class Search:
+    """Looks for conditions in stages; what a later stage finds must outweigh more attempts."""
+
+    def __init__(
+        self, yes: Sequence[State], no: Sequence[State], near: frozenset[str] = frozenset()
+    ) -> None:
+        self._sizes = (len(yes), len(no))
+        self._states = [*yes, *no]
+        self._near = near
+        self._table: dict[Feature, list[Category]] = {}
+        for feature in features(self._states, near):
+            row = [feature.category(state) for state in self._states]
+            if 1 < len({*row}) <= MOST_CATEGORIES:
+                self._table[feature] = row
+
+    def best(self) -> Condition | None:
+        """Return the shortest condition with enough evidence."""
+        if 0 in self._sizes:
+            return None
+        tried = 0
+        for stage in self._stages():
+            tried += len(stage)
+            found = [part for one in stage if (part := self._part(one)) is not None]
+            found = [part for part in found if self._bits([part], tried) >= ENOUGH_TO_ACT]
+            if found:
+                found.sort(key=lambda part: (len(part.known), self._rank(part.feature)))
+                others = tuple(Condition((part,)) for part in found[1:])
+                return Condition((found[0],), others=others)
+        return self._pair(tried)
+
+    def candidates(self) -> list[Condition]:
+        """Return all single features that separate the states, with however little evidence."""
+        found = [part for one in self._table if (part := self._part(one)) is not None]
+        near = [part for part in found if self._is_near(part.feature)]
+        return [Condition((part,)) for part in near or found]
+
+    def _stages(self) -> Iterator[list[Feature]]:
+        single = [one for one in self._table if not isinstance(one, Order)]
+        orders = [one for one in self._table if isinstance(one, Order)]
+        yield [one for one in single if self._is_near(one)]
+        yield [one for one in orders if self._is_near(one)]
+        yield [one for one in single if not self._is_near(one)]
+        far = [one for one in orders if not self._is_near(one)]
+        yield [one for one in far if _are_alike(one)]
+        yield [one for one in far if not _are_alike(one)]
+
+    def _is_near(self, feature: Feature) -> bool:
+        return all(path[0] in self._near for path in feature.paths)
+
+    def _rank(self, feature: Feature) -> tuple[int, int, str]:
+        return -len(feature.paths), sum(map(len, feature.paths)), str(feature)
+
+    def _part(self, feature: Feature) -> Part | None:
+        """Return a feature as a condition, if no category is on both sides."""
+        row, cut = self._table[feature], self._sizes[0]
+        yes, no = frozenset(row[:cut]), frozenset(row[cut:])
+        return None if yes & no or ("missing", None) in yes else Part(feature, yes, yes | no)
+
+    def _bits(self, parts: Sequence[Part], tried: int) -> float:
+        kinds = 1 + sum(len(part.known) - 1 for part in parts)
+        return of_separation(self._sizes, kinds, tried)
+
+    def _pair(self, tried: int) -> Condition | None:
+        """Return two features that separate the states together."""
+        pairs = math.comb(len(self._table), 2)
+        found: list[tuple[Any, Condition]] = []
+        for is_negated in (False, True):
+            parts = [*self._partial(is_negated=is_negated)]
+            for one, other in combinations(parts, 2):
+                if one[1] & other[1]:
+                    continue
+                both = (one[0], other[0])
+                if self._bits(both, tried + 2 * pairs) >= ENOUGH_TO_ACT:
+                    far = sum(not self._is_near(part.feature) for part in both)
+                    kinds = sum(len(part.known) for part in both)
+                    ranks = [self._rank(part.feature) for part in both]
+                    key = (far, kinds, is_negated, sorted(ranks))
+                    found.append((key, Condition(both, is_negated)))
+        return min(found, key=lambda row: row[0])[1] if found else None
+
+    def _partial(self, *, is_negated: bool) -> Iterator[tuple[Part, frozenset[int]]]:
+        """Yield features that hold on one side throughout, with the other rows that they meet."""
+        cut, count = self._sizes[0], len(self._states)
+        own = range(cut, count) if is_negated else range(cut)
+        rest = range(cut) if is_negated else range(cut, count)
+        for feature, row in self._table.items():
+            holds = frozenset(row[number] for number in own)
+            known = frozenset(row)
+            if holds != known and ("missing", None) not in known:
+                met = frozenset(number for number in rest if row[number] in holds)
+                if len(met) < len(rest):
+                    yield Part(feature, holds, known), met
+
+
+def features(states: Sequence[State], near: frozenset[str] = frozenset()) -> Iterator[Feature]:
+    """Yield the features of states, each once."""
+    singles: dict[Feature, None] = {}
+    numbers: dict[Path, str] = {}
+    for state in states:
+        for name, value in state.items():
+            for path, one in _walk(value, (name,)):
+                kind = _number_kind(one)
+                if kind:
+                    numbers.setdefault(path, kind)
+                singles.update(dict.fromkeys(_features_at(path, one)))
+    yield from singles
+    for (left, kind), (right, other) in combinations(numbers.items(), 2):
+        is_dated = "date" in (kind, other)
+        if (kind == other or not is_dated) and (
+            left[0] == right[0] or not near or near & {left[0], right[0]}
+        ):
+            yield Order(left, right, is_written="written" in (kind, other))
+
+
+def _features_at(path: Path, value: Any) -> Iterator[Feature]:
+    yield Field(path, isinstance(value, str) and number_of(value) is not None)
+    for one in value if isinstance(value, list) else ():
+        if isinstance(one, dict):
+            for field, word in one.items():
+                if is_word(word):
+                    yield Has(path, (field,), msgspec.json.encode(word).decode())
+        elif is_word(one):
+            yield Has(path, (), msgspec.json.encode(one).decode())
+
+
+def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield what stands in a value and what no list separates from it."""
+    if isinstance(value, dict) and value:
+        for name, one in value.items():
+            yield from _walk(one, (*path, name))
+    elif not isinstance(value, str) or len(value) <= LONGEST:
+        yield path, value
+
+
+def value_at(state: State, path: Path) -> Any:
+    """Return what stands at a path of a state, or MISSING."""
+    value: Any = state
+    for step in path:
+        if not isinstance(value, Mapping) or step not in value:
+            return MISSING
+        value = value[step]
+    return value
+
+
+def number_of(value: Any) -> float | None:
+    """Return the number that a value is, or that a text writes out."""
+    found = scalar_of(value) if isinstance(value, str) else value
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _number_kind(value: Any) -> str:
+    if number_of(value) is not None:
+        return "written" if isinstance(value, str) else "number"
+    return "date" if is_scalar(value) and are_comparable(value, value) else ""
+
+
+def path_text(path: Path, names: Names) -> str:
+    """Return the expression of a place in a state."""
+    return field_text(names.get(path[0], path[0]), path[1:])
+
+
+def _either(categories: Iterable[Category], texts: Mapping[Category, str], found: str) -> str:
+    known = [texts[one] for one in categories if one in texts]
+    return known[0] if len(known) == 1 else f"given({found})"
+
+
+def _sorted(categories: Iterable[Category]) -> list[Category]:
+    return sorted(categories, key=repr)
+
+
+def _is_complete(feature: Feature, known: frozenset[Category]) -> bool:
+    """Return whether there can be no other category, but for a value that is missing."""
+    if isinstance(feature, Order):
+        return len(known) == 3
+    return {value for kind, value in known if kind == "value"} == {True, False} and (
+        isinstance(feature, Has)
+    )
+
+
+def _are_alike(order: Order) -> bool:
+    """Return whether two places share a word of their names."""
+    one, other = ({*order.left[-1].lower().split("_")}, {*order.right[-1].lower().split("_")})
+    return bool(one & other)
