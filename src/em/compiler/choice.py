@@ -13,7 +13,19 @@ import msgspec
 
 from em.compiler.evidence import ENOUGH_TO_ACT
 from em.compiler.example import Example
-from em.compiler.places import MISSING, Mark, Place, at, elements, is_word, key_of, marks_in, plain
+from em.compiler.places import (
+    MISSING,
+    Mark,
+    Path,
+    Place,
+    at,
+    elements,
+    follow,
+    is_word,
+    key_of,
+    marks_in,
+    plain,
+)
 from em.compiler.skeleton import Spot
 from em.compiler.space import Atom, Explanation, FromInput, FromRead
 from em.values.canonical import same
@@ -145,14 +157,12 @@ def _rows(explanation: Explanation, level: int, atoms: list[Atom]) -> list[Row]:
                 continue
             if spot.example.role(number, spot.turn) != source.role:
                 continue
-            path = next(
-                (path for place, path in read.paths(spot.value) if place == source.place), None
-            )
-            if path is None:
+            paths = [path for place, path in read.paths(spot.value) if place == source.place]
+            if not paths:
                 continue
-            holder = read.result
-            for step in path[:depth]:
-                holder = holder[step]
+            # Of several elements with the value the one that inputs speak of was chosen.
+            path = max(paths, key=lambda one: _told(read.result, one, depth, atoms, spot))
+            holder = follow(read.result, path[:depth])
             every = elements(holder, mark)
             left = [
                 one
@@ -166,6 +176,12 @@ def _rows(explanation: Explanation, level: int, atoms: list[Atom]) -> list[Row]:
             turn = None if spot.turn is None else spot.turn.number
             rows.setdefault(key_of([row.elements, spot.value, spot.example.inputs, turn]), row)
     return [*rows.values()]
+
+
+def _told(result: Any, path: Path, depth: int, atoms: list[Atom], spot: Spot) -> int:
+    """Return how many atoms hold for the element of a list that a path goes through."""
+    element = follow(result, path[: depth + 1])
+    return sum(bool(atom.holds(path[depth], element, spot.example, spot.turn)) for atom in atoms)
 
 
 def fixed_fields(chosen: list[Any]) -> dict[Place, Any]:

@@ -28,6 +28,9 @@ Path = tuple[str, ...]
 """A name of a state, and the names of fields below it."""
 Category = tuple[str, Any]
 """The kind of category and, for words and flags, the value itself."""
+MISSING_PART: Category = ("missing", None)
+UNKNOWN: Category = ("unknown", None)
+"""The category of a state in which that was not read."""
 
 MOST_CATEGORIES = 8
 """Categories from which on a feature tells records apart rather than states."""
@@ -45,7 +48,7 @@ class Field(msgspec.Struct, frozen=True):
         """Return the category of a state."""
         value = value_at(state, self.path)
         if value is MISSING:
-            return "missing", None
+            return MISSING_PART
         if isinstance(value, dict | list):
             return ("filled" if value else "empty"), None
         number = number_of(value)
@@ -88,7 +91,7 @@ class Has(msgspec.Struct, frozen=True):
         """Return the category of a state."""
         found = value_at(state, self.path)
         if not isinstance(found, list):
-            return "missing", None
+            return MISSING_PART
         wanted = msgspec.json.decode(self.json)
         return "value", any(value_at({"": one}, ("", *self.field)) == wanted for one in found)
 
@@ -119,7 +122,7 @@ class Order(msgspec.Struct, frozen=True):
         if self.is_written:
             one, other = number_of(one), number_of(other)
         if one is None or other is None or not are_comparable(one, other):
-            return "missing", None
+            return MISSING_PART
         return "order", "<" if one < other else ">" if one > other else "=="
 
     def text(self, categories: Iterable[Category], names: Names) -> str:
@@ -226,8 +229,8 @@ class Search:
         self._near = near
         self._table: dict[Feature, list[Category]] = {}
         for feature in features(self._states, near):
-            row = [feature.category(state) for state in self._states]
-            if 1 < len({*row}) <= MOST_CATEGORIES:
+            row = [_category(feature, state) for state in self._states]
+            if 1 < len({*row} - {UNKNOWN}) <= MOST_CATEGORIES:
                 self._table[feature] = row
 
     def best(self) -> Condition | None:
@@ -270,12 +273,17 @@ class Search:
     def _part(self, feature: Feature) -> Part | None:
         """Return a feature as a condition, if no category is on both sides."""
         row, cut = self._table[feature], self._sizes[0]
-        yes, no = frozenset(row[:cut]), frozenset(row[cut:])
-        return None if yes & no or ("missing", None) in yes else Part(feature, yes, yes | no)
+        yes, no = frozenset(row[:cut]) - {UNKNOWN}, frozenset(row[cut:]) - {UNKNOWN}
+        if not yes or not no or yes & no or MISSING_PART in yes:
+            return None
+        return Part(feature, yes, yes | no)
 
     def _bits(self, parts: Sequence[Part], tried: int) -> float:
         kinds = 1 + sum(len(part.known) - 1 for part in parts)
-        return of_separation(self._sizes, kinds, tried)
+        rows = [self._table[part.feature] for part in parts]
+        known = [all(row[n] != UNKNOWN for row in rows) for n in range(len(self._states))]
+        cut = self._sizes[0]
+        return of_separation((sum(known[:cut]), sum(known[cut:])), kinds, tried)
 
     def _pair(self, tried: int) -> Condition | None:
         """Return two features that separate the states together."""
@@ -301,10 +309,10 @@ class Search:
         own = range(cut, count) if is_negated else range(cut)
         rest = range(cut) if is_negated else range(cut, count)
         for feature, row in self._table.items():
-            holds = frozenset(row[number] for number in own)
-            known = frozenset(row)
-            if holds != known and ("missing", None) not in known:
-                met = frozenset(number for number in rest if row[number] in holds)
+            holds = frozenset(row[number] for number in own) - {UNKNOWN}
+            known = frozenset(row) - {UNKNOWN}
+            if holds and holds != known and MISSING_PART not in known:
+                met = frozenset(number for number in rest if row[number] in {*holds, UNKNOWN})
                 if len(met) < len(rest):
                     yield Part(feature, holds, known), met
 
@@ -347,6 +355,11 @@ def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
             yield from _walk(one, (*path, name))
     elif not isinstance(value, str) or len(value) <= LONGEST:
         yield path, value
+
+
+def _category(feature: Feature, state: State) -> Category:
+    is_known = all(path[0] in state for path in feature.paths)
+    return feature.category(state) if is_known else UNKNOWN
 
 
 def value_at(state: State, path: Path) -> Any:

@@ -17,6 +17,7 @@ from em.compiler.candidates import Candidates
 from em.compiler.contents import Contents, contents_of
 from em.compiler.example import Example, Read
 from em.compiler.facts import Inputs, Records
+from em.compiler.forks import Forks, same_way
 from em.compiler.places import ELEMENT, MISSING, Key, Place, at, key_of, walk
 from em.compiler.relations import Relations
 from em.compiler.space import Slot, Space
@@ -68,13 +69,7 @@ def learnt_from(
 
 def material_of(name: str, examples: Sequence[Example]) -> Material:
     """Return what the recordings of a kind teach; raise if they did different things."""
-    kinds = {example.kind for example in examples}
-    if len(kinds) != 1:
-        raise RoutineError(
-            f"the recordings did different things: {sorted(kinds)}",
-            place=name,
-            fix="compile recordings of one kind of task at a time",
-        )
+    same_way(name, examples)
     contents = contents_of(examples)
     return Material(contents, Space(contents.examples))
 
@@ -100,6 +95,8 @@ class _Assembly:
         self._candidates = Candidates(writer, contents)
         self._space = writer.space
         self._different: list[Json] = []
+        # The conditions of writes that are not made in any case, by their slots.
+        self._when: dict[int, str] = {}
 
     def learnt(self) -> Learnt:
         """Return the routine."""
@@ -116,7 +113,12 @@ class _Assembly:
         returned = None if output is None else self._arguments(self._space.output, output)
         self._candidates.check()
         writer.agree()
-        Relations(writer).write()
+        relations = Relations(writer)
+        relations.write()
+        forks = Forks(writer, relations)
+        self._when = when = forks.conditions()
+        writer.limit(when)
+        self._ask_where_needed()
         self._expect()
         writes: list[Json] = []
         for number, slot in enumerate(slots):
@@ -124,6 +126,10 @@ class _Assembly:
                 writes.append(self._write(slot, args[number]))
             elif number == slot.body.start:
                 writes.append(self._repeated(slot.body, terms))
+            else:
+                continue
+            if number in when:
+                writes[-1]["when"] = when[number]
         steps = [*self._before(), *writes, self._return(writes, returned)]
         _shorten(steps)
         steps = [*_with_ids(steps)]
@@ -131,11 +137,11 @@ class _Assembly:
             "version": "1",
             "name": self._name,
             "checks": "hand_over",
-            "input_schema": self._input_schema(steps),
+            "input_schema": self._input_schema(steps, forks.asked),
             "tools": self._tools(steps),
             "steps": steps,
         }
-        asked = [one.name for one in writer.promoted.values()]
+        asked = [*forks.asked, *(one.name for one in writer.promoted.values())]
         return Learnt(routine, writer.constants, asked)
 
     # ---- writes
@@ -330,12 +336,19 @@ class _Assembly:
         yield from self._different
 
     def _return(self, writes: list[Json], returned: Json | None) -> Json:
-        """Return the last step: what recordings ended with, else what came last."""
+        """Return the last step: what recordings ended with, else what came last in any case."""
         if returned is not None and "value" in returned:
             return {"type": "return", "value": returned["value"]}
-        saved = [*self._writer.read_steps.values(), *writes]
+        saved = [step for step in (*self._writer.read_steps.values(), *writes) if "when" not in step]
         last = "{{ " + str(saved[-1]["save_as"]) + " }}" if saved else None
         return {"type": "return", "value": last}
+
+    def _ask_where_needed(self) -> None:
+        """Check that the inputs of a write that has a condition are given if it is made."""
+        for made in self._writer.promoted.values():
+            if made.slot in self._when:
+                check = {"type": "assert", "check": f"given({made.name})"}
+                self._writer.top.append({**check, "when": self._when[made.slot]})
 
     def _tools(self, steps: list[Json]) -> list[Json]:
         found: dict[str, str] = {}
@@ -344,7 +357,7 @@ class _Assembly:
                 found[step["tool"]] = step.get("effect", "read")
         return [{"name": name, "effect": effect} for name, effect in found.items()]
 
-    def _input_schema(self, steps: list[Json]) -> Json:
+    def _input_schema(self, steps: list[Json], decisions: Sequence[str]) -> Json:
         writer = self._writer
         used = _words_in(steps)
         schema = Inputs(used, _unconfirmed(steps), writer.changes, writer.optional).schema(
@@ -360,7 +373,11 @@ class _Assembly:
                 if (found := at(args, made.place)) is not MISSING
             ]
             schema["properties"][made.name] = Inputs(used, {made.name}).schema(values, (made.name,))
-            schema["required"] = [*schema.get("required", ()), made.name]
+            if made.slot not in self._when:
+                schema["required"] = [*schema.get("required", ()), made.name]
+        for name in decisions:
+            schema["properties"][name] = {"type": "boolean"}
+            schema["required"] = [*schema.get("required", ()), name]
         return {**schema, "additionalProperties": False}
 
     def _lend(self, schema: Json) -> None:

@@ -109,6 +109,10 @@ class Relations:
             for text, pairs in _orders_inside(str(step["save_as"]), choice):
                 self._write(text, pairs, block)
 
+    def known(self, example: Example) -> list[Known]:
+        """Return the records that the routine has in an example, outside of loops."""
+        return [*self._known_in(example, None, self._writer.top)]
+
     def _situations(self, block: Block | None) -> Iterator[Situation]:
         for example in self._writer.examples:
             if block is None:

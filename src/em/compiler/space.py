@@ -246,7 +246,7 @@ class Space:
         self._alternatives: dict[tuple[int, int, str, Place], float] = {}
         self.slots = self._slots()
         for example in examples:
-            for slot, rounds in zip(self.slots, self._rounds(example), strict=True):
+            for slot, rounds in zip(self.slots, self.rounds(example), strict=True):
                 for one in slot.body if len(rounds) > 1 else ():
                     self.slots[one].is_repeated = True
         self.output = Slot("return", range(0))
@@ -272,7 +272,7 @@ class Space:
                 slots.append(Slot(tool, range(start, start + len(body))))
         return slots
 
-    def _rounds(self, example: Example) -> list[list[Write]]:
+    def rounds(self, example: Example) -> list[list[Write]]:
         """Return the writes of an example by slot, in the rounds in which they were made."""
         found: list[list[Write]] = [[] for _ in self.slots]
         number = 0
@@ -293,12 +293,12 @@ class Space:
         """Return the values at a place of a write in the rounds of each example."""
         number = self.slots.index(slot)
         return [
-            [at(write.args, place) for write in self._rounds(example)[number]]
+            [at(write.args, place) for write in self.rounds(example)[number]]
             for example in self.examples
         ]
 
     def _explain_writes(self, example: Example) -> None:
-        for slot, rounds in zip(self.slots, self._rounds(example), strict=True):
+        for slot, rounds in zip(self.slots, self.rounds(example), strict=True):
             for number, write in enumerate(rounds):
                 turn = Turn(number, len(rounds)) if slot.is_repeated else None
                 spot = Spot(example, turn, write.before, write.args)
@@ -583,18 +583,14 @@ class Space:
         """Return, by list on the way, what inputs say about the chosen element."""
         found = []
         for depth in marks_in(place):
-            common: dict[Atom, float] | None = None
+            # Of several elements with the value one was chosen: what inputs say of any may count.
+            here: dict[Atom, float] = {}
             for path in paths:
                 holder = follow(result, path[:depth])
-                here = self._atoms_of(
+                here |= self._atoms_of(
                     example, turn, holder[path[depth]], path[depth], is_keyed=place[depth] is RECORD
                 )
-                common = (
-                    here
-                    if common is None
-                    else {atom: bits for atom, bits in common.items() if atom in here}
-                )
-            found.append(common or {})
+            found.append(here)
         return found
 
     @staticmethod

@@ -6,7 +6,8 @@ the others become checks. What nothing supports is an input.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -144,7 +145,11 @@ class Writer:
         self._chosen: set[Pick] = set()
         self._written: dict[str, str] = {}
         self._checks: dict[tuple[frozenset[str], int], Json] = {}
-        self._agreed: list[tuple[Agreed, bool]] = []
+        # What must agree, with the slot of the write that uses it; None: a read does.
+        self._agreed: list[tuple[Agreed, int | None]] = []
+        self._slot: int | None = None
+        # By check: the slots of the writes that it is for.
+        self._serves: dict[int, set[int | None]] = defaultdict(set)
 
     # ---- ways that other kinds know
 
@@ -605,7 +610,7 @@ class Writer:
         self.steps_of(term).append(step)
         self.read_steps[role] = step
         for one in args:
-            self._agreed += [(agreed, False) for agreed in self._used[role][one]]
+            self._agreed += [(agreed, None) for agreed in self._used[role][one]]
         return name
 
     @property
@@ -672,9 +677,20 @@ class Writer:
         """Write that the other explanations of each value that is used agree with it."""
         done = 0
         while done < len(self._agreed):
-            agreed, is_write = self._agreed[done]
+            agreed, self._slot = self._agreed[done]
             done += 1
-            self._agree(*agreed, is_write=is_write)
+            self._agree(*agreed, is_write=self._slot is not None)
+        self._slot = None
+
+    def limit(self, when: Mapping[int, str]) -> None:
+        """Limit the checks of writes that are made on a condition only to that condition."""
+        for check in self._checks.values():
+            slots = self._serves[id(check)]
+            texts = sorted({when[one] for one in slots if one is not None and one in when})
+            if texts and slots <= when.keys():
+                own = f"{check['when']} and " if "when" in check else ""
+                either = " or ".join(texts)
+                check["when"] = own + (f"({either})" if own and len(texts) > 1 else either)
 
     def _agree(self, value: Term, leaf: Leaf, used: set[Source], *, is_write: bool) -> None:
         if isinstance(value, Written) or any(isinstance(one, Written) for one in every_term(value)):
@@ -729,6 +745,7 @@ class Writer:
             steps.append(self._checks[key])
         elif held > int(self._checks[key]["held"].split("/")[0]):
             self._checks[key]["held"] = count
+        self._serves[id(self._checks[key])].add(self._slot)
 
     # ---- arguments of writes
 
@@ -745,13 +762,13 @@ class Writer:
             found = self._optional(slot, place, leaf)
         if found is None:
             term = self._promote(slot, number, place)
-            self._agreed.append((Agreed(term, leaf, set()), True))
+            self._agreed.append((Agreed(term, leaf, set()), number))
             return term
         term = found.term
         self._choose(term)
         if isinstance(term, Value):
             self.constants.append((f"{slot.tool}.{path_text(place)}", json.loads(term.json)))
-        self._agreed += [(agreed, True) for agreed in found.agreed]
+        self._agreed += [(agreed, number) for agreed in found.agreed]
         return term
 
     def output(self) -> dict[Place, Term] | None:

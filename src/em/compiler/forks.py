@@ -1,0 +1,95 @@
+"""Forks: writes that only some recordings of a kind made, and the condition on which they did.
+
+The condition is on values that the routine knows before its first write. If nothing separates the
+recordings with enough evidence, whether to make the write is an input: a routine that was learnt
+from recordings that did different things never does less than they did without being told to.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from em.compiler.conditions import Condition, State, separating
+from em.compiler.example import Example
+from em.compiler.places import MISSING, at
+from em.compiler.relations import Relations
+from em.compiler.steps import Writer
+from em.errors import RoutineError
+
+
+def same_way(name: str, examples: Sequence[Example]) -> None:
+    """Raise an error unless all recordings made writes of the longest one, in its order."""
+    longest = max(examples, key=lambda one: len(one.kind))
+    for example in examples:
+        if not _is_within(example.kind, longest.kind):
+            raise RoutineError(
+                f"the recordings did different things: {longest.kind} and {example.kind}",
+                place=name,
+                fix="compile recordings of one kind of task at a time",
+            )
+
+
+def _is_within(short: Sequence[str], long: Sequence[str]) -> bool:
+    rest = iter(long)
+    return all(tool in rest for tool in short)
+
+
+class Forks:
+    """Finds the conditions of the writes that not every recording made, and checks on them."""
+
+    def __init__(self, writer: Writer, relations: Relations) -> None:
+        self._writer = writer
+        self._relations = relations
+        self._asked: list[str] = []
+
+    @property
+    def asked(self) -> list[str]:
+        """The inputs that say whether to make a write."""
+        return self._asked
+
+    def conditions(self) -> dict[int, str]:
+        """Return the condition of each write that has one; write the checks that it needs."""
+        examples, space = self._writer.examples, self._writer.space
+        rounds = [space.rounds(example) for example in examples]
+        states = [self._state(example) for example in examples]
+        found: dict[int, str] = {}
+        known: dict[tuple[bool, ...], str] = {}
+        for number, slot in enumerate(space.slots):
+            made = tuple(bool(one[number]) for one in rounds)
+            if all(made):
+                continue
+            if made not in known:
+                yes = [state for state, is_made in zip(states, made, strict=True) if is_made]
+                no = [state for state, is_made in zip(states, made, strict=True) if not is_made]
+                known[made] = self._write(slot.tool, separating(yes, no))
+            found[number] = known[made]
+        return found
+
+    def _state(self, example: Example) -> State:
+        """Return what was known before the first write, under the names that the routine uses."""
+        state: dict[str, Any] = {
+            str(place[0]): value
+            for place in self._writer.always
+            if len(place) == 1 and (value := at(example.inputs, place)) is not MISSING
+        }
+        for known in self._relations.known(example):
+            if not known.when:
+                state[known.name] = known.record
+        return state
+
+    def _write(self, tool: str, condition: Condition | None) -> str:
+        """Write what must be known of a condition; return it as an expression."""
+        writer, total = self._writer, len(self._writer.examples)
+        if condition is None:
+            name = writer.fresh(tool)
+            writer.always.add((name,))
+            self._asked.append(name)
+            return name
+        for text in condition.known():
+            writer.write_check(text, None, total)
+        name = writer.fresh(f"needs_{tool}")
+        writer.top.append(
+            {"type": "let", "value": "{{ " + condition.text() + " }}", "save_as": name}
+        )
+        for other in condition.others:
+            writer.write_check(f"{name} == ({other.text()})", None, total)
+        return name
