@@ -166,9 +166,13 @@ class TypedLearner(Protocol):
 
 
 class Plain:
-    """em's learner, `em.compiler.learner`, without a memory: examples in, routines out."""
+    """em's learner, `em.compiler.learner`, without a memory: examples in, routines out.
 
-    def __init__(self) -> None:
+    options: as `learn` takes them.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
         self._folder = tempfile.TemporaryDirectory()
         self._learn = importlib.import_module("em.compiler.learner").learn
         self._example = importlib.import_module("em.compiler.example")
@@ -178,7 +182,7 @@ class Plain:
             kind: [self._as_example(inputs, trace, reads) for inputs, trace in recorded]
             for kind, recorded in kinds.items()
         }
-        made = self._learn(examples)
+        made = self._learn(examples, **self._options)
         return {kind: self._routine(kind, learnt.routine) for kind, learnt in made.items()}
 
     def _as_example(self, inputs: Mapping[str, Any], trace: "Trace", reads: frozenset[str]) -> Any:
@@ -191,11 +195,11 @@ class Plain:
             for one in trace.events
             if isinstance(one, ToolCall)
         ]
-        return self._example.Example(dict(inputs), calls, name=trace.tags[0])
+        return self._example.Example(dict(inputs), calls, name=(*trace.tags, "")[0])
 
     def _routine(self, kind: str, document: Mapping[str, Any]) -> "PlainRoutine":
         folder = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=self._folder.name))
-        (folder / "routine.yaml").write_text(json.dumps(document))
+        (folder / "routine.yaml").write_text(json.dumps(document, ensure_ascii=False))
         return PlainRoutine(folder)
 
 

@@ -4,13 +4,15 @@ Tasks are made by tau2-bench's own code and scored by its assertions. A trace is
 solver does. It makes the checks of the support manual in their order, after each check the gold
 actions that belong to it, and then the check again; last, the check that the customer cares about.
 Where a check shows a fault that nobody can put right, it transfers the customer to a person and
-stops. Its request is the ticket of the task. There is one routine for each kind of complaint.
+stops. The fields of the ticket are the inputs: name, phone number and location of the customer.
+There is one routine for each kind of complaint.
 """
 
 import importlib
 import json
 import os
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +20,16 @@ from contextlib import suppress
 from copy import deepcopy
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.figure import Figure
-from bench.learn.learner import Learner, Learnt, Material, Tools
+from bench.learn.learner import Plain, Runnable, Tools
 from bench.learn.report import Report
 from bench.right.verdict import Ended, Verdict, zero
 from bench.right.world import ToolError, hollow
+
+if TYPE_CHECKING:
+    from em.traces.trace import Trace
 
 CHECKOUT = "EM_TAU2_BENCH"
 HOW_TO_GET_IT = (
@@ -90,6 +95,13 @@ class Task(NamedTuple):
     ticket: str
     spec: Any
     fixes: list[tuple[str, dict[str, Any]]]
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The fields of its ticket: `Customer name: …, phone number: …, current location: ….`."""
+        _, name, rest = self.ticket.partition("Customer name: ")
+        fields = re.findall(r"([a-zA-Z ]+): ([^,.]+)", name + rest.partition(".")[0])
+        return {field.strip().lower().replace(" ", "_"): value for field, value in fields}
 
     @property
     def is_fixable(self) -> bool:
@@ -233,18 +245,20 @@ class Phone:
         )
 
 
-def trace_of(task: Task, of: Phones) -> dict[str, Any]:
+def trace_of(task: Task, of: Phones) -> "Trace":
     """The trace of the scripted solver."""
+    from em.traces.trace import Mission, ToolCall, Trace
+
     world = Phone(of, task.spec)
-    calls: list[dict[str, Any]] = []
+    calls: list[ToolCall] = []
 
     def call(tool: str, **args: Any) -> Any:
         result = world.call(tool, args)
-        made = {"type": "tool_call", "tool": tool, "args": args, "result": result}
-        calls.append({**made, "effect": world.effect(tool)})
+        effect: Any = world.effect(tool)
+        calls.append(ToolCall(tool=tool, args=args, result=result, effect=effect))
         return result
 
-    phone = task.ticket.partition("phone number: ")[2][:12]
+    phone = task.inputs["phone_number"]
     customer = call("get_customer_by_phone", phone_number=phone)
     lines = [call("get_details_by_id", id=line) for line in customer["line_ids"]]
     line = next(one["line_id"] for one in lines if one["phone_number"] == phone)
@@ -272,11 +286,9 @@ def trace_of(task: Task, of: Phones) -> dict[str, Any]:
         if check in task.ends_at:
             call(TRANSFER, summary="I cannot fix the issue.")
             break
-    asked = {"type": "message", "role": "user", "text": task.ticket}
     assert world.is_as_asserted(), f"the solver didn't solve {task.name}"
-    mission = {"goal": task.ticket}
-    events = [asked, *calls]
-    return {"version": "1", "mission": mission, "events": events, "outcome": "success"}
+    mission = Mission(goal=task.ticket, input_summary=task.inputs)
+    return Trace(mission=mission, events=calls, outcome="success", tags=(task.name,))
 
 
 def _fixes(task: Task, first: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -314,42 +326,43 @@ def _key(tool: str, args: Mapping[str, Any]) -> str:
 
 
 class Support:
-    """Learns from some tasks and is scored on others."""
+    """Learns from some tasks and is scored on others.
 
-    def __init__(self, of: Phones, folder: Path) -> None:
-        self._of, self._folder = of, folder
-        self._traces: dict[str, dict[str, Any]] = {}
+    A person chose the recordings, so what is constant in all of them counts, however few they are.
+    """
 
-    def score(self, what: str, tasks: Sequence[Task], others: Sequence[Task]) -> list[Verdict]:
-        """The verdicts of tasks, learnt from others with the same complaint."""
-        learner = Learner(self._folder / what)
+    def __init__(self, of: Phones) -> None:
+        self._of = of
+        self._learner = Plain(enough_constant=1)
+        self._traces: dict[str, Trace] = {}
+        world = Phone(of, of.tasks("train")[0].spec)
+        self._reads = frozenset(name for name in world.tools() if world.effect(name) == "read")
+
+    def score(self, tasks: Sequence[Task], others: Sequence[Task]) -> list[Verdict]:
+        """The verdicts of tasks, learnt from others, with a routine for each complaint."""
+        kinds: dict[str, list[tuple[dict[str, str], Trace]]] = {}
         for task in others:
             if task.name not in self._traces:
                 self._traces[task.name] = trace_of(task, self._of)
-        learner.record({task.name: self._traces[task.name] for task in others})
-        found = [self._one(learner, task, others) for task in tasks]
-        learner.close()
-        return found
+            kinds.setdefault(task.complaint, []).append((task.inputs, self._traces[task.name]))
+        routines = self._learner.learn(kinds, self._reads)
+        return [self._one(routines, task) for task in tasks]
 
-    def _one(self, learner: Learner, task: Task, others: Sequence[Task]) -> Verdict:
+    def _one(self, routines: Mapping[str, Runnable], task: Task) -> Verdict:
+        if task.complaint not in routines:
+            return Verdict("not learnt", "there is no trace to learn from")
         world = Phone(self._of, task.spec)
-        tools = world.tools()
-        own = [other.name for other in others if other.complaint == task.complaint]
-        kind = task.complaint.replace("_", "-")
-        learnt: Learnt | str = learner.learn(kind, Material(own), tools)
-        if isinstance(learnt, str):
-            return Verdict("not learnt", learnt)
-        return judge(task, world, learnt.run(task.ticket, tools))
+        return judge(task, world, routines[task.complaint].run(task.inputs, world.tools()))
 
 
-def solved(folder: Path, limit: int | None, *, verbose: bool) -> Iterator[Figure]:
+def solved(limit: int | None, *, verbose: bool) -> Iterator[Figure]:
     """Score the train split by cross-validation, then each class of faults that was withheld."""
     root = checkout()
     if root is None:
         print(HOW_TO_GET_IT)
         return
     of = Phones(root)
-    support = Support(of, folder)
+    support = Support(of)
     tasks = of.tasks("train")
     print(f"{len(tasks)} tasks, {sum(not task.is_fixable for task in tasks)} of them unfixable")
     yield from _folds(support, tasks, limit, verbose=verbose)
@@ -365,7 +378,7 @@ def _folds(
     for fold in range(FOLDS):
         chosen = scored[fold::FOLDS]
         others = [task for task in tasks if task not in drawn[fold::FOLDS]]
-        verdicts = support.score(f"telecom-{fold}", chosen, others)
+        verdicts = support.score(chosen, others)
         for task, verdict in zip(chosen, verdicts, strict=True):
             tally.add(task.complaint, task.name, verdict)
     tally.show()
@@ -384,7 +397,7 @@ def _withheld(
     for fault in sorted({fault for task in tasks for fault in task.classes}):
         chosen = [task for task in tasks if fault in task.classes][:limit]
         others = [task for task in tasks if fault not in task.classes]
-        verdicts = support.score(f"telecom-without-{fault}", chosen, others)
+        verdicts = support.score(chosen, others)
         row = f"{fault}, learnt from {len(others)}"
         for task, verdict in zip(chosen, verdicts, strict=True):
             tally.add(row, task.name, _as_withheld(task, verdict))

@@ -136,7 +136,7 @@ def hostile_acts(bench: Bench) -> Iterator[Figure]:
 
 def telecom_tasks(bench: Bench) -> Iterator[Figure]:
     chosen = bench.options
-    yield from telecom.solved(bench.folder, chosen.limit, verbose=chosen.verbose)
+    yield from telecom.solved(chosen.limit, verbose=chosen.verbose)
 
 
 def bfcl_turns(bench: Bench) -> Iterator[Figure]:

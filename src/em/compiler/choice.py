@@ -29,7 +29,7 @@ from em.compiler.places import (
 from em.compiler.skeleton import Spot
 from em.compiler.space import Atom, Explanation, FromInput, FromRead
 from em.values.canonical import same
-from em.values.times import is_date
+from em.values.times import is_clock, is_date
 
 MOST_SPOTS = 40
 """Observations on which a choice is tried."""
@@ -313,9 +313,9 @@ def _extremes(rows: Sequence[Row], left: Left) -> set[tuple[How, Place]]:
 
 
 def are_comparable(one: Any, other: Any) -> bool:
-    """Return whether two values have an order: numbers, dates and times."""
+    """Return whether two values have an order: numbers, dates, times of day."""
     if one is MISSING or other is MISSING or isinstance(one, bool) or isinstance(other, bool):
         return False
     if isinstance(one, int | float) and isinstance(other, int | float):
         return True
-    return is_date(one) and is_date(other)
+    return (is_date(one) and is_date(other)) or (is_clock(one) and is_clock(other))

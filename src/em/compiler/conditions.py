@@ -19,6 +19,7 @@ from em.compiler.evidence import ENOUGH_TO_ACT, of_separation
 from em.compiler.places import MISSING, is_scalar, is_word
 from em.compiler.terms import field_text, fits_text, literal
 from em.values.structure import scalar_of
+from em.values.times import is_date
 
 State = Mapping[str, Any]
 """Values by name: the inputs, and what was read."""
@@ -94,6 +95,19 @@ class Has(msgspec.Struct, frozen=True):
             return MISSING_PART
         wanted = msgspec.json.decode(self.json)
         return "value", any(value_at({"": one}, ("", *self.field)) == wanted for one in found)
+
+    def only(self, state: State) -> dict[str, Any] | None:
+        """Return the one element that has the word; None if there are several, or none."""
+        found, wanted = value_at(state, self.path), msgspec.json.decode(self.json)
+        if not isinstance(found, list):
+            return None
+        fit = [one for one in found if value_at({"": one}, ("", *self.field)) == wanted]
+        return fit[0] if len(fit) == 1 and isinstance(fit[0], dict) else None
+
+    def only_text(self, names: Names) -> str:
+        """Return that element as an expression."""
+        value = literal(msgspec.json.decode(self.json))
+        return f"only({path_text(self.path, names)}{fits_text({self.field: value})})"
 
     def text(self, categories: Iterable[Category], names: Names) -> str:
         """Return that a state is in one of some categories, as an expression."""
@@ -196,6 +210,13 @@ class Condition(msgspec.Struct, frozen=True):
         made = " and ".join(texts)
         return f"not ({made})" if self.is_negated else made
 
+    def opposite(self, names: Names | None = None) -> str:
+        """Return that it does not hold, as an expression."""
+        if len(self.parts) > 1 or self.is_negated:
+            return f"not ({self.text(names)})"
+        (part,) = self.parts
+        return part.feature.text(_sorted(part.known - part.holds), names or {})
+
     def known(self, names: Names | None = None) -> list[str]:
         """Return the checks that hand over where no recording had such a state."""
         found = [part.known_text(names or {}) for part in self.parts]
@@ -219,11 +240,22 @@ def separating(
 
 
 class Search:
-    """Looks for conditions in stages; what a later stage finds must outweigh more attempts."""
+    """Looks for conditions in stages; what a later stage finds must outweigh more attempts.
+
+    acted: by state of `yes`, the values that were acted with. beside: further states of both sides,
+    from recordings of other kinds that did the same after the same read. They add evidence to what
+    separates the states, and contradict it.
+    """
 
     def __init__(
-        self, yes: Sequence[State], no: Sequence[State], near: frozenset[str] = frozenset()
+        self,
+        yes: Sequence[State],
+        no: Sequence[State],
+        near: frozenset[str] = frozenset(),
+        acted: Sequence[Sequence[Any]] = (),
+        beside: tuple[Sequence[State], Sequence[State]] = ((), ()),
     ) -> None:
+        self._acted, self._beside = acted, beside
         self._sizes = (len(yes), len(no))
         self._states = [*yes, *no]
         self._near = near
@@ -276,6 +308,8 @@ class Search:
         yes, no = frozenset(row[:cut]) - {UNKNOWN}, frozenset(row[cut:]) - {UNKNOWN}
         if not yes or not no or yes & no or MISSING_PART in yes:
             return None
+        if isinstance(feature, Order) and MISSING_PART in no:
+            return None  # there was nothing to compare
         return Part(feature, yes, yes | no)
 
     def _bits(self, parts: Sequence[Part], tried: int) -> float:
@@ -283,7 +317,38 @@ class Search:
         rows = [self._table[part.feature] for part in parts]
         known = [all(row[n] != UNKNOWN for row in rows) for n in range(len(self._states))]
         cut = self._sizes[0]
-        return of_separation((sum(known[:cut]), sum(known[cut:])), kinds, tried)
+        sizes = [sum(known[:cut]), sum(known[cut:])]
+        if len(parts) > 1:
+            return of_separation(sizes, kinds, tried)
+        more = self._counted_beside(parts[0])
+        if more is None:
+            return 0.0
+        bits = of_separation(
+            [one + other for one, other in zip(sizes, more, strict=True)], kinds, 1
+        )
+        return bits + self._reason(parts[0].feature) - math.log2(max(tried, 1))
+
+    def _counted_beside(self, part: Part) -> list[int] | None:
+        """Return how many states of other kinds a condition separates; None if it mixes them up."""
+        found = []
+        for states, is_made in zip(self._beside, (True, False), strict=True):
+            told = [part.is_true(state) for state in states if is_known(part.feature, state)]
+            if (not is_made) in told:
+                return None
+            found.append(told.count(is_made))
+        return found
+
+    def _reason(self, feature: Feature) -> float:
+        """Return the bits of acting on the one element of a list that a condition is about."""
+        if not isinstance(feature, Has) or not self._acted:
+            return 0.0
+        bits = 0.0
+        for state, values in zip(self._states, self._acted, strict=False):
+            element = feature.only(state)
+            if element is None or not any(one in element.values() for one in values):
+                return 0.0
+            bits += math.log2(len(value_at(state, feature.path)))
+        return bits
 
     def _pair(self, tried: int) -> Condition | None:
         """Return two features that separate the states together."""
@@ -330,7 +395,7 @@ def features(states: Sequence[State], near: frozenset[str] = frozenset()) -> Ite
                 singles.update(dict.fromkeys(_features_at(path, one)))
     yield from singles
     for (left, kind), (right, other) in combinations(numbers.items(), 2):
-        is_dated = "date" in (kind, other)
+        is_dated = {"date", "clock"} & {kind, other}
         if (kind == other or not is_dated) and (
             left[0] == right[0] or not near or near & {left[0], right[0]}
         ):
@@ -357,9 +422,13 @@ def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
+def is_known(feature: Feature, state: State) -> bool:
+    """Return whether all that a feature looks at was read."""
+    return all(path[0] in state for path in feature.paths)
+
+
 def _category(feature: Feature, state: State) -> Category:
-    is_known = all(path[0] in state for path in feature.paths)
-    return feature.category(state) if is_known else UNKNOWN
+    return feature.category(state) if is_known(feature, state) else UNKNOWN
 
 
 def value_at(state: State, path: Path) -> Any:
@@ -381,7 +450,9 @@ def number_of(value: Any) -> float | None:
 def _number_kind(value: Any) -> str:
     if number_of(value) is not None:
         return "written" if isinstance(value, str) else "number"
-    return "date" if is_scalar(value) and are_comparable(value, value) else ""
+    if not is_scalar(value) or not are_comparable(value, value):
+        return ""
+    return "date" if is_date(value) else "clock"
 
 
 def path_text(path: Path, names: Names) -> str:

@@ -17,10 +17,14 @@ from em.errors import RoutineError
 
 
 def same_way(name: str, examples: Sequence[Example]) -> None:
-    """Raise an error unless all recordings made writes of the longest one, in its order."""
+    """Raise an error unless all recordings made writes of the longest one, in its order.
+
+    If a shorter one fits the longest in several ways, nobody knows which writes it left out.
+    """
     longest = max(examples, key=lambda one: len(one.kind))
     for example in examples:
-        if not _is_within(example.kind, longest.kind):
+        ways = _ways(example.kind, longest.kind)
+        if ways != 1:
             raise RoutineError(
                 f"the recordings did different things: {longest.kind} and {example.kind}",
                 place=name,
@@ -28,9 +32,14 @@ def same_way(name: str, examples: Sequence[Example]) -> None:
             )
 
 
-def _is_within(short: Sequence[str], long: Sequence[str]) -> bool:
-    rest = iter(long)
-    return all(tool in rest for tool in short)
+def _ways(short: Sequence[str], long: Sequence[str]) -> int:
+    """Return in how many ways some writes are a part of others, in their order."""
+    found = [1] + [0] * len(short)
+    for tool in long:
+        for number in range(len(short), 0, -1):
+            if short[number - 1] == tool:
+                found[number] += found[number - 1]
+    return found[-1]
 
 
 class Forks:

@@ -20,9 +20,11 @@ from em.compiler.facts import Inputs, Records
 from em.compiler.forks import Forks, same_way
 from em.compiler.places import ELEMENT, MISSING, Key, Place, at, key_of, walk
 from em.compiler.relations import Relations
+from em.compiler.repairs import Repairs
 from em.compiler.space import Slot, Space
 from em.compiler.steps import ENOUGH_CONSTANT, Block, Writer, hole, quoted
 from em.compiler.terms import Term, Text, Value, Written, every_term
+from em.compiler.walk import is_repair
 from em.errors import RoutineError
 from em.values.canonical import Json
 
@@ -57,18 +59,36 @@ class Material(NamedTuple):
 
 
 def learnt_from(
-    known: Mapping[str, Material], name: str, *, enough_constant: int = ENOUGH_CONSTANT
+    known: Mapping[str, Material | Repairs], name: str, *, enough_constant: int = ENOUGH_CONSTANT
 ) -> Learnt:
     """Write down what the recordings of one kind teach, beside those of others."""
     own = known[name]
-    others = [other.space for each, other in known.items() if each != name]
-    writer = Writer(own.space, beside=others, enough_constant=enough_constant)
-    pool = _pool(other.space for other in known.values())
-    return _Assembly(name, writer, pool, own.contents).learnt()
+    beside = [other for each, other in known.items() if each != name]
+    if isinstance(own, Repairs):
+        others = [other for other in beside if isinstance(other, Repairs)]
+        return _repaired(name, Repairs(name, own.examples, enough_constant, others))
+    spaces = [other.space for other in beside if isinstance(other, Material)]
+    writer = Writer(own.space, beside=spaces, enough_constant=enough_constant)
+    return _Assembly(name, writer, _pool([own.space, *spaces]), own.contents).learnt()
 
 
-def material_of(name: str, examples: Sequence[Example]) -> Material:
+def _repaired(name: str, repairs: Repairs) -> Learnt:
+    steps = repairs.steps()
+    routine = {
+        "version": "1",
+        "name": name,
+        "checks": "hand_over",
+        "input_schema": repairs.input_schema(),
+        "tools": tools_of(steps),
+        "steps": [*_with_ids(steps)],
+    }
+    return Learnt(routine, repairs.constants, [])
+
+
+def material_of(name: str, examples: Sequence[Example]) -> Material | Repairs:
     """Return what the recordings of a kind teach; raise if they did different things."""
+    if is_repair(examples):
+        return Repairs(name, examples)
     same_way(name, examples)
     contents = contents_of(examples)
     return Material(contents, Space(contents.examples))
@@ -138,7 +158,7 @@ class _Assembly:
             "name": self._name,
             "checks": "hand_over",
             "input_schema": self._input_schema(steps, forks.asked),
-            "tools": self._tools(steps),
+            "tools": tools_of(steps),
             "steps": steps,
         }
         asked = [*forks.asked, *(one.name for one in writer.promoted.values())]
@@ -339,7 +359,8 @@ class _Assembly:
         """Return the last step: what recordings ended with, else what came last in any case."""
         if returned is not None and "value" in returned:
             return {"type": "return", "value": returned["value"]}
-        saved = [step for step in (*self._writer.read_steps.values(), *writes) if "when" not in step]
+        made = (*self._writer.read_steps.values(), *writes)
+        saved = [step for step in made if "when" not in step]
         last = "{{ " + str(saved[-1]["save_as"]) + " }}" if saved else None
         return {"type": "return", "value": last}
 
@@ -348,14 +369,7 @@ class _Assembly:
         for made in self._writer.promoted.values():
             if made.slot in self._when:
                 check = {"type": "assert", "check": f"given({made.name})"}
-                self._writer.top.append({**check, "when": self._when[made.slot]})
-
-    def _tools(self, steps: list[Json]) -> list[Json]:
-        found: dict[str, str] = {}
-        for step in _every_step(steps):
-            if step["type"] == "tool.call":
-                found[step["tool"]] = step.get("effect", "read")
-        return [{"name": name, "effect": effect} for name, effect in found.items()]
+                self._writer.top.insert(0, {**check, "when": self._when[made.slot]})
 
     def _input_schema(self, steps: list[Json], decisions: Sequence[str]) -> Json:
         writer = self._writer
@@ -460,6 +474,15 @@ def _with_ids(steps: list[Json]) -> Iterator[Json]:
         return {"id": made, **step, **inner}
 
     return map(named, steps)
+
+
+def tools_of(steps: Sequence[Json]) -> list[Json]:
+    """Return the tools that steps call, with their effects."""
+    found: dict[str, str] = {}
+    for step in _every_step(steps):
+        if step["type"] == "tool.call":
+            found[step["tool"]] = step.get("effect", "read")
+    return [{"name": name, "effect": effect} for name, effect in found.items()]
 
 
 def _every_step(steps: Sequence[Json]) -> Iterator[Json]:

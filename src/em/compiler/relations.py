@@ -22,7 +22,7 @@ from em.compiler.space import SHARE
 from em.compiler.steps import Block, Writer
 from em.compiler.terms import field_text
 from em.values.canonical import Json, same
-from em.values.times import is_date
+from em.values.times import is_clock, is_date
 
 ENOUGH_NESTED = 8
 """Examples from which on a field of a record inside another one may identify something."""
@@ -448,6 +448,7 @@ def _come_close(pairs: Sequence[Pair]) -> bool:
 
 def _as_number(value: Any) -> float:
     if isinstance(value, str):
+        value = f"1970-01-01T{value}" if is_clock(value) else value
         return datetime.fromisoformat(value).replace(tzinfo=UTC).timestamp()
     return float(value)
 

@@ -12,6 +12,7 @@ Moment = datetime | date | str
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw]?)", re.IGNORECASE | re.ASCII)
+_CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST = timedelta(days=100_000)
 
@@ -69,6 +70,11 @@ def is_date(value: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_clock(value: Any) -> bool:
+    """Return whether a value is a time of day such as 07:30 or 07:30:15."""
+    return isinstance(value, str) and _CLOCK.fullmatch(value) is not None
 
 
 def to_micros(value: datetime) -> int:

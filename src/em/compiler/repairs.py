@@ -1,0 +1,588 @@
+"""Repairs: recordings that look, put right what they find, and look again, as one plain routine.
+
+The reads of the recordings in their order are the way; each read is a stop. A fix is a call with
+the condition that separates the visits of its stop at which it was made from those at which it was
+not. After fixes the stop is visited again if recordings did, and must then look as they left it.
+A state that no recording had at a stop hands over.
+"""
+
+import copy
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from em.compiler.acts import END, Act, acts_of
+from em.compiler.conditions import (
+    Category,
+    Condition,
+    Feature,
+    Field,
+    Has,
+    Order,
+    Path,
+    Search,
+    State,
+    features,
+    is_known,
+)
+from em.compiler.example import Example, Role, Write
+from em.compiler.facts import Inputs
+from em.compiler.places import Place, key_of
+from em.compiler.space import Leaf, Slot, Space
+from em.compiler.states import States, is_few
+from em.compiler.steps import ENOUGH_CONSTANT, Agreed, Chosen, Writer, read_name
+from em.compiler.terms import Pick, Result, Term, Value, field_text, literal, path_text
+from em.compiler.walk import Fix, Visit, Walk, walks_of
+from em.errors import RoutineError
+from em.values.canonical import Json
+from em.values.structure import structured
+
+
+class Decided(NamedTuple):
+    """An act with its condition; None: it is not known when, and `signs` of it hand over.
+
+    is_always: it was made at every visit.
+    """
+
+    act: Act
+    condition: Condition | None
+    signs: list[Condition]
+    yes: int
+    visits: int
+    is_always: bool = False
+
+
+class _Acts(Space):
+    """The explanations of the arguments of fixes, and of the reads of all stops."""
+
+    def __init__(self, walks: Sequence[Walk], acts: Sequence[Act]) -> None:
+        self._walks = {id(walk.example): walk for walk in walks}
+        self._calls = [act for act in acts if act.tool != END]
+        super().__init__([walk.example for walk in walks])
+
+    def _slots(self) -> list[Slot]:
+        return [Slot(act.tool, range(n, n + 1)) for n, act in enumerate(self._calls)]
+
+    def slot_of(self, act: Act) -> Slot:
+        """Return the slot of an act."""
+        return self.slots[self._calls.index(act)]
+
+    def rounds(self, example: Example) -> list[list[Write]]:
+        """Return the first call of each act."""
+        walk = self._walks[id(example)]
+        found: list[list[Write]] = []
+        for act in self._calls:
+            fixes = [fix for visit in walk.visits for fix in visit.fixes if visit.stop == act.stop]
+            made = [fix for fix in fixes if act.is_made_by(fix)][:1]
+            found.append([_as_write(walk, fix) for fix in made])
+        return found
+
+    def _habits(self) -> list[Role]:
+        for walk in self._walks.values():
+            for numbers in walk.reads.values():
+                self.use(walk.example, None, numbers[0], walk.example.role(numbers[0], None))
+        return []
+
+
+def _as_write(walk: Walk, fix: Fix) -> Write:
+    return Write(fix.tool, fix.args, walk.calls[fix.number].result, fix.number)
+
+
+class _Writer(Writer):
+    """Prints terms with the names that the results of stops have at the moment."""
+
+    def __init__(self, space: Space, enough_constant: int) -> None:
+        super().__init__(space, enough_constant=enough_constant)
+        self.current: dict[Role, str] = {}
+
+    def text(self, term: Term, hint: str = "") -> str:
+        """Return a term as an expression; nothing needs a step of its own."""
+        if isinstance(term, Result):
+            return self.current[term.role]
+        if isinstance(term, Pick):
+            by = f", {literal(path_text(term.by))}" if term.by else ""
+            return f"{term.how}({self.text(term.of)}{by}{self.fits_text(term.fits)})"
+        return super()._text(term, hint)
+
+    def _constant(self, leaf: Leaf) -> Chosen | None:
+        """Return the value that all recordings had, if there are enough of them."""
+        first = leaf.spots[0].value
+        is_same = all(key_of(spot.value) == key_of(first) for spot in leaf.spots)
+        if not is_same or len(leaf.spots) < self._enough_constant:
+            return None
+        term = Value(json.dumps(first))
+        return Chosen(term, [Agreed(term, leaf, set())])
+
+    def arguments(
+        self, leaves: Iterable[tuple[Place, Leaf]], reasons: Mapping[str, str]
+    ) -> tuple[Json, list[Json]] | None:
+        """Return arguments, and checks that go with them; None if one of them is not explained.
+
+        reasons: by argument, a value of what the call is made for.
+        """
+        args: Json = {}
+        self.top, self._checks = [], {}
+        for place, leaf in leaves:
+            name = str(place[0])
+            found = self._value(leaf, str(place[-1]))
+            if name in reasons and (found is None or isinstance(found.term, Value)):
+                args[name] = "{{ " + reasons[name] + " }}"
+                continue
+            found = found or self._constant(leaf)
+            if found is None or len(place) != 1 or self.needs(found.term):
+                return None
+            if any(role not in self.current for role in self.roles_of(found.term)):
+                return None
+            args[name] = self.value(found.term)
+            if isinstance(found.term, Value):
+                self.constants.append((name, json.loads(found.term.json)))
+            for agreed in found.agreed:
+                self._agree_known(agreed)
+        return args, self.top
+
+    def _agree_known(self, agreed: Any) -> None:
+        """Check that what is known by now agrees with a value."""
+        kept = agreed.leaf.explanations
+        agreed.leaf.explanations = {
+            source: one
+            for source, one in kept.items()
+            if getattr(source, "role", None) is None or source.role in self.current
+        }
+        self._agree(*agreed, is_write=False)
+        agreed.leaf.explanations = kept
+
+
+class Repairs:
+    """Learns one routine from recordings of repairs.
+
+    beside: other kinds of repairs, which lend evidence for conditions.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        examples: Sequence[Example],
+        enough_constant: int = ENOUGH_CONSTANT,
+        beside: Sequence["Repairs"] = (),
+    ) -> None:
+        self._name, self.examples, self._beside = name, examples, beside
+        prepared = [copy.copy(example) for example in examples]
+        self._tools, self._walks = walks_of(name, prepared)
+        for walk in self._walks:
+            _name_roles(walk)
+        self._rows = [
+            [(walk, visit) for walk in self._walks for visit in walk.visits_of(stop)]
+            for stop in range(len(self._tools))
+        ]
+        self._acts = [act for rows in self._rows for act in acts_of(name, rows)]
+        self._space = _Acts(self._walks, self._acts)
+        self._writer = _Writer(self._space, enough_constant)
+        self._names = [self._writer.fresh(read_name(tool)) for tool in self._tools]
+        self._done = {
+            act: self._writer.fresh(f"{act.tool}_done") for act in self._acts if act.tool != END
+        }
+        self._is_structured = [self._writes_structure(stop) for stop in range(len(self._tools))]
+        self._states: dict[int, State] = {}
+        self._steps: list[Json] = []
+        # The calls of a visit, until everything that they depend on is written.
+        self._calls: list[Json] = []
+        # The names under which the results of stops are known at the moment.
+        self._now = {name: f"given({name})" for name in self._done.values()}
+
+    # ---- what recordings did
+
+    def _writes_structure(self, stop: int) -> bool:
+        """Return whether a stop returns texts that all write out a structure."""
+        found = [one for walk in self._walks for one in walk.results_of(stop)]
+        return all(isinstance(one, str) and not isinstance(structured(one), str) for one in found)
+
+    def _state(self, walk: Walk, visit: Visit) -> State:
+        """Return what was known at a visit, by name: inputs, what was read, and what was done."""
+        if id(visit) not in self._states:
+            state = dict(walk.example.inputs)
+            for stop, result in visit.results.items():
+                state[self._names[stop]] = self._read(stop, result)
+            before = walk.before(visit)
+            for act, name in self._done.items():
+                if act.stop <= visit.stop:
+                    state[name] = any(
+                        one.stop == act.stop and any(map(act.is_made_by, one.fixes))
+                        for one in before
+                    )
+            self._states[id(visit)] = state
+        return self._states[id(visit)]
+
+    def _read(self, stop: int, result: Any) -> Any:
+        return structured(result) if self._is_structured[stop] else result
+
+    @cached_property
+    def _decided(self) -> list[Decided]:
+        """The acts of all stops with their conditions."""
+        found: list[Decided] = []
+        for stop in range(len(self._tools)):
+            found += self._decided_at(stop)
+        return found
+
+    def _decided_at(self, stop: int) -> Iterator[Decided]:
+        visits = self._rows[stop]
+        again = max((visit.again for _, visit in visits), default=0)
+        near = frozenset(self._names[stop - max(again - 1, 0) : stop + 1])
+        acts = [one for one in self._acts if one.stop == stop]
+        done = {act: tuple(act.is_done(*row) for row in visits) for act in acts}
+        left = [True] * len(visits)
+        for act in acts:
+            rows = [n for n, is_made in enumerate(done[act]) if is_made or left[n]]
+            together = [one for one in acts if done[one] == done[act]]
+            yes = [self._state(*visits[n]) for n in rows if done[act][n]]
+            no = [self._state(*visits[n]) for n in rows if not done[act][n]]
+            acted = [_values(visits[n][1].fixes, together) for n in rows if done[act][n]]
+            search = Search(yes, no, near, acted, self._lent(act))
+            condition = search.best()
+            signs = [] if condition else search.candidates()
+            yield Decided(act, condition, signs, len(yes), len(rows), is_always=not no)
+            if act.tool == END:
+                # What comes after it is not reached where a recording ended.
+                left = [not is_made for is_made in done[act]]
+
+    def _lent(self, act: Act) -> tuple[list[State], list[State]]:
+        """Return what other kinds read with the same tool, where they did the same and did not."""
+        yes: list[State] = []
+        no: list[State] = []
+        for other in self._beside:
+            for one in other._acts:
+                tools = (self._tools[act.stop], other._tools[one.stop])
+                if one.tool != act.tool or one.told != act.told or tools[0] != tools[1]:
+                    continue
+                for walk, visit in other._rows[one.stop]:
+                    value = self._read(act.stop, visit.results[one.stop])
+                    side = yes if one.is_done(walk, visit) else no
+                    side.append({self._names[act.stop]: value})
+        return yes, no
+
+    # ---- the routine
+
+    def steps(self) -> list[Json]:
+        """Return the steps of the routine."""
+        for stop in range(len(self._tools)):
+            self._write_stop(stop)
+        last = self._now.get(self._names[-1], self._names[-1])
+        self._steps.append({"type": "return", "value": "{{ " + last + " }}"})
+        self._steps = _used_only(_without_repetition(self._steps))
+        return self._steps
+
+    @property
+    def constants(self) -> list[tuple[str, Any]]:
+        """Arguments that are always the same."""
+        return [*dict(self._writer.constants).items()]
+
+    def _write_stop(self, stop: int) -> None:
+        """Write a read, what is done about it, and the further visits."""
+        visits = [visit for walk in self._walks for visit in walk.visits_of(stop)]
+        rounds = 1 + max(visit.round for visit in visits)
+        again = max(visit.again for visit in visits)
+        self._write_read(stop, self._names[stop], "")
+        self._writer.current[self._role(stop)] = self._names[stop]
+        decided = [one for one in self._decided if one.act.stop == stop]
+        made = self._act(decided, 0, "")
+        for number in range(1, rounds):
+            if not made:
+                return
+            when = " or ".join(made)
+            group = range(stop - again + 1, stop + 1)
+            before = {one: self._now.get(self._names[one], self._names[one]) for one in group}
+            for one in group:
+                name = self._writer.fresh(f"{self._names[one]}_again")
+                self._write_read(one, name, when)
+                self._now[self._names[one]] = name
+            made = self._act(decided, number, when)
+            for one in group:
+                self._settle(one, when, before[one])
+
+    def _settle(self, stop: int, when: str, before: str) -> None:
+        """Name the latest result of a stop that may have been visited again."""
+        name = self._names[stop]
+        now = self._writer.fresh(f"{name}_now")
+        value = "{{ " + f"{self._now[name]} if {when} else {before}" + " }}"
+        self._steps.append({"type": "let", "value": value, "save_as": now})
+        self._now[name] = now
+        self._writer.current[self._role(stop)] = now
+
+    def _role(self, stop: int) -> Role:
+        walk = next(walk for walk in self._walks if stop in walk.reads)
+        return walk.example.role(walk.reads[stop][0], None)
+
+    def _write_read(self, stop: int, name: str, when: str) -> None:
+        role = self._role(stop)
+        leaves = self._writer.space.roles[role].items()
+        found = self._writer.arguments((((one,), leaf) for one, leaf in leaves), {})
+        if found is None:
+            raise RoutineError(
+                f"nothing explains the arguments of {self._tools[stop]}",
+                place=self._name,
+                fix="record with typed inputs, or give more recordings",
+            )
+        args, checks = found
+        condition = {"when": when} if when else {}
+        if not when:
+            self._steps += [{**check, **condition} for check in checks]
+        step: Json = {"type": "tool.call", "tool": self._tools[stop], "args": args}
+        expect, count = self._expected(stop)
+        states: Json = {"expect": expect, "held": f"{count}/{len(self._walks)}"}
+        if not self._is_structured[stop]:
+            self._steps.append({**step, "save_as": name, **condition, **states})
+            return
+        text = self._writer.fresh(f"{name}_text")
+        self._steps.append({**step, "save_as": text, **condition})
+        value = "{{ structure(" + text + ") }}"
+        let = {"type": "let", "value": value, "save_as": name}
+        self._steps.append({**let, **condition, **states})
+
+    def _expected(self, stop: int) -> tuple[Json, int]:
+        rows = [
+            (walk, self._read(stop, result))
+            for walk in self._walks
+            for result in walk.results_of(stop)
+        ]
+        values = [value for _, value in rows]
+        schema = States(self._free).schema(
+            values, (self._names[stop],), is_text=self._is_structured[stop]
+        )
+        return schema, len({id(walk) for walk, _ in rows})
+
+    @cached_property
+    def _free(self) -> set[Path]:
+        """The places whose values are compared with others."""
+        return {
+            path
+            for one in self._decided
+            for condition in ([one.condition, *one.condition.others] if one.condition else ())
+            for part in condition.parts
+            if isinstance(part.feature, Order)
+            for path in part.feature.paths
+        }
+
+    # ---- what is done at a stop
+
+    def _act(self, decided: Sequence[Decided], number: int, when: str) -> list[str]:
+        """Write what is done at a visit; return the conditions on which something was.
+
+        All conditions and checks come before the first call, so that nothing is left half done.
+        """
+        made: list[str] = []
+        known: dict[str, str] = {}
+        tools = [one.act.tool for one in decided]
+        here = {self._done[one.act] for one in decided if one.act in self._done}
+        start = tools.index(END) + 1 if END in tools else 0
+        for place, one in enumerate(decided):
+            if place == start and not number:
+                self._narrow(one.act.stop)
+            if one.is_always:
+                self._call(one, "")
+                continue
+            if one.condition is None:
+                self._leave(one, when)
+                continue
+            text = one.condition.text(self._now)
+            if not self._is_made(one.act, number):
+                if not number and {path[0] for path in one.condition.paths} <= here:
+                    continue  # it is about what is done only now
+                check = {"type": "assert", "check": one.condition.opposite(self._now)}
+                self._steps.append({**check, **({"when": when} if when else {})})
+                continue
+            if text not in known:
+                known[text] = self._decide(one, text, when)
+            if one.act.tool == END:
+                self._calls.append({"type": "return", "value": None, "when": known[text]})
+                self._make_calls()
+                made = [name for name in made if name != known[text]]
+            elif self._call(one, known[text]) and known[text] not in made:
+                made.append(known[text])
+        self._make_calls()
+        return made
+
+    def _make_calls(self) -> None:
+        self._steps += self._calls
+        self._calls = []
+
+    def _narrow(self, stop: int) -> None:
+        """Write that all looks as in recordings that went on: others have ended by now."""
+        states = [self._state(*row) for row in self._rows[stop] if not row[0].ends_at(row[1])]
+        for feature, allowed in self._allowed.items():
+            if self._names[stop] in {path[0] for path in feature.paths}:
+                continue
+            left = {feature.category(state) for state in states}
+            if left < allowed:
+                check = feature.text(sorted(left, key=repr), self._now)
+                held = f"{len(states)}/{len(states)}"
+                self._steps.append({"type": "assert", "check": check, "held": held})
+                self._allowed[feature] = left
+
+    @cached_property
+    def _allowed(self) -> dict[Feature, set[Category]]:
+        """The categories of states that can still be met."""
+        ends = [walk for walk in self._walks if walk.ends_at(walk.visits[-1])]
+        found: dict[Feature, set[Category]] = {}
+        if not ends:
+            return found
+        states = [self._state(walk, walk.visits[-1]) for walk in self._walks]
+        done = {*self._done.values()}
+        for feature in features(states):
+            if feature.paths[0][0] in done:
+                continue
+            every = [feature.category(one) for one in states if is_known(feature, one)]
+            if not isinstance(feature, Order) and len({*every}) > 1 and is_few(every):
+                found[feature] = {
+                    feature.category(state)
+                    for walk in self._walks
+                    for visit in walk.visits
+                    if is_known(feature, state := self._state(walk, visit))
+                }
+        return found
+
+    def _is_made(self, act: Act, number: int) -> bool:
+        """Return whether a recording made an act at a visit with this number."""
+        return any(
+            visit.round == number and act.is_done(walk, visit)
+            for walk in self._walks
+            for visit in walk.visits_of(act.stop)
+        )
+
+    def _decide(self, one: Decided, text: str, when: str) -> str:
+        """Write a condition under a name of its own, and the checks that it needs."""
+        condition = one.condition
+        assert condition is not None
+        held = {"held": f"{one.visits}/{one.visits}", **({"when": when} if when else {})}
+        for part in condition.parts:
+            known = part.known_text(self._now)
+            known_names = {*self._names, *self._done.values()}
+            is_expected = isinstance(part.feature, Field) and part.feature.path[0] in known_names
+            if known and not is_expected and not isinstance(part.feature, Has):
+                self._steps.append({"type": "assert", "check": known, **held})
+        name = self._writer.fresh(f"needs_{one.act.tool}" if one.act.tool else "is_over")
+        value = f"({when}) and ({text})" if when else text
+        self._steps.append({"type": "let", "value": "{{ " + value + " }}", "save_as": name})
+        for other in condition.others:
+            check = f"{name} == ({other.text(self._now)})"
+            self._steps.append({"type": "assert", "check": check, **held})
+        return name
+
+    def _leave(self, one: Decided, when: str) -> None:
+        """Write that an act that nothing explains is left to others."""
+        what = one.act.tool or "nothing more"
+        message = f"{one.yes} of {one.visits} recordings did {what} here, and it is not known when"
+        condition = {"when": when} if when else {}
+        texts = [sign.opposite(self._now) for sign in one.signs] or ["false"]
+        for text in texts:
+            step: Json = {"type": "assert", "check": text, "message": message}
+            self._steps.append({**step, **condition})
+
+    def _reasons(self, one: Decided) -> dict[str, str]:
+        """Return the arguments that are fields of the one element that a condition is about."""
+        parts = one.condition.parts if one.condition else ()
+        found: dict[str, str] = {}
+        for feature in (part.feature for part in parts if isinstance(part.feature, Has)):
+            common: dict[str, set[str]] = {}
+            for row in self._rows[one.act.stop]:
+                element = feature.only(self._state(*row)) or {}
+                for fix in filter(one.act.is_made_by, row[1].fixes):
+                    for name, value in fix.args.items():
+                        here = {field for field, own in element.items() if own == value}
+                        common[name] = common.get(name, here) & here
+            base = feature.only_text(self._now)
+            for name, fields in common.items():
+                if fields:
+                    field = name if name in fields else min(fields)
+                    found[name] = field_text(base, (field,))
+        return found
+
+    def _call(self, one: Decided, when: str) -> bool:
+        """Write the call of an act; return whether it can be made."""
+        condition = {"when": when} if when else {}
+        slot = self._space.slot_of(one.act)
+        found = self._writer.arguments(slot.leaves.items(), self._reasons(one))
+        if found is None:
+            message = f"nothing explains the arguments of {one.act.tool}"
+            check = f"not ({when})" if when else "false"
+            self._steps.append({"type": "assert", "check": check, "message": message})
+            return False
+        args, checks = found
+        self._steps += [{**check, **condition} for check in checks]
+        step: Json = {"type": "tool.call", "tool": one.act.tool, "args": args, "effect": "write"}
+        name = self._done[one.act]
+        if any(step.get("save_as") == name for step in self._steps):
+            name = self._writer.fresh(name)
+        self._calls.append({**step, "save_as": name, **condition, "held": f"{one.yes}/{one.yes}"})
+        return True
+
+    def input_schema(self) -> Json:
+        """Return the schema of the inputs; those that no call uses are states like any other."""
+        inputs = [walk.example.inputs for walk in self._walks]
+        names = {name for one in inputs for name in _names_in(one)}
+        schema = Inputs(names).schema(inputs)
+        schema.setdefault("properties", {})
+        used = {name for step in self._steps for name in _words(step.get("args", {}))}
+        for name in schema["properties"]:
+            values = [one[name] for one in inputs if name in one]
+            if name not in used:
+                schema["properties"][name] = States().schema(values, (name,))
+        return {**schema, "additionalProperties": False}
+
+
+def _values(fixes: Sequence[Fix], acts: Sequence[Act]) -> list[Any]:
+    """Return the values that were acted with."""
+    made = [fix for fix in fixes if any(act.is_made_by(fix) for act in acts)]
+    return [value for fix in made for value in fix.args.values()]
+
+
+def _name_roles(walk: Walk) -> None:
+    """Give each stop of a walk, with all its visits, a role of its own."""
+    example = walk.example
+    roles: dict[tuple[int, Any], Role] = {}
+    for stop, numbers in walk.reads.items():
+        role = example.role(numbers[0], None)
+        marked = Role(role.tool, (*role.sources, ("", (str(stop),))))
+        roles |= {(number, None): marked for number in numbers}
+    example._roles = roles
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield name
+            yield from _names_in(one)
+
+
+def _words(value: Any) -> set[str]:
+    return {*re.findall(r"[A-Za-z_]\w*", json.dumps(value))}
+
+
+def _without_repetition(steps: Sequence[Json]) -> list[Json]:
+    """Return steps without checks that an earlier step makes, with or without a condition."""
+    kept: list[Json] = []
+    made: set[tuple[str, str]] = set()
+    for step in steps:
+        if step["type"] == "assert":
+            text, when = step["check"], step.get("when", "")
+            if {(text, when), (text, "")} & made:
+                continue
+            made.add((text, when))
+        kept.append(step)
+    return kept
+
+
+def _used_only(steps: list[Json]) -> list[Json]:
+    """Return steps without values that are named and never used."""
+    while True:
+        words = [_words({**step, "save_as": ""}) for step in steps]
+        kept = [
+            step
+            for number, step in enumerate(steps)
+            if step["type"] != "let"
+            or "expect" in step
+            or any(step["save_as"] in one for one in words[number + 1 :])
+        ]
+        if len(kept) == len(steps):
+            return kept
+        steps = kept
