@@ -29,10 +29,10 @@ from em.compiler.conditions import (
 )
 from em.compiler.example import Example, Role, Write
 from em.compiler.facts import Inputs
-from em.compiler.places import Place, key_of
+from em.compiler.places import Place
 from em.compiler.space import Leaf, Slot, Space
 from em.compiler.states import States, is_few
-from em.compiler.steps import ENOUGH_CONSTANT, Agreed, Chosen, Writer, read_name
+from em.compiler.steps import ENOUGH_CONSTANT, Writer, read_name
 from em.compiler.terms import Pick, Result, Term, Value, field_text, literal, path_text
 from em.compiler.walk import Fix, Visit, Walk, walks_of
 from em.errors import RoutineError
@@ -106,15 +106,6 @@ class _Writer(Writer):
             return f"{term.how}({self.text(term.of)}{by}{self.fits_text(term.fits)})"
         return super()._text(term, hint)
 
-    def _constant(self, leaf: Leaf) -> Chosen | None:
-        """Return the value that all recordings had, if there are enough of them."""
-        first = leaf.spots[0].value
-        is_same = all(key_of(spot.value) == key_of(first) for spot in leaf.spots)
-        if not is_same or len(leaf.spots) < self._enough_constant:
-            return None
-        term = Value(json.dumps(first))
-        return Chosen(term, [Agreed(term, leaf, set())])
-
     def arguments(
         self, leaves: Iterable[tuple[Place, Leaf]], reasons: Mapping[str, str]
     ) -> tuple[Json, list[Json]] | None:
@@ -130,7 +121,7 @@ class _Writer(Writer):
             if name in reasons and (found is None or isinstance(found.term, Value)):
                 args[name] = "{{ " + reasons[name] + " }}"
                 continue
-            found = found or self._constant(leaf)
+            found = found or self.constant(leaf)
             if found is None or len(place) != 1 or self.needs(found.term):
                 return None
             if any(role not in self.current for role in self.roles_of(found.term)):

@@ -26,6 +26,7 @@ from em.compiler.places import (
     at,
     input_places,
     is_scalar,
+    key_of,
     last_name,
     marks_in,
 )
@@ -758,6 +759,8 @@ class Writer:
         is_complete = ELEMENT in place or len(leaf.spots) == len(slot.calls)
         if is_complete and (number, self._list_place(place)) not in self.promoted:
             found = self._value(leaf, last_name(place))
+        if found is None and is_complete and not is_loop:
+            found = self.constant(leaf)
         if found is None and not is_complete:
             found = self._optional(slot, place, leaf)
         if found is None:
@@ -770,6 +773,18 @@ class Writer:
             self.constants.append((f"{slot.tool}.{path_text(place)}", json.loads(term.json)))
         self._agreed += [(agreed, number) for agreed in found.agreed]
         return term
+
+    def constant(self, leaf: Leaf) -> Chosen | None:
+        """Return the value that all recordings had, if there are enough of them.
+
+        Where it was read too, it must still be there.
+        """
+        first = leaf.spots[0].value
+        is_same = all(key_of(spot.value) == key_of(first) for spot in leaf.spots)
+        if not is_same or len(leaf.spots) < self._enough_constant:
+            return None
+        term = Value(json.dumps(first))
+        return Chosen(term, [Agreed(term, leaf, set())])
 
     def output(self) -> dict[Place, Term] | None:
         """Return the terms of what the routine returns; None if something is not explained."""
