@@ -21,6 +21,7 @@ from em.compiler.places import (
     follow,
     is_exactly,
     key_of,
+    lists_in,
     walk,
     wholes,
 )
@@ -167,11 +168,16 @@ class Example:
         """The tools that it wrote with, in their order; those that are repeated count once."""
         return tuple(tool for body in self.bodies for tool in body)
 
-    @cached_property
+    @property
     def bodies(self) -> list[tuple[str, ...]]:
         """The tools that it wrote with, as blocks of which each may have been repeated."""
+        return [tools for tools, _ in self.blocks]
+
+    @cached_property
+    def blocks(self) -> list[tuple[tuple[str, ...], int]]:
+        """The tools that it wrote with, as blocks, and how often each was made."""
         tools = [write.tool for write in self.writes]
-        found: list[tuple[str, ...]] = []
+        found: list[tuple[tuple[str, ...], int]] = []
         at = 0
         while at < len(tools):
             lengths = range(1, min(MOST_IN_BODY, len(tools) - at) + 1)
@@ -179,21 +185,41 @@ class Example:
             length = max(lengths, key=lambda one: (rounds[one] > 1, rounds[one] * one, -one))
             if rounds[length] == 1:
                 length = 1
-            found.append(tuple(tools[at : at + length]))
+            found.append((tuple(tools[at : at + length]), rounds[length]))
             at += length * rounds[length]
         return found
 
     def _rounds(self, tools: list[str], at: int, length: int) -> int:
-        """Return how often some writes were repeated, each time without using the last round."""
+        """Return how often some writes were repeated, each time without using the last round.
+
+        They were repeated for the elements of a list that was given. If there is none with so many,
+        the first of them may be for the elements, and those after them are writes of their own.
+        """
         count = 1
         while True:
             start = at + count * length
             if tools[start : start + length] != tools[at : at + length]:
-                return count
+                break
             before = range(start - length, start)
             if any(self._uses(one, before) for one in range(start, start + length)):
-                return count
+                break
             count += 1
+        lists = [one for _, one in lists_in(self.inputs)]
+        if count == 1 or not lists or any(len(one) == count for one in lists):
+            return count if lists else 1
+        return max((len(one) for one in lists if self._is_for(one, at, length, count)), default=1)
+
+    def _is_for(self, elements: list[Any], at: int, length: int, most: int) -> bool:
+        """Return whether writes from a number on were made for the elements of a list, in turn."""
+        if not 0 < len(elements) <= most:
+            return False
+        for number, element in enumerate(elements):
+            start = at + number * length
+            known = {key_of(value) for _, _, value in walk(element)}
+            args = [write.args for write in self.writes[start : start + length]]
+            if not any(key_of(value) in known for one in args for _, _, value in walk(one)):
+                return False
+        return True
 
     def _uses(self, number: int, before: Collection[int]) -> bool:
         """Return whether a write was given something that one of those before it returned."""

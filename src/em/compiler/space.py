@@ -275,6 +275,15 @@ class Space:
     def rounds(self, example: Example) -> list[list[Write]]:
         """Return the writes of an example by slot, in the rounds in which they were made."""
         found: list[list[Write]] = [[] for _ in self.slots]
+        if len(example.kind) == len(self.slots):
+            writes = iter(example.writes)
+            start = 0
+            for tools, count in example.blocks:
+                for _ in range(count):
+                    for one in range(start, start + len(tools)):
+                        found[one].append(next(writes))
+                start += len(tools)
+            return found
         number = 0
         while number < len(self.slots):
             body = self.slots[number].body
