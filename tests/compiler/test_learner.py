@@ -287,3 +287,66 @@ def test_more_recordings_never_make_it_worse(tmp_path: Path) -> None:
         assert right <= done
         right = done
     assert right == {8, 9}
+
+
+# ---- several writes with one tool
+
+
+def linked(number: int) -> Example:
+    """Two notes are made, and the second one is linked."""
+    first, second = f"N-{3000 + number}", f"N-{6000 + 7 * number}"
+    calls = [
+        Call("add_note", {"text": f"tea {number}"}, {"note_id": first}, None, "write"),
+        Call("add_note", {"text": f"oil {number}"}, {"note_id": second}, None, "write"),
+        Call("link_note", {"note_id": second}, {"linked": True}, None, "write"),
+    ]
+    return Example({"one": f"tea {number}", "other": f"oil {number}"}, calls)
+
+
+def test_writes_that_no_list_accounts_for_are_made_one_by_one() -> None:
+    learnt = learn({"note": [linked(number) for number in range(9)]})["note"]
+    steps = [step for step in learnt.routine["steps"] if step.get("tool") == "add_note"]
+    assert [step["args"]["text"] for step in steps] == ["{{ one }}", "{{ other }}"]
+    assert len({step["save_as"] for step in steps}) == 2
+
+
+def test_the_result_of_one_of_several_alike_writes_is_not_guessed() -> None:
+    learnt = learn({"note": [linked(number) for number in range(9)]})["note"]
+    (link,) = [step for step in learnt.routine["steps"] if step.get("tool") == "link_note"]
+    assert link["args"]["note_id"] == "{{ note_id }}"
+    assert "note_id" in learnt.asked
+
+
+def boxes(number: int) -> Example:
+    """Some boxes are ticked, then the form is sent."""
+    names = [f"box {number + one}" for one in range(1 + number % 3)]
+    ticked = [Call("click", {"name": name}, "done", None, "write") for name in names]
+    send = Call("click", {"name": "Send"}, "done", None, "write")
+    return Example({"names": names}, [*ticked, send])
+
+
+def test_one_more_write_after_those_for_a_list_is_no_round_of_it() -> None:
+    learnt = learn({"tick": [boxes(number) for number in range(9)]})["tick"]
+    loop, send = learnt.routine["steps"][-3:-1]
+    assert loop["type"] == "for_each"
+    assert send["args"] == {"name": "Send"}
+
+
+def read_off(number: int) -> Example:
+    """A value is read off a table, by the name of its row."""
+    rows = {
+        "Colour": f"tone {number * 13}",
+        "Weight": f"{number * 3 + 40} kg",
+        "Maker": f"firm {number}",
+    }
+    wanted = [*rows][number % 3]
+    look = Call("look", {}, {"rows": rows}, None, "read")
+    return Example(
+        {"row": wanted}, [look, Call("enter", {"text": rows[wanted]}, "done", None, "write")]
+    )
+
+
+def test_an_input_can_name_a_field() -> None:
+    learnt = learn({"table": [read_off(number) for number in range(1, 9)]})["table"]
+    (enter,) = [step for step in learnt.routine["steps"] if step.get("tool") == "enter"]
+    assert enter["args"] == {"text": "{{ look.rows[row] }}"}

@@ -15,6 +15,7 @@ import msgspec
 from em.compiler.evidence import ENOUGH_TO_ACT, information
 from em.compiler.places import (
     ELEMENT,
+    RECORD,
     Key,
     Path,
     Place,
@@ -22,6 +23,7 @@ from em.compiler.places import (
     is_exactly,
     key_of,
     lists_in,
+    plain,
     walk,
     wholes,
 )
@@ -73,7 +75,14 @@ class Role(NamedTuple):
 class Read:
     """A recorded read, with the places of every value in its result."""
 
-    def __init__(self, tool: str, args: Json, result: Any, asked: Iterable[Key] = ()) -> None:
+    def __init__(
+        self,
+        tool: str,
+        args: Json,
+        result: Any,
+        asked: Iterable[Key] = (),
+        named: Collection[str] = (),
+    ) -> None:
         self.tool, self.args, self.result = tool, args, result
         self._asked = {*asked, *(key_of(one) for one in args.values())}
         self.index: dict[Key, list[tuple[Place, Path]]] = defaultdict(list)
@@ -83,6 +92,9 @@ class Read:
             if self.size > MOST_PLACES:
                 break
             self.index[key_of(value)].append((place, path))
+            if path and path[-1] in named and place[-1] in named:
+                # An input names the field, so it is one of many.
+                self.index[key_of(value)].append(((*place[:-1], RECORD), path))
         for place, path, value in wholes(result):
             self.index[key_of(value)].append((place, path))
 
@@ -157,11 +169,16 @@ class Example:
     def _take(self, call: Call) -> None:
         result = structured(call.result)
         if call.effect == "read":
-            self.reads.append(Read(call.tool, call.args, result))
+            self.reads.append(Read(call.tool, call.args, result, named=self._texts))
             return
         self.writes.append(Write(call.tool, call.args, result, len(self.reads)))
         asked = [key_of(one) for _, _, one in (*walk(call.args), *wholes(call.args))]
         self.reads.append(Read(f"#{call.tool}", {}, result, asked))
+
+    @cached_property
+    def _texts(self) -> set[str]:
+        """The texts among the inputs."""
+        return {value for _, value in plain(self.inputs) if isinstance(value, str)}
 
     @cached_property
     def kind(self) -> tuple[str, ...]:

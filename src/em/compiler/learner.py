@@ -188,7 +188,7 @@ class _Assembly:
             "tool": slot.tool,
             "args": args,
             "effect": "write",
-            "save_as": self._writer.written_name(slot.tool),
+            "save_as": self._writer.written_name(slot.tool, slot),
         }
         results = [result for _, result in slot.calls]
         echoed = [{key_of(value) for _, _, value in walk(one)} for one, _ in slot.calls]

@@ -243,6 +243,8 @@ class Writer:
         if isinstance(source, FromForm | FromNumbers):
             return self._made(one, trail, is_value=is_value)
         if source.role.write is not None:
+            if [slot.tool for slot in self.space.slots].count(source.role.write) > 1:
+                return None  # nobody knows which of these writes it was
             term: Term = Written(source.role.write)
         elif self._args_of(source.role, trail) is None:
             return None
@@ -664,8 +666,11 @@ class Writer:
                 self.steps_of(term).append(step)
         return name
 
-    def written_name(self, tool: str) -> str:
-        """Return the name of what a write returned."""
+    def written_name(self, tool: str, slot: Slot | None = None) -> str:
+        """Return the name of what a write returned; of several with one tool, the first."""
+        same = [one for one in self.space.slots if one.tool == tool]
+        if slot is not None and slot is not same[0]:
+            return self.fresh(f"{tool}_done")
         if tool not in self._written:
             self._written[tool] = self.fresh(
                 f"{tool}_done" if len(self.space.slots) > 1 else "done"
