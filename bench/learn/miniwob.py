@@ -1,8 +1,8 @@
 """MiniWoB++ in a real browser: the goal of a page varies with its seed, and so do its elements.
 
 For each of 20 pages a scripted solver makes three traces, of goals that differ; then other seeds
-are scored by the page's own reward. The tools are those of an agent in a browser: they name what
-is on the page by its text.
+are scored by the page's own reward. The inputs are the parts of the goal that vary. The tools are
+those of an agent in a browser: they name what is on the page by its text.
 """
 
 import os
@@ -10,13 +10,16 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.figure import Figure
-from bench.learn.learner import Learner, Material, Tools
+from bench.learn.learner import Plain, Runnable, Tools
 from bench.learn.report import Report
 from bench.right.verdict import Ended, Verdict, zero
 from bench.right.world import ToolError
+
+if TYPE_CHECKING:
+    from em.traces.trace import Trace
 
 FOLDER = "EM_MINIWOB"
 HOW_TO_GET_IT = (
@@ -62,10 +65,22 @@ LOOK = """() => {
 
 
 class Page(NamedTuple):
-    """A page: the parts of its goal that vary, and how they are acted on."""
+    """A page: the parts of its goal that vary, and how they are acted on.
+
+    has_list: the first part names several things.
+    """
 
     goal: str
     solve: Callable[["Browser", tuple[str, ...]], None]
+    has_list: bool = False
+
+    def inputs(self, goal: str) -> dict[str, Any]:
+        """The parts of a goal as values."""
+        parts = re.fullmatch(self.goal, goal)
+        assert parts is not None, f"{goal!r} is not as expected"
+        if self.has_list:
+            return {"names": [one for one in parts[1].split(", ") if one != "nothing"]}
+        return dict(zip(("first", "second"), parts.groups(), strict=False))
 
 
 class Browser:
@@ -227,14 +242,14 @@ def _table(browser: Browser, parts: tuple[str, ...]) -> None:
 
 
 PAGES = {
-    "choose-list": Page(r"Select (.+) from the list and click Submit\.", _list),
+    "choose-list": Page(r"Select (.+) from the list and click Submit\.", _list, True),
     "click-button": Page(r'Click on the "(.+)" button\.', _click),
-    "click-checkboxes": Page(r"Select (.+) and click Submit\.", _boxes),
-    "click-checkboxes-transfer": Page(r"Select (.+) and click Submit\.", _boxes),
+    "click-checkboxes": Page(r"Select (.+) and click Submit\.", _boxes, True),
+    "click-checkboxes-transfer": Page(r"Select (.+) and click Submit\.", _boxes, True),
     "click-dialog-2": Page(r'Click the button in the dialog box labeled "(.+)"\.', _click),
     "click-link": Page(r'Click on the link "(.+)"\.', _click),
     "click-option": Page(r"Select (.+) and click Submit\.", _boxes),
-    "click-scroll-list": Page(r"Select (.+) from the scroll list and click Submit\.", _list),
+    "click-scroll-list": Page(r"Select (.+) from the scroll list and click Submit\.", _list, True),
     "click-tab": Page(r"Click on (.+)\.", _click),
     "click-widget": Page(r'Click on a "(.+)" widget\.', lambda b, p: b.click_kind(p[0])),
     "email-inbox-delete": Page(
@@ -256,28 +271,39 @@ PAGES = {
 """The pages, the goals as the scripted solver reads them, and what it does."""
 
 
-def trace_of(browser: Browser, name: str, seed: str) -> dict[str, Any]:
+def trace_of(browser: Browser, name: str, seed: str) -> "Trace":
     """The trace of the scripted solver, which must succeed."""
+    from em.traces.trace import Mission, ToolCall, Trace
+
     goal = browser.begin(name, seed)
     parts = re.fullmatch(PAGES[name].goal, goal)
     assert parts is not None, f"{name}: {goal!r} is not as expected"
     browser.look()
     PAGES[name].solve(browser, parts.groups())
     assert browser.reward == 1.0, f"{name}: {goal!r} was not solved: {browser.calls}"
-    asked = {"type": "message", "role": "user", "text": goal}
-    events = [asked, *browser.calls]
-    return {"version": "1", "mission": {"goal": goal}, "events": events, "outcome": "success"}
+    calls = [
+        ToolCall(tool=call["tool"], args=call["args"], result=call["result"], effect=call["effect"])
+        for call in browser.calls
+    ]
+    mission = Mission(goal=goal, input_summary=PAGES[name].inputs(goal))
+    return Trace(mission=mission, events=calls, outcome="success", tags=(f"{name}: {goal}",))
 
 
-def traces_of(browser: Browser, name: str) -> dict[str, dict[str, Any]]:
-    """Traces of the first seeds whose goals differ."""
-    found: dict[str, dict[str, Any]] = {}
+def routine_of(browser: Browser, name: str, learner: Plain) -> Runnable | str:
+    """The routine of a page, from the first seeds whose goals differ; or why there is none."""
+    from em.errors import EmError
+
+    found: dict[str, Trace] = {}
     for number in range(100):
         trace = trace_of(browser, name, f"learn {number}")
-        found.setdefault(trace["mission"]["goal"], trace)
+        found.setdefault(trace.mission.goal, trace)
         if len(found) == TRACES:
             break
-    return {f"{name}: {goal}": trace for goal, trace in found.items()}
+    recorded = [(trace.mission.input_summary, trace) for trace in found.values()]
+    try:
+        return learner.learn({name: recorded}, frozenset({"look"}))[name]
+    except EmError as error:
+        return f"{error.code}: {error}"
 
 
 def judge(browser: Browser, ended: Ended) -> Verdict:
@@ -296,7 +322,7 @@ def _acts(browser: Browser) -> list[tuple[str, Any]]:
     return [(call["tool"], call["args"]) for call in browser.calls if call["effect"] == "write"]
 
 
-def episodes(where: Path, limit: int | None, *, verbose: bool) -> Iterator[Figure]:
+def episodes(limit: int | None, *, verbose: bool) -> Iterator[Figure]:
     """Score unseen seeds of each page. A limit is for the episodes of a page."""
     html = Path(os.environ.get(FOLDER, "")) / "miniwob" / "html" / "miniwob"
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -306,23 +332,22 @@ def episodes(where: Path, limit: int | None, *, verbose: bool) -> Iterator[Figur
     from playwright.sync_api import sync_playwright
 
     tally = Report("MiniWoB, unseen seeds", columns=COLUMNS, verbose=verbose)
-    learner = Learner(where / "miniwob")
+    # A person chose the recordings, so what is constant in all of them counts.
+    learner = Plain(enough_constant=1)
     with sync_playwright() as driver:
         chrome = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         browser = Browser(html, chrome.new_page(locale="en-US", timezone_id="UTC"))
-        for name in PAGES:
-            traces = traces_of(browser, name)
-            learner.record(traces)
-            learnt = learner.learn(name, Material([*traces]), browser.tools())
+        for name, of in PAGES.items():
+            learnt = routine_of(browser, name, learner)
             for number in range(min(limit or EPISODES, EPISODES)):
                 goal = browser.begin(name, f"score {number}")
                 if isinstance(learnt, str):
                     verdict = Verdict("not learnt", learnt)
                 else:
-                    verdict = judge(browser, learnt.run(goal, browser.tools()))
+                    ended = learnt.run(of.inputs(goal), browser.tools())
+                    verdict = judge(browser, ended)
                 tally.add(name, goal, verdict)
         chrome.close()
-    learner.close()
     tally.show()
     what, right, whole = "MiniWoB, unseen seeds", tally.count("right"), tally.count()
     yield Figure(f"{what}: right", right, "of", whole, "", right / max(whole, 1), 0.9, True)

@@ -146,7 +146,7 @@ def bfcl_turns(bench: Bench) -> Iterator[Figure]:
 
 def miniwob_episodes(bench: Bench) -> Iterator[Figure]:
     chosen = bench.options
-    yield from miniwob.episodes(bench.folder, chosen.limit, verbose=chosen.verbose)
+    yield from miniwob.episodes(chosen.limit, verbose=chosen.verbose)
 
 
 def learning_time(_bench: Bench) -> Iterator[Figure]:
