@@ -287,14 +287,14 @@ class Space:
         number = 0
         while number < len(self.slots):
             body = self.slots[number].body
-            tools = [self.slots[one].tool for one in body]
+            names = [self.slots[one].tool for one in body]
             done = sum(map(len, found))
             following = [slot.tool for slot in self.slots[body.stop : body.stop + len(body)]]
-            most = 1 if following == tools else len(example.writes)
-            while len(found[body.start]) < most and _tools(example, done, len(tools)) == tools:
+            most = 1 if following == names else len(example.writes)
+            while len(found[body.start]) < most and _tools(example, done, len(names)) == names:
                 for one, write in zip(body, example.writes[done:], strict=False):
                     found[one].append(write)
-                done += len(tools)
+                done += len(names)
             number = body.stop
         return found
 
