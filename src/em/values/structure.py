@@ -15,6 +15,7 @@ _LINE = re.compile(
 )
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 _RULE = re.compile(r"[-:|=+\s]+")
+_COLUMN = re.compile(r"\S+(?: \S+)*")
 _HEADING = re.compile(r"[A-Za-z_#][\w #./()%-]{0,40}")
 
 
@@ -29,7 +30,7 @@ def structured(value: Any) -> Any:
     if "\n" not in text or len(text) > MOST:
         return value
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return _fields(lines) or _table(lines) or value
+    return _fields(lines) or _table(lines) or _columns(text) or value
 
 
 def _literal(text: str) -> Any:
@@ -67,9 +68,13 @@ def _fields(lines: list[str]) -> dict[str, Any] | None:
 
 
 def scalar_of(text: str) -> Any:
-    """Return the number or truth value that a text writes out, or the text."""
+    """Return the number or truth value that a text writes out, or the text.
+
+    A number that would be written otherwise, such as 12.50, stays a text.
+    """
     if _NUMBER.fullmatch(text):
-        return float(text) if "." in text else int(text)
+        number = float(text) if "." in text else int(text)
+        return number if str(number) == text else text
     return {"true": True, "false": False, "null": None, "none": None}.get(text.lower(), text)
 
 
@@ -95,3 +100,31 @@ def _table(lines: list[str]) -> list[dict[str, Any]] | None:
         {name: scalar_of(cell.strip()) for name, cell in zip(names, row, strict=True)}
         for row in rows[1:]
     ]
+
+
+def _columns(text: str) -> list[dict[str, Any]] | None:
+    """Return the rows of a table whose columns begin where their names do, or None."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not _RULE.fullmatch(line)]
+    if len(lines) < 2:
+        return None
+    names = [(match.start(), match[0]) for match in _COLUMN.finditer(lines[0])]
+    if len(names) < 2 or lines[0][:1].isspace() or len({name for _, name in names}) < len(names):
+        return None
+    if not all(_HEADING.fullmatch(name) for _, name in names):
+        return None
+    starts = [start for start, _ in names]
+    rows = []
+    for line in lines[1:]:
+        ends = [*starts[1:], len(line)]
+        cells = [line[start:end] for start, end in zip(starts, ends, strict=True)]
+        # A cell that reaches into the next column shows that these are no columns.
+        if any(cell and not cell.endswith(" ") for cell in cells[:-1]) or not cells[0].strip():
+            return None
+        rows.append(
+            {
+                name: scalar_of(cell.strip()) if cell.strip() else None
+                for (_, name), cell in zip(names, cells, strict=True)
+            }
+        )
+    return rows
