@@ -60,13 +60,14 @@ class Kinds:
 
 
 def _packages(task: HostileTask, folder: Path) -> Iterator["Package"]:
+    from em.compiler.evidence import CONSTANTS_SHOWN
     from em.compiler.learner import learn
     from em.compiler.request_templates import request_templates
     from em.compiler.routine_text import routine_text
     from em.runner.package import Package
 
     kinds = examples_of(task)
-    for name, learnt in learn(kinds, enough_constant=1).items():
+    for name, learnt in learn(kinds, caution=CONSTANTS_SHOWN).items():
         others = [one.request for kind, known in kinds.items() if kind != name for one in known]
         document = learnt.routine
         schema = document["input_schema"]

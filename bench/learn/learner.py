@@ -168,11 +168,11 @@ class TypedLearner(Protocol):
 class Plain:
     """em's learner, `em.compiler.learner`, without a memory: examples in, routines out.
 
-    options: as `learn` takes them.
+    by: who compiles, as `em.compiler.evidence` names it.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self._options = options
+    def __init__(self, by: str = "BY_ITSELF") -> None:
+        self._caution = getattr(importlib.import_module("em.compiler.evidence"), by)
         self._folder = tempfile.TemporaryDirectory()
         self._learn = importlib.import_module("em.compiler.learner").learn
         self._example = importlib.import_module("em.compiler.example")
@@ -182,7 +182,7 @@ class Plain:
             kind: [self._as_example(inputs, trace, reads) for inputs, trace in recorded]
             for kind, recorded in kinds.items()
         }
-        made = self._learn(examples, **self._options)
+        made = self._learn(examples, caution=self._caution)
         return {kind: self._routine(kind, learnt.routine) for kind, learnt in made.items()}
 
     def _as_example(self, inputs: Mapping[str, Any], trace: "Trace", reads: frozenset[str]) -> Any:

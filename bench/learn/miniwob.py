@@ -333,7 +333,7 @@ def episodes(limit: int | None, *, verbose: bool) -> Iterator[Figure]:
 
     tally = Report("MiniWoB, unseen seeds", columns=COLUMNS, verbose=verbose)
     # A person chose the recordings, so what is constant in all of them counts.
-    learner = Plain(enough_constant=1)
+    learner = Plain(by="CONSTANTS_SHOWN")
     with sync_playwright() as driver:
         chrome = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         browser = Browser(html, chrome.new_page(locale="en-US", timezone_id="UTC"))

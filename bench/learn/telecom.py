@@ -333,7 +333,7 @@ class Support:
 
     def __init__(self, of: Phones) -> None:
         self._of = of
-        self._learner = Plain(enough_constant=1)
+        self._learner = Plain(by="CONSTANTS_SHOWN")
         self._traces: dict[str, Trace] = {}
         world = Phone(of, of.tasks("train")[0].spec)
         self._reads = frozenset(name for name in world.tools() if world.effect(name) == "read")

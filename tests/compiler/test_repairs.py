@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.boiler_room import CHECKS, FIXES, Boiler, recorded
 
+from em.compiler.evidence import CONSTANTS_SHOWN
 from em.compiler.example import Call, Example
 from em.compiler.learner import Learnt, learn
 from em.errors import RoutineError
@@ -39,7 +40,7 @@ def examples(cases: Sequence[Sequence[str]] = SOME, *, looks_first: bool = False
 
 
 def heat(cases: Sequence[Example]) -> Learnt:
-    return learn({"heat": cases}, enough_constant=1)["heat"]
+    return learn({"heat": cases}, caution=CONSTANTS_SHOWN)["heat"]
 
 
 def run(learnt: Learnt, boiler: Boiler, folder: Path) -> RunResult:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from em.compiler.evidence import ENOUGH_TO_ACT
+from em.compiler.evidence import BY_ITSELF, ENOUGH_TO_ACT, Caution
 from em.compiler.example import Example
 from em.compiler.places import (
     MISSING,
@@ -92,11 +92,14 @@ class Choice(msgspec.Struct):
         return [(row.spot.example, row.chosen) for row in self.rows]
 
 
-def choice_of(explanation: Explanation, level: int) -> Choice:
+def choice_of(explanation: Explanation, level: int, caution: Caution = BY_ITSELF) -> Choice:
     """Return how the element of one list on the way to a value is chosen."""
     memo: dict[int, Choice] = explanation.__dict__.setdefault("choices", {})
     if level not in memo:
         memo[level] = _choice(explanation, level)
+        if caution.by_person and memo[level].how == "only":
+            # A person answers for it that the element was meant by what tells it.
+            memo[level].is_supported = True
     return memo[level]
 
 

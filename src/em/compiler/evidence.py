@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 ENOUGH = 10.0
 """Bits of evidence that an explanation needs before a routine acts on it."""
 ENOUGH_TO_ACT = 5.0
@@ -30,6 +32,40 @@ OWN_REASON = 6.0
 """Bits for the item of a list that is the reason for a call: that item is what it acts on."""
 SMALL = 3.5
 """Values below this many bits (true, 1, 10) stand everywhere, so a match says next to nothing."""
+
+
+class Caution(msgspec.Struct, frozen=True):
+    """How much the learner must know before a routine may act; all thresholds that depend on it.
+
+    constant: examples that must agree on a value before it is written down as constant. repeated:
+    the same for a value that may come from elsewhere, though nobody knows how.
+
+    by_person: a person compiles, sees what was assumed and answers for it. Then an explanation
+    needs no evidence but that it is the plain one: values come from inputs, from the request, and
+    from earlier results, in this order, and the rest is constant.
+    """
+
+    constant: int
+    repeated: int
+    by_person: bool = False
+
+
+BY_ITSELF = Caution(constant=8, repeated=8)
+CONSTANTS_SHOWN = Caution(constant=1, repeated=1)
+BY_PERSON = Caution(constant=1, repeated=3, by_person=True)
+SMALL_NUMBER = 100
+SHORT_TEXT = 3
+"""Numbers and texts below these stand everywhere: a place that has one needs the same name."""
+
+
+def is_small(value: Any) -> bool:
+    """Return whether a value is so small that having it somewhere says nothing."""
+    if isinstance(value, str):
+        return len(value) < SHORT_TEXT
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return abs(value) < SMALL_NUMBER and float(value).is_integer()
+    return value is None or isinstance(value, bool)
+
 
 _DIGIT, _LETTER, _SIGN = 3.3, 1.7, 1.0
 _MOST_OF_A_WORD = 12.0

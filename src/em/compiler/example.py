@@ -5,6 +5,7 @@ for what comes after it.
 """
 
 import copy
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -15,18 +16,24 @@ import msgspec
 from em.compiler.evidence import ENOUGH_TO_ACT, information
 from em.compiler.places import (
     ELEMENT,
+    POSITION,
     RECORD,
     Key,
+    Over,
     Path,
     Place,
+    folded,
     follow,
     is_exactly,
+    is_scalar,
+    is_word,
     key_of,
     lists_in,
     plain,
     walk,
     wholes,
 )
+from em.compiler.result_lists import looped
 from em.traces.trace import KeptTrace, Message, ToolCall, UdfCall
 from em.values.call import Effect
 from em.values.canonical import Json, same
@@ -83,11 +90,14 @@ class Read:
         asked: Iterable[Key] = (),
         named: Collection[str] = (),
     ) -> None:
-        self.tool, self.args, self.result = tool, args, result
+        self.tool, self.args, self.result = tool, args, structured(result)
+        # The result is a text that writes out a structure, which the routine must read too.
+        self.raw = result
+        self.is_written_out = isinstance(result, str) and not isinstance(self.result, str)
         self._asked = {*asked, *(key_of(one) for one in args.values())}
         self.index: dict[Key, list[tuple[Place, Path]]] = defaultdict(list)
         self.size = 0
-        for place, path, value in walk(result):
+        for place, path, value in walk(self.result):
             self.size += 1
             if self.size > MOST_PLACES:
                 break
@@ -95,7 +105,7 @@ class Read:
             if path and path[-1] in named and place[-1] in named:
                 # An input names the field, so it is one of many.
                 self.index[key_of(value)].append(((*place[:-1], RECORD), path))
-        for place, path, value in wholes(result):
+        for place, path, value in wholes(self.result):
             self.index[key_of(value)].append((place, path))
 
     def repeats(self, value: Any) -> bool:
@@ -147,7 +157,10 @@ class Example:
         output: Any = None,
         name: str = "",
         subject: str = "",
+        defaults: Collection[str] = (),
     ) -> None:
+        # Inputs that need not be given: their recorded value is what the task is called by.
+        self.defaults = defaults
         self.inputs, self.request, self.output, self.name = inputs, request, output, name
         self.subject = subject
         self.calls = calls
@@ -164,16 +177,17 @@ class Example:
         """Return the same recording as if other inputs had been given."""
         made = copy.copy(self)
         made.inputs, made._said, made._roles = inputs, {}, {}
+        for name in ("result_lists", "scope"):
+            vars(made).pop(name, None)
         return made
 
     def _take(self, call: Call) -> None:
-        result = structured(call.result)
         if call.effect == "read":
-            self.reads.append(Read(call.tool, call.args, result, named=self._texts))
+            self.reads.append(Read(call.tool, call.args, call.result, named=self._texts))
             return
-        self.writes.append(Write(call.tool, call.args, result, len(self.reads)))
+        self.writes.append(Write(call.tool, call.args, call.result, len(self.reads)))
         asked = [key_of(one) for _, _, one in (*walk(call.args), *wholes(call.args))]
-        self.reads.append(Read(f"#{call.tool}", {}, result, asked))
+        self.reads.append(Read(f"#{call.tool}", {}, call.result, asked))
 
     @cached_property
     def _texts(self) -> set[str]:
@@ -221,9 +235,11 @@ class Example:
             if any(self._uses(one, before) for one in range(start, start + length)):
                 break
             count += 1
+        rounds = [self.writes[at + n * length : at + (n + 1) * length] for n in range(count)]
+        written = [[write.args for write in one] for one in rounds]
+        if count == 1 or looped(self, written, rounds[0][0].before):
+            return count
         lists = [one for _, one in lists_in(self.inputs)]
-        if count == 1 or not lists or any(len(one) == count for one in lists):
-            return count if lists else 1
         return max((len(one) for one in lists if self._is_for(one, at, length, count)), default=1)
 
     def _is_for(self, elements: list[Any], at: int, length: int, most: int) -> bool:
@@ -265,12 +281,77 @@ class Example:
         """The rounds of loops that were looked at."""
         return self._said.keys()
 
-    def said(self, turn: Turn | None) -> Said:
-        """Return what the inputs say, in a round of a loop also about its own element."""
+    def said(self, turn: Turn | None, beside: Any = None) -> Said:
+        """Return what the inputs say, in a round of a loop also about its own element.
+
+        beside: an element of a list; what it says about itself is left out.
+        """
         if turn not in self._said:
             said = self._said[turn] = Said([], [])
             self._gather(self.inputs, (), turn, said, is_inside=False)
-        return self._said[turn]
+            if turn is not None and not self._is_given(turn.of):
+                for over, (_, items) in self.result_lists.items():
+                    if len(items) == turn.of:
+                        element = items[turn.number]
+                        self._gather(element, (over, ELEMENT), turn, said, is_inside=True)
+                        if turn.of > 1 and is_scalar(element):
+                            said.leaves.append(((over, ELEMENT, POSITION), turn.number + 1))
+        found = self._said[turn]
+        own = {
+            over
+            for over, (_, items) in (self.result_lists.items() if turn is not None else ())
+            if beside is not None and any(one is beside for one in items)
+        }
+        return _without(found, own) if own else found
+
+    def _is_given(self, length: int) -> bool:
+        """Return whether the inputs have a list with so many elements."""
+        return any(len(one) == length for _, one in lists_in(self.inputs))
+
+    @cached_property
+    def result_lists(self) -> dict[Over, tuple[int, list[Any]]]:
+        """The lists that reads returned, each with the number of its read."""
+        found: dict[Over, tuple[int, list[Any]]] = {}
+        for number, read in enumerate(self.reads):
+            if read.tool.startswith("#"):
+                continue
+            for place, items in lists_in(read.result):
+                over = Over(self.role(number, None), place)
+                found.setdefault(over, (number, items))
+                for field, value in self._named_fields(items):
+                    some = [one for one in items if same(one.get(field), value)]
+                    found.setdefault(over._replace(field=field, value=value), (number, some))
+        return found
+
+    def _named_fields(self, items: list[Any]) -> list[tuple[str, Any]]:
+        """Return the fields that tell some elements from others, and that the request names."""
+        if not all(isinstance(one, dict) for one in items):
+            return []
+        rows = {(name, value) for one in items for name, value in one.items() if is_word(value)}
+        words = {folded(word) for word in re.findall(r"\w+", self.request)}
+        return [
+            (name, value)
+            for name, value in sorted(rows, key=str)
+            if name.isidentifier() and (folded(name) in words or folded(str(value)) in words)
+            if any(not same(one.get(name), value) for one in items)
+        ]
+
+    @cached_property
+    def scope(self) -> dict[Any, Any]:
+        """The inputs, and beside them the lists that reads returned."""
+        lists = {over: items for over, (_, items) in self.result_lists.items()}
+        return {**self.inputs, **lists}
+
+    def leaves(self, turn: Turn | None, before: int) -> list[tuple[Place, Any]]:
+        """Return what is in scope before a read: inputs, and in a round its own element."""
+        found = self.said(turn).leaves
+        if turn is None:
+            return found
+        return [
+            (place, value)
+            for place, value in found
+            if not (place and isinstance(place[0], Over)) or self.result_lists[place[0]][0] < before
+        ]
 
     def _gather(
         self, value: Any, place: Place, turn: Turn | None, said: Said, *, is_inside: bool
@@ -292,11 +373,11 @@ class Example:
     def role(self, number: int, turn: Turn | None) -> Role:
         """Return what a read is for."""
         if (number, turn) not in self._roles:
-            self._roles[number, turn] = self._role(self.reads[number], turn)
+            self._roles[number, turn] = self._role(number, turn)
         return self._roles[number, turn]
 
-    def _role(self, read: Read, turn: Turn | None) -> Role:
-        said = self.said(turn).leaves
+    def _role(self, number: int, turn: Turn | None) -> Role:
+        read, said = self.reads[number], self.leaves(turn, number)
         # Inputs that stand beside one another belong together: the zip of the name that was given.
         beside = [
             place[:-1]
@@ -315,6 +396,14 @@ class Example:
             )
             sources.append((name, fit[0] if is_clear else None))
         return Role(read.tool, tuple(sources))
+
+
+def _without(said: Said, own: Collection[Over]) -> Said:
+    """Return what is said, without the elements of some lists."""
+    return Said(
+        [row for row in said.leaves if row[0][0] not in own],
+        [row for row in said.records if row[0][0] not in own],
+    )
 
 
 def _rank(place: Place, name: str, beside: list[Place]) -> tuple[bool, int, int, str]:

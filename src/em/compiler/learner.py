@@ -15,15 +15,18 @@ from typing import Any, NamedTuple
 
 from em.compiler.candidates import Candidates
 from em.compiler.contents import Contents, contents_of
+from em.compiler.evidence import BY_ITSELF, Caution
 from em.compiler.example import Example, Read
 from em.compiler.facts import Inputs, Records
 from em.compiler.forks import Forks, same_way
-from em.compiler.places import ELEMENT, MISSING, Key, Place, at, key_of, walk
+from em.compiler.places import ELEMENT, MISSING, Key, Place, at, is_code, key_of, walk
 from em.compiler.relations import Relations
 from em.compiler.repairs import Repairs
+from em.compiler.requested import with_requested
 from em.compiler.space import Slot, Space
-from em.compiler.steps import ENOUGH_CONSTANT, Block, Writer, hole, quoted
+from em.compiler.steps import Block, Promoted, Writer, hole, quoted
 from em.compiler.terms import Term, Text, Value, Written, every_term
+from em.compiler.unchanged import Unchanged
 from em.compiler.walk import is_repair
 from em.errors import RoutineError
 from em.values.canonical import Json
@@ -35,20 +38,25 @@ Pool = Mapping[str, Sequence[Read]]
 class Learnt(NamedTuple):
     """A routine that was learnt, as its YAML holds it, and what a person should look at.
 
-    constants: arguments that are always the same. asked: inputs that nothing explains.
+    constants: arguments that are always the same. asked: inputs that nothing explains. unchecked:
+    numbers of inputs and records that are not compared, where a person compiled.
     """
 
     routine: Json
     constants: list[tuple[str, Any]]
     asked: list[str]
+    unchecked: Sequence[str] = ()
 
 
 def learn(
-    kinds: Mapping[str, Sequence[Example]], *, enough_constant: int = ENOUGH_CONSTANT
+    kinds: Mapping[str, Sequence[Example]], *, caution: Caution = BY_ITSELF
 ) -> dict[str, Learnt]:
-    """Learn a routine for each kind of task; they lend each other ways to look things up."""
-    known = {name: material_of(name, examples) for name, examples in kinds.items()}
-    return {name: learnt_from(known, name, enough_constant=enough_constant) for name in known}
+    """Learn a routine for each kind of task; they lend each other ways to look things up.
+
+    caution: who compiles. A person sees what was assumed; em by itself assumes nothing.
+    """
+    known = {name: material_of(name, examples, caution) for name, examples in kinds.items()}
+    return {name: learnt_from(known, name) for name in known}
 
 
 class Material(NamedTuple):
@@ -58,17 +66,15 @@ class Material(NamedTuple):
     space: Space
 
 
-def learnt_from(
-    known: Mapping[str, Material | Repairs], name: str, *, enough_constant: int = ENOUGH_CONSTANT
-) -> Learnt:
+def learnt_from(known: Mapping[str, Material | Repairs], name: str) -> Learnt:
     """Write down what the recordings of one kind teach, beside those of others."""
     own = known[name]
     beside = [other for each, other in known.items() if each != name]
     if isinstance(own, Repairs):
         others = [other for other in beside if isinstance(other, Repairs)]
-        return _repaired(name, Repairs(name, own.examples, enough_constant, others))
+        return _repaired(name, Repairs(name, own.examples, own.caution, others))
     spaces = [other.space for other in beside if isinstance(other, Material)]
-    writer = Writer(own.space, beside=spaces, enough_constant=enough_constant)
+    writer = Writer(own.space, beside=spaces)
     return _Assembly(name, writer, _pool([own.space, *spaces]), own.contents).learnt()
 
 
@@ -85,13 +91,17 @@ def _repaired(name: str, repairs: Repairs) -> Learnt:
     return Learnt(routine, repairs.constants, [])
 
 
-def material_of(name: str, examples: Sequence[Example]) -> Material | Repairs:
+def material_of(
+    name: str, examples: Sequence[Example], caution: Caution = BY_ITSELF
+) -> Material | Repairs:
     """Return what the recordings of a kind teach; raise if they did different things."""
     if is_repair(examples):
-        return Repairs(name, examples)
+        return Repairs(name, examples, caution)
+    if caution.by_person:
+        examples = with_requested(examples)
     same_way(name, examples)
     contents = contents_of(examples)
-    return Material(contents, Space(contents.examples))
+    return Material(contents, Space(contents.examples, caution))
 
 
 def _pool(spaces: Any) -> Pool:
@@ -134,12 +144,17 @@ class _Assembly:
         self._candidates.check()
         writer.agree()
         relations = Relations(writer)
-        relations.write()
+        unchanged = Unchanged(writer) if writer.caution.by_person else None
+        if unchanged is None:
+            relations.write()
+        else:
+            unchanged.relate()
         forks = Forks(writer, relations)
         self._when = when = forks.conditions()
         writer.limit(when)
         self._ask_where_needed()
-        self._expect()
+        if unchanged is None:
+            self._expect()
         writes: list[Json] = []
         for number, slot in enumerate(slots):
             if not slot.is_repeated:
@@ -151,7 +166,10 @@ class _Assembly:
             if number in when:
                 writes[-1]["when"] = when[number]
         steps = [*self._before(), *writes, self._return(writes, returned)]
-        _shorten(steps)
+        if unchanged is None:
+            _shorten(steps)
+        else:
+            unchanged.expect([*_every_step(steps)])
         steps = [*_with_ids(steps)]
         routine = {
             "version": "1",
@@ -162,7 +180,8 @@ class _Assembly:
             "steps": steps,
         }
         asked = [*forks.asked, *(one.name for one in writer.promoted.values())]
-        return Learnt(routine, writer.constants, asked)
+        numbers = unchanged.unchecked() if unchanged else ()
+        return Learnt(routine, writer.constants, asked, numbers)
 
     # ---- writes
 
@@ -213,8 +232,15 @@ class _Assembly:
         text = self._list_text(block, fields)
         _put(args, outer, hole(text))
         lists = [one for call, _ in slot.calls if isinstance(one := at(call, outer), list)]
-        if not any(len({*map(key_of, one)}) < len(one) for one in lists):
+        is_one = any(len({*map(key_of, one)}) < len(one) for one in lists)
+        if not is_one and self._can_identify(lists):
             self._differ(text, len(lists))
+
+    def _can_identify(self, lists: list[list[Any]]) -> bool:
+        """Return whether values that differ may be what the elements of a list are told by."""
+        if not self._writer.caution.by_person:
+            return True
+        return all(is_code(value) for one in lists for value in one)
 
     def _differ(self, text: str, held: int) -> None:
         """Note that no element of a list may stand in it twice."""
@@ -305,11 +331,16 @@ class _Assembly:
                 continue
             rounds = self._space.rounds_of(slot, place)
             several = [one for one in rounds if len(one) > 1]
+            if not self._can_identify(several):
+                continue
             if several and not any(len({*map(key_of, one)}) < len(one) for one in several):
                 text = self._writer.text(term)
                 over = {name: self._writer.input_text(one) for one, name in block.over.items()}
+                name, _, path = text.partition(".")
                 if text in over:
                     self._differ(over[text], len(several))
+                elif name in over and _REFERENCE.fullmatch(text):
+                    self._differ(f'every({over[name]}, "{path}")', len(several))
                 else:
                     path = self._named(block, text)
                     self._differ(f'every({block.save_as}, "{path}")', len(several))
@@ -318,7 +349,8 @@ class _Assembly:
 
     def _expect(self) -> None:
         """Write what reads must return, and what chosen elements must look like."""
-        for role, step in self._writer.read_steps.items():
+        for role in self._writer.read_steps:
+            step = self._writer.step_of(role)
             rows = self._space.reads[role]
             own = [read.result for _, _, read in rows]
             pool = [read.result for read in self._pool.get(role.tool, ())]
@@ -374,25 +406,48 @@ class _Assembly:
     def _input_schema(self, steps: list[Json], decisions: Sequence[str]) -> Json:
         writer = self._writer
         used = _words_in(steps)
-        schema = Inputs(used, _unconfirmed(steps), writer.changes, writer.optional).schema(
+        is_open = not writer.caution.by_person
+        unconfirmed = _unconfirmed(steps) if is_open else ()
+        schema = Inputs(used, unconfirmed, writer.changes, writer.optional).schema(
             [*{json.dumps(one, sort_keys=True): one for one in self._candidates.inputs()}.values()]
         )
         schema.setdefault("properties", {})
         self._candidates.add_to(schema, used)
         self._lend(schema)
+        if not is_open:
+            self._keep_unused(schema)
+        for name, value in writer.defaults.items():
+            if name in schema.get("required", ()):
+                schema["properties"][name]["default"] = value
+                schema["required"] = [one for one in schema["required"] if one != name]
         for made in writer.promoted.values():
-            values = [
-                found
-                for args, _ in self._space.slots[made.slot].calls
-                if (found := at(args, made.place)) is not MISSING
-            ]
-            schema["properties"][made.name] = Inputs(used, {made.name}).schema(values, (made.name,))
+            values = self._asked_values(made)
+            open_names = {made.name} if is_open else ()
+            schema["properties"][made.name] = Inputs(used, open_names).schema(values, (made.name,))
             if made.slot not in self._when:
                 schema["required"] = [*schema.get("required", ()), made.name]
         for name in decisions:
             schema["properties"][name] = {"type": "boolean"}
             schema["required"] = [*schema.get("required", ()), name]
         return {**schema, "additionalProperties": False}
+
+    def _keep_unused(self, schema: Json) -> None:
+        """Add the inputs that no step uses: the recording does not show what another value does."""
+        inputs = [example.inputs for example in self._writer.examples]
+        for name, value in inputs[0].items():
+            is_one = all(key_of(one.get(name)) == key_of(value) for one in inputs)
+            if name not in schema["properties"] and is_one:
+                schema["properties"][name] = {"const": value}
+
+    def _asked_values(self, made: Promoted) -> list[Any]:
+        """Return what an input was in the recordings that the routine asks for."""
+        if made.part:
+            return [made.part]
+        slot = self._space.slots[made.slot]
+        if slot.is_repeated:
+            return self._space.rounds_of(slot, made.place)
+        values = (at(args, made.place) for args, _ in slot.calls)
+        return [value for value in values if value is not MISSING]
 
     def _lend(self, schema: Json) -> None:
         """Add the inputs of ways that other kinds know."""

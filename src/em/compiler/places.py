@@ -6,7 +6,7 @@ counts as a list of records; the ids are then values at the place `(…, RECORD,
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,13 +20,26 @@ class Mark(Enum):
     ELEMENT = "any element of a list"
     RECORD = "any record of a mapping from ids to records"
     KEY = "the id under which that record stands"
+    POSITION = "the number of an element in its list, from 1 on"
 
     def __repr__(self) -> str:
         return self.name
 
 
-ELEMENT, RECORD, KEY = Mark.ELEMENT, Mark.RECORD, Mark.KEY
-Place = tuple[str | Mark, ...]
+class Over(NamedTuple):
+    """The first step of the place of a list that a read returned, where a loop goes over it.
+
+    field, value: only over the elements with this value, as the request says.
+    """
+
+    role: Any
+    place: "Place"
+    field: str = ""
+    value: Any = None
+
+
+ELEMENT, RECORD, KEY, POSITION = Mark.ELEMENT, Mark.RECORD, Mark.KEY, Mark.POSITION
+Place = tuple[str | Mark | Over, ...]
 Path = tuple[str | int | Mark, ...]
 Key = tuple[str, Any]
 """A value as a key of mappings: texts in any case and spacing, numbers by value."""
@@ -109,13 +122,15 @@ def walk(value: Any, place: Place = (), path: Path = ()) -> Iterator[tuple[Place
 
 
 def wholes(value: Any, place: Place = (), path: Path = ()) -> Iterator[tuple[Place, Path, Any]]:
-    """Yield a value and the lists and records in it that no list separates from it."""
+    """Yield a value and the lists and records in it; of a list only what its one element has."""
     if is_scalar(value) or not value:
         return
     yield place, path, value
     if isinstance(value, dict) and not is_by_id(value):
         for name, one in value.items():
             yield from wholes(one, (*place, name), (*path, name))
+    elif isinstance(value, list) and len(value) == 1:
+        yield from wholes(value[0], (*place, ELEMENT), (*path, 0))
 
 
 def records(value: Any, place: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -145,6 +160,8 @@ def at(value: Any, place: Place, turn: int | None = None) -> Any:
             if not isinstance(value, list) or turn is None or turn >= len(value):
                 return MISSING
             value = value[turn]
+        elif step is POSITION:
+            return MISSING if turn is None else turn + 1
         elif isinstance(value, Mapping) and step in value:
             value = value[step]
         else:

@@ -12,6 +12,7 @@ import msgspec
 from em.compiler.calls import Verdict, calls_of
 from em.compiler.commands import is_bookkeeping
 from em.compiler.draft import Draft, GivenUdfs, Recorded
+from em.compiler.evidence import CONSTANTS_SHOWN
 from em.compiler.example import Example, example_of
 from em.compiler.learner import Learnt, learn
 from em.compiler.package_files import package_texts
@@ -53,8 +54,8 @@ def plain_draft(
     examples = [example_of(kept, declared, _silent(kept)) for kept in traces]
     kinds = {name: examples}
     try:
-        learnt = _with_templates(learn(kinds, enough_constant=1)[name], examples)
-        proof = prove(learnt.routine, kinds, enough_constant=1)
+        learnt = _with_templates(learn(kinds, caution=CONSTANTS_SHOWN)[name], examples)
+        proof = prove(learnt.routine, kinds, caution=CONSTANTS_SHOWN)
     except EmError:
         # What the learner can't put into steps, an older way may.
         return None

@@ -151,15 +151,17 @@ def _left_out(name: str, kinds: Kinds, options: Mapping[str, Any]) -> Iterator[T
     every = [*_named(kinds[name])]
     if len(every) < 2:
         return
-    known = {kind: material_of(kind, beside) for kind, beside in kinds.items() if kind != name}
+    known = {
+        kind: material_of(kind, beside, **options) for kind, beside in kinds.items() if kind != name
+    }
     chosen = _some(every, MOST_LEFT_OUT)
     together = 1 if len(every) <= MOST_LEFT_OUT else LEFT_OUT_TOGETHER
     for start in range(0, len(chosen), together):
         group = chosen[start : start + together]
         left = {id(one) for _, one in group}
         try:
-            own = material_of(name, [one for _, one in every if id(one) not in left])
-            learnt = learnt_from({**known, name: own}, name, **options).routine
+            own = material_of(name, [one for _, one in every if id(one) not in left], **options)
+            learnt = learnt_from({**known, name: own}, name).routine
             program = program_of(learnt)
         except EmError as error:
             yield from (_trial(one, Outcome("handed over", error.message)) for one, _ in group)

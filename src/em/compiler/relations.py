@@ -149,7 +149,8 @@ class Relations:
         for role, step in writer.read_steps.items():
             if id(step) not in here:
                 continue
-            when = step.get("when", "") if times[step["save_as"]] == 1 else ""
+            name = writer.step_of(role)["save_as"]
+            when = step.get("when", "") if times[name] == 1 else ""
             reads = [
                 read
                 for one, round_, read in writer.space.reads[role]
@@ -157,7 +158,6 @@ class Relations:
             ]
             if reads:
                 asked = {str(text)[3:-3]: value for text, value in _asked(step, reads[0].args)}
-                name = step["save_as"]
                 yield Known(name, reads[0].result, asked, when, step.get("when", ""))
         for step, choice in writer.picks:
             if id(step) in here:

@@ -27,12 +27,13 @@ from em.compiler.conditions import (
     features,
     is_known,
 )
+from em.compiler.evidence import BY_ITSELF, Caution
 from em.compiler.example import Example, Role, Write
 from em.compiler.facts import Inputs
 from em.compiler.places import Place
 from em.compiler.space import Leaf, Slot, Space
 from em.compiler.states import States, is_few
-from em.compiler.steps import ENOUGH_CONSTANT, Writer, read_name
+from em.compiler.steps import Writer, read_name
 from em.compiler.terms import Pick, Result, Term, Value, field_text, literal, path_text
 from em.compiler.walk import Fix, Visit, Walk, walks_of
 from em.errors import RoutineError
@@ -57,10 +58,10 @@ class Decided(NamedTuple):
 class _Acts(Space):
     """The explanations of the arguments of fixes, and of the reads of all stops."""
 
-    def __init__(self, walks: Sequence[Walk], acts: Sequence[Act]) -> None:
+    def __init__(self, walks: Sequence[Walk], acts: Sequence[Act], caution: Caution) -> None:
         self._walks = {id(walk.example): walk for walk in walks}
         self._calls = [act for act in acts if act.tool != END]
-        super().__init__([walk.example for walk in walks])
+        super().__init__([walk.example for walk in walks], caution)
 
     def _slots(self) -> list[Slot]:
         return [Slot(act.tool, range(n, n + 1)) for n, act in enumerate(self._calls)]
@@ -93,8 +94,8 @@ def _as_write(walk: Walk, fix: Fix) -> Write:
 class _Writer(Writer):
     """Prints terms with the names that the results of stops have at the moment."""
 
-    def __init__(self, space: Space, enough_constant: int) -> None:
-        super().__init__(space, enough_constant=enough_constant)
+    def __init__(self, space: Space) -> None:
+        super().__init__(space)
         self.current: dict[Role, str] = {}
 
     def text(self, term: Term, hint: str = "") -> str:
@@ -155,10 +156,11 @@ class Repairs:
         self,
         name: str,
         examples: Sequence[Example],
-        enough_constant: int = ENOUGH_CONSTANT,
+        caution: Caution = BY_ITSELF,
         beside: Sequence["Repairs"] = (),
     ) -> None:
         self._name, self.examples, self._beside = name, examples, beside
+        self.caution = caution
         prepared = [copy.copy(example) for example in examples]
         self._tools, self._walks = walks_of(name, prepared)
         for walk in self._walks:
@@ -168,8 +170,8 @@ class Repairs:
             for stop in range(len(self._tools))
         ]
         self._acts = [act for rows in self._rows for act in acts_of(name, rows)]
-        self._space = _Acts(self._walks, self._acts)
-        self._writer = _Writer(self._space, enough_constant)
+        self._space = _Acts(self._walks, self._acts, caution)
+        self._writer = _Writer(self._space)
         self._names = [self._writer.fresh(read_name(tool)) for tool in self._tools]
         self._done = {
             act: self._writer.fresh(f"{act.tool}_done") for act in self._acts if act.tool != END

@@ -7,12 +7,16 @@ the same known value everywhere, and what is the same everywhere is constant.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from em.compiler.evidence import SHORT_TEXT
 from em.compiler.example import Example, Turn
-from em.compiler.forms import forms_of
-from em.compiler.places import is_scalar, walk, wholes
+from em.compiler.forms import JSON, PLAIN_NUMBER, QUERY, SHELL, URL, forms_of
+from em.compiler.listing import LENGTH
+from em.compiler.places import POSITION, Over, folded, last_name, walk, wholes
+from em.compiler.quoting import is_command, is_json, quotings
+from em.compiler.terms import singular
 
 MOST_VALUES = 3_000
 """Known values that are looked for in a text; of those beyond it only the plain form is."""
@@ -32,8 +36,8 @@ class Spot(NamedTuple):
     value: Any
 
 
-Values = tuple[tuple[Any, int | None], ...]
-"""Known values that a piece of a text may be, each with the number of its form."""
+Values = tuple[tuple[Any, str | None], ...]
+"""Known values that a piece of a text may be, each with its form, which is None for the value."""
 
 
 class Part(NamedTuple):
@@ -50,25 +54,51 @@ class Token(NamedTuple):
     values: Values = ()
 
 
-def known_values(spot: Spot) -> Iterator[Any]:
+class Known(NamedTuple):
+    """A value that was known before: whether it was given as an input, and what it is called."""
+
+    value: Any
+    is_given: bool
+    names: tuple[str, ...]
+
+
+def known_values(spot: Spot) -> Iterator[Known]:
     """Yield every value that was known before."""
-    for _, value in spot.example.said(spot.turn).leaves:
-        yield value
+    for place, value in spot.example.leaves(spot.turn, spot.before):
+        is_given = not isinstance(place[0], Over) or place[-1] is POSITION
+        yield Known(value, is_given, (last_name(place),))
     for read in spot.example.reads[: spot.before]:
-        for _, _, value in walk(read.result):
-            yield value
-        for _, _, value in wholes(read.result):
+        for place, _, value in walk(read.result):
+            yield Known(value, False, (last_name(place),))
+        for place, _, value in wholes(read.result):
             if isinstance(value, list):
-                yield value
+                yield Known(value, False, (last_name(place), *re.split(r"[\W_]+", read.tool)))
+
+
+def is_called(names: Iterable[str], word: str) -> bool:
+    """Return whether a word is one of the names of several things, or of one of them."""
+    return bool(word) and any(singular(folded(name)) == singular(folded(word)) for name in names)
 
 
 def numbers_before(spot: Spot) -> list[Any]:
     """Return the different numbers that were known before."""
     found = {
         value: None
-        for value in known_values(spot)
+        for value, _, _ in known_values(spot)
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
+    return [*found][:MOST_NUMBERS]
+
+
+def lists_before(spot: Spot) -> list[Known]:
+    """Return the lists that were known before."""
+    return [one for one in known_values(spot) if isinstance(one.value, list)][:MOST_NUMBERS]
+
+
+def texts_before(spot: Spot) -> list[str]:
+    """Return the texts of several words that reads returned before."""
+    values = (one.value for one in known_values(spot) if not one.is_given)
+    found = {one: None for one in values if isinstance(one, str) and len(one.split()) > 1}
     return [*found][:MOST_NUMBERS]
 
 
@@ -80,31 +110,124 @@ def is_telling(sign: str, one: Any, other: Any) -> bool:
 def tokens_of(spot: Spot) -> list[Token]:
     """Return a text as known values and the constant tokens between them."""
     text: str = spot.value
-    known: dict[str, list[tuple[Any, int | None]]] = defaultdict(list)
-    for number, value in enumerate(known_values(spot)):
-        if isinstance(value, str) and value in text:
-            known[value].append((value, None))
-        if value is None or isinstance(value, bool) or number > MOST_VALUES:
-            continue
-        for form, made in forms_of(value):
-            if made in text:
-                known[made].append((value, form))
+    known = _known_in(text, spot)
     taken: list[tuple[int, int]] = []
     for one in sorted(known, key=len, reverse=True):
         if any(map(str.isalnum, one)):
-            taken += _places(text, one, taken)
+            is_given = any(given for _, _, given in known[one])
+            taken += [
+                span
+                for span in _places(text, one, taken)
+                if not _is_scheme(text, *span)
+                if not is_label(text, *span) or (is_given and len(one) > 1)
+            ]
     tokens: list[Token] = []
     end = 0
     for start, stop in sorted(taken):
         tokens += [Token(piece) for piece in _TOKEN.findall(text[end:start])]
-        tokens.append(Token(text[start:stop], _different(known[text[start:stop]])))
+        values = _different([row[:2] for row in known[text[start:stop]]])
+        forms = quotings(text[:start], text[start:stop], text[stop:])
+        tokens.append(Token(text[start:stop], _quoted(values, forms)))
         end = stop
-    return tokens + [Token(piece) for piece in _TOKEN.findall(text[end:])]
+    tokens += [Token(piece) for piece in _TOKEN.findall(text[end:])]
+    return _one_quoting(tokens)
 
 
-def _different(values: list[tuple[Any, int | None]]) -> Values:
-    plain = [one for one in values if one[1] is None or not is_scalar(one[0])]
-    return tuple({repr(one): one for one in (plain or values)}.values())
+def _known_in(text: str, spot: Spot) -> dict[str, list[tuple[Any, str | None, bool]]]:
+    """Return the known values that stand in a text, by how they are written there."""
+    known: dict[str, list[tuple[Any, str | None, bool]]] = defaultdict(list)
+    # Forms with quotes of their own stand only where the language has them.
+    foreign = {form for form, is_it in ((JSON, is_json), (SHELL, is_command)) if not is_it(text)}
+    for number, (value, is_given, names) in enumerate(known_values(spot)):
+        if isinstance(value, str) and value in text and (is_given or not _is_short(value)):
+            known[value].append((value, None, is_given))
+        if value is None or isinstance(value, bool) or number > MOST_VALUES:
+            continue
+        for form, made in forms_of(value, text):
+            if form not in foreign and (form != LENGTH or _is_counted(made, names, text)):
+                known[made].append((value, form, is_given))
+    return known
+
+
+def _is_counted(made: str, names: Iterable[str], text: str) -> bool:
+    """Return whether a text counts things by their name: `3 tickets` for a list of tickets."""
+    found = re.finditer(rf"(?<![\w.,]){made}(?![\w.,])\W{{0,2}}(\w*)", text)
+    return any(is_called(names, match[1]) for match in found)
+
+
+def _is_short(text: str) -> bool:
+    """Return whether a text is so short that it stands in many by chance."""
+    return len(text) < SHORT_TEXT and text.islower()
+
+
+def is_label(text: str, start: int, stop: int) -> bool:
+    """Return whether a small number belongs to a name before it, as in `tier-2`."""
+    is_few = text[start:stop].isdigit() and stop - start <= 2 and not text.startswith("://", stop)
+    return is_few and bool(re.search(r"[^\W\d][-_]?$", text[:start]))
+
+
+def _is_scheme(text: str, start: int, stop: int) -> bool:
+    """Return whether a number belongs to the beginning of an address, as in `s3://`."""
+    return text[start:stop].isdigit() and text.startswith("://", stop)
+
+
+def _different(values: list[tuple[Any, str | None]]) -> Values:
+    """Return the values that a piece may be, each as it is, if it stands there so.
+
+    A decimal with two digits may be written as it is, or as money: both must agree in a run.
+    """
+    by_value: dict[str, list[tuple[Any, str | None]]] = defaultdict(list)
+    for one in {repr(one): one for one in values}.values():
+        by_value[repr(one[0])].append(one)
+    found: list[tuple[Any, str | None]] = []
+    for rows in by_value.values():
+        is_plain = [one for one in rows if one[1] in (None, PLAIN_NUMBER)]
+        keeps_all = isinstance(rows[0][0], list | float)
+        found += _weakest_and_strongest(rows if keeps_all or not is_plain else is_plain)
+    return tuple(found)
+
+
+def _weakest_and_strongest(
+    rows: list[tuple[Any, str | None]],
+) -> list[tuple[Any, str | None]]:
+    """Return the forms of a text that all others lie between, such as `lower` and `slug`.
+
+    Where these two agree about another text, those between them do. Dates and numbers have no
+    such order.
+    """
+    is_ordered = all(form is not None and not form.startswith("shown") for _, form in rows)
+    return [rows[0], rows[-1]] if is_ordered and len(rows) > 2 else rows
+
+
+def _quoted(values: Values, forms: Sequence[str]) -> Values:
+    """Return the values with the quoting that the language around them asks for."""
+    return tuple(
+        (value, how)
+        for value, form in values
+        for how in (forms if form is None and forms and isinstance(value, str) else (form,))
+    )
+
+
+def _one_quoting(tokens: list[Token]) -> list[Token]:
+    """Return tokens whose quoting is the one that other values of the same text show."""
+    shown = {
+        form
+        for token in tokens
+        for _, form in token.values
+        if form in (URL, QUERY) and {one for _, one in token.values} & {URL, QUERY} == {form}
+    }
+    if len(shown) != 1:
+        return tokens
+    return [
+        token._replace(
+            values=tuple(
+                (value, form)
+                for value, form in token.values
+                if form not in (URL, QUERY) or form in shown
+            )
+        )
+        for token in tokens
+    ]
 
 
 def _places(text: str, one: str, taken: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -13,9 +13,20 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from em.compiler.evidence import ENOUGH_TO_ACT, NAMED_ALIKE, information
+from em.compiler.assumption import has_bits, is_computed, is_constant, is_given, is_number
+from em.compiler.edits import edits
+from em.compiler.evidence import (
+    BY_ITSELF,
+    ENOUGH_TO_ACT,
+    NAMED_ALIKE,
+    Caution,
+    information,
+    is_small,
+)
 from em.compiler.example import Example, Read, Role, Said, Turn, Write
-from em.compiler.forms import FORMS
+from em.compiler.forms import applied, part_forms
+from em.compiler.leftover import is_copy, varying
+from em.compiler.listing import COUNT, total, totals_of
 from em.compiler.places import (
     ELEMENT,
     KEY,
@@ -23,6 +34,7 @@ from em.compiler.places import (
     RECORD,
     Key,
     Mark,
+    Over,
     Path,
     Place,
     at,
@@ -35,14 +47,24 @@ from em.compiler.places import (
     is_scalar,
     key_of,
     last_name,
-    lists_in,
     marks_in,
     plain,
     records,
     walk,
 )
-from em.compiler.skeleton import Part, Spot, is_telling, numbers_before, skeleton
+from em.compiler.result_lists import looped
+from em.compiler.skeleton import (
+    Part,
+    Spot,
+    is_called,
+    is_telling,
+    lists_before,
+    numbers_before,
+    skeleton,
+    texts_before,
+)
 from em.values.canonical import Json, same
+from em.values.times import is_date
 
 SHARE = 0.5
 """Once one explanation has three confirmations, others need this share of them to keep a vote."""
@@ -72,7 +94,7 @@ class Constant(msgspec.Struct, frozen=True):
 class FromForm(msgspec.Struct, frozen=True):
     """The value is another one in a plain form: an amount with two decimals, a slug."""
 
-    form: int
+    form: str
     of: FromInput | FromRead
 
 
@@ -84,7 +106,15 @@ class FromNumbers(msgspec.Struct, frozen=True):
     right: FromInput | FromRead
 
 
-Source = FromInput | FromRead | FromForm | FromNumbers | Constant
+class FromEdit(msgspec.Struct, frozen=True):
+    """The value is the text that a read returned, with one value in it replaced."""
+
+    role: Role
+    old: FromInput | FromRead
+    new: FromInput | FromRead
+
+
+Source = FromInput | FromRead | FromForm | FromNumbers | FromEdit | Constant
 
 
 class Atom(NamedTuple):
@@ -102,8 +132,8 @@ class Atom(NamedTuple):
     def holds(self, key: Any, element: Any, example: Example, turn: Turn | None) -> bool | None:
         """Return whether it is so; None if an input that it needs is not given."""
         number = None if turn is None else turn.number
-        wanted = at(example.inputs, self.input, number)
-        changes = at(example.inputs, self.changes, number)
+        wanted = at(example.scope, self.input, number)
+        changes = at(example.scope, self.changes, number)
         if wanted is MISSING or changes is MISSING:
             return None
         found = key if self.how == "key" else at(element, self.field)
@@ -175,6 +205,10 @@ class Leaf:
         self.spots: list[Spot] = []
         # A text as constant texts and leaves between them, where that explains it.
         self.built: list[str | Leaf] = []
+        # The known values that it may be as a part of a text, each with its form.
+        self.values: list[tuple[Any, str | None]] = []
+        # A part of a text that nothing explains and that hardly is constant.
+        self.asked = ""
 
     def add(self, space: "Space", spot: Spot, found: dict[Source, Explanation]) -> None:
         """Meet the explanations of a further example."""
@@ -238,8 +272,8 @@ class Slot:
 class Space:
     """The explanations of all leaves of one kind of task."""
 
-    def __init__(self, examples: Sequence[Example]) -> None:
-        self.examples = examples
+    def __init__(self, examples: Sequence[Example], caution: Caution = BY_ITSELF) -> None:
+        self.examples, self.caution = examples, caution
         self.roles: dict[Role, dict[str, Leaf]] = defaultdict(lambda: defaultdict(Leaf))
         self.reads: dict[Role, list[tuple[Example, Turn | None, Read]]] = defaultdict(list)
         self._used: set[tuple[int, Turn | None, int]] = set()
@@ -314,10 +348,8 @@ class Space:
                 self._take_value(slot, spot, ())
                 slot.calls.append((write.args, write.result))
             if slot.is_repeated:
-                lists = lists_in(example.inputs)
-                slot.take_list(
-                    (), {("each", place) for place, one in lists if len(one) == len(rounds)}
-                )
+                before = rounds[0].before if rounds else 0
+                slot.take_list((), self._lists_of(example, [one.args for one in rounds], before))
 
     def _take_value(self, slot: Slot, spot: Spot, place: Place) -> None:
         value, example = spot.value, spot.example
@@ -325,13 +357,22 @@ class Space:
             not is_scalar(value)
             and bool(value)
             and bool(place)
-            and any(read.holds(value) for read in example.reads[: spot.before])
+            and any(
+                not marks_in(where)
+                for read in example.reads[: spot.before]
+                if read.holds(value)
+                for where, _ in read.paths(value)
+            )
         )
         if isinstance(value, dict) and not is_whole:
             for name, one in value.items():
                 self._take_value(slot, spot._replace(value=one), (*place, name))
         elif isinstance(value, list) and spot.turn is None and not is_whole:
-            ways = _lists_of(example, len(value))
+            ways = self._lists_of(example, value, spot.before)
+            if self.caution.by_person and not ways and self._is_fixed_list(spot):
+                constant = Constant(key_of(value))
+                slot.leaves[place].add(self, spot, {constant: Explanation(constant, spot)})
+                return
             if len(value) == 1:
                 ways.add(("one", ()))
             if not value:
@@ -343,6 +384,25 @@ class Space:
         else:
             found = self.explain(spot, last_name(place))
             slot.leaves[place].add(self, spot, found)
+
+    def _is_fixed_list(self, spot: Spot) -> bool:
+        """Return whether a list has several elements of which nothing is known."""
+        found = [self.explain(spot._replace(value=one), "") for one in spot.value]
+        return len(found) > 1 and all(
+            one and all(isinstance(source, Constant) for source in one) for one in found
+        )
+
+    def _lists_of(
+        self, example: Example, rounds: Sequence[Any], before: int
+    ) -> set[tuple[str, Place]]:
+        """Return the lists that were gone through, of inputs or of what a read returned."""
+        found = looped(example, rounds, before)
+        if len(rounds) == 1 and len(self.examples) == 1:
+            # Of one round alone nobody knows whether it is the only one or the only one so far.
+            found = {place for place in found if not isinstance(place[0], Over)}
+        for over in [place[0] for place in found if isinstance(place[0], Over)]:
+            self.use(example, None, example.result_lists[over][0], over.role)
+        return {("each", place) for place in found}
 
     def _leaves(self) -> list[Leaf]:
         return [
@@ -366,7 +426,8 @@ class Space:
             having = len({id(example) for example, _ in where})
             if having < SHARE * len(self.examples):
                 continue
-            if role.is_lookup or (len(self.examples) >= 3 and len(where) == having):
+            is_single = len(self.examples) >= 3 or self.caution.by_person
+            if role.is_lookup or (is_single and len(where) == having):
                 found.append(role)
                 for example, number in where:
                     self.use(example, None, number, role)
@@ -422,10 +483,10 @@ class Space:
             (id(example), turn, number) in self._used for turn in example.turns if turn is not None
         )
 
-    def explain(self, spot: Spot, name: str) -> dict[Source, Explanation]:
-        """Return all explanations of a value."""
+    def explain(self, spot: Spot, name: str, *, is_part: bool = False) -> dict[Source, Explanation]:
+        """Return all explanations of a value. is_part: it is a part of another one."""
         example, turn, before, value = spot
-        said = example.said(turn).leaves
+        said = example.leaves(turn, before)
         found: dict[Source, Explanation] = {}
         for place, one in said:
             if is_exactly(one, value):
@@ -442,7 +503,11 @@ class Space:
             isinstance(one.source, FromInput) and one.net >= ENOUGH_TO_ACT for one in found.values()
         )
         if not found and is_number(value):
-            found = self._explain_by_numbers(spot)
+            found = self._explain_by_numbers(spot) | self._explain_by_lists(spot, name)
+        if not found and not is_part and is_scalar(value):
+            found = self._explain_by_texts(spot) | self._explain_by_edits(spot)
+        if self.caution.by_person:
+            return found if is_part else self._assumed(found, spot, name)
         if not found or (information(value) - cost < ENOUGH_TO_ACT and not by_input):
             constant = Constant(key_of(value))
             found[constant] = Explanation(constant, spot)
@@ -455,11 +520,42 @@ class Space:
         last = max(one for one, _ in example.by_tool[tool] if one < before)
         return tool.startswith("#") and number != last
 
+    def _assumed(
+        self, found: dict[Source, Explanation], spot: Spot, name: str
+    ) -> dict[Source, Explanation]:
+        """Return what a person takes for granted: the plain explanations, else a constant."""
+        kept = {
+            source: one
+            for source, one in found.items()
+            if self._is_plain(source, one, spot, name, rivals=len(found))
+        }
+        # Whether a number is one that was known, or the same in every run, has to be asked.
+        is_open = is_number(spot.value) and any(
+            isinstance(source, FromInput)
+            or (one.parts and has_bits([part.spots[0].value for part in one.parts]))
+            for source, one in found.items()
+        )
+        if not kept and not is_open and is_constant(spot.value, spot.example, spot.before):
+            constant = Constant(key_of(spot.value))
+            kept[constant] = Explanation(constant, spot)
+        return kept
+
+    @staticmethod
+    def _is_plain(source: Source, one: Explanation, spot: Spot, name: str, *, rivals: int) -> bool:
+        """Return whether a person would take an explanation for granted."""
+        value, example = spot.value, spot.example
+        if isinstance(source, FromInput):
+            return is_given(value, last_name(source.place), name, example, spot.before)
+        if isinstance(source, FromRead):
+            return not is_small(value) or one.named > 0
+        numbers = numbers_before(spot) if isinstance(source, FromNumbers) else ()
+        return isinstance(value, str) or is_computed(value, one.net, numbers, rivals)
+
     def _explain_by_numbers(self, spot: Spot) -> dict[Source, Explanation]:
         """Return the pairs of numbers that a number may be computed from."""
         known: dict[FromInput | FromRead, tuple[Any, Explanation]] = {}
         for value in numbers_before(spot):
-            for source, one in self.explain(spot._replace(value=value), "").items():
+            for source, one in self.explain(spot._replace(value=value), "", is_part=True).items():
                 if isinstance(source, FromInput | FromRead):
                     known[source] = value, one
         found: dict[Source, Explanation] = {}
@@ -476,6 +572,61 @@ class Space:
                         found[source].parts = [by, by_other]
         return found
 
+    def _explain_by_lists(self, spot: Spot, name: str) -> dict[Source, Explanation]:
+        """Return the lists whose sum or length a number may be."""
+        found: dict[Source, Explanation] = {}
+        tried = 1
+        for items, _, names in lists_before(spot):
+            for form in totals_of(items):
+                if form == COUNT and not is_called(names, name):
+                    continue
+                tried += 1
+                made = total(form, items)
+                if made is None or not same(round(made, 6), spot.value):
+                    continue
+                for source, one in self.explain(spot._replace(value=items), "").items():
+                    if isinstance(source, FromInput | FromRead):
+                        total_of = FromForm(form, source)
+                        named = NAMED_ALIKE if form == COUNT else 0.0
+                        found[total_of] = Explanation(total_of, spot, named=named)
+                        found[total_of].parts = [one]
+        for one in found.values():
+            one.cost = math.log2(tried)
+        return found
+
+    def _explain_by_texts(self, spot: Spot) -> dict[Source, Explanation]:
+        """Return the texts in which a value stands, found by the wording around it."""
+        found: dict[Source, Explanation] = {}
+        if is_small(spot.value) or is_date(spot.value):
+            return found
+        for text in texts_before(spot):
+            for form in part_forms(text, spot.value):
+                for source, one in self.explain(spot._replace(value=text), "").items():
+                    if isinstance(source, FromRead):
+                        part = FromForm(form, source)
+                        found[part] = Explanation(part, spot)
+                        found[part].parts = [one]
+        return found
+
+    def _explain_by_edits(self, spot: Spot) -> dict[Source, Explanation]:
+        """Return how a text differs from one that was read in one value only."""
+        found: dict[Source, Explanation] = {}
+        reads = enumerate(spot.example.reads[: spot.before])
+        for number, read in reads if isinstance(spot.value, str) else ():
+            if not isinstance(read.raw, str) or read.tool.startswith("#"):
+                continue
+            for old, new in edits(read, spot.value):
+                pairs = [
+                    self.explain(spot._replace(value=one), "", is_part=True) for one in (old, new)
+                ]
+                for one, by in pairs[0].items():
+                    for other, by_other in pairs[1].items():
+                        if isinstance(one, FromRead) and isinstance(other, FromInput | FromRead):
+                            edit = FromEdit(spot.example.role(number, spot.turn), one, other)
+                            found[edit] = Explanation(edit, spot)
+                            found[edit].parts = [by, by_other]
+        return found
+
     def _build(self, leaf: Leaf) -> None:
         """Find the known values that a text is made of, unless it is explained as a whole."""
         if leaf.built or not all(isinstance(spot.value, str) for spot in leaf.spots):
@@ -483,20 +634,60 @@ class Space:
         whole = [one for one in leaf.explanations.values() if not isinstance(one.source, Constant)]
         if not leaf.spots or any(one.examples >= SHARE * len(leaf.spots) for one in whole):
             return
-        for piece in skeleton(leaf.spots):
+        for piece in self._skeleton(leaf):
             if isinstance(piece, str):
+                leaf.built.append(piece)
+                continue
+            if isinstance(piece, Leaf):
                 leaf.built.append(piece)
                 continue
             inner = Leaf()
             for part in piece:
                 inner.add(self, part.spot, self._explain_piece(part))
+                inner.values += part.values
             leaf.built.append(inner)
+        if len(leaf.built) == 1 and isinstance(leaf.built[0], Leaf) and leaf.built[0].asked:
+            leaf.built, leaf.explanations = [], {}
+        if all(isinstance(piece, str) for piece in leaf.built):
+            leaf.built = []
+        elif self.caution.by_person:
+            leaf.explanations = {}
+
+    def _skeleton(self, leaf: Leaf) -> "Iterator[str | list[Part] | Leaf]":
+        """Yield the pieces of a text; where a person compiles, what varies is asked for."""
+        pieces = skeleton(leaf.spots)
+        if not self.caution.by_person:
+            yield from pieces
+            return
+        if any(is_copy(spot.value, leaf.spots) for spot in leaf.spots):
+            leaf.explanations = {}
+            return
+        texts = {spot.value for spot in leaf.spots}
+        if not pieces and len(texts) == 1:
+            pieces = [*texts]
+        for piece in pieces:
+            if not isinstance(piece, str):
+                yield piece
+                continue
+            end = 0
+            for start, stop in varying(piece, leaf.spots):
+                if start > end:
+                    yield piece[end:start]
+                asked = Leaf()
+                asked.asked = piece[start:stop]
+                asked.spots = [spot._replace(value=asked.asked) for spot in leaf.spots]
+                yield asked
+                end = stop
+            if end < len(piece):
+                yield piece[end:]
 
     def _explain_piece(self, part: Part) -> dict[Source, Explanation]:
         """Return the explanations of a known value in a text, in whichever form it stands there."""
         found: dict[Source, Explanation] = {}
         for value, form in part.values:
-            for source, one in self.explain(part.spot._replace(value=value), "").items():
+            for source, one in self.explain(
+                part.spot._replace(value=value), "", is_part=True
+            ).items():
                 if isinstance(source, FromInput | FromRead):
                     if form is None:
                         one.spots = [part.spot]
@@ -607,7 +798,7 @@ class Space:
         example: Example, turn: Turn | None, element: Any, key: Any, *, is_keyed: bool
     ) -> dict[Atom, float]:
         """Return what inputs say about one element, in bits."""
-        said = example.said(turn)
+        said = example.said(turn, beside=element)
         cost = math.log2(1 + len(said.leaves))
         found = {
             atom: bits
@@ -640,10 +831,10 @@ class Space:
         if isinstance(source, Constant):
             return [explanation.spots[0].value]
         if isinstance(source, FromInput):
-            value = at(example.inputs, source.place, None if turn is None else turn.number)
+            value = at(example.scope, source.place, None if turn is None else turn.number)
             # An input that was not given can't have been the source here.
             return [] if value is MISSING else [value]
-        if isinstance(source, FromForm | FromNumbers):
+        if isinstance(source, FromForm | FromNumbers | FromEdit):
             return self._evaluate_parts(explanation, spot, depth)
         if depth == 0:
             return None
@@ -665,7 +856,14 @@ class Space:
             return None
         source = explanation.source
         if isinstance(source, FromForm):
-            return [FORMS[source.form].apply(value) for value in known[0]]
+            return [applied(source.form, value) for value in known[0]]
+        if isinstance(source, FromEdit):
+            texts = [
+                read.raw
+                for number, read in spot.example.by_tool[source.role.tool]
+                if spot.example.role(number, spot.turn) == source.role
+            ]
+            return [text.replace(o, n) for text in texts for o in known[0] for n in known[1]]
         assert isinstance(source, FromNumbers)
         return [
             computed(source.sign, one, other)
@@ -710,11 +908,6 @@ def _record_atoms(
                 yield Atom("merges", field, place, other), bits if is_telling else 0.0
 
 
-def is_number(value: Any) -> bool:
-    """Return whether a value is a number and no truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def computed(sign: str, one: Any, other: Any) -> Any:
     """Return what comes of two numbers; money is exact to the cent."""
     made = {"*": one * other, "+": one + other, "-": one - other}[sign]
@@ -737,11 +930,6 @@ def _has_plain_output(example: Example) -> bool:
     if example.output is None:
         return False
     return not (example.writes and isinstance(example.output, str) and " " in example.output)
-
-
-def _lists_of(example: Example, length: int) -> set[tuple[str, Place]]:
-    """Return the lists of the inputs with so many elements."""
-    return {("each", place) for place, one in lists_in(example.inputs) if len(one) == length}
 
 
 def _tools(example: Example, start: int, count: int) -> list[str]:

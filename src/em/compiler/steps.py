@@ -5,6 +5,7 @@ the others become checks. What nothing supports is an input.
 """
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,12 +17,15 @@ import msgspec
 from em.compiler.choice import Choice, choice_of
 from em.compiler.evidence import ENOUGH_TO_ACT
 from em.compiler.example import READING, Role
-from em.compiler.forms import FORMS
+from em.compiler.insertions import checks_of
+from em.compiler.listing import VALUE
 from em.compiler.places import (
     ELEMENT,
     KEY,
     MISSING,
+    POSITION,
     RECORD,
+    Over,
     Place,
     at,
     input_places,
@@ -34,6 +38,7 @@ from em.compiler.space import (
     Atom,
     Constant,
     Explanation,
+    FromEdit,
     FromForm,
     FromInput,
     FromNumbers,
@@ -48,6 +53,7 @@ from em.compiler.terms import (
     Cases,
     Common,
     Computed,
+    Edited,
     Every,
     Field,
     Fits,
@@ -73,9 +79,6 @@ from em.compiler.terms import (
 )
 from em.values.canonical import Json
 
-ENOUGH_CONSTANT = 8
-"""Examples that must agree on a value before it is written down as a constant."""
-
 
 class Block:
     """A loop over lists of inputs, side by side: the steps of one round."""
@@ -96,6 +99,7 @@ class Promoted(msgspec.Struct, frozen=True):
     slot: int
     place: Place
     name: str
+    part: str = ""
 
 
 class Agreed(NamedTuple):
@@ -116,10 +120,8 @@ class Chosen(NamedTuple):
 class Writer:
     """Writes the steps of one kind of task."""
 
-    def __init__(
-        self, space: Space, *, beside: Sequence[Space] = (), enough_constant: int = ENOUGH_CONSTANT
-    ) -> None:
-        self.space, self._enough_constant = space, enough_constant
+    def __init__(self, space: Space, *, beside: Sequence[Space] = ()) -> None:
+        self.space, self.caution = space, space.caution
         self.examples = space.examples
         given = [{place for place, _ in input_places(one.inputs)} for one in self.examples]
         self.always = set.intersection(*given)
@@ -141,7 +143,13 @@ class Writer:
         self._args: dict[Role, dict[str, Term] | None] = {}
         self._used: dict[Role, dict[str, list[Agreed]]] = {}
         self._texts: dict[Term, str] = {}
+        self._defaults = {
+            name: self.examples[0].inputs[name]
+            for name in self.examples[0].defaults
+            if all(name in example.defaults for example in self.examples)
+        }
         self.read_steps: dict[Role, Json] = {}
+        self._structures: dict[Role, Json] = {}
         self._pick_steps: list[tuple[Pick, Json]] = []
         self._chosen: set[Pick] = set()
         self._written: dict[str, str] = {}
@@ -189,17 +197,18 @@ class Writer:
         """Return whether an explanation may give a value."""
         source = one.source
         if isinstance(source, Constant):
-            return one.examples >= self._enough_constant
+            return one.examples >= self.caution.constant
+        enough = -math.inf if self.caution.by_person else ENOUGH_TO_ACT
         if one.parts:
-            return one.net >= ENOUGH_TO_ACT and all(map(self._is_supported, one.parts))
-        if one.net < ENOUGH_TO_ACT:
+            return one.net >= enough and all(map(self._is_supported, one.parts))
+        if one.net < enough:
             return False
         if isinstance(source, FromRead):
             unnamed = sum(one.unnamed.values())
             if not any(one.atoms) and 0 < unnamed < ENOUGH_TO_ACT:
                 return False
             for level in range(len(marks_in(source.place))):
-                choice = choice_of(one, level)
+                choice = choice_of(one, level, self.caution)
                 if choice.how == "many" or not choice.is_supported:
                     return False
         return True
@@ -240,7 +249,7 @@ class Writer:
             return Value(json.dumps(one.spots[0].value))
         if isinstance(source, FromInput):
             return self._given(source.place)
-        if isinstance(source, FromForm | FromNumbers):
+        if isinstance(source, FromForm | FromNumbers | FromEdit):
             return self._made(one, trail, is_value=is_value)
         if source.role.write is not None:
             if [slot.tool for slot in self.space.slots].count(source.role.write) > 1:
@@ -260,8 +269,13 @@ class Writer:
             return None
         if isinstance(one.source, FromForm):
             return Formed(one.source.form, known[0])
+        if isinstance(one.source, FromEdit):
+            if self._args_of(one.source.role, trail) is None:
+                return None
+            return Edited(Result(one.source.role), known[0], known[1])
         assert isinstance(one.source, FromNumbers)
-        return Computed(one.source.sign, known[0], known[1])
+        is_rounded = any(isinstance(spot.value, float) for spot in one.spots)
+        return Computed(one.source.sign, known[0], known[1], is_rounded)
 
     def _inside(
         self,
@@ -281,7 +295,7 @@ class Writer:
             if step is KEY:
                 break
             rest = place[number + 1 :]
-            choice = choice_of(one, level)
+            choice = choice_of(one, level, self.caution)
             # The value itself was given: comparing with it would prove nothing.
             echoed = [
                 atom
@@ -427,6 +441,9 @@ class Writer:
             if isinstance(piece, str):
                 parts.append(Value(json.dumps(piece)))
                 continue
+            if piece.asked:
+                parts.append(self._ask_for(piece, name))
+                continue
             found = self._value(piece, name, trail)
             if found is None:
                 return None
@@ -434,7 +451,19 @@ class Writer:
             agreed += found.agreed
         if self._conflicts(parts):
             return None
-        return Chosen(parts[0] if len(parts) == 1 else Text(tuple(parts)), agreed)
+        checks = checks_of(leaf.built)
+        if len(parts) == 1 and not checks:
+            return Chosen(parts[0], agreed)
+        return Chosen(Text(tuple(parts), checks), agreed)
+
+    def _ask_for(self, piece: Leaf, name: str) -> Term:
+        """Make a part of a text an input."""
+        key = (-1, (piece.asked,))
+        if key not in self.promoted:
+            made = self.fresh(f"{name or 'text'}_part")
+            self.promoted[key] = Promoted(-1, (piece.asked,), made, piece.asked)
+            self.always.add((made,))
+        return Given((self.promoted[key].name,))
 
     def _whole(self, leaf: Leaf, name: str, trail: tuple[Role, ...]) -> "Chosen | None":
         tried: list[tuple[Any, int, Explanation, Term]] = []
@@ -537,6 +566,7 @@ class Writer:
         """Return a term as a value of a step; write the steps that it needs."""
         if not isinstance(term, Text):
             return hole(self.text(term, hint))
+        self._check_text(term)
         return "".join(
             quoted(json.loads(part.json)) if isinstance(part, Value) else hole_text(self.text(part))
             for part in term.parts
@@ -554,6 +584,31 @@ class Writer:
     def limit_text(self, term: Limit) -> str:
         """Return a limit as a condition of a selection."""
         return f"at_{'least' if term.is_least else 'most'}({self.text(term.of)})"
+
+    def computed_text(self, term: Computed) -> str:
+        """Return two numbers that are computed with, as an expression."""
+        text = f"{self.text(term.left)} {term.sign} {self.text(term.right)}"
+        return f"({text}) | round(6)" if term.is_rounded else text
+
+    def edited_text(self, term: Edited) -> str:
+        """Return a text with one value replaced, as an expression; it must stand there once."""
+        self.text(term.of)
+        raw, old = self.read_steps[term.of.role]["save_as"], self.text(term.old)
+        self.write_check(f"{raw}.count({old}) == 1", self.block(term), len(self.examples))
+        return f"{raw} | replace({old}, {self.text(term.new)})"
+
+    def joined_text(self, term: Text) -> str:
+        """Return a text that is put together, as an expression."""
+        self._check_text(term)
+        return " ~ ".join(map(self.text, term.parts))
+
+    def _check_text(self, term: Text) -> None:
+        """Write what must hold of the values in a text."""
+        for check, numbers in term.checks:
+            parts = [term.parts[number] for number in numbers]
+            bare = [one.of if isinstance(one, Formed) else one for one in parts]
+            text = check.replace(VALUE, " ~ ".join(dict.fromkeys(map(self.text, bare))))
+            self.write_check(text, self.block(term), len(self.examples))
 
     def common_text(self, term: Common) -> str:
         """Return the value that all elements have in common, as an expression."""
@@ -577,10 +632,18 @@ class Writer:
 
     def input_text(self, place: Place) -> str:
         """Return the expression of an input."""
+        if place[0] in self._defaults:
+            name, value = field_text(str(place[0]), ()), self._defaults[str(place[0])]
+            return f"({name} if given({name}) else {literal(value)})"
+        if isinstance(place[0], Over) and ELEMENT not in place:
+            return self.text(self._list_term(place[0]))
         if ELEMENT in place:
             block = self._block_of(place)
             assert block is not None
             cut = place.index(ELEMENT)
+            if place[-1] is POSITION:
+                items = self.input_text(place[:cut])
+                return f"({items}.index({block.over[place[:cut]]}) + 1)"
             return field_text(block.over[place[:cut]], _names(place[cut + 1 :]))
         return field_text(str(place[0]), _names(place[1:]))
 
@@ -588,6 +651,11 @@ class Writer:
         """Return the expression of an argument that is left out unless its input is given."""
         text = self.input_text(place)
         return f"{text} if given({text}) else omitted"
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """The inputs that need not be given, with the values that they then have."""
+        return self._defaults
 
     def given_text(self, places: Iterable[Place]) -> str:
         """Return the condition that some inputs are given."""
@@ -599,7 +667,7 @@ class Writer:
 
     def _write_read(self, role: Role, hint: str = "", name: str = "") -> str:
         if role in self.read_steps:
-            return str(self.read_steps[role]["save_as"])
+            return str(self.step_of(role)["save_as"])
         args = self._args[role]
         assert args is not None
         term = Result(role)
@@ -612,6 +680,12 @@ class Writer:
         step |= self._when(term)
         self.steps_of(term).append(step)
         self.read_steps[role] = step
+        if any(read.is_written_out for _, _, read in self.space.reads[role]):
+            step["save_as"] = self.fresh(f"{name}_text")
+            value = hole(f"structure({step['save_as']})")
+            read = {"type": "let", "value": value, "save_as": name, **self._when(term)}
+            self.steps_of(term).append(read)
+            self._structures[role] = read
         for one in args:
             self._agreed += [(agreed, None) for agreed in self._used[role][one]]
         return name
@@ -622,11 +696,19 @@ class Writer:
         steps = [*self.top, *(step for block in self.blocks for step in block.steps)]
         return [step for step in steps if step["type"] == "let"]
 
+    def step_of(self, role: Role) -> Json:
+        """Return the step that saves what a read returned: itself, or the structure of its text."""
+        return self._structures.get(role, self.read_steps[role])
+
     def look(self, role: Role) -> None:
         """Write a read that recordings made before they acted, unless it returns a bare value."""
         results = [read.result for _, _, read in self.space.reads[role]]
-        if results and not is_scalar(results[0]) and self._args_of(role, ()) is not None:
-            self.text(Result(role))
+        if results and not is_scalar(results[0]):
+            self.result_text(role)
+
+    def result_text(self, role: Role) -> str:
+        """Return the name of what a read returned; "" if its arguments are not known."""
+        return "" if self._args_of(role, ()) is None else self.text(Result(role))
 
     def _write_pick(self, term: Pick) -> str:
         of = self.text(term.of)
@@ -665,6 +747,12 @@ class Writer:
                 step = {"type": "let", "value": hole(text), "save_as": name, **self._when(one)}
                 self.steps_of(term).append(step)
         return name
+
+    def written_text(self, tool: str) -> str:
+        """Return what a write returned, as an expression."""
+        name = self.written_name(tool)
+        reads = [read for one in self.examples for _, read in one.by_tool[f"#{tool}"]]
+        return f"structure({name})" if any(read.is_written_out for read in reads) else name
 
     def written_name(self, tool: str, slot: Slot | None = None) -> str:
         """Return the name of what a write returned; of several with one tool, the first."""
@@ -708,6 +796,7 @@ class Writer:
                 for one in group
                 for term in [self._term(one, is_value=False)]
                 if term is not None and term != value and not self._conflicts([term, value])
+                if not self._is_looped(one.source)
             ]
             if not terms:
                 continue
@@ -721,6 +810,18 @@ class Writer:
                 ways.add(self.given_text(needed))
         if ways:
             self.write_check(" or ".join(sorted(ways)), None, len(self.examples))
+
+    def _is_looped(self, source: Source) -> bool:
+        """Return whether a loop goes over the list that a value stands in: it is there anyway."""
+        if not isinstance(source, FromRead):
+            return False
+        overs = [place[0] for block in self.blocks for place in block.over]
+        return any(
+            isinstance(over, Over)
+            and over.role == source.role
+            and source.place[: len(over.place) + 1] == (*over.place, ELEMENT)
+            for over in overs
+        )
 
     def check(
         self, left: Term, sign: str, right: Term, held: int, needed: frozenset[Place] = frozenset()
@@ -786,7 +887,7 @@ class Writer:
         """
         first = leaf.spots[0].value
         is_same = all(key_of(spot.value) == key_of(first) for spot in leaf.spots)
-        if not is_same or len(leaf.spots) < self._enough_constant:
+        if not is_same or len(leaf.spots) < self.caution.repeated:
             return None
         term = Value(json.dumps(first))
         return Chosen(term, [Agreed(term, leaf, set())])
@@ -796,6 +897,8 @@ class Writer:
         slot = self.space.output
         found: dict[Place, Term] = {}
         for place, leaf in slot.leaves.items():
+            if any(not isinstance(piece, str) and piece.asked for piece in leaf.built):
+                return None
             if ELEMENT in place:
                 self._open_block(slot, place)
             chosen = self._value(leaf, last_name(place))
@@ -831,25 +934,50 @@ class Writer:
         for block in self.blocks:
             if any(where in block.over for where in over):
                 return
-        names = {where: self.fresh(singular(last_name(where))) for where in over}
-        self.blocks.append(Block(names, self.fresh(f"each_{singular(last_name(over[0]))}")))
+        for where in over:
+            if isinstance(where[0], Over):
+                if self._args_of(where[0].role, ()) is None:
+                    return
+                self.text(self._list_term(where[0]))
+        names = {where: self.fresh(_name_of_one(where)) for where in over}
+        self.blocks.append(Block(names, self.fresh(f"each_{_name_of_one(over[0])}")))
+
+    @staticmethod
+    def _list_term(over: Over) -> Term:
+        """Return the list that a read returned."""
+        names = _names(over.place)
+        items: Term = Field(Result(over.role), names) if names else Result(over.role)
+        if not over.field:
+            return items
+        return Every(items, (ELEMENT,), (((over.field,), Value(json.dumps(over.value))),))
+
+    def _block_of_rounds(self, slot: Slot) -> Block | None:
+        """Return the loop in which a write is repeated."""
+        ways = {where for how, where in slot.lists.get((), ()) if how == "each"}
+        return next((one for one in self.blocks if ways & one.over.keys()), None)
 
     def _promote(self, slot: Slot, number: int, place: Place) -> Term:
         """Make an argument an input, a whole list if it stands in a list."""
         outer = self._list_place(place)
         made = self.promoted.get((number, outer))
+        rounds = self._block_of_rounds(slot) if slot.is_repeated else None
         if made is None:
             wanted = last_name(outer) or slot.tool
             name = wanted if wanted not in self.names else self.fresh(f"{slot.tool}_{wanted}")
             self.names.add(name)
             made = self.promoted[number, outer] = Promoted(number, outer, name)
             self.always.add((name,))
-            if outer != place:
+            if rounds is not None:
+                one = singular(name)
+                rounds.over[name,] = self.fresh(one if one != name else f"one_{name}")
+            elif outer != place:
                 one = singular(name)
                 over: dict[Place, str] = {
                     (name,): self.fresh(one if one != name else f"one_{name}")
                 }
                 self.blocks.append(Block(over, self.fresh(f"each_{one}")))
+        if rounds is not None:
+            return Given((made.name, ELEMENT))
         if outer == place:
             return Given((made.name,))
         inner = place[len(outer) :]
@@ -860,7 +988,7 @@ _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     Given: lambda self, term: self.input_text(term.place),
     Optional: lambda self, term: self.optional_text(term.place),
     Value: lambda _, term: literal(json.loads(term.json)),
-    Written: lambda self, term: self.written_name(term.tool),
+    Written: lambda self, term: self.written_text(term.tool),
     Field: lambda self, term: field_text(self.text(term.of), term.names),
     At: lambda self, term: f"{self.text(term.of)}[{self.text(term.key)}]",
     KeyOf: lambda self, term: f"only_key({self.text(term.of)}{self.fits_text(term.fits)})",
@@ -868,21 +996,31 @@ _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     Every: lambda self, term: self.every_text(term),
     Limit: lambda self, term: self.limit_text(term),
     Merged: lambda self, term: f"merge({self.text(term.old)}, {self.text(term.changes)})",
-    Computed: lambda self, term: f"{self.text(term.left)} {term.sign} {self.text(term.right)}",
-    Formed: lambda self, term: FORMS[term.form].expression.format(self.text(term.of)),
-    Text: lambda self, term: " ~ ".join(map(self.text, term.parts)),
+    Computed: lambda self, term: self.computed_text(term),
+    Edited: lambda self, term: self.edited_text(term),
+    Formed: lambda self, term: term.form.replace(VALUE, self.text(term.of)),
+    Text: lambda self, term: self.joined_text(term),
 }
 """How terms are printed that need no step of their own."""
 
 
 def _order(one: Explanation) -> int:
-    return [FromInput, FromRead, FromForm, FromNumbers, Constant].index(type(one.source))
+    return [FromInput, FromRead, FromForm, FromNumbers, FromEdit, Constant].index(type(one.source))
 
 
 def _field(term: Term, name: str) -> Term:
     if isinstance(term, Field):
         return Field(term.of, (*term.names, name))
     return Field(term, (name,))
+
+
+def _name_of_one(place: Place) -> str:
+    """Return a name for an element of a list."""
+    if not isinstance(place[0], Over):
+        return singular(last_name(place))
+    name = last_name(place[0].place) or read_name(place[0].role.tool)
+    one = singular(name)
+    return one if one != name else f"one_{name}"
 
 
 def _names(place: Place) -> tuple[str, ...]:

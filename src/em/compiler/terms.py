@@ -110,24 +110,37 @@ class Merged(msgspec.Struct, frozen=True):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A text that is put together from other values."""
+    """A text that is put together from other values; `checks` are bare expressions on `{n}`.
+
+    checks: what must hold of the n-th part, so that it is the same text but for the values.
+    """
 
     parts: tuple["Term", ...]
+    checks: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 class Formed(msgspec.Struct, frozen=True):
     """A value in one of the plain forms: `slug(title)`."""
 
-    form: int
+    form: str
     of: "Term"
 
 
 class Computed(msgspec.Struct, frozen=True):
-    """Two numbers, computed with."""
+    """Two numbers, computed with; rounded, if they are decimals."""
 
     sign: Literal["*", "+", "-"]
     left: "Term"
     right: "Term"
+    is_rounded: bool = False
+
+
+class Edited(msgspec.Struct, frozen=True):
+    """The text that a read returned, with one value in it replaced."""
+
+    of: Result
+    old: "Term"
+    new: "Term"
 
 
 class Cases(msgspec.Struct, frozen=True):
@@ -139,7 +152,7 @@ class Cases(msgspec.Struct, frozen=True):
 
 Term = (
     Given | Optional | Value | Result | Written | Field | At | Pick | KeyOf | Common | Every
-    | Limit | Merged | Text | Formed | Computed | Cases
+    | Limit | Merged | Text | Formed | Computed | Edited | Cases
 )  # fmt: skip
 
 
@@ -160,6 +173,8 @@ def parts_of(term: Term) -> Iterator[Term]:
             yield from (old, changes)
         case Computed(left=left, right=right):
             yield from (left, right)
+        case Edited(of=of, old=old, new=new):
+            yield from (of, old, new)
         case Text(parts=terms) | Cases(terms=terms):
             yield from terms
         case _:
@@ -192,7 +207,7 @@ def field_text(base: str, names: tuple[str, ...]) -> str:
 
 def path_text(place: Place) -> str:
     """Return a place as the functions of expressions take it: `items.*.id`."""
-    signs = {ELEMENT: "*", RECORD: "*", KEY: "@"}
+    signs: dict[Any, str] = {ELEMENT: "*", RECORD: "*", KEY: "@"}
     steps = [signs.get(step, step) if not isinstance(step, str) else step for step in place]
     # The keys of a mapping are asked for in place of its records.
     return ".".join(str(step) for step in steps).replace("*.@", "@")

@@ -1,16 +1,21 @@
 """Texts: the functions with which a plain routine reads a text, and writes values into one."""
 
+import html
+import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from em.text.slug import slug as slug  # noqa: PLC0414 - a function of expressions
+from em.values.canonical import short
 from em.values.structure import structured
 from em.values.times import is_date
 
-_FIELD = re.compile(r"\{(\w*)\}", re.ASCII)
+_FIELD = re.compile(r"\{(\w*)(?::([^{}]+))?\}", re.ASCII)
 
 
 def structure(text: Any) -> Any:
@@ -26,27 +31,44 @@ def word(text: str, number: int) -> str:
     return words[number]
 
 
-def stem(path: str) -> str:
-    """Return the name of a file without its folder and its ending."""
-    return PurePosixPath(path).stem
+def file_part(path: str, part: str) -> str:
+    """Return a part of the path of a file: its `name`, its `stem`, or its `folder`."""
+    known = PurePosixPath(path)
+    if part == "folder":
+        # Without a slash at its end; a file in no folder has an empty one.
+        return "" if str(known.parent) == "." else str(known.parent)
+    if part not in ("name", "stem"):
+        raise ValueError(f"file_part() knows `name`, `stem` and `folder`, got {part!r}")
+    return known.name if part == "name" else known.stem
 
 
-def file_name(path: str) -> str:
-    """Return the name of a file without its folder."""
-    return PurePosixPath(path).name
+def shown(value: Any, form: str) -> str:
+    """Return a date (`%d.%m.%Y`) or a number (`,.2f`, `03d`) as a text of this form."""
+    if "%" in form:
+        if not is_date(value):
+            raise ValueError(f"shown() needs a date such as 2026-05-31, got {value!r}")
+        return datetime.fromisoformat(value).strftime(form)
+    if not _SPEC.fullmatch(form) or isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"shown() can't write {value!r} as {form!r}")
+    return format(value, form)
 
 
-def folder(path: str) -> str:
-    """Return the folder of a file, without a slash at its end."""
-    parent = str(PurePosixPath(path).parent)
-    return "" if parent == "." else parent
+def quoted(value: Any, how: str) -> str:
+    """Return a text as it must stand in another language: url, query, html, json, sql, shell."""
+    if how not in _QUOTES:
+        raise ValueError(f"quoted() knows {', '.join(_QUOTES)}, got {how!r}")
+    return _QUOTES[how](value if how == "json" else str(value))
 
 
-def date_text(date: str, form: str) -> str:
-    """Return a date as a text of another form, such as `%d.%m.%Y`."""
-    if not is_date(date):
-        raise ValueError(f"date_text() needs a date such as 2026-05-31, got {date!r}")
-    return datetime.fromisoformat(date).strftime(form)
+_SPEC = re.compile(r"0?[0-9]{0,2},?(?:\.[0-9])?[df]")
+_QUOTES: dict[str, Callable[[Any], str]] = {
+    "url": lambda text: quote(text, safe=""),
+    "query": quote_plus,
+    "html": html.escape,
+    "json": lambda value: json.dumps(value, ensure_ascii=False),
+    "sql": lambda text: text.replace("'", "''"),
+    "shell": shlex.quote,
+}
 
 
 def days(first: str, last: str) -> int:
@@ -58,24 +80,25 @@ def days(first: str, last: str) -> int:
 
 
 def lines(items: list[Any], form: str, glue: str = "\n") -> str:
-    """Return a text of each element, such as `{name}: {price}`; `{}` is the element itself."""
+    """Return a text of each element, such as `{name}: {price:.2f}`; `{}` is the element itself."""
     return glue.join(_line(item, form) for item in items)
 
 
 def _line(item: Any, form: str) -> str:
-    return _FIELD.sub(lambda match: _part(item, match[1]), form)
+    return _FIELD.sub(lambda match: _part(item, match[1], match[2]), form)
 
 
-def _part(item: Any, name: str) -> str:
-    if not name:
-        return str(item)
-    if not isinstance(item, Mapping) or name not in item:
+def _part(item: Any, name: str, form: str | None) -> str:
+    if name and (not isinstance(item, Mapping) or name not in item):
         raise ValueError(f"lines() needs {name!r} in every element")
-    return str(item[name])
+    value = item[name] if name else item
+    if value is None or isinstance(value, dict | list):
+        raise ValueError(f"lines() can't write {short(value)} into a text")
+    return str(value) if form is None else shown(value, form)
 
 
 TEXTS: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (structure, word, slug, stem, file_name, folder, date_text, days, lines)
+    for function in (structure, word, slug, file_part, shown, quoted, days, lines)
 }
 """These functions by name."""
