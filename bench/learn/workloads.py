@@ -19,6 +19,7 @@ from bench.learn import (
     hostile,
     miniwob,
     retail,
+    single,
     speed,
     telecom,
     typed,
@@ -134,6 +135,10 @@ def hostile_acts(bench: Bench) -> Iterator[Figure]:
     yield from hostile.acts(bench.folder, chosen.limit, verbose=chosen.verbose)
 
 
+def single_recordings(bench: Bench) -> Iterator[Figure]:
+    yield from single.scored(bench.options.limit, verbose=bench.options.verbose)
+
+
 def telecom_tasks(bench: Bench) -> Iterator[Figure]:
     chosen = bench.options
     yield from telecom.solved(chosen.limit, verbose=chosen.verbose)
@@ -165,6 +170,7 @@ PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "typed-attacks": typed_acts,
     "worlds": world_tasks,
     "hostile": hostile_acts,
+    "single": single_recordings,
     "telecom": telecom_tasks,
     "bfcl": bfcl_turns,
     "miniwob": miniwob_episodes,
