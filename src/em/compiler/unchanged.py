@@ -2,19 +2,17 @@
 
 Which fields of a record matter can't be known from one recording. So every field that the routine
 does not use is checked as far as it can be a state: words, truth values, nothing, empty and zero
-stay as they were, and a positive number stays positive, unless it is a count so small that chance
-makes it zero. A person strikes what does not matter, and
+stay as they were, and a positive number stays positive. A person strikes what does not matter, and
 a further recording in which a field differs strikes it too. What equalled an input, or a value of
 another record, must still do so.
 """
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from em.compiler.assumption import is_number
-from em.compiler.evidence import ENOUGH_TO_ACT, is_small
+from em.compiler.evidence import is_small
 from em.compiler.example import Example
 from em.compiler.facts import type_of
 from em.compiler.places import (
@@ -33,9 +31,6 @@ from em.compiler.terms import field_text
 from em.values.canonical import Json, same
 from em.values.leaves import is_by_id
 from em.values.times import is_date
-
-FEW = int(ENOUGH_TO_ACT / math.log2(math.e))
-"""A count up to this falls to zero by chance: of so many on average, none is no surprise."""
 
 
 class Kept(NamedTuple):
@@ -141,7 +136,7 @@ class Unchanged:
         for kept in self._kept:
             records = [record for _, record in kept.records]
             told = "\n".join(field_text(kept.name, tuple(map(str, one))) for one in kept.told)
-            look = _Look(f"{used}\n{told}", self._looped(), has_names=_has_names(records))
+            look = _Look(f"{used}\n{told}", self._looped())
             schema = look.schema(records, kept.name)
             if schema:
                 total = len(self._writer.examples)
@@ -187,16 +182,6 @@ def _texts(value: Any) -> Iterator[str]:
             yield one
 
 
-def _has_names(records: Sequence[Any]) -> bool:
-    """Return whether capitalised words in these records are names rather than states.
-
-    A system writes its states as it writes its fields: `state: open`, but `State: Open`. So a
-    capitalised word in a record whose fields are not capitalised is the name of something.
-    """
-    names = [step for record in records for place, _, _ in walk(record) for step in place]
-    return not any(isinstance(step, str) and step[:1].isupper() for step in names)
-
-
 class _Look:
     """What records must look like again.
 
@@ -204,8 +189,8 @@ class _Look:
     their element. has_names: capitalised words are names.
     """
 
-    def __init__(self, used: str, looped: Mapping[str, str], *, has_names: bool) -> None:
-        self._used, self._looped, self._has_names = used, looped, has_names
+    def __init__(self, used: str, looped: Mapping[str, str]) -> None:
+        self._used, self._looped = used, looped
 
     def schema(self, values: Sequence[Any], text: str) -> Json:
         """Return what values that stand under a name must look like; {} if anything goes."""
@@ -245,17 +230,14 @@ class _Look:
         """Return what values that the routine does not use must be, if they can be a state."""
         first = values[0]
         is_one = all(same(value, first) for value in values)
-        if first is None or isinstance(first, bool) or first in ("", 0) or self._is_state(first):
+        if first is None or isinstance(first, bool) or first in ("", 0) or _is_state(first):
             return {"const": first} if is_one else {}
-        if all(type(value) is int and 0 < value <= FEW for value in values):
-            return {"type": "number"}
         return _content(values)
 
-    def _is_state(self, value: Any) -> bool:
-        """Return whether a text may be a state: a few words, and no name of somebody or a file."""
-        if not is_word(value) or re.search(r"\w[./\\@]\w", value):
-            return False
-        return not (self._has_names and value[0].isupper() and any(map(str.islower, value)))
+
+def _is_state(value: Any) -> bool:
+    """Return whether a text may be a state: a few words, and no name of a file or an address."""
+    return is_word(value) and not re.search(r"\w[./\\@]\w", value)
 
 
 def _content(values: Sequence[Any]) -> Json:
