@@ -323,7 +323,7 @@ def test_searches_stay_in_their_folder(here: Path):
     files = Files(allowed())
     (here / "a.py").write_text("x = 1\n")
     assert files.glob("*.py") == str(here / "a.py")
-    assert files.grep("x = ") == f"Found 1 file\n{here / 'a.py'}"
+    assert files.grep("x = ") == "Found 1 file\na.py"
     assert files.grep("x", "a.py", output_mode="content") == "1:x = 1"
     assert files.list() == "a.py\norders.csv"
     with pytest.raises(FileToolFailed):

@@ -67,6 +67,8 @@ class Role(NamedTuple):
 
     tool: str
     sources: tuple[tuple[str, Place | None], ...] = ()
+    which: str = ""
+    """What tells it from other reads of its tool, where arguments don't: of a session."""
 
     @property
     def is_lookup(self) -> bool:

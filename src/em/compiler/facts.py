@@ -32,6 +32,8 @@ ENOUGH_RECORDS = 8
 """Records that must agree on a number before it is expected."""
 MOST_WORDS = 4
 """Words of an enumeration of states."""
+MOST_SIGNS = 2
+"""Kinds of signs that codes of one look begin or end with."""
 MOST_OPTIONS = 8
 """Words of an enumeration of inputs."""
 
@@ -255,12 +257,25 @@ def _text(values: Sequence[str], *, is_open: bool) -> Json:
     if is_open and is_few and all(map(is_word, values)):
         return {"enum": sorted(options.values())}
     if len(options) >= 3 and all(map(is_code, values)):
-        pattern = pattern_of(list(options.values()))
+        pattern = pattern_of(list(options.values())) or look_of(list(options.values()))
         return {"pattern": pattern} if pattern else {"minLength": 1}
     return {"minLength": 1} if all(values) else {}
 
 
 _MAIL = re.compile(r"[^@\s]{1,80}@[^@\s.]{1,80}(?:\.[^@\s.]{1,80}){1,8}")
+
+
+def look_of(codes: Sequence[str]) -> str | None:
+    """Return what codes of several forms begin and end with, if each is one word: 1.3.0, 2.0rc1."""
+    if not all(len(code) > 1 and code.split() == [code] for code in codes):
+        return None
+    ends = [{*map(_sign, (code[at] for code in codes))} for at in (0, -1)]
+    first, last = ("".join(sorted(one)) for one in ends)
+    return rf"^[{first}]\S*[{last}]$" if max(map(len, ends)) <= MOST_SIGNS else None
+
+
+def _sign(char: str) -> str:
+    return "0-9" if char.isdigit() else "A-Za-z" if char.isalpha() else re.escape(char)
 
 
 def pattern_of(codes: Sequence[str]) -> str | None:

@@ -21,7 +21,7 @@ from em.compiler.listing import (
     totals_in,
     whole_words,
 )
-from em.runner.expressions.functions import between
+from em.runner.expressions.functions import between, module_name
 from em.runner.expressions.texts import file_part, quoted, shown
 from em.text.slug import slug
 from em.values.times import is_date
@@ -72,6 +72,19 @@ def _length(value: Any) -> str | None:
     return str(len(value)) if isinstance(value, list) and value else None
 
 
+def _in_capitals(text: str) -> str:
+    return slug(text, " ").title().replace(" ", "")
+
+
+def _module(value: Any) -> str | None:
+    if not isinstance(value, str) or " " in value or not value.endswith(".py"):
+        return None
+    try:
+        return module_name(value, "src")
+    except ValueError:
+        return None
+
+
 PLAIN_NUMBER = f"{VALUE} | string"
 JSON = f'quoted({VALUE}, "json")'
 URL = f'quoted({VALUE}, "url")'
@@ -119,6 +132,8 @@ FORMS: dict[str, Apply] = {
         for how in ("url", "query", "html", "sql", "shell")
     },
     JSON: _of_text(lambda text: quoted(text, "json")),
+    f'module_name({VALUE}, "src")': _module,
+    f'slug({VALUE}, " ") | title | replace(" ", "")': _of_text(_in_capitals),
     LENGTH: _length,
     **{f'shown({VALUE}, "{form}")': _of_date(form) for form in DATES},
 }

@@ -86,7 +86,7 @@ def _repaired(name: str, repairs: Repairs) -> Learnt:
         "checks": "hand_over",
         "input_schema": repairs.input_schema(),
         "tools": tools_of(steps),
-        "steps": [*_with_ids(steps)],
+        "steps": [*with_ids(steps)],
     }
     return Learnt(routine, repairs.constants, [])
 
@@ -170,7 +170,7 @@ class _Assembly:
             _shorten(steps)
         else:
             unchanged.expect([*_every_step(steps)])
-        steps = [*_with_ids(steps)]
+        steps = [*with_ids(steps)]
         routine = {
             "version": "1",
             "name": self._name,
@@ -375,14 +375,14 @@ class _Assembly:
     def _before(self) -> Iterator[Json]:
         """Yield what comes before the first write: reads and chosen elements, checks, loops."""
         writer = self._writer
-        yield from _in_order(writer.top)
+        yield from in_order(writer.top)
         for block in writer.blocks:
             if block.steps:
                 over = {name: writer.input_text(place) for place, name in block.over.items()}
                 yield {
                     "type": "for_each",
                     "over": over,
-                    "steps": [*_in_order(block.steps)],
+                    "steps": [*in_order(block.steps)],
                     "save_as": block.save_as,
                 }
         yield from self._different
@@ -405,10 +405,10 @@ class _Assembly:
 
     def _input_schema(self, steps: list[Json], decisions: Sequence[str]) -> Json:
         writer = self._writer
-        used = _words_in(steps)
+        used = words_in(steps)
         is_open = not writer.caution.by_person
-        unconfirmed = _unconfirmed(steps) if is_open else ()
-        schema = Inputs(used, unconfirmed, writer.changes, writer.optional).schema(
+        open_names = unconfirmed(steps) if is_open else ()
+        schema = Inputs(used, open_names, writer.changes, writer.optional).schema(
             [*{json.dumps(one, sort_keys=True): one for one in self._candidates.inputs()}.values()]
         )
         schema.setdefault("properties", {})
@@ -495,12 +495,12 @@ def _put(args: Json, place: Place, value: Any) -> None:
     holder[str(place[-1])] = value
 
 
-def _in_order(steps: list[Json]) -> Iterator[Json]:
+def in_order(steps: list[Json]) -> Iterator[Json]:
     """Yield each check as soon as all that it names is known."""
     checks = [step for step in steps if step["type"] == "assert"]
     others = [step for step in steps if step["type"] != "assert"]
     names = {str(step["save_as"]) for step in others if "save_as" in step}
-    waiting = [(check, _words_in([check]) & names) for check in checks]
+    waiting = [(check, words_in([check]) & names) for check in checks]
     known: set[str] = set()
     left = [str(step["save_as"]) for step in others]
     for step in others:
@@ -514,7 +514,7 @@ def _in_order(steps: list[Json]) -> Iterator[Json]:
     yield from (check for check, _ in waiting)
 
 
-def _with_ids(steps: list[Json]) -> Iterator[Json]:
+def with_ids(steps: list[Json]) -> Iterator[Json]:
     """Yield the steps with ids that are made from what they save or check."""
     taken: set[str] = set()
 
@@ -569,7 +569,7 @@ _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def _words_in(steps: Sequence[Json]) -> set[str]:
+def words_in(steps: Sequence[Json]) -> set[str]:
     """Return the names in the expressions of steps."""
     told = ("args", "value", "over", "check", "when")
     return {
@@ -581,7 +581,7 @@ def _words_in(steps: Sequence[Json]) -> set[str]:
     }
 
 
-def _unconfirmed(steps: Sequence[Json]) -> set[str]:
+def unconfirmed(steps: Sequence[Json]) -> set[str]:
     """Return the names that go straight into a write: no read confirms them."""
     writes, others = set(), set()
     for step in _every_step(steps):

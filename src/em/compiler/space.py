@@ -85,6 +85,19 @@ class FromRead(msgspec.Struct, frozen=True):
     place: Place
 
 
+class FromText(msgspec.Struct, frozen=True):
+    """The value is found in a text that was read: a part of a line, or the place for a line.
+
+    function: of expressions, with what it takes behind the text. effect: the number of the write
+    whose new text it takes too.
+    """
+
+    role: Role
+    function: str
+    args: tuple[str, ...]
+    effect: int | None = None
+
+
 class Constant(msgspec.Struct, frozen=True):
     """The value is always the same."""
 
@@ -95,7 +108,7 @@ class FromForm(msgspec.Struct, frozen=True):
     """The value is another one in a plain form: an amount with two decimals, a slug."""
 
     form: str
-    of: FromInput | FromRead
+    of: FromInput | FromRead | FromText
 
 
 class FromNumbers(msgspec.Struct, frozen=True):
@@ -114,7 +127,7 @@ class FromEdit(msgspec.Struct, frozen=True):
     new: FromInput | FromRead
 
 
-Source = FromInput | FromRead | FromForm | FromNumbers | FromEdit | Constant
+Source = FromInput | FromRead | FromText | FromForm | FromNumbers | FromEdit | Constant
 
 
 class Atom(NamedTuple):
@@ -836,7 +849,7 @@ class Space:
             return [] if value is MISSING else [value]
         if isinstance(source, FromForm | FromNumbers | FromEdit):
             return self._evaluate_parts(explanation, spot, depth)
-        if depth == 0:
+        if depth == 0 or isinstance(source, FromText):
             return None
         wanted: dict[str, set[Key]] = {}
         for name, leaf in self.roles[source.role].items():

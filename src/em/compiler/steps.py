@@ -43,6 +43,7 @@ from em.compiler.space import (
     FromInput,
     FromNumbers,
     FromRead,
+    FromText,
     Leaf,
     Slot,
     Source,
@@ -58,6 +59,7 @@ from em.compiler.terms import (
     Field,
     Fits,
     Formed,
+    Found,
     Given,
     KeyOf,
     Limit,
@@ -251,15 +253,20 @@ class Writer:
             return self._given(source.place)
         if isinstance(source, FromForm | FromNumbers | FromEdit):
             return self._made(one, trail, is_value=is_value)
-        if source.role.write is not None:
-            if [slot.tool for slot in self.space.slots].count(source.role.write) > 1:
-                return None  # nobody knows which of these writes it was
-            term: Term = Written(source.role.write)
-        elif self._args_of(source.role, trail) is None:
+        if isinstance(source, FromText):
+            return None  # of sessions only
+        term = self._result(source.role, trail)
+        if term is None:
             return None
-        else:
-            term = Result(source.role)
         return self._inside(term, one, source.place, trail, is_value=is_value)
+
+    def _result(self, role: Role, trail: tuple[Role, ...]) -> Term | None:
+        """Return the term of what a call returned, or None if it is not known."""
+        if role.write is None:
+            return None if self._args_of(role, trail) is None else Result(role)
+        # Of two writes with one tool it is not known which of them it was.
+        is_clear = [slot.tool for slot in self.space.slots].count(role.write) == 1
+        return Written(role.write) if is_clear else None
 
     def _made(self, one: Explanation, trail: tuple[Role, ...], *, is_value: bool) -> Term | None:
         """Return the term of a value that is made from others."""
@@ -1000,12 +1007,14 @@ _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     Edited: lambda self, term: self.edited_text(term),
     Formed: lambda self, term: term.form.replace(VALUE, self.text(term.of)),
     Text: lambda self, term: self.joined_text(term),
+    Found: lambda self, term: f"{term.function}({', '.join(map(self.text, parts_of(term)))})",
 }
 """How terms are printed that need no step of their own."""
 
 
 def _order(one: Explanation) -> int:
-    return [FromInput, FromRead, FromForm, FromNumbers, FromEdit, Constant].index(type(one.source))
+    order = [FromInput, FromRead, FromText, FromForm, FromNumbers, FromEdit, Constant]
+    return order.index(type(one.source))
 
 
 def _field(term: Term, name: str) -> Term:

@@ -119,6 +119,14 @@ class Text(msgspec.Struct, frozen=True):
     checks: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
+class Found(msgspec.Struct, frozen=True):
+    """What a function finds in a text: `line_part(text, before, after)`."""
+
+    of: "Term"
+    function: str
+    args: tuple["Term", ...]
+
+
 class Formed(msgspec.Struct, frozen=True):
     """A value in one of the plain forms: `slug(title)`."""
 
@@ -152,7 +160,7 @@ class Cases(msgspec.Struct, frozen=True):
 
 Term = (
     Given | Optional | Value | Result | Written | Field | At | Pick | KeyOf | Common | Every
-    | Limit | Merged | Text | Formed | Computed | Edited | Cases
+    | Limit | Merged | Text | Found | Formed | Computed | Edited | Cases
 )  # fmt: skip
 
 
@@ -171,6 +179,9 @@ def parts_of(term: Term) -> Iterator[Term]:
             yield from (one for _, one in fits)
         case Merged(old=old, changes=changes):
             yield from (old, changes)
+        case Found(of=of, args=terms):
+            yield of
+            yield from terms
         case Computed(left=left, right=right):
             yield from (left, right)
         case Edited(of=of, old=old, new=new):

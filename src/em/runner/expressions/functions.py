@@ -386,6 +386,32 @@ def lines_through(text: Any, start: str) -> int:
     return first + len(rows)
 
 
+def lines_to_last(text: Any, start: str) -> int:
+    """Return how many lines a text has up to the last one that begins with a text."""
+    lines = str(text).split("\n")
+    found = [number for number, line in enumerate(lines) if start and line.startswith(start)]
+    if not found:
+        raise ValueError(f"no line begins with {start!r}")
+    return found[-1] + 1
+
+
+def end_of_list(text: Any, heading: str, start: str) -> int:
+    """Return how many lines a text has up to the end of the list below a heading.
+
+    heading: a whole line that stands there once. start: what the lines of the list begin with;
+    empty lines may stand before and between them.
+    """
+    first = lines_after(text, f"{heading}\n")
+    last = 0
+    for number, line in enumerate(str(text).split("\n")[first:], first + 1):
+        if line.strip() and not line.startswith(start):
+            break
+        last = number if line.strip() else last
+    if not last:
+        raise ValueError(f"no line below {heading!r} begins with {start!r}")
+    return last
+
+
 def sorted_place(text: Any, start: str, line: str) -> int:
     """Return how many lines stand before the place of a line in a list that is in order.
 
@@ -399,9 +425,12 @@ def sorted_place(text: Any, start: str, line: str) -> int:
 
 
 def _block(text: Any, start: str) -> tuple[int, list[str]]:
-    """Return the lines that begin with a text, and how many stand before them."""
+    """Return the lines that begin with a text, and how many stand before them.
+
+    Without a beginning they are all lines that are not empty.
+    """
     lines = str(text).split("\n")
-    found = [number for number, line in enumerate(lines) if start and line.startswith(start)]
+    found = [number for number, line in enumerate(lines) if line and line.startswith(start)]
     if not found or found[-1] - found[0] != len(found) - 1:
         raise ValueError(
             f"the lines that begin with {start!r} must be there, without others between"
@@ -412,6 +441,12 @@ def _block(text: Any, start: str) -> tuple[int, list[str]]:
 def stands_once(text: Any, part: Any) -> bool:
     """Return whether a text stands exactly once in another one."""
     return bool(part) and str(text).count(str(part)) == 1
+
+
+def lines_once(text: Any, lines: Any) -> bool:
+    """Return whether some lines stand in a text as whole lines, and nowhere else in it."""
+    whole, part = f"\n{text}\n", str(lines).removesuffix("\n")
+    return bool(part) and whole.count(part) == 1 and f"\n{part}\n" in whole
 
 
 def lists_only(output: Any, *paths: str) -> bool:
@@ -870,8 +905,10 @@ SELECTIONS: dict[str, Callable[..., Any]] = {
         common, at_least, at_most, holding,
         pick, pick_at, select, every, among, fact_of, least_of, still_found, least, most, value_at,
         keyed, between, line_part, line_like, once, lines_after, lines_before, line_count,
-        lines_above, lines_through, sorted_place, module_name, looks_like, absent, stands_once,
-        lists_only, kind_of, shape_of, error_of, missing_keys, strange_keys, empty_keys, size_of,
+        lines_above, lines_through, lines_to_last, end_of_list,
+        sorted_place, module_name, looks_like, absent, stands_once,
+        lines_once, lists_only, kind_of, shape_of, error_of, missing_keys, strange_keys, empty_keys,
+        size_of,
         strange_text, strange_items, strange_fields, parsed,
     )
 }  # fmt: skip

@@ -178,16 +178,17 @@ def _lines(given: Any) -> Json:
     return {"offset": first} if last < first else {"offset": first, "limit": last - first + 1}
 
 
-FILE_TEXT, TODAY, CREATE = "FileText", "Today", "Create"
+FILE_TEXT, FILE_THERE, TODAY, CREATE = "FileText", "FileThere", "Today", "Create"
 """The tools that compiled routines call, and no agent.
 
-They are the text of a file as it is, the day, and writing a file that must not be there yet.
+They are the text of a file as it is, whether a file is there, the day, and writing a file that must
+not be there yet.
 """
 
 _READS = {
     "Read": "read", "read": "read", "read_file": "read", "Glob": "glob", "glob": "glob",
     "Grep": "grep", "grep": "grep", "LS": "list", "ls": "list", "list_directory": "list",
-    FILE_TEXT: "text", TODAY: "today",
+    FILE_TEXT: "text", FILE_THERE: "there", TODAY: "today",
 }  # fmt: skip
 _WRITES = {
     "Write": "write", "write": "write", "write_file": "write", "Edit": "edit", "edit": "edit",
@@ -314,6 +315,10 @@ class Files:
         """Return the text of a file."""
         return self._text(self._path(file_path))
 
+    def there(self, file_path: str) -> bool:
+        """Return whether there is a file, or a folder, of this name."""
+        return self._path(file_path).exists()
+
     def today(self, form: str, zone: str = "local") -> str:
         """Return the day, as `strftime` writes it, here or in UTC."""
         return day_of(now(), form, zone)
@@ -348,6 +353,9 @@ class Files:
         argv += ["-e", pattern, "--", str(path)]
         text = run_command(argv, program, timeout=TIMEOUT, env={}, accept=(0, 1))
         lines = text.decode(errors="replace").splitlines()
+        if not Path(file_path).is_absolute():
+            # As the agents show them: paths from here.
+            lines = [line.removeprefix(f"{Path.cwd()}/") for line in lines]
         if mode == "count":
             lines = [line for line in lines if not line.endswith(":0")]
         shown = lines[: int(options.get("head_limit") or MAX_LINES)]
@@ -408,7 +416,12 @@ class Files:
         if not 0 <= insert_line <= len(lines):
             raise FileToolFailed(f"there is no line {insert_line}", place=file_path)
         text = new_string if new_string.endswith("\n") else f"{new_string}\n"
-        after = "".join([*lines[:insert_line], text, *lines[insert_line:]])
+        if "\r\n" in before and "\r" not in text:
+            text = text.replace("\n", "\r\n")  # lines end as those of the file do
+        above = "".join(lines[:insert_line])
+        if above and not above.endswith("\n"):
+            above, text = f"{above}\n", text.removesuffix("\n")
+        after = "".join([above, text, *lines[insert_line:]])
         self._change(path, before, after)
         return f"The file {file_path} has been updated successfully."
 

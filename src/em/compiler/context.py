@@ -1,0 +1,123 @@
+"""Context: parts of texts that were read, found by what stands around them on their line.
+
+In several texts the same part is what stands between the same words. The longest words that all
+have in common are taken, and in each text they must lead to one place only.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from em.compiler.alignment import is_inside
+from em.compiler.file_changes import FOLDER
+from em.runner.expressions.functions import line_part
+
+MOST_LINES = 12
+"""Places of one text at which a value is looked for."""
+_RULER = re.compile(r"\n?([^a-zA-Z0-9\s])\1{2,}\n?")
+"""A ruler of signs is as long as what stands beside it leaves room."""
+
+
+_NUMBER = re.compile(r"(?<![A-Za-z_])\d+(?![A-Za-z_])")
+
+
+class Context(NamedTuple):
+    """What stands before and after a part; a line break where the line begins or ends."""
+
+    before: str
+    after: str
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether there is something on both sides."""
+        return bool(self.before.strip(" ") and self.after.strip(" "))
+
+    def part_of(self, text: str) -> str | None:
+        """Return the one part of a text that stands there; None if there is none, or several."""
+        try:
+            return line_part(text, self.before, self.after)
+        except ValueError:
+            return None
+
+
+def contexts(texts: Sequence[str], parts: Sequence[str]) -> Iterator[Context]:
+    """Yield the contexts that lead to this part in each of the texts."""
+    places = [[*_places(text, part)][:MOST_LINES] for text, part in zip(texts, parts, strict=True)]
+    if not all(places):
+        return
+    found = [*_leading(places, texts, parts)]
+    telling = [one for one in found if one.is_telling]
+    # A space on one side is enough where nothing else leads there.
+    yield from telling or found[:1]
+
+
+def _leading(
+    places: Sequence[Sequence[Context]], texts: Sequence[str], parts: Sequence[str]
+) -> Iterator[Context]:
+    """Yield what leads to the part in each text, from each of its places in the first one."""
+    done: set[Context] = set()
+    for first in places[0]:
+        others = [
+            max(own, key=lambda one, first=first: _likeness(first, one))  # type: ignore[misc]
+            for own in places[1:]
+        ]
+        shared = _shared([first, *others])
+        for found in () if shared is None else (_without_numbers(shared), shared):
+            if found in done or not found.before or not found.after:
+                continue
+            done.add(found)
+            if all(found.part_of(text) == part for text, part in zip(texts, parts, strict=True)):
+                yield found
+                break
+
+
+def _places(text: str, part: str) -> Iterator[Context]:
+    """Yield what stands before and after a part on each line that has it as words of its own."""
+    for line in text.split("\n"):
+        at = line.find(part)
+        while at >= 0:
+            end = at + len(part)
+            if not is_inside(line, at) and not is_inside(line, end) and FOLDER not in line:
+                yield Context(line[:at], line[end:])
+            at = line.find(part, at + 1)
+
+
+def _likeness(one: Context, other: Context) -> int:
+    before = shared_start([one.before[::-1], other.before[::-1]])
+    return len(before) + len(shared_start([one.after, other.after]))
+
+
+def _shared(places: Sequence[Context]) -> Context | None:
+    """Return what all places have around them; None if that is next to nothing."""
+    before = shared_words([one.before[::-1] for one in places])[::-1]
+    after = shared_words([one.after for one in places])
+    if all(one.before == before for one in places):
+        before = f"\n{before}"
+    if all(one.after == after for one in places):
+        after = f"{after}\n"
+    before = _RULER.sub("\0", before).rpartition("\0")[2]
+    after = _RULER.sub("\0", after).partition("\0")[0]
+    is_empty = not (before and after) or not (before + after).strip(" ")
+    return None if is_empty else Context(before, after)
+
+
+def _without_numbers(context: Context) -> Context:
+    """Return the context up to the next numbers: they are values themselves, as a line's is."""
+    before, after = context
+    return Context(_NUMBER.split(before)[-1], _NUMBER.split(after)[0])
+
+
+def shared_words(texts: Sequence[str]) -> str:
+    """Return what all texts begin with, without a part of a word or number at its end."""
+    found = shared_start(texts)
+    if any(is_inside(text, len(found)) for text in texts):
+        return re.sub(r"[^\W_]+\Z", "", found)
+    return found
+
+
+def shared_start(texts: Sequence[str]) -> str:
+    """Return what all texts begin with."""
+    first, last = min(texts), max(texts)
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return "".join(one for one, _ in same)

@@ -1,0 +1,269 @@
+"""Prompt: the values that the prompts of sessions say and their effects use, as typed inputs.
+
+Sessions have only prompts. A value that stands in each prompt and, at the same place, in what each
+session did for it is an input, whatever the words around it are. It is named after what it feeds.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from em.compiler.alignment import Column, explained, pieces_of, places_of
+from em.compiler.calls import identifier
+from em.compiler.file_changes import EDIT
+from em.compiler.session import Sessions, gone
+from em.errors import RoutineError
+from em.runner.expressions.functions import kind_of
+from em.runner.expressions.texts import file_part
+from em.runner.template import parse_template
+from em.text.terms import STOP_WORDS
+from em.values.leaves import texts
+
+PLAIN = ("name", "note")
+"""Names that say no more than what a value looks like."""
+Span = tuple[int, int]
+LONGEST = 500
+"""Characters of a value that a prompt says."""
+_KEY = re.compile(r"([A-Za-z][A-Za-z_]*?)_*[\"'`]?[ \t]*[:=][ \t]*[\"'`]?\Z")
+"""Matches the key that stands before a value: `__version__ = "`."""
+_BEFORE = re.compile(r"\s([a-z]+):?\s+[\"'`]?\Z", re.IGNORECASE)
+"""Matches the word before a value, not the first one: that is what to do."""
+_VERSION = re.compile(r"v?\d+(?:\.\d+)+\S*")
+_FILE = re.compile(r"\S*/\S*|\S+\.[a-z]\w{0,4}")
+
+
+def inputs_of(found: Sessions) -> dict[str, tuple[str, ...]]:
+    """Return the inputs that prompts say, by name, with their values in each session."""
+    columns: dict[tuple[str, ...], None] = {}
+    for number, effect in enumerate(found.effects[0]):
+        for arg in effect.args:
+            values = [own[number].args.get(arg) for own in found.effects]
+            if all(isinstance(one, str) for one in values) and len({*values}) > 1:
+                for column in _said([str(one) for one in values], found.prompts):
+                    columns[column] = None
+    longest = sorted(columns, key=lambda column: _rank(column, found.prompts))
+    left = [*longest]
+    for one in longest:
+        if _is_made(one, left):
+            left.remove(one)
+    taken: list[list[Span]] = [[] for _ in found.prompts]
+    return _named([one for one in left if _is_apart(one, found.prompts, taken)], found)
+
+
+def _rank(column: tuple[str, ...], prompts: Sequence[str]) -> tuple[int, int]:
+    """Return the order of values: the longest first, then those that are said to the letter."""
+    pairs = zip(column, prompts, strict=True)
+    return -sum(map(len, column)), -sum(bool(places_of(prompt, one)) for one, prompt in pairs)
+
+
+def _is_apart(column: tuple[str, ...], prompts: Sequence[str], taken: Sequence[list[Span]]) -> bool:
+    """Return whether values stand in the prompts beside longer ones, and take their places."""
+    rows = zip(column, prompts, taken, strict=True)
+    spans = [said_at(value, prompt, own) for value, prompt, own in rows]
+    if not all(spans):
+        return False
+    for own, more in zip(taken, spans, strict=True):
+        own.extend(more)
+    return True
+
+
+def _said(values: Sequence[str], prompts: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the columns of texts that stand in the prompts."""
+    seen: dict[tuple[str, ...], None] = {}
+
+    def explain(column: Column) -> Column | None:
+        pairs = zip(column.values, prompts, strict=True)
+        if len({*column.values}) > 1 and all(is_said(one, prompt) for one, prompt in pairs):
+            seen[column.values] = None
+            return column
+        return None
+
+    # What is not said does not matter here.
+    explained(pieces_of(values), explain, _are_words, lambda column: column)
+    yield from seen
+
+
+def _are_words(text: str) -> bool:
+    """Return whether a text that all share may be inside a value that people say."""
+    return "\n" not in text and all(sign.isalnum() or sign.isspace() for sign in text)
+
+
+def is_said(value: str, prompt: str) -> bool:
+    """Return whether a value stands in a prompt as words of its own.
+
+    A sentence begins with a capital, wherever its words stood in the prompt.
+    """
+    if not value.strip() or value != value.strip() or "\n" in value or len(value) > LONGEST:
+        return False
+    return bool(said_at(value, prompt))
+
+
+def said_at(value: str, prompt: str, taken: Sequence[Span] = ()) -> list[Span]:
+    """Return where a prompt says a value, beside what is taken."""
+    for one in (value, value[0].lower() + value[1:], value[0].upper() + value[1:]):
+        found = places_of(prompt, one, taken)
+        if found:
+            return found
+    return []
+
+
+def _is_made(column: tuple[str, ...], columns: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether a column is made of others, with the same signs around and between.
+
+    Inputs that always moved together are one.
+    """
+    others = [one for one in columns if one != column]
+    rows = []
+    for number, value in enumerate(column):
+        known = {one[number]: str(at) for at, one in enumerate(others) if one[number]}
+        rows.append(_skeleton(value, known))
+    return all(row == rows[0] for row in rows) and any(part.startswith("\0") for part in rows[0])
+
+
+def _skeleton(value: str, known: Mapping[str, str]) -> list[str]:
+    """Return a value as names of known ones, and the signs between them."""
+    taken: list[Span] = []
+    for one in sorted(known, key=len, reverse=True):
+        taken += places_of(value, one, taken)
+    found, end = [], 0
+    for start, stop in sorted(taken):
+        found += [value[end:start], f"\0{known[value[start:stop]]}"]
+        end = stop
+    return [*found, value[end:]]
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _named(columns: Sequence[tuple[str, ...]], found: Sessions) -> dict[str, tuple[str, ...]]:
+    wanted = {column: name_of(column, found) for column in columns}
+    for column, name in [*wanted.items()]:
+        old = _replaced_by(column, found)
+        if name in PLAIN and old in wanted:
+            wanted[column] = f"new_{wanted[old]}"
+    counts = Counter(wanted.values())
+    named: dict[str, tuple[str, ...]] = {}
+    for column, plain in wanted.items():
+        name = plain if counts[plain] == 1 else _told_apart(plain, column, found)
+        number, free = 1, name
+        while free in named:
+            number += 1
+            free = f"{name}_{number}"
+        named[free] = column
+    return named
+
+
+def _told_apart(name: str, column: tuple[str, ...], found: Sessions) -> str:
+    """Return a name that others don't have: by what becomes of the value, or where it goes."""
+    if _is_replaced(column, found):
+        return f"old_{name}"
+    files = {
+        file_part(str(call.args["file_path"]), "stem")
+        for value, own in zip(column, found.effects, strict=True)
+        for call in own
+        if "file_path" in call.args and any(value in text for text in texts(call.args))
+    }
+    return f"{name}_{identifier(files.pop())}" if len(files) == 1 else f"new_{name}"
+
+
+def _replaced_by(column: tuple[str, ...], found: Sessions) -> tuple[str, ...]:
+    """Return the values that an edit replaced by these; none if no edit did."""
+    for number, effect in enumerate(found.effects[0]):
+        if effect.name == EDIT:
+            edits = [own[number].args for own in found.effects]
+            texts = [(one["old_string"], one["new_string"]) for one in edits]
+            if tuple(gone(new, old) for old, new in texts) == column:
+                return tuple(gone(old, new) for old, new in texts)
+    return ()
+
+
+def _is_replaced(column: tuple[str, ...], found: Sessions) -> bool:
+    """Return whether the values stood in what was replaced."""
+    return any(
+        all(
+            value in str(own[number].args.get("old_string", ""))
+            for value, own in zip(column, found.effects, strict=True)
+        )
+        for number in range(len(found.effects[0]))
+    )
+
+
+def name_of(column: tuple[str, ...], found: Sessions) -> str:
+    """Name an input after the key that its value is written behind, after its looks, or after the
+    word that stands before it in all prompts.
+    """
+    written = [[text for call in own for text in texts(call.args)] for own in found.effects]
+    said = [[one] for one in found.prompts]
+    return (
+        _word_before(column, written, _KEY)
+        or _look(column)
+        or _word_before(column, said, _BEFORE)
+        or ("note" if any(" " in value for value in column) else "name")
+    )
+
+
+def _word_before(
+    column: tuple[str, ...], shown: Sequence[Sequence[str]], pattern: re.Pattern[str]
+) -> str:
+    """Return the word that stands before the value of each session, "" if there is none."""
+    names: Counter[str] = Counter()
+    for value, own in zip(column, shown, strict=True):
+        found = {
+            match[1].lower().strip("_")
+            for text in own
+            for at, _ in places_of(text, value)
+            if (match := pattern.search(text[:at].rpartition("\n")[2]))
+        }
+        names.update(found - STOP_WORDS)
+    return next((name for name, count in names.most_common() if count == len(column)), "")
+
+
+def _look(values: Sequence[str]) -> str:
+    if all(map(_VERSION.fullmatch, values)):
+        return "version"
+    if all(map(_FILE.fullmatch, values)):
+        return "file"
+    kinds = {kind_of(value) for value in values}
+    return kinds.pop() if len(kinds) == 1 and not kinds & {"text", "word", "code"} else ""
+
+
+# --- templates ------------------------------------------------------------------------------------
+
+
+def requests_of(
+    prompts: Sequence[str], inputs: Mapping[str, tuple[str, ...]], asked: Sequence[str] = ()
+) -> list[str]:
+    """Return the prompts with holes for inputs, each wording once.
+
+    A prompt that does not say all inputs as they were used gives none; those that are asked for
+    need not be said.
+    """
+    found: dict[str, None] = {}
+    for number, prompt in enumerate(prompts):
+        own = {name: values[number] for name, values in inputs.items()}
+        made = _masked(prompt, own, asked)
+        if made and _is_template(made):
+            found[made] = None
+    return [*found]
+
+
+def _is_template(text: str) -> bool:
+    try:
+        parse_template(text)
+    except RoutineError:
+        return False
+    return True
+
+
+def _masked(prompt: str, values: Mapping[str, str], asked: Sequence[str]) -> str:
+    taken: list[tuple[int, int, str]] = []
+    for name, value in sorted(values.items(), key=lambda row: -len(row[1])):
+        spans = places_of(prompt, value, [(start, stop) for start, stop, _ in taken])
+        if not spans and name not in asked:
+            return ""
+        taken += [(start, stop, name) for start, stop in spans]
+    made, end = "", 0
+    for start, stop, name in sorted(taken):
+        made += prompt[end:start].replace("{", "{{").replace("}", "}}") + f"{{{name}}}"
+        end = stop
+    return made + prompt[end:].replace("{", "{{").replace("}", "}}")

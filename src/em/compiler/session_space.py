@@ -1,0 +1,403 @@
+"""Space of explanations of sessions: every text of every effect, made of what was known before.
+
+A text that differs from session to session is aligned (`alignment`): what all share is constant,
+and each column of what differs must be an input, the day, or a part of a text that was read, found
+by what stands around it (`context`), as it is or in a plain form. The arguments of the looks that
+this needs are explained in the same way.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice, product
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.compiler.alignment import COARSE, Column, explained, pieces_of
+from em.compiler.context import contexts
+from em.compiler.evidence import ENOUGH_TO_ACT
+from em.compiler.example import Example, Read, Role
+from em.compiler.file_changes import EDIT
+from em.compiler.forms import FORMS
+from em.compiler.insertion import positions
+from em.compiler.places import Place, key_of
+from em.compiler.prompt import name_of
+from em.compiler.session import FEWEST, Look, Sessions, narrowed
+from em.compiler.skeleton import Spot
+from em.compiler.space import (
+    Constant,
+    Explanation,
+    FromForm,
+    FromInput,
+    FromRead,
+    FromText,
+    Leaf,
+    Slot,
+    Source,
+    Space,
+)
+from em.errors import RoutineError
+from em.runner.tools.coding import TODAY
+from em.values.canonical import short
+
+MOST_RIVALS = 4
+"""Explanations of one column by the parts of one text."""
+MOST_COMBINED = 64
+"""Ways to take one token of each text that are tried."""
+_DATE = re.compile(r"\b(?:19|20)\d\d-\d\d-\d\d\b|\b\d{1,2}\.\d{1,2}\.\d{2,4}\b")
+
+
+class Rows(NamedTuple):
+    """The sessions that a value is compared over, and how many calls were made before it there."""
+
+    sessions: tuple[int, ...]
+    before: tuple[int, ...]
+
+
+class SessionSpace(Space):
+    """The explanations of all texts of sessions that did the same."""
+
+    def __init__(self, sessions: Sessions, inputs: Mapping[str, tuple[str, ...]]) -> None:
+        self.sessions, self.inputs = sessions, dict(inputs)
+        self.asked: list[str] = []
+        self.examples = [
+            Example({name: values[number] for name, values in inputs.items()}, (), name=str(number))
+            for number in range(sessions.size)
+        ]
+        self.roles = defaultdict(lambda: defaultdict(Leaf))
+        self.reads = defaultdict(list)
+        self.habits = []
+        self.output = Slot("return", range(0))
+        self.looks: dict[Role, Look] = {}
+        self._usable: dict[Role, bool] = {}
+        self._forms: dict[str, dict[str, list[tuple[str, str]]]] = {}
+        self.slots = [self._slot(number) for number in range(len(sessions.effects[0]))]
+
+    # ---- effects
+
+    def _slot(self, number: int) -> Slot:
+        calls = [own[number] for own in self.sessions.effects]
+        slot = Slot(calls[0].name, range(number, number + 1))
+        slot.calls = [(call.args, call.result) for call in calls]
+        rows = Rows((*range(len(calls)),), tuple(call.index for call in calls))
+        if any(call.args.keys() != calls[0].args.keys() for call in calls):
+            raise RoutineError(f"the sessions called {slot.tool} with other arguments")
+        leaves = self._leaves_of(number, rows, may_ask=False)
+        look = self.sessions.files[number]
+        if leaves is None and slot.tool == EDIT and look is not None:
+            texts = [look.text(one) or "" for one in rows.sessions]
+            edits = narrowed([call.args for call in calls], texts)
+            for session, args in enumerate(edits or ()):
+                changed = msgspec.structs.replace(calls[session], args=args)
+                self.sessions.effects[session][number] = changed
+        slot.leaves.update(leaves or self._leaves_of(number, rows, may_ask=True) or {})
+        if look is not None and not self.is_usable(look):
+            raise RoutineError(f"nothing explains which file {slot.tool} changes")
+        return slot
+
+    def _leaves_of(self, number: int, rows: Rows, *, may_ask: bool) -> dict[Place, Leaf] | None:
+        """Return what explains the arguments of an effect; None if something is to be asked for."""
+        calls = [own[number] for own in self.sessions.effects]
+        found: dict[Place, Leaf] = {}
+        for name in calls[0].args:
+            values = [call.args[name] for call in calls]
+            if name == "insert_line":
+                leaf = self._place(number, rows, values)
+            else:
+                is_fixed = name in calls[0].fixed or name == "old_string"
+                leaf = self._leaf(values, rows, may_ask=may_ask and not is_fixed)
+            if leaf is None and not may_ask:
+                return None
+            if leaf is None:
+                raise RoutineError(
+                    f"nothing explains {name} of {calls[0].title} in all sessions:"
+                    f" {', '.join(short(one) for one in values[:3])}",
+                    fix="record more sessions, or leave out those that differ",
+                )
+            found[(name,)] = leaf
+        return found
+
+    def _place(self, number: int, rows: Rows, values: Sequence[Any]) -> Leaf | None:
+        """Return the line behind which a text is inserted, by all that it may depend on."""
+        look = self.sessions.files[number]
+        if look is None or not self.is_usable(look):
+            return None
+        texts = [look.text(one) or "" for one in rows.sessions]
+        new = [str(own[number].args["new_string"]) for own in self.sessions.effects]
+        leaf = self._empty(values, rows)
+        for position in positions(texts, new, values):
+            effect = number if position.takes_new else None
+            source = FromText(self._role(look), position.function, position.args, effect)
+            leaf.explanations[source] = self._explanation(source, values, rows, rows.sessions)
+        return leaf if leaf.explanations else None
+
+    # ---- texts
+
+    def _leaf(self, values: Sequence[Any], rows: Rows, *, may_ask: bool = False) -> Leaf | None:
+        """Return what explains a value in all sessions; None if something of it is open."""
+        leaf = self._empty(values, rows)
+        is_same = all(key_of(one) == key_of(values[0]) and one == values[0] for one in values)
+        if is_same and not _is_dated(values[0]):
+            source = Constant(key_of(values[0]))
+            leaf.explanations[source] = self._explanation(source, values, rows, rows.sessions)
+            return leaf
+        if not all(isinstance(one, str) and one for one in values):
+            return None
+        pieces = pieces_of(values, [self._marks(one) for one in rows.sessions])
+        built = explained(
+            pieces,
+            lambda one: self._column(one, rows),
+            _is_glue,
+            lambda one: self._ask(one, rows) if may_ask else None,
+        )
+        if built is None or not self._are_settled(built):
+            return None
+        leaf.built = _joined(built)
+        return leaf
+
+    def _are_settled(self, built: Sequence[str | Leaf]) -> bool:
+        """Return whether no date is constant of which nobody knows if it was the day."""
+        dated = any(isinstance(one, str) and _DATE.search(one) for one in built)
+        return self.sessions.has_days or not dated
+
+    def _empty(self, values: Sequence[Any], rows: Rows) -> Leaf:
+        leaf = Leaf()
+        leaf.spots = [*self._spots(values, rows)]
+        return leaf
+
+    def _spots(self, values: Sequence[Any], rows: Rows) -> Iterator[Spot]:
+        for number, value in zip(rows.sessions, values, strict=True):
+            yield Spot(self.examples[number], None, 0, value)
+
+    def _marks(self, session: int) -> dict[str, str]:
+        """Return the values that are known by name: inputs, and the day."""
+        days = {
+            str(call.result): look.which.rpartition(" ")[0]
+            for look in self.sessions.looks
+            if look.tool == TODAY and (call := look.calls[session]) is not None
+        }
+        return days | {values[session]: f"input {name}" for name, values in self.inputs.items()}
+
+    def _explanation(
+        self, source: Source, values: Sequence[Any], rows: Rows, made: Sequence[int]
+    ) -> Explanation:
+        """Return the evidence of the sessions that made a look."""
+        found: Explanation | None = None
+        for number, spot in zip(rows.sessions, self._spots(values, rows), strict=True):
+            if number not in made:
+                continue
+            one = Explanation(source, spot, self._cost)
+            if found is None:
+                found = one
+            else:
+                found.meet(one)
+        assert found is not None
+        return found
+
+    @cached_property
+    def _cost(self) -> float:
+        """Bits that trying so many places gives by chance."""
+        texts = [one.text(0) or "" for one in self.sessions.every_look]
+        return math.log2(2 + len(self.inputs) + sum(len(text.split()) for text in texts))
+
+    # ---- columns
+
+    def _column(self, column: Column, rows: Rows) -> Leaf | None:
+        """Return all that explains what differs at one place; None if nothing does."""
+        values = column.values
+        if not all(values) or (len({*values}) == 1 and not column.known):
+            return None
+        leaf = self._empty(values, rows)
+        for source, made, parts in (
+            [*self._by_inputs(values, rows)]
+            or [*self._by_looks(values, rows)]
+            or [*self._by_forms(values, rows)]
+        ):
+            leaf.explanations[source] = self._explanation(source, values, rows, made)
+            leaf.explanations[source].parts = [*parts]
+        if leaf.explanations and len({*values}) == 1:
+            constant = Constant(key_of(values[0]))
+            leaf.explanations[constant] = self._explanation(constant, values, rows, rows.sessions)
+        is_known = any(
+            isinstance(one, FromInput) or found.net >= ENOUGH_TO_ACT
+            for one, found in leaf.explanations.items()
+        )
+        return leaf if is_known else None
+
+    def _by_inputs(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
+        for name, given in self.inputs.items():
+            own = [given[number] for number in rows.sessions]
+            source = FromInput((name,))
+            if own == [*values]:
+                yield _Found(source, rows.sessions)
+                return
+        for name, given in self.inputs.items():
+            own = [given[number] for number in rows.sessions]
+            for form, apply in FORMS.items():
+                if [*map(apply, own)] == [*values]:
+                    source = FromInput((name,))
+                    part = self._explanation(source, own, rows, rows.sessions)
+                    yield _Found(FromForm(form, source), rows.sessions, [part])
+                    return
+
+    def _by_looks(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
+        """Yield the looks that showed the values, as a whole or in the same context.
+
+        Looks of all sessions go first; those of some count only if there is no other.
+        """
+        is_everywhere = False
+        for look, made in self._looks_before(rows):
+            if is_everywhere and len(made) < len(rows.sessions):
+                return
+            shown = {number: look.text(number) or "" for number in made}
+            own = [value for n, value in zip(rows.sessions, values, strict=True) if n in made]
+            if not all(one in text for one, text in zip(own, shown.values(), strict=True)):
+                continue
+            for source in self._parts(look, [*shown.values()], own):
+                is_everywhere |= len(made) == len(rows.sessions)
+                yield _Found(source, made)
+
+    def _parts(self, look: Look, texts: Sequence[str], values: Sequence[str]) -> Iterator[Source]:
+        is_whole = all(text.strip("\n") == one for text, one in zip(texts, values, strict=True))
+        if not is_whole and (look.tool == TODAY or len({*values}) < min(FEWEST, len(values))):
+            return
+        if is_whole:
+            if self.is_usable(look):
+                yield FromRead(self._role(look), ())
+            return
+        for context in islice(contexts(texts, values), MOST_RIVALS):
+            if self.is_usable(look):
+                yield FromText(self._role(look), "line_part", (*context,))
+
+    def _by_forms(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
+        """Yield the parts of shown texts that give the values in a plain form."""
+        for look, made in self._looks_before(rows):
+            texts = [look.text(number) or "" for number in made]
+            own = [value for n, value in zip(rows.sessions, values, strict=True) if n in made]
+            if look.tool == TODAY or len({*own}) < min(FEWEST, len(own)):
+                continue
+            fitting = [
+                self._formed(text).get(one, []) for text, one in zip(texts, own, strict=True)
+            ]
+            forms = set.intersection(*({form for form, _ in one} for one in fitting))
+            for form in sorted(forms):
+                tokens = [[token for other, token in one if other == form] for one in fitting]
+                for chosen in islice(product(*tokens), MOST_COMBINED):
+                    context = next(contexts(texts, chosen), None)
+                    if context is not None and self.is_usable(look):
+                        source = FromText(self._role(look), "line_part", (*context,))
+                        some = Rows(tuple(made), tuple(0 for _ in made))
+                        part = self._explanation(source, chosen, some, made)
+                        yield _Found(FromForm(form, source), made, [part])
+                        return
+
+    def _formed(self, text: str) -> dict[str, list[tuple[str, str]]]:
+        """Return the plain forms of the tokens of a text, each with the form and the token."""
+        if text not in self._forms:
+            found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+            for token in dict.fromkeys(COARSE.findall(text)):
+                if len(token) > 2:
+                    for form, apply in FORMS.items():
+                        made = apply(token)
+                        if made and made != token:
+                            found[made].append((form, token))
+            self._forms[text] = found
+        return self._forms[text]
+
+    def _looks_before(self, rows: Rows) -> list[tuple[Look, list[int]]]:
+        """Return the looks that enough sessions made before, those of most sessions first."""
+        found = []
+        for look in self.sessions.every_look:
+            made = [
+                number
+                for number, before in zip(rows.sessions, rows.before, strict=True)
+                if (call := look.calls[number]) is not None and call.index < before
+            ]
+            if len(made) >= max(min(FEWEST, len(rows.sessions)), len(rows.sessions) / 2):
+                found.append((look, made))
+        return sorted(found, key=lambda row: -len(row[1]))
+
+    # ---- looks
+
+    def _role(self, look: Look) -> Role:
+        return Role(look.tool, (), look.which)
+
+    def is_usable(self, look: Look) -> bool:
+        """Return whether a look can be made again: all of its arguments are explained."""
+        role = self._role(look)
+        if role not in self._usable:
+            self._usable[role] = False  # what it shows can't say how to make it
+            self._usable[role] = self._use(role, look)
+        return self._usable[role]
+
+    def _use(self, role: Role, look: Look) -> bool:
+        calls = [call for call in look.calls if call is not None]
+        if any(call.args.keys() != calls[0].args.keys() for call in calls):
+            return False
+        rows = Rows(tuple(look.made), tuple(call.index for call in calls))
+        leaves: dict[str, Leaf] = {}
+        for name in calls[0].args:
+            values = [call.args[name] for call in calls]
+            if name in calls[0].fixed and any(one != values[0] for one in values):
+                return False
+            leaf = self._leaf(values, rows)
+            if leaf is None:
+                return False
+            leaves[name] = leaf
+        self.looks[role] = look
+        self.roles[role] = defaultdict(Leaf, leaves)
+        self.reads[role] = [
+            (self.examples[number], None, Read(call.name, call.args, call.result))
+            for number, call in enumerate(look.calls)
+            if call is not None
+        ]
+        return True
+
+    # ---- inputs that nobody said
+
+    def _ask(self, column: Column, rows: Rows) -> Leaf | None:
+        """Make what nothing explains an input, if it is a value of one line."""
+        values = column.values
+        is_plain = all(one.strip() == one and one and "\n" not in one for one in values)
+        if not is_plain or len(rows.sessions) < self.sessions.size:
+            return None
+        name = wanted = name_of(values, self.sessions)
+        number = 1
+        while name in self.inputs:
+            number += 1
+            name = f"{wanted}_{number}"
+        self.inputs[name] = values
+        self.asked.append(name)
+        for example, value in zip(self.examples, values, strict=True):
+            example.inputs[name] = value
+        return self._column(column, rows)
+
+
+class _Found(NamedTuple):
+    """A source, the sessions that show it, and what it is made of."""
+
+    source: Source
+    made: Sequence[int]
+    parts: Sequence[Explanation] = ()
+
+
+def _is_dated(value: Any) -> bool:
+    return isinstance(value, str) and _DATE.search(value) is not None
+
+
+def _is_glue(text: str) -> bool:
+    """Return whether a text that all share may be inside a value: signs and spaces on a line."""
+    return "\n" not in text and not any(map(str.isalnum, text))
+
+
+def _joined(built: Sequence[str | Leaf]) -> list[str | Leaf]:
+    found: list[str | Leaf] = []
+    for one in built:
+        if isinstance(one, str) and found and isinstance(found[-1], str):
+            found[-1] += one
+        else:
+            found.append(one)
+    return found
