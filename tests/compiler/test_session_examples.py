@@ -192,9 +192,7 @@ def test_a_session_that_wrote_the_whole_file_did_the_same(tmp_path: Path) -> Non
 def test_what_no_session_shows_changes_nothing(
     tmp_path: Path, request_words: str, text: str
 ) -> None:
-    status, after = run(
-        learnt([*map(logged, VERSIONS)]), request_words, {"LOG.md": text}, tmp_path
-    )
+    status, after = run(learnt([*map(logged, VERSIONS)]), request_words, {"LOG.md": text}, tmp_path)
     assert (status, after) == ("needs_input", {"LOG.md": text})
 
 
@@ -233,6 +231,14 @@ def test_a_version_that_not_every_prompt_says_is_asked_for() -> None:
     found = learnt([*worded("log {}"), *others])
     assert found.asked == ["version"]
     assert found.routine["requests"] == ["log {version}", "log the next one"]
+
+
+def test_two_sessions_are_enough_where_they_show_it(tmp_path: Path) -> None:
+    found = learnt([*map(logged, VERSIONS[:2])])
+    made = run(found, "Log version 9.9.9.", {"LOG.md": LOG}, tmp_path / "a")
+    assert made == ("ok", entered("9.9.9"))
+    made = run(found, "Log version v9.9.9.", {"LOG.md": LOG}, tmp_path / "b")
+    assert made == ("needs_input", {"LOG.md": LOG})
 
 
 def test_one_session_is_too_few() -> None:
@@ -435,7 +441,7 @@ def committed(command: str, versions: Sequence[str] = VERSIONS) -> Learnt:
 @pytest.mark.parametrize("command", TEST_RUNS)
 def test_tests_before_a_commit_stay_steps_before_it(command: str) -> None:
     found = committed(command)
-    assert tools(found) == ["FileText", "Insert", command.split()[0], "git", "git"]
+    assert tools(found) == ["FileText", "Insert", command.split(maxsplit=1)[0], "git", "git"]
     tests = next(step for step in found.routine["steps"] if step["id"] == "tests")
     (spec,) = [one for one in found.routine["tools"] if one["name"] == tests["tool"]]
     assert "|" not in spec["shell"].replace("| fixed", "")
@@ -448,13 +454,14 @@ def test_tests_that_fail_before_a_commit_stop_the_run(tmp_path: Path) -> None:
         (folder / "project").mkdir(parents=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder / "project")
-            for command in ("git init -q .", "git config user.email a@b.c", "git config user.name a"):
-                subprocess.run(command.split(), check=True)
+            for command in ("init -q .", "config user.email a@b.c", "config user.name a"):
+                subprocess.run(["git", *command.split()], check=True)
         files = {"LOG.md": LOG, "test_it.py": f"def test_it():\n    assert {body}\n"}
         found = committed("python -m pytest -q 2>&1 | tail -3")
         status, _ = run(found, "Log version 9.9.9.", files, folder)
+        log = ["git", "log", "--oneline"]
         done = subprocess.run(
-            ["git", "log", "--oneline"], cwd=folder / "project", capture_output=True, text=True
+            log, cwd=folder / "project", capture_output=True, text=True, check=False
         )
         assert (status, "Log version 9.9.9" in done.stdout) == (
             ("ok", True) if name == "good" else ("failed", False)
@@ -540,3 +547,79 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     files = {"docs/index.md": "# Pages\n\n- [Home](home.md)\n", "docs/error-budget.md": "mine\n"}
     made = run(paged(), 'Add a page "Error Budget".', files, tmp_path)
     assert made == ("needs_input", files)
+
+
+# --- parts of lines, lists and texts --------------------------------------------------------------
+
+OWNERS = [("2021", "Acme"), ("2023", "Bolt Inc"), ("2019", "Corex"), ("2020", "Dunes")]
+
+
+def licence(year: str, owner: str) -> dict[str, str]:
+    return {"LICENSE": f"MIT License\n\nCopyright (c) {year} {owner}\n\nAs is.\n"}
+
+
+def test_the_rest_of_a_line_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    works = []
+    for (year, owner), now in zip(OWNERS, ("2026", "2025", "2024", "2027"), strict=True):
+        work = Work("Update the year.", licence(year, owner), f"{now}-03-01T11:00:00Z")
+        work.change("LICENSE", licence(now, owner)["LICENSE"])
+        works.append(work)
+    monkeypatch.setattr(coding, "now", lambda: datetime.fromisoformat("2030-06-07T11:00:00+00:00"))
+    made = run(learnt(works), "Update the year.", licence("2018", "Elm & Sons"), tmp_path)
+    assert made == ("ok", licence("2030", "Elm & Sons"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [LOG.replace("\n", "\r\n"), "", LOG.replace("# Log\n", "# Log\n\n## 1.0 (2025-01-01)\n")],
+    ids=["other line ends", "empty", "twice"],
+)
+def test_a_file_in_another_state_is_left_alone(text: str, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "LOG.md").write_bytes(text.encode())
+    found = learnt([*map(logged, VERSIONS)])
+    status, _ = run(found, "Log version 9.9.9.", {}, tmp_path)
+    assert status == "needs_input"
+    assert (tmp_path / "project" / "LOG.md").read_bytes() == text.encode()
+
+
+UNRELEASED = "# Changes\n\n## Unreleased\n\n{}\n## 1.0.0\n\n- First\n"
+
+
+def test_a_line_is_added_to_the_list_below_its_heading(tmp_path: Path) -> None:
+    works = []
+    notes = ["Fix the crash", "Speed up parsing", "Handle long names", "Drop the old flag"]
+    for number, note in enumerate(notes):
+        rows = "".join(f"- Older {one}\n" for one in range(1 + number % 3))
+        work = Work(f'Note "{note}".', {"CHANGES.md": UNRELEASED.format(rows)})
+        work.change("CHANGES.md", UNRELEASED.format(f"{rows}- {note}\n"))
+        works.append(work)
+    found = learnt(works)
+    before = {"CHANGES.md": UNRELEASED.format("- One\n- Two\n")}
+    after = {"CHANGES.md": UNRELEASED.format("- One\n- Two\n- Add a door\n")}
+    assert run(found, 'Note "Add a door".', before, tmp_path / "a") == ("ok", after)
+    released = {"CHANGES.md": before["CHANGES.md"].replace("Unreleased", "1.1.0")}
+    assert run(found, 'Note "Add a door".', released, tmp_path / "b") == ("needs_input", released)
+
+
+def test_a_number_that_nothing_explains_is_asked_for_alone() -> None:
+    works = []
+    for number, name in enumerate(["email", "price", "color", "phone"]):
+        work = Work(f"Write a migration that adds the column {name}.", {})
+        work.write(f"migrations/{3 + 2 * number:04}_add_{name}.sql", f"ADD COLUMN {name};\n")
+        works.append(work)
+    found = learnt(works)
+    assert found.asked == ["number"]
+    path = next(step for step in found.routine["steps"] if step["id"] == "path")
+    assert path["value"] == "migrations/{{ number }}_add_{{ column }}.sql"
+
+
+def test_a_long_text_is_learnt_in_time() -> None:
+    works = []
+    for version in VERSIONS:
+        rows = "".join(f"row {row} of {version}\n" for row in range(2_000))
+        work = Work(f"Write {version}.", {})
+        work.write("rows.txt", rows)
+        works.append(work)
+    (step,) = (one for one in learnt(works).routine["steps"] if one.get("tool") == "Create")
+    assert step["args"]["content"].count("{{ version }}") == 2_000

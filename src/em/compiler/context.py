@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from em.compiler.alignment import is_inside
 from em.compiler.file_changes import FOLDER
-from em.runner.expressions.functions import line_part
+from em.runner.expressions.file_lines import line_part
 
 MOST_LINES = 12
 """Places of one text at which a value is looked for."""

@@ -21,7 +21,8 @@ from em.compiler.listing import (
     totals_in,
     whole_words,
 )
-from em.runner.expressions.functions import between, module_name
+from em.runner.expressions.file_lines import module_name
+from em.runner.expressions.functions import between
 from em.runner.expressions.texts import file_part, quoted, shown
 from em.text.slug import slug
 from em.values.times import is_date

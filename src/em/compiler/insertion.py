@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from em.compiler.context import shared_words
-from em.runner.expressions import functions
-from em.runner.expressions.functions import sign_of
+from em.runner.expressions import file_lines
+from em.runner.expressions.file_lines import sign_of
 
 MOST_LINES = 4
 """Lines above or below an insertion that may say where it is."""
@@ -23,7 +23,7 @@ class Position(NamedTuple):
 
     def line(self, text: str, new: str) -> int | None:
         """Return the number of lines before it; None if the text has no such place."""
-        call: Callable[..., Any] = getattr(functions, self.function)
+        call: Callable[..., Any] = getattr(file_lines, self.function)
         try:
             return int(call(text, *self.args, *([new] if self.takes_new else ())))
         except ValueError:

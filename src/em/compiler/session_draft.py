@@ -30,7 +30,8 @@ from em.compiler.templates import Filled, Template, templates_of, with_template
 from em.compiler.trials import refuse_wrong
 from em.compiler.verification import verify_draft
 from em.errors import EmError, RoutineError
-from em.runner.expressions.functions import FUNCTIONS, lists_only, sign_of, stands_once
+from em.runner.expressions.file_lines import lists_only, sign_of, stands_once
+from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_expression
 from em.runner.routine import ReturnStep, Routine, Step, ToolStep
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool

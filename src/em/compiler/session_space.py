@@ -18,7 +18,7 @@ import msgspec
 
 from em.compiler.alignment import COARSE, Column, explained, pieces_of
 from em.compiler.context import contexts
-from em.compiler.evidence import ENOUGH_TO_ACT
+from em.compiler.evidence import CONSTANTS_SHOWN, ENOUGH_TO_ACT
 from em.compiler.example import Example, Read, Role
 from em.compiler.file_changes import EDIT
 from em.compiler.forms import FORMS
@@ -63,6 +63,7 @@ class SessionSpace(Space):
     def __init__(self, sessions: Sessions, inputs: Mapping[str, tuple[str, ...]]) -> None:
         self.sessions, self.inputs = sessions, dict(inputs)
         self.asked: list[str] = []
+        self.caution = CONSTANTS_SHOWN
         self.examples = [
             Example({name: values[number] for name, values in inputs.items()}, (), name=str(number))
             for number in range(sessions.size)

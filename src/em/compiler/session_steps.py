@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from em.compiler.calls import TracedCall, identifier, specs_of
-from em.compiler.evidence import CONSTANTS_SHOWN
 from em.compiler.example import Role
 from em.compiler.facts import Inputs, look_of
 from em.compiler.file_changes import EDIT
@@ -30,7 +29,7 @@ from em.compiler.space import Explanation, FromText, Slot
 from em.compiler.steps import Writer, hole
 from em.compiler.terms import Found, Given, Result, Term, Text, Value, literal, parts_of
 from em.errors import RoutineError
-from em.runner.expressions.functions import lines_once, lists_only, stands_once
+from em.runner.expressions.file_lines import lines_once, lists_only, stands_once
 from em.runner.tools.coding import CREATE, FILE_TEXT, FILE_THERE, TODAY
 from em.traces.trace import Trace
 from em.values.call import Effect
@@ -53,7 +52,7 @@ class SessionWriter(Writer):
     """Writes the looks and texts of sessions; every text that is found gets a name."""
 
     def __init__(self, space: SessionSpace) -> None:
-        super().__init__(space, caution=CONSTANTS_SHOWN)
+        super().__init__(space)
         self.space: SessionSpace = space
         self.new_texts: dict[int, Term] = {}
 

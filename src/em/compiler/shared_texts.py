@@ -18,7 +18,7 @@ from em.compiler.file_changes import FOLDER
 from em.compiler.inputs import escaped
 from em.compiler.said_values import SaidValues, shared_start
 from em.compiler.sources import quoted
-from em.runner.expressions.functions import line_part, module_name
+from em.runner.expressions.file_lines import line_part, module_name
 from em.runner.tools.coding import FILE_TEXT, TODAY
 from em.values.canonical import identical
 

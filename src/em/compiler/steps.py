@@ -253,8 +253,7 @@ class Writer:
             return self._given(source.place)
         if isinstance(source, FromForm | FromNumbers | FromEdit):
             return self._made(one, trail, is_value=is_value)
-        if isinstance(source, FromText):
-            return None  # of sessions only
+        assert isinstance(source, FromRead)  # a text is found by the writer of sessions
         term = self._result(source.role, trail)
         if term is None:
             return None
