@@ -72,6 +72,8 @@ def lines_through(text: Any, start: str) -> int:
 
     The lines that begin so must follow each other: they are one list.
     """
+    if not start:
+        raise ValueError("lines_through() needs what the lines begin with")
     first, rows = _block(text, start)
     return first + len(rows)
 
