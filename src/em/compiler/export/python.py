@@ -31,7 +31,7 @@ from em.errors import ExportError
 from em.runner import agreement, mentions, wording
 from em.runner import signs as signs_of_requests
 from em.runner.authorship import runs_in_sandbox
-from em.runner.expressions import functions, selection, words
+from em.runner.expressions import file_lines, functions, selection, words
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import (
     GIVEN,
@@ -844,7 +844,7 @@ def _runtime(*, is_settling: bool) -> _Source:
     """Return the code that scripts run on: `script`, functions of expressions, and agreement."""
     learnt = [contractions, courtesies, mentions, signs_of_requests, agreement, wording]
     settling = [stand_ins, words, syntax_tree, *learnt] if is_settling else []
-    modules = [script, selection, functions, *settling]
+    modules = [script, selection, file_lines, functions, *settling]
     shared: list[Callable[..., Any]] = [same, examples_of] if is_settling else [same]
     # The functions of texts need more of em than a script has: it is not written with them.
     parts = ["TEXTS: dict[str, Any] = {}", *(inspect.getsource(one) for one in shared)]
