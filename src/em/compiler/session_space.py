@@ -351,7 +351,7 @@ class SessionSpace(Space):
         self.looks[role] = look
         self.roles[role] = defaultdict(Leaf, leaves)
         self.reads[role] = [
-            (self.examples[number], None, Read(call.name, call.args, call.result))
+            (self.examples[number], None, Read(call.name, call.args, call.result, is_file=True))
             for number, call in enumerate(look.calls)
             if call is not None
         ]
