@@ -323,6 +323,7 @@ def compile_several(
     force: bool = False,
     beside: Sequence[KeptTrace] = (),
     pool: Sequence[KeptTrace] = (),
+    may_be_plain: bool = True,
 ) -> CompiledTrace:
     """Compile one routine from attempts at one task: from those that succeeded, if any did.
 
@@ -334,6 +335,7 @@ def compile_several(
     beside: traces of other tasks, from which it is learnt how values are spoken of.
     pool: traces of other tasks, from which it is learnt which other reads give what is needed, as
     those of `beside`. Of their arguments only the looks get into the routine.
+    may_be_plain: False compiles by the older learners only.
     """
     given = load_udfs(udfs)
     usable = _usable(
@@ -348,7 +350,8 @@ def compile_several(
         "refusals": _refusals(usable, declared),
     }
     others = _Others(beside, [*pool, *beside])
-    if client is None and not keep_all and not callable(confirm) and not list(confirm):
+    is_plain = may_be_plain and client is None and not keep_all
+    if is_plain and not callable(confirm) and not list(confirm):
         plain = plain_draft(usable, how["name"], declared)
         if plain is not None:
             return CompiledTrace(

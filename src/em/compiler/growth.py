@@ -139,7 +139,15 @@ def _compiled(
     others: Sequence[KeptTrace],
 ) -> CompiledTrace:
     # A wrong trial is judged against those of the old version.
-    made = compile_several(traces, name=old.name, declared=declared, force=True, pool=others)
+    made = compile_several(
+        traces,
+        name=old.name,
+        declared=declared,
+        force=True,
+        pool=others,
+        # What people decided about a routine of the older form is said in its terms.
+        may_be_plain=not old.decided,
+    )
     return _as_decided(made, old)
 
 
