@@ -74,7 +74,8 @@ def test_of_several_attempts_those_that_failed_are_left_out(memory: Memory) -> N
     with pytest.raises(RoutineError, match="different effects"):
         memory.compile([*ids, other])
     routine = memory.compile(ids)
-    assert [step.id for step in routine.steps] == ["find_user", "close_account", "return"]
+    called = [step.tool for step in routine.steps if isinstance(step, ToolStep)]
+    assert called == ["find_user", "close_account"]
     same = [kept for kept in memory.traces() if kept.id in ids[1:]]
     assert sorted(routine.from_events) == sorted(e for kept in same for e in kept.event_ids)
 

@@ -135,6 +135,7 @@ class AsyncMemory:
     restore = _threaded(Memory.restore)
     undecided = _threaded(Memory.undecided)
     decide = _threaded(Memory.decide)
+    strike = _threaded(Memory.strike)
     suggest = _threaded(Memory.suggest)
     compile = _threaded(Memory.compile)
     compile_again = _threaded(Memory.compile_again)

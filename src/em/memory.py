@@ -367,6 +367,17 @@ class Memory:
 
         return decide(self.store, routine, choice, by=by)
 
+    def strike(self, routine: str, check: str, *, reason: str = "", by: str = "") -> "Decision":
+        """Store a plain routine without one of its checks as a new version.
+
+        check: the id of an assert; `STEP.FIELD` for one thing that a step expects of its result;
+        `STEP` for all that it expects. `em routine show` lists them. by: who strikes it, as the
+        log says. Compiling the routine again leaves the check out.
+        """
+        from em.compiler.checks import strike
+
+        return strike(self.store, routine, check, reason=reason, by=by)
+
     def add_trace(self, trace: "Trace | Mapping[str, Any]", *, subject: str | None = None) -> str:
         """Store one attempt at a task. Return the trace's id; its stream is `trace/ID`.
 

@@ -103,7 +103,7 @@ def trace(number: str, result: Any) -> KeptTrace:
 
 
 def expected(*traces: KeptTrace) -> list[str]:
-    steps = compile_several(traces).draft.routine.steps
+    steps = compile_several(traces, may_be_plain=False).draft.routine.steps
     (step,) = [one for one in steps if isinstance(one, ToolStep)]
     return list(step.expects)
 

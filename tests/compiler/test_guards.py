@@ -141,7 +141,7 @@ def test_a_guard_is_relaxed_by_a_trace_that_succeeded_otherwise() -> None:
         return KeptTrace(id=number, at=NOW, trace=made, event_ids=[])
 
     def guards_of(*traces: KeptTrace) -> list[str]:
-        steps = compile_several(traces).draft.routine.steps
+        steps = compile_several(traces, may_be_plain=False).draft.routine.steps
         (step,) = [one for one in steps if isinstance(one, ToolStep) and one.tool == "act"]
         return [text for text in step.guards if text.startswith("order_2.")]
 

@@ -227,7 +227,8 @@ def test_a_script_compares_what_a_call_returned_with_what_it_was_given(tmp_path:
         KeptTrace(id=str(number), at=NOW, trace=one, event_ids=[])
         for number, one in enumerate(made)
     ]
-    write_package(compile_several(kept).draft, tmp_path / "desk")
+    made_of_steps = compile_several(kept, may_be_plain=False).draft
+    write_package(made_of_steps, tmp_path / "desk")
     script: dict[str, Any] = {"__name__": "desk"}
     exec(export_python(Package(tmp_path / "desk")), script)
     given = {"key": "K-512", "drawer": 4}

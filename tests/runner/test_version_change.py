@@ -34,6 +34,7 @@ ROUTINE: dict[str, Any] = {
     },
     "asks": {"note": {"recorded": "late", "candidates": ["found.note"], "tasks": 2}},
     "decided": [{"of": "note", "take": "found.note"}],
+    "struck": ["found.status is \"open\""],
     "seen": {"find": "a1"},
     "steps": [
         {

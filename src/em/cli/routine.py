@@ -80,7 +80,7 @@ _SHADOW = click.option(
 @click.group("routine", no_args_is_help=True)
 @everywhere
 def routine() -> None:
-    """List, show, keep, unpack, decide, retire, restore, promote and heal stored routines."""
+    """List, show, keep, unpack, decide, strike, retire, restore, promote, heal stored routines."""
 
 
 @routine.command("list")
@@ -113,9 +113,14 @@ def list_() -> None:
 @click.option(
     "--explain", is_flag=True, help="Say in words what it checks and asks before it acts."
 )
+@click.option("--python", is_flag=True, help="Print it as a Python function instead.")
 @everywhere
-def show(ref: str, explain: bool) -> None:
-    """Print the routine.yaml of a stored routine, or of the one in a folder."""
+def show(ref: str, explain: bool, python: bool) -> None:
+    """Print the routine.yaml of a stored routine, or of the one in a folder.
+
+    Of a learnt routine also its inputs, its checks with their ids and in how many recordings they
+    held, its constants, and how it did on recordings that it was not learnt from.
+    """
     name, files, events = ref, {}, []
     if is_folder(ref):
         files = files_in(ref)
@@ -131,10 +136,16 @@ def show(ref: str, explain: bool) -> None:
         click.echo(files[ROUTINE], nl=False)
         print_trials(tried)
 
+    found = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
+    if python:
+        _show_python(name, found, files)
+        return
+    if found.checks == "hand_over":
+        _show_plain(shown, files, tried, with_code=not explain)
+        return
     if not explain:
         emit(shown, text)
         return
-    found = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
     shown["requires"] = [one._asdict() for one in requirements(found)]
     shown["asks"] = [one._asdict() for one in asked_for(found)]
 
@@ -145,6 +156,41 @@ def show(ref: str, explain: bool) -> None:
             note(f"  {reason}")
 
     emit(shown, words)
+
+
+def _show_python(name: str, routine: Routine, files: "Mapping[str, str]") -> None:
+    """Print a plain routine as a function."""
+    from em.compiler.checks import document_of
+    from em.compiler.export.function import function_text
+
+    if routine.checks != "hand_over":
+        raise UsageError(
+            "only a routine with `checks: hand_over` reads as a function",
+            place=name,
+            fix="`em export --to python` writes any routine as a script",
+        )
+    function = function_text(document_of(files))
+    emit({"routine": name, "python": function}, lambda: click.echo(function, nl=False))
+
+
+def _show_plain(shown: Json, files: "Mapping[str, str]", tried: Trials, *, with_code: bool) -> None:
+    """Print a plain routine: its code, then its outline and its trials."""
+    from em.cli.outline import print_checks, print_constants, print_inputs, print_reasons
+    from em.compiler.checks import document_of
+    from em.compiler.outline import outline_of
+
+    outline = outline_of(document_of(files))
+
+    def text() -> None:
+        if with_code:
+            click.echo(files[ROUTINE], nl=False)
+        print_inputs(outline)
+        print_checks(outline)
+        print_constants(outline.constants)
+        print_trials(tried)
+        print_reasons(tried)
+
+    emit({**shown, **msgspec.to_builtins(outline)}, text)
 
 
 def print_trials(trials: Trials) -> None:
@@ -242,6 +288,24 @@ def decide(ref: str, choice: str | None, by: str | None) -> None:
             note("there is nothing to decide")
 
     emit({"routine": ref, "questions": open_}, text_)
+
+
+@routine.command("strike")
+@click.argument("ref", metavar="NAME")
+@click.argument("check", metavar="CHECK")
+@click.option("--reason", default="", metavar="TEXT", help="Why it is not needed, for the log.")
+@_BY
+@everywhere
+def strike(ref: str, check: str, reason: str, by: str | None) -> None:
+    """Strike a check of a learnt routine: runs no longer hand over because of it.
+
+    CHECK is the id of an assert, STEP.FIELD for one thing that a step expects of its result, or
+    STEP for all that it expects; `em routine show` lists them. The routine without it is stored as
+    a new version, and `em compile --again` leaves it out.
+    """
+    done = open_memory().strike(ref, check, reason=reason, by=person() if by is None else by)
+    kept = f"stored as {done.new}; the version before is {done.old}"
+    emit(done, f"{printable(done.words)}\n{kept}")
 
 
 @routine.command("promote")
@@ -436,21 +500,26 @@ def _compile_one(
     keep: bool,
     explain: bool,
 ) -> None:
-    from em.compiler.package_files import write_package
+    from em.compiler.compile_trace import write_compiled
     from em.compiler.trials import refuse_unproved
 
     with only_results_on_stdout():
         with progress("compiling") as bar:
             made = _compiled(traces, options, bar)
         draft = made.draft
+        is_plain = draft.routine.checks == "hand_over"
         if output is not None:
-            write_package(draft, Path(output), made.udfs)
+            write_compiled(made, Path(output))
         ref = ""
         if keep or draft.written_by:
             if keep and not options["shadow"]:
                 refuse_unproved(draft.trials, force=options["force"])
             ref = _store_compiled(made, keep=keep, shadow=options["shadow"])
     place = str(Path(output)) if output else ref
+
+    if is_plain:
+        _emit_plain(made, place, ref if output is not None and keep else "")
+        return
 
     def text() -> None:
         if explain:
@@ -470,6 +539,49 @@ def _compile_one(
             "kept": ref or None,
             "model": _asked(made),
             "left_out": made.not_compiled,
+        },
+        text,
+    )
+
+
+def _emit_plain(made: "CompiledTrace", place: str, stored: str) -> None:
+    """Print a plain routine that was compiled: code, inputs, constants, what is open, its proof."""
+    from em.cli.outline import (
+        open_values,
+        print_constants,
+        print_inputs,
+        print_open,
+        print_reasons,
+    )
+    from em.compiler.checks import document_of
+    from em.compiler.outline import outline_of
+
+    outline, draft, recordings = outline_of(document_of(made.files)), made.draft, len(made.same_way)
+
+    def text() -> None:
+        click.echo(made.files[ROUTINE], nl=False)
+        print_inputs(outline)
+        print_constants(outline.constants)
+        click.echo()
+        click.echo(f"learnt from {count(recordings, 'recording')}, in {place}")
+        for shown in draft.proof:
+            click.echo(f"  {printable(shown)}")
+        print_reasons(draft.trials)
+        print_open(outline, recordings)
+        if stored:
+            click.echo(f"stored as {stored}")
+
+    emit(
+        {
+            "routine": place,
+            "name": draft.routine.name,
+            "outcome": draft.outcome,
+            "proof": draft.proof,
+            "trials": draft.trials.as_dict(),
+            **msgspec.to_builtins(outline),
+            "open": open_values(outline, recordings),
+            "input": draft.input,
+            "kept": stored or (place if "@" in place else None),
         },
         text,
     )

@@ -21,6 +21,7 @@ from em.compiler.calls import (
     judged_reads,
     tried_in_vain,
 )
+from em.compiler.checks import is_plain
 from em.compiler.commands import is_bookkeeping, refuse_unrepeatable, require_commands
 from em.compiler.confirmation import Confirm, confirmed, relaxed
 from em.compiler.differences import told_apart
@@ -41,6 +42,7 @@ from em.compiler.verification import verify_draft
 from em.compiler.way_draft import read_before_effects, way_drafts, with_record_facts
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
+from em.runner.package import write_files
 from em.runner.tools import Function
 from em.runner.tools.coding import is_coding_tool
 from em.settings import Settings
@@ -302,6 +304,14 @@ class CompiledTrace(msgspec.Struct, frozen=True, kw_only=True):
     not_compiled: Mapping[str, str] = {}
 
 
+def write_compiled(made: CompiledTrace, folder: Path) -> None:
+    """Write a compiled routine into a package folder; a plain one as it is stored."""
+    if is_plain(made.draft.routine):
+        write_files(made.files, folder)
+    else:
+        write_package(made.draft, folder, made.udfs)
+
+
 class _Others(NamedTuple):
     """Traces of other tasks: how values are spoken of, and what reads give."""
 
@@ -323,6 +333,7 @@ def compile_several(
     force: bool = False,
     beside: Sequence[KeptTrace] = (),
     pool: Sequence[KeptTrace] = (),
+    struck: Sequence[str] = (),
     may_be_plain: bool = True,
 ) -> CompiledTrace:
     """Compile one routine from attempts at one task: from those that succeeded, if any did.
@@ -335,7 +346,8 @@ def compile_several(
     beside: traces of other tasks, from which it is learnt how values are spoken of.
     pool: traces of other tasks, from which it is learnt which other reads give what is needed, as
     those of `beside`. Of their arguments only the looks get into the routine.
-    may_be_plain: False compiles by the older learners only.
+    struck: checks that a person struck of an earlier version. may_be_plain: False for a routine
+    with decisions, which only the older form can take.
     """
     given = load_udfs(udfs)
     usable = _usable(
@@ -350,9 +362,10 @@ def compile_several(
         "refusals": _refusals(usable, declared),
     }
     others = _Others(beside, [*pool, *beside])
-    is_plain = may_be_plain and client is None and not keep_all
-    if is_plain and not callable(confirm) and not list(confirm):
-        plain = plain_draft(usable, how["name"], declared)
+    is_confirmed = not callable(confirm) and bool(list(confirm))
+    if may_be_plain and client is None and not keep_all and not is_confirmed:
+        known = how["name"] or _name_of(usable[0].trace)
+        plain = plain_draft(usable, known, declared, struck)
         if plain is not None:
             return CompiledTrace(
                 draft=plain.draft,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from em.compiler.calls import calls_of
+from em.compiler.checks import is_plain
 from em.compiler.compile_trace import CompiledTrace, compile_several
 from em.compiler.confirmation import declared_input
 from em.compiler.decision import applied
@@ -145,7 +146,7 @@ def _compiled(
         declared=declared,
         force=True,
         pool=others,
-        # What people decided about a routine of the older form is said in its terms.
+        struck=old.struck,
         may_be_plain=not old.decided,
     )
     return _as_decided(made, old)
@@ -178,6 +179,8 @@ def _as_decided(made: CompiledTrace, old: KeptRoutine) -> CompiledTrace:
 def _why_worse(old: KeptRoutine, made: CompiledTrace, added: Sequence[str]) -> str:
     """Say why a new version must not replace the old one; empty if it may."""
     before, after = old.trials, made.draft.trials
+    if is_plain(old) and not is_plain(made.draft.routine):
+        return "no plain routine does what was recorded in all of its traces"
     if not set(added) & set(made.same_way):
         return "the new traces went another way, so nothing was learnt from them"
     if after.count("wrong") > before.count("wrong"):

@@ -5,11 +5,13 @@ was recorded. Everything else still goes the older ways.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from em.compiler.calls import Verdict, calls_of
+from em.compiler.checks import with_struck
 from em.compiler.commands import is_bookkeeping
 from em.compiler.draft import Draft, GivenUdfs, Recorded
 from em.compiler.evidence import CONSTANTS_SHOWN
@@ -42,12 +44,15 @@ class PlainDraft(msgspec.Struct, frozen=True):
 
 
 def plain_draft(
-    traces: Sequence[KeptTrace], name: str, declared: Mapping[str, Effect | None] | None = None
+    traces: Sequence[KeptTrace],
+    name: str,
+    declared: Mapping[str, Effect | None] | None = None,
+    struck: Sequence[str] = (),
 ) -> PlainDraft | None:
     """Return the plain routine of recordings, or None if it is not theirs to give.
 
     That is where inputs are not typed, or where the routine does not do again what each recording
-    did.
+    did. struck: checks that a person struck of an earlier version; they are left out.
     """
     if len(traces) < ENOUGH_TRACES or not all(map(_is_typed, traces)):
         return None
@@ -55,7 +60,9 @@ def plain_draft(
     kinds = {name: examples}
     try:
         learnt = _with_templates(learn(kinds, caution=CONSTANTS_SHOWN)[name], examples)
-        proof = prove(learnt.routine, kinds, caution=CONSTANTS_SHOWN)
+        learnt = learnt._replace(routine=with_struck(learnt.routine, struck))
+        mended = partial(with_struck, texts=struck)
+        proof = prove(learnt.routine, kinds, mended=mended, caution=CONSTANTS_SHOWN)
     except EmError:
         # What the learner can't put into steps, an older way may.
         return None
@@ -123,7 +130,7 @@ def _draft(
         explained=(),
         comments={},
         usage=first.trace.recorded_usage,
-        proof=[*proof.summary.splitlines(), *([str(trials)] if trials else [])],
+        proof=[*_without_trials(proof), *([str(trials)] if trials else [])],
         trials=trials,
         outcome=first.trace.outcome,
     )
@@ -137,6 +144,11 @@ def _draft(
 def _output(example: Example) -> Any:
     """Return what the routine returns for its recording: the result of its last write."""
     return example.writes[-1].result if example.writes else example.output
+
+
+def _without_trials(proof: Proof) -> list[str]:
+    """Return the lines of a proof without those of the trials, which have a file of their own."""
+    return [one for one in proof.summary.splitlines() if not one.startswith(f"{LEFT_OUT}:")]
 
 
 def _trials(proof: Proof) -> Trials:

@@ -5,7 +5,7 @@ inputs. Then each recording is left out once: what the others teach is tried on 
 hands over did no harm; one that would have written anything else than was recorded is wrong.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -30,6 +30,7 @@ ENOUGH = 3
 """Times that a routine must be right on recordings that it was not learnt from."""
 
 Kinds = Mapping[str, Sequence[Example]]
+Mended = Callable[[Json], Json]
 
 
 class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -94,12 +95,18 @@ def read_proof(text: str) -> Proof:
 
 
 def prove(
-    routine: Json, kinds: Kinds, *, schemas: Mapping[str, Any] | None = None, **options: Any
+    routine: Json,
+    kinds: Kinds,
+    *,
+    schemas: Mapping[str, Any] | None = None,
+    mended: Mended = lambda document: document,
+    **options: Any,
 ) -> Proof:
     """Try a routine on the recordings of its kind, `kinds[routine["name"]]`.
 
     kinds: the recordings of all kinds that were learnt together. schemas: of the tools, by name.
-    options: those of `learn`.
+    mended: what was done to the routine after it was learnt; also done to those that are learnt
+    here. options: those of `learn`.
     """
     name, examples = routine["name"], kinds[routine["name"]]
     program, schema = program_of(routine), _schema(routine)
@@ -110,7 +117,7 @@ def prove(
         ]
         for policy, world in POLICIES.items()
     }
-    trials[LEFT_OUT] = [*_left_out(name, kinds, options)]
+    trials[LEFT_OUT] = [*_left_out(name, kinds, mended, options)]
     return Proof(
         at=datetime.now(UTC),
         routine=digest_of(routine),
@@ -142,7 +149,9 @@ def _trial(name: str, outcome: Outcome) -> Trial:
     return Trial(name, outcome.verdict, outcome.reason, outcome.is_unrecorded)
 
 
-def _left_out(name: str, kinds: Kinds, options: Mapping[str, Any]) -> Iterator[Trial]:
+def _left_out(
+    name: str, kinds: Kinds, mended: Mended, options: Mapping[str, Any]
+) -> Iterator[Trial]:
     """Leave recordings out, and try on each what the others teach.
 
     They are left out one after the other; of many, several at a time, so that it is not learnt
@@ -161,7 +170,7 @@ def _left_out(name: str, kinds: Kinds, options: Mapping[str, Any]) -> Iterator[T
         left = {id(one) for _, one in group}
         try:
             own = material_of(name, [one for _, one in every if id(one) not in left], **options)
-            learnt = learnt_from({**known, name: own}, name).routine
+            learnt = mended(learnt_from({**known, name: own}, name).routine)
             program = program_of(learnt)
         except EmError as error:
             yield from (_trial(one, Outcome("handed over", error.message)) for one, _ in group)

@@ -55,6 +55,7 @@ HOMES: Mapping[str, str] = {
     "shadow_compared": "em.compiler.shadow",
     "routine_promoted": "em.compiler.shadow",
     "routine_decided": "em.compiler.decision",
+    "routine_struck": "em.compiler.checks",
     "routine_retired": "em.runner.retirement",
     "routine_restored": "em.runner.retirement",
     "routine_proposed": "em.compiler.proposals",

@@ -556,6 +556,8 @@ class Routine(
     request: Request | None = None
     asks: dict[str, Asked] = {}
     decided: Sequence[Decided] = ()
+    struck: Sequence[str] = ()
+    """Checks that a person struck, as texts: compiling the routine again leaves them out."""
     seen: dict[str, str] = {}
     """What reads returned when recorded, as hashes: recorded answers count only while it is so."""
     steps: Sequence[Step] = ()

@@ -67,6 +67,8 @@ def _of_decisions(old: Routine, new: Routine) -> Iterator[str]:
     for one in old.decided:
         if one not in new.decided:
             yield f"no longer decided: {decided_in_words(one)}"
+    yield from (f"struck: {text}" for text in new.struck if text not in old.struck)
+    yield from (f"no longer struck: {text}" for text in old.struck if text not in new.struck)
 
 
 def _of_form(old: Routine, new: Routine) -> Iterator[str]:

@@ -1,0 +1,74 @@
+"""The outline of a plain routine: its inputs, checks and constants, as a person reads them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from em.compiler.checks import Check, checks_of, value_in_words, walked
+from em.values.canonical import Json, short
+
+
+class Input(msgspec.Struct, frozen=True):
+    """An input. looks: what kind of value it is, in words."""
+
+    name: str
+    looks: str
+    required: bool
+    description: str = ""
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """An argument that is the same in every run. place: the step with the argument."""
+
+    place: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.place} is always {short(self.value)}"
+
+
+class Outline(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person looks at before they use a routine.
+
+    alternatives: sets of inputs of which one must be given. struck: checks that a person struck.
+    """
+
+    inputs: Sequence[Input]
+    alternatives: Sequence[Sequence[str]]
+    checks: Sequence[Check]
+    constants: Sequence[Constant]
+    struck: Sequence[str]
+
+
+def outline_of(document: Json) -> Outline:
+    """Return the outline of a routine."""
+    schema = document.get("input_schema") or {}
+    required = schema.get("required", ())
+    return Outline(
+        inputs=[
+            Input(name, value_in_words(one), name in required, one.get("description", ""))
+            for name, one in schema.get("properties", {}).items()
+        ],
+        alternatives=[one["required"] for one in schema.get("anyOf", ()) if "required" in one],
+        checks=checks_of(document),
+        constants=[
+            Constant(f"{step['id']}.{path}", value)
+            for step in walked(document.get("steps", ()))
+            for name, one in step.get("args", {}).items()
+            for path, value in _constants(one, name)
+        ],
+        struck=document.get("struck", []),
+    )
+
+
+def _constants(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the values that no expression makes, each with its place."""
+    if isinstance(value, dict) and value:
+        for name, one in value.items():
+            yield from _constants(one, f"{path}.{name}")
+    elif isinstance(value, list) and value:
+        for number, one in enumerate(value):
+            yield from _constants(one, f"{path}[{number}]")
+    elif not isinstance(value, str) or "{{" not in value:
+        yield path, value

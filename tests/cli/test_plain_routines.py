@@ -1,0 +1,130 @@
+"""A learnt routine at the command line: its code, its checks, and striking one of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from em_command import em, on_terminal
+
+from cancelled_orders import recording
+from em import Memory
+from em.compiler.decision import questions
+from em.runner.package import find_routine, routine_of
+
+OLD_FORM = ("asks", "guard", "agree")
+
+
+@pytest.fixture(autouse=True)
+def traces() -> list[str]:
+    with Memory(".em/em.db") as memory:
+        return [memory.add_trace(recording(number)) for number in range(1, 5)]
+
+
+@pytest.fixture
+def kept(traces: list[str]) -> None:
+    assert em("compile", *traces, "--name", "cancel", "--keep").code == 0
+
+
+def test_compiling_shows_code_inputs_constants_and_what_is_open(traces: list[str]) -> None:
+    done = em("compile", *traces, "--name", "cancel", "-o", "cancel")
+    assert done.code == 0, done.err
+    text = Path("cancel/routine.yaml").read_text()
+    assert done.out.startswith(text)
+    assert "order_id  a text that matches ^W[0-9]+$  required" in done.out
+    assert "done.notify  true" in done.out
+    assert "learnt from 4 recordings, in cancel" in done.out
+    assert "not learnt from: right in 4 of 4, handed over in 0, wrong in 0" in done.out
+    assert "open: is this always so: done.notify? 4 recordings showed it" in done.err
+    assert not any(word in done.out + done.err for word in OLD_FORM)
+
+
+def test_a_routine_without_a_given_name_is_plain_too(traces: list[str]) -> None:
+    assert em("compile", *traces, "--keep").code == 0
+    with Memory(".em/em.db") as memory:
+        routine = routine_of(find_routine(memory.store, "cancel_an_order"))
+    assert routine.checks == "hand_over"
+    assert not questions(routine)
+
+
+def test_compiling_tells_the_same_as_json(traces: list[str]) -> None:
+    done = em("compile", *traces, "--name", "cancel", "--keep", "--json").json
+    assert (done["routine"], done["kept"]) == ("cancel@1", "cancel@1")
+    assert done["constants"] == [{"place": "done.notify", "value": True}]
+    assert done["open"] == ["done.notify"]
+    assert done["trials"]["right"] == 4
+    assert not {*done} & {"asks", "guards", "expects", "request", "calls"}
+
+
+@pytest.mark.usefixtures("kept")
+def test_showing_it() -> None:
+    shown = em("routine", "show", "cancel")
+    assert shown.out.startswith('version: "1"\nname: cancel\nchecks: hand_over\n')
+    assert 'order.status    4/4   order.status is "pending"' in shown.out
+    assert 'done.status is "cancelled" (after the write; else the run fails)' in shown.out
+    assert "done.notify  true" in shown.out
+    assert "right in 4 of 4" in shown.err
+    assert not any(word in shown.out + shown.err for word in OLD_FORM)
+    explained = em("routine", "show", "cancel", "--explain").out
+    assert "order.status is" in explained
+    assert "steps:" not in explained
+    as_json = em("routine", "show", "cancel", "--json").json
+    (check,) = [one for one in as_json["checks"] if one["id"] == "order.status"]
+    assert (check["text"], check["held"]) == ('order.status is "pending"', "4/4")
+    assert as_json["inputs"][0]["name"] == "email"
+
+
+@pytest.mark.usefixtures("kept")
+def test_showing_it_as_a_function() -> None:
+    shown = em("routine", "show", "cancel", "--python").out
+    assert shown.startswith("def cancel(email: str, order_id: str, reason: str, *, tools: Any)")
+    compile(shown, "cancel", "exec")
+    assert em("routine", "show", "cancel", "--python", "--json").json["python"] == shown
+
+
+def test_only_a_plain_routine_is_shown_as_a_function() -> None:
+    Path("old").mkdir()
+    Path("old/routine.yaml").write_text("name: old\nsteps: [{id: a, type: return, value: 1}]\n")
+    shown = em("routine", "show", "old", "--python")
+    assert shown.code == 2
+    assert "em export --to python" in shown.err
+
+
+@pytest.mark.usefixtures("kept")
+def test_alternatives_are_shown() -> None:
+    Path("two").mkdir()
+    schema = {
+        "type": "object",
+        "properties": {"email": {"type": "string"}, "name": {"type": "string"}},
+        "anyOf": [{"required": ["email"]}, {"required": ["name"]}],
+    }
+    Path("two/routine.yaml").write_text(
+        f"name: two\nchecks: hand_over\ninput_schema: {json.dumps(schema)}\n"
+        "steps: [{id: a, type: return, value: 1}]\n"
+    )
+    assert "given must be: email; or name" in em("routine", "show", "two").out
+
+
+@pytest.mark.usefixtures("kept")
+def test_striking_a_check() -> None:
+    done = em("routine", "strike", "cancel", "order.channel", "--reason", "any", "--by", "ana")
+    assert done.out == (
+        'struck: order.channel is "web"\nstored as cancel@2; the version before is cancel@1\n'
+    )
+    shown = em("routine", "show", "cancel").out
+    assert 'struck: order.channel is "web"' in shown
+    assert "struck: order.channel" in em("routine", "diff", "cancel").out
+    events = [json.loads(line) for line in em("log", "export").out.splitlines()]
+    (event,) = [one["body"] for one in events if one["kind"] == "routine_struck"]
+    assert (event["by"], event["reason"], event["check"]) == ("ana", "any", "order.channel")
+
+
+@pytest.mark.usefixtures("kept")
+def test_an_unknown_check_is_an_error_that_names_the_others() -> None:
+    done = em("routine", "strike", "cancel", "order.colour")
+    assert done.code != 0
+    assert "order.status" in done.err
+
+
+def test_a_person_at_a_terminal_is_asked_nothing(traces: list[str]) -> None:
+    shown = on_terminal("compile", *traces, "--name", "cancel", "--keep")
+    assert "learnt from 4 recordings, in cancel@1" in shown
