@@ -1,4 +1,4 @@
-"""HTTP API of routines: list, decide and retire them; start, list, read and answer their runs."""
+"""HTTP API of routines: list, decide, strike, retire; start, list, read and answer their runs."""
 
 from collections.abc import Callable
 from typing import Annotated, TypeVar
@@ -7,6 +7,8 @@ import msgspec
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
+from em.compiler.checks import checks_of, document_of
+from em.compiler.decision import current_version
 from em.errors import UsageError
 from em.log.event import EventQuery, run_stream
 from em.log.summary import Cursor
@@ -28,6 +30,8 @@ from em.runner.package import find_routine, kept_routines, routine_of, texts_of,
 from em.runner.retry import refuse_retry
 from em.runner.run import HANDED_OVER
 from em.serve.api.shapes import (
+    CheckOut,
+    Checks,
     ChoiceOut,
     DecidedOut,
     DecideIn,
@@ -43,6 +47,7 @@ from em.serve.api.shapes import (
     RunIn,
     RunOut,
     Runs,
+    StrikeIn,
     WorkflowRunOut,
     fill,
 )
@@ -110,6 +115,32 @@ def decide_routine(request: AnyRequest, ref: FromPath[str], data: JSONBody[Decid
     service = service_of(request)
     by = _decider(request)
     return fill(DecidedOut, service.memory.decide(ref, data.choice, by=by))
+
+
+@get("/routines/{ref:str}/checks", responses=errors(404), sync_to_thread=True, tags=["routines"])
+def list_checks(request: AnyRequest, ref: FromPath[str]) -> Checks:
+    """List the checks of a learnt routine, `name` or `name@version`."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    found = find_routine if "@" in ref else current_version
+    document = document_of(texts_of(found(service.store, ref)))
+    return Checks(
+        [fill(CheckOut, one) for one in checks_of(document)], list(document.get("struck", ()))
+    )
+
+
+@post(
+    "/routines/{ref:str}/strike",
+    responses=errors(404, 409),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["routines"],
+)
+def strike_check(request: AnyRequest, ref: FromPath[str], data: JSONBody[StrikeIn]) -> DecidedOut:
+    """Store a learnt routine without one of its checks as a new version."""
+    by = _decider(request)
+    memory = service_of(request).memory
+    return fill(DecidedOut, memory.strike(ref, data.check, reason=data.reason, by=by))
 
 
 @post(
@@ -350,6 +381,8 @@ HANDLERS = [
     list_routines,
     list_questions,
     decide_routine,
+    list_checks,
+    strike_check,
     retire_routine,
     restore_routine,
     post_run,

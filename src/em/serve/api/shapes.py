@@ -408,6 +408,33 @@ class DecidedOut(msgspec.Struct, frozen=True):
     new: str
 
 
+class CheckOut(msgspec.Struct, frozen=True):
+    """One check of a learnt routine, which a person can strike by its id.
+
+    held: in how many recordings it held. is_late: a write comes before it.
+    """
+
+    id: str
+    step_id: str
+    text: str
+    held: str
+    is_late: bool
+
+
+class Checks(msgspec.Struct, frozen=True):
+    """The checks of a learnt routine, and those that were struck."""
+
+    checks: Sequence[CheckOut]
+    struck: Sequence[str]
+
+
+class StrikeIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The id of a check that a person strikes, and why."""
+
+    check: str
+    reason: str = ""
+
+
 class InUseOut(msgspec.Struct, frozen=True):
     """What came of retiring or restoring a version.
 

@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 import msgspec
 from litestar import Response, get, post
 
+from em.compiler.checks import document_of, is_plain
 from em.compiler.decision import current_version, questions
+from em.compiler.export.function import function_text
 from em.compiler.growth import made_of
+from em.compiler.outline import outline_of
 from em.compiler.shadow import ENOUGH, NotPromoted
-from em.errors import EmError, InputError, UsageError
+from em.errors import EmError, ExportError, InputError, UsageError
 from em.log.event import EventQuery, routine_stream, shadow_stream, trace_stream
 from em.log.summary import Summary
 from em.runner.card import ListedRoutine, list_routines
@@ -54,6 +57,7 @@ OUTCOMES = ("ok", "handed over", "asked", "failed")
 _VERDICTS: Sequence[Verdict] = ("wrong", "handed over", "right")
 _ACTS = {
     "routine_decided": "decided about {ref}: {what}",
+    "routine_struck": "changed {ref}: {what}",
     "routine_retired": "retired {ref}",
     "routine_restored": "restored {ref}",
     "routine_promoted": "put {ref} in use",
@@ -147,7 +151,9 @@ def _show(
         texts=texts,
         graph=graph_of(routine),
         proof=_proof(store, artefact, routine),
-        requirements=list(requirements(routine)),
+        outline=outline_of(document_of(texts)) if is_plain(routine) else None,
+        python=_python(routine, texts),
+        requirements=[] if is_plain(routine) else list(requirements(routine)),
         to_decide=[one for one in open_ if one.kind in ("value", "input")],
         agreeing=[one for one in open_ if one.kind == "agreement"],
         checks={one.of: one for one in open_ if one.kind == "check"},
@@ -165,8 +171,16 @@ def _show(
         needs_code=_needs_code(routine),
         after=after,
         problem=problem,
-        done=done if done in ("decided", "retired", "restored") else "",
+        done=done if done in ("decided", "struck", "retired", "restored") else "",
     )
+
+
+def _python(routine: Routine, texts: Mapping[str, str]) -> str:
+    """Return a plain routine as a function; empty for another, and if Python can't say it."""
+    try:
+        return function_text(document_of(texts)) if is_plain(routine) else ""
+    except ExportError:
+        return ""
 
 
 def _version(store: Store, ref: str) -> Artefact:
@@ -437,6 +451,16 @@ async def post_decide(request: AnyRequest) -> Response[str]:
     return await _act(request, "decided", act)
 
 
+@post(f"{PAGES}/routine/strike", include_in_schema=False)
+async def post_strike(request: AnyRequest) -> Response[str]:
+    """Store a routine without one of its checks, and show the new version."""
+
+    def act(service: Service, ref: str, form: Mapping[str, Any], by: str) -> str:
+        return service.memory.strike(ref, str(form.get("check", "")), by=by).new
+
+    return await _act(request, "struck", act)
+
+
 @post(f"{PAGES}/routine/retire", include_in_schema=False)
 async def post_retire(request: AnyRequest) -> Response[str]:
     """Take a version, or all of them, out of use."""
@@ -491,6 +515,7 @@ HANDLERS = [
     post_run,
     post_promote,
     post_decide,
+    post_strike,
     post_retire,
     post_restore,
 ]
