@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from em.compiler.checks import is_plain
 from em.compiler.export.python import Section, export_python, signatures
 from em.compiler.export.script import Failed, NeedsInput
 from em.compiler.package_files import render_routine
@@ -378,7 +379,7 @@ def _allowed(routine: Routine) -> str:
 
 def _skill(package: Package, *, with_tools: bool) -> str:
     routine = package.routine
-    called = sorted({step.tool for step in routine.steps if isinstance(step, ToolStep)})
+    called = sorted({step.tool for step in routine.all_steps if isinstance(step, ToolStep)})
     asked = [step for step in routine.steps if isinstance(step, PromptStep)]
     option = " --tools scripts/tools.py" if with_tools else " --tools TOOLS.py" if called else ""
     settles = bool(routine.asks or routine.request)
@@ -397,6 +398,8 @@ def _skill(package: Package, *, with_tools: bool) -> str:
         parts += [_questions(asked)]
     if settles:
         parts += [_ASKING]
+    if is_plain(routine):
+        parts += [_HANDING_OVER]
     if called and not with_tools:
         parts += _tools_part(routine, "The script")
     if routine.secrets:
@@ -413,6 +416,13 @@ The script acts only if everything that may explain a value agrees. With other i
 up, and run it again with the answers in `answers.json`: `{"inputs": {"NAME": "…"}}`. If it says \
 GuardFailed, the world differs from the recording: do the task by hand instead. Both happen before \
 the first effect wherever it can be known by then."""
+
+
+_HANDING_OVER = """\
+## When it hands over
+
+The script acts only if everything is as it was when the task was recorded. Otherwise it says \
+"handed over" and why, before its first effect: nothing was done. Do the task by hand then."""
 
 
 def _questions(asked: list[PromptStep]) -> str:

@@ -48,7 +48,8 @@ class Closure:
     def _home(self, name: str, value: Any, module: ModuleType) -> ModuleType | None:
         """Return the module of em that defines a name; None if it is imported."""
         if isinstance(value, ModuleType):
-            self._import(f"import {value.__name__}", value.__name__, name)
+            for imported in _imports_of(name, module) or [value.__name__]:
+                self._import(f"import {imported}", imported, name)
             return None
         if not _defines(module, name):
             node = _import_of(name, module)
@@ -100,6 +101,13 @@ def _bound(node: ast.stmt) -> list[str]:
             one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)
         ]
     return []
+
+
+def _imports_of(name: str, module: ModuleType) -> list[str]:
+    """Return the modules that are imported under a name, also those within it, as `a.b`."""
+    nodes = [node for node in module_of(_source(module)).body if isinstance(node, ast.Import)]
+    found = [alias.name for node in nodes for alias in node.names]
+    return [one for one in found if one.partition(".")[0] == name]
 
 
 def _import_of(name: str, module: ModuleType) -> ast.ImportFrom:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from keyword import iskeyword
+from types import ModuleType
 from typing import Any
 
 from em.compiler.export import prelude
@@ -40,13 +41,17 @@ def function_text(document: Json) -> str:
 
 def script_text(document: Json) -> str:
     """Return the function with all that it calls, but for its tools."""
-    text = function_text(document)
-    used = {call or "MISSING" for call in _USED.findall(text)}
-    known = {**dict.fromkeys(_PRELUDE, prelude), **FUNCTIONS}
-    names = [(name, module) for name, module in known.items() if name in used]
+    text, names = function_text(document), names_called(document)
     udfs = {step["function"] for step in _walked(document["steps"]) if step["type"] == "udf.call"}
     own = f"from udf import {', '.join(sorted(udfs))}\n\n\n" if udfs else ""
     return f"{code_of(names)}\n\n{own}{text}"
+
+
+def names_called(document: Json) -> list[tuple[str, ModuleType]]:
+    """Return what the function calls beside its tools, with the modules that have it."""
+    used = {call or "MISSING" for call in _USED.findall(function_text(document))}
+    known = {**dict.fromkeys(_PRELUDE, prelude), **FUNCTIONS}
+    return [(name, module) for name, module in known.items() if name in used]
 
 
 class _Function:
@@ -221,9 +226,11 @@ def _expected(name: str, schema: Json) -> Iterator[str]:
         if word not in prelude.WORDS:
             raise ExportError(f"plain Python has no {word!r} of JSON Schema", place=name)
     start = f"expect({name}, "
-    line = f"{start}{_LAYOUT.flow(schema)})"
-    lines = [line] if len(line) <= _LAYOUT.width else _LAYOUT.broken(schema, 4, len(start), 1)
-    yield from [start + lines[0], *lines[1:-1], lines[-1] + ")"] if len(lines) > 1 else [line]
+    end = f', "{name}")' if name.isidentifier() else ")"
+    line = f"{start}{_LAYOUT.flow(schema)}{end}"
+    fits = len(line) <= _LAYOUT.width
+    lines = [line] if fits else _LAYOUT.broken(schema, 4, len(start), len(end))
+    yield from [start + lines[0], *lines[1:-1], lines[-1] + end] if len(lines) > 1 else [line]
 
 
 def _schema_words(schema: Any) -> Iterator[str]:

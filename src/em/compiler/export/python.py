@@ -25,7 +25,9 @@ from typing import Any, NamedTuple, Union
 
 import msgspec
 
+from em.compiler.checks import is_plain
 from em.compiler.export import script, stand_ins
+from em.compiler.export.plain import plain_script
 from em.compiler.result_facts import RESULT
 from em.errors import ExportError
 from em.runner import agreement, mentions, wording
@@ -114,7 +116,13 @@ def export_python(
     except UnicodeDecodeError as error:
         raise ExportError(f"the file must be UTF-8: {error}", place=str(path)) from None
     section = section or Section({}, "", (), "")
-    return _Script(routine or package.routine, _Source(source, path), section).text()
+    chosen = routine or package.routine
+    if is_plain(chosen):
+        about = _doc(_about(chosen, section.usage, _PLAIN_LIMITS), "")
+        return plain_script(
+            chosen, about=about, udfs=source, constants=section.constants, code=section.code
+        )
+    return _Script(chosen, _Source(source, path), section).text()
 
 
 def is_word(word: str) -> bool:
@@ -142,7 +150,7 @@ def signatures(routine: Routine) -> list[str]:
     """Return the tools that a routine calls as signatures of the functions to bring."""
     about = {tool.name: one_line(tool.description, 300) for tool in routine.tools}
     names: dict[str, dict[str, None]] = {}
-    for step in routine.steps:
+    for step in routine.all_steps:
         for tool, args in _calls_of(step):
             names.setdefault(tool, {}).update(dict.fromkeys(args))
     lines = []
@@ -162,6 +170,31 @@ def _refused(construct: str, place: str) -> ExportError:
         place=place,
         fix="run the routine with `em run`, or move this into a function of udf.py",
     )
+
+
+_LIMITS = (
+    "It has no journal: what stops it says which effects were made, and a run that made one must"
+    " not be started again. What is asked after an effect must be answered before the run, or on a"
+    " terminal. Of its schemas it checks types, names and options."
+)
+_PLAIN_LIMITS = (
+    "Where something is not as it was recorded it hands over (HandedOver) before its first effect,"
+    " and nothing was done: do the task without it then. It has no journal: what stops it later"
+    " says which effects were made, and such a run must not be started again."
+)
+
+
+def _about(routine: Routine, usage: str, limits: str) -> str:
+    """Return the docstring of a script."""
+    about = f"{routine.name}: a routine as a script, written by `em export`.\n\n"
+    about += "It needs Python 3.11 or newer and its tools, not em:\n\n"
+    about += "    python THIS_FILE --input input.json --tools my_tools.py\n\n"
+    if tools := signatures(routine):
+        about += "Tools to bring, in a module, an object or a mapping:\n\n"
+        about += "".join(f"    {line}\n" for line in tools) + "\n"
+    if usage:
+        about += f"As a tool of an agent:\n\n{usage}\n\n"
+    return about + limits
 
 
 # --- code and its layout --------------------------------------------------------------------------
@@ -409,8 +442,9 @@ class _Script:
         main = 'if __name__ == "__main__":\n    main(run, (__doc__ or "").partition("\\n")[0])'
         own = "\n\n".join([constants, self.udfs.code, body, self._section.code, main])
         used = self._runtime.reduced_to(own)
+        head = _doc(_about(self._routine, self._section.usage, _LIMITS), "")
         parts = [
-            f"{_doc(self._about(), '')}\n{_imports(used, self.udfs)}\n\n{constants}",
+            f"{head}\n{_imports(used, self.udfs)}\n\n{constants}",
             self.udfs.code,
             body,
             self._section.code,
@@ -421,21 +455,6 @@ class _Script:
         script = "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
         module_of(script)
         return script
-
-    def _about(self) -> str:
-        about = f"{self._routine.name}: a routine as a script, written by `em export`.\n\n"
-        about += "It needs Python 3.11 or newer and its tools, not em:\n\n"
-        about += "    python THIS_FILE --input input.json --tools my_tools.py\n\n"
-        if tools := signatures(self._routine):
-            about += "Tools to bring, in a module, an object or a mapping:\n\n"
-            about += "".join(f"    {line}\n" for line in tools) + "\n"
-        if self._section.usage:
-            about += f"As a tool of an agent:\n\n{self._section.usage}\n\n"
-        about += "It has no journal: what stops it says which effects were made, and a run that"
-        about += " made one must not be started again. What is asked after an effect must be"
-        about += " answered before the run, or on a terminal. Of its schemas it checks types, names"
-        about += " and options."
-        return about
 
     def _constants(self) -> str:
         named = {
