@@ -1,6 +1,7 @@
 """A learnt routine at the command line: its code, its checks, and striking one of them."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,26 @@ def test_striking_a_check() -> None:
     events = [json.loads(line) for line in em("log", "export").out.splitlines()]
     (event,) = [one["body"] for one in events if one["kind"] == "routine_struck"]
     assert (event["by"], event["reason"], event["check"]) == ("ana", "any", "order.channel")
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_run_that_hands_over_says_how_to_strike_its_check() -> None:
+    Path("tools.py").write_text(
+        "def find_user(email):\n"
+        "    return {'user_id': 'user_7', 'email': email, 'orders': ['W700']}\n"
+        "def get_order(order_id):\n"
+        "    return {'order_id': order_id, 'user_id': 'user_7', 'status': 'pending',\n"
+        "            'channel': 'phone', 'total': 1.5}\n"
+        "def cancel_order(order_id, reason, notify):\n"
+        "    return {'order_id': order_id, 'status': 'cancelled'}\n"
+    )
+    run = ("run", "cancel", "email=u7@example.com", "order_id=W700", "reason=late")
+    ran = em(*run, "--tools", "tools.py")
+    assert ran.code == 1
+    command = "em routine strike cancel 'order.channel'"
+    assert f"if that does not matter: {command}" in ran.err
+    assert em(*shlex.split(command)[1:]).code == 0
+    assert em(*run, "--tools", "tools.py").code == 0
 
 
 @pytest.mark.usefixtures("kept")

@@ -454,6 +454,8 @@ def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> in
     def text() -> None:
         _print_fixes(result)
         _print_result(result, options, journalled=memory is not None)
+        if memory is not None and result.reason is not None:
+            _print_strike(memory, result)
         _print_remembered(result.remembered)
 
     def data() -> dict[str, Any]:
@@ -500,6 +502,19 @@ def _print_fixes(result: RunResult) -> None:
             did = f"called again with {shown(step.fix.get('args'))}"
         reason = f" ({step.fix['reason']})" if step.fix.get("reason") else ""
         note(f"fixed: step {step.id} {did}{reason}")
+
+
+def _print_strike(memory: Memory, result: RunResult) -> None:
+    """Say how to strike the check that made a stored routine hand over."""
+    from em.compiler.checks import to_strike
+
+    stored = read_run(memory.store, result.run_id).stored
+    if not stored or result.reason is None:
+        return
+    found = to_strike(memory.store, stored, result.reason)
+    if found is not None:
+        name = found[0].partition("@")[0]
+        note(printable(f"  if that does not matter: em routine strike {name} '{found[1].id}'"))
 
 
 def _print_result(result: RunResult, options: str, *, journalled: bool) -> None:

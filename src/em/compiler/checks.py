@@ -16,7 +16,7 @@ import msgspec
 from em.compiler.decision import Decision, current_version
 from em.compiler.package_files import render_again
 from em.compiler.routine_text import routine_text
-from em.errors import NotFound, UsageError
+from em.errors import EmError, NotFound, UsageError
 from em.log.event import Draft, routine_stream
 from em.log.kinds import event_body
 from em.runner.expressions.words import check_in_words
@@ -200,6 +200,16 @@ def check_of(document: Json, reason: Reason) -> Check | None:
         return next((one for one in found if one.place in places), None)
     exact = [one for one in found if one.place == place]
     return exact[0] if exact else None
+
+
+def to_strike(store: Store, ref: str, reason: Reason) -> tuple[str, Check] | None:
+    """Return the version in use, and the check of it that made a run of a routine hand over."""
+    try:
+        artefact = current_version(store, ref.partition("@")[0])
+        check = check_of(document_of(texts_of(artefact)), reason)
+    except EmError:  # forgotten since
+        return None
+    return None if check is None else (f"{artefact.name}@{artefact.version}", check)
 
 
 # --- what is struck -------------------------------------------------------------------------------

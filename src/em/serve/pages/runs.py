@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 from litestar import Response, get, post
 
-from em.compiler.checks import Check, check_of, document_of
-from em.compiler.decision import current_version
+from em.compiler.checks import Check, to_strike
 from em.errors import EmError, NotFound, StoreBusy, UsageError
 from em.log.event import run_stream
 from em.log.summary import Cursor
@@ -32,8 +31,7 @@ from em.runner.history import (
     savings,
 )
 from em.runner.journal import how_to_resume
-from em.runner.package import find_routine, routine_of, texts_of
-from em.runner.reason import Reason
+from em.runner.package import find_routine, routine_of
 from em.runner.retry import RETRIED, refuse_retry, retry_problem
 from em.runner.routine import Routine
 from em.serve.auth import PAGES
@@ -231,15 +229,8 @@ def _show(
 
 def _to_strike(store: Store, past: PastRun) -> tuple[str, Check] | None:
     """Return the version and the check of it that a person can strike after a hand-over."""
-    if past.reason is None or not past.stored:
-        return None
-    try:
-        artefact = current_version(store, past.stored.partition("@")[0])
-        reason = msgspec.convert(past.reason, Reason)
-        check = check_of(document_of(texts_of(artefact)), reason)
-    except (EmError, msgspec.ValidationError):  # forgotten since
-        return None
-    return None if check is None else (f"{artefact.name}@{artefact.version}", check)
+    reason = past.result().reason if past.reason is not None else None
+    return to_strike(store, past.stored, reason) if reason is not None and past.stored else None
 
 
 def _may_grow(past: PastRun) -> bool:
