@@ -46,7 +46,7 @@ def test_the_page_shows_code_inputs_checks_and_trials(service: Served) -> None:
     assert "checks: hand_over" in text
     assert "def cancel(email: str, order_id: str, reason: str, *, tools: Any)" in text
     assert "order_id required a text that matches ^W[0-9]+$" in text
-    assert 'order.status order.status is "pending" (in 4/4 recordings)' in text
+    assert 'order.status is "pending" (in 4/4 recordings)' in text
     assert "done.notify is always true" in text
     assert "Right in 4 of 4, handed over in 0, wrong in 0." in text
     assert page.count('action="/ui/routine/strike"') == page.count(">Strike</button>") > 5
