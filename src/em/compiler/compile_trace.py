@@ -250,6 +250,8 @@ def _name_of(trace: Trace) -> str:
     # A coding agent looks at what it did in the end.
     writes = [call for call in done if call.effect == "write" and not call.failed]
     is_coding = any(call.shell for call in done)
+    if not done:
+        return "task"
     return identifier((writes if is_coding and writes else done)[-1].title)
 
 

@@ -1,8 +1,5 @@
 """Structure of texts: JSON, Python literals, `key: value` lines and tables, read as such."""
 
-import ast
-import csv
-import io
 import re
 from typing import Any
 
@@ -40,6 +37,8 @@ def _literal(text: str) -> Any:
     except msgspec.DecodeError:
         if len(text) > MOST:
             return None
+        import ast  # only a text that is no JSON needs it
+
         try:
             found = ast.literal_eval(text)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -87,6 +86,9 @@ def _table(lines: list[str]) -> list[dict[str, Any]] | None:
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
         rows = [row for row, line in zip(rows, lines, strict=True) if not _RULE.fullmatch(line)]
     else:
+        import csv  # only tables need it
+        import io
+
         try:
             rows = [*csv.reader(io.StringIO("\n".join(lines)), delimiter=sign)]
         except csv.Error:

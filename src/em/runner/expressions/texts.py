@@ -1,14 +1,10 @@
 """Texts: the functions with which a plain routine reads a text, and writes values into one."""
 
-import html
-import json
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import quote, quote_plus
 
 from em.text.slug import slug as slug  # noqa: PLC0414 - a function of expressions
 from em.values.canonical import short
@@ -55,20 +51,26 @@ def shown(value: Any, form: str) -> str:
 
 def quoted(value: Any, how: str) -> str:
     """Return a text as it must stand in another language: url, query, html, json, sql, shell."""
-    if how not in _QUOTES:
-        raise ValueError(f"quoted() knows {', '.join(_QUOTES)}, got {how!r}")
-    return _QUOTES[how](value if how == "json" else str(value))
+    # Few routines quote, and a run must start fast.
+    import html
+    import json
+    import shlex
+    from urllib.parse import quote, quote_plus
+
+    known: dict[str, Callable[[Any], str]] = {
+        "url": lambda text: quote(text, safe=""),
+        "query": quote_plus,
+        "html": html.escape,
+        "json": lambda value: json.dumps(value, ensure_ascii=False),
+        "sql": lambda text: text.replace("'", "''"),
+        "shell": shlex.quote,
+    }
+    if how not in known:
+        raise ValueError(f"quoted() knows {', '.join(known)}, got {how!r}")
+    return known[how](value if how == "json" else str(value))
 
 
 _SPEC = re.compile(r"0?[0-9]{0,2},?(?:\.[0-9])?[df]")
-_QUOTES: dict[str, Callable[[Any], str]] = {
-    "url": lambda text: quote(text, safe=""),
-    "query": quote_plus,
-    "html": html.escape,
-    "json": lambda value: json.dumps(value, ensure_ascii=False),
-    "sql": lambda text: text.replace("'", "''"),
-    "shell": shlex.quote,
-}
 
 
 def days(first: str, last: str) -> int:
