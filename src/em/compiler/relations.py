@@ -37,7 +37,8 @@ A_YEAR = 366 * 86_400.0
 class Known(NamedTuple):
     """A record that the routine has under a name, in one situation.
 
-    asked: the values that it was read by, known if `asked_when`.
+    asked: the values that it was read by, known if `asked_when`. is_context: it was read without
+    asking for anything.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Known(NamedTuple):
     asked: dict[str, Any]
     when: str
     asked_when: str = ""
+    is_context: bool = False
 
 
 class Said(NamedTuple):
@@ -158,7 +160,8 @@ class Relations:
             ]
             if reads:
                 asked = {str(text)[3:-3]: value for text, value in _asked(step, reads[0].args)}
-                yield Known(name, reads[0].result, asked, when, step.get("when", ""))
+                is_context = not reads[0].args
+                yield Known(name, reads[0].result, asked, when, step.get("when", ""), is_context)
         for step, choice in writer.picks:
             if id(step) in here:
                 chosen = [
@@ -409,11 +412,16 @@ def _kept(pairs: Sequence[Pair], beside: Sequence[Pair]) -> str:
 
 
 def _are_kin(row: tuple[Said, Said], situation: Situation) -> bool:
-    """Return whether two values may be a limit for each other: one is an input, or both are dates,
-    or their names have a word in common. Other quantities are larger or smaller without a reason.
+    """Return whether two values may be a limit for each other.
+
+    One is an input, or their names have a word in common, or both are dates of which one was read
+    without asking for anything: a clock, a rule of the house. Other values are larger or smaller
+    without a reason.
     """
-    is_input = any(one.text in situation.inputs for one in row)
-    return is_input or isinstance(row[0].value, str) or bool(row[0].words & row[1].words)
+    if any(one.text in situation.inputs for one in row) or row[0].words & row[1].words:
+        return True
+    context = {known.name for known in situation.known if known.is_context}
+    return isinstance(row[0].value, str) and any(one.holder in context for one in row)
 
 
 def order_of(pairs: Sequence[Pair], tried: float, *, is_kin: bool) -> str:
