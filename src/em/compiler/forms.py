@@ -183,6 +183,11 @@ _WORDING_BEFORE = re.compile(r"[^\d\n]{0,60}\n?[^\d\n]{1,60}$")
 _WORDING_AFTER = re.compile(r"[^\d\n]{1,60}\n?[^\d\n]{0,60}|\n[^\d\n]{0,60}|$")
 
 
+def is_part(form: str) -> bool:
+    """Return whether a form takes a part out of a text by the words around it."""
+    return _PART.fullmatch(form) is not None
+
+
 _PART = re.compile(rf"between\({VALUE}, {STRING}, {STRING}\)(?: \| (int|float))?")
 
 

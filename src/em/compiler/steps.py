@@ -17,6 +17,7 @@ import msgspec
 from em.compiler.choice import Choice, choice_of
 from em.compiler.evidence import ENOUGH_TO_ACT
 from em.compiler.example import READING, Role
+from em.compiler.forms import is_part
 from em.compiler.insertions import checks_of
 from em.compiler.listing import VALUE
 from em.compiler.places import (
@@ -1045,6 +1046,9 @@ def _facts(leaf: Leaf, used: set[Source], *, is_write: bool) -> list[list[Explan
         if isinstance(source, Constant) and not is_write:
             continue
         if isinstance(source, FromRead) and source.role.write is not None:
+            continue
+        # The words around a part of a text may differ while the part is the same.
+        if isinstance(source, FromForm) and is_part(source.form) and source not in used:
             continue
         fact: Any = source
         if isinstance(source, FromRead) and marks_in(source.place):
