@@ -350,3 +350,56 @@ def test_an_input_can_name_a_field() -> None:
     learnt = learn({"table": [read_off(number) for number in range(1, 9)]})["table"]
     (enter,) = [step for step in learnt.routine["steps"] if step.get("tool") == "enter"]
     assert enter["args"] == {"text": "{{ look.rows[row] }}"}
+
+
+def paid(number: int, owner: str = "") -> list[Call]:
+    who, order = f"U-{100 + number}", f"O-{500 + 3 * number}"
+    record = {"order_id": order, "user_id": owner or who, "method": f"pm_{900 + number}"}
+    return [
+        Call("get_user", {"email": f"p{number}@x.example"}, {"user_id": who}),
+        Call("get_order", {"order_id": order}, record),
+        Call("pay", {"method": record["method"]}, {"ok": True}, None, "write"),
+    ]
+
+
+def refunded(number: int, placed: str = "") -> list[Call]:
+    order = f"O-{500 + 3 * number}"
+    day = placed or f"2026-03-{1 + number:02}"
+    return [
+        Call("clock", {}, {"now": f"2026-03-{1 + number + number % 7:02}"}),
+        Call("get_order", {"order_id": order}, {"order_id": order, "placed": day}),
+        Call("get_policy", {}, {"return_days": 30}),
+        Call("refund", {"order_id": order}, {"ok": True}, None, "write"),
+    ]
+
+
+def played(folder: Path, routine: dict[str, Any], given: Any, calls: list[Call]) -> tuple[str, int]:
+    """Run a routine on the answers of recorded calls; return its status and how often it wrote."""
+    made: list[str] = []
+
+    def tool(call: Call) -> Callable[..., Any]:
+        return lambda **_args: made.append(call.effect) or call.result
+
+    folder.mkdir(exist_ok=True)
+    (folder / "routine.yaml").write_text(json.dumps(routine))
+    ended = run_routine(folder, given, {call.tool: tool(call) for call in calls})
+    return ended.status, made.count("write")
+
+
+def test_somebody_elses_order_is_not_paid(tmp_path: Path) -> None:
+    def given(number: int) -> dict[str, str]:
+        return {"email": f"p{number}@x.example", "order_id": f"O-{500 + 3 * number}"}
+
+    routine = routine_of([Example(given(number), paid(number)) for number in range(6)])
+    assert played(tmp_path, routine, given(8), paid(8)) == ("ok", 1)
+    assert played(tmp_path, routine, given(8), paid(8, "U-101")) == ("needs_input", 0)
+
+
+def test_nothing_is_refunded_outside_of_the_window_that_was_read(tmp_path: Path) -> None:
+    def given(number: int) -> dict[str, str]:
+        return {"order_id": f"O-{500 + 3 * number}"}
+
+    routine = routine_of([Example(given(number), refunded(number)) for number in range(6)])
+    assert played(tmp_path, routine, given(8), refunded(8)) == ("ok", 1)
+    for placed in ("2025-11-01", "2026-01-15"):
+        assert played(tmp_path, routine, given(8), refunded(8, placed)) == ("needs_input", 0)

@@ -10,8 +10,9 @@ import math
 import operator
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any, NamedTuple
 
 from em.compiler.choice import Choice, are_comparable
@@ -21,6 +22,7 @@ from em.compiler.places import ELEMENT, is_code, is_word, key_of, plain
 from em.compiler.space import SHARE
 from em.compiler.steps import Block, Writer
 from em.compiler.terms import field_text
+from em.runner.expressions.texts import days
 from em.values.canonical import Json, same
 from em.values.times import is_clock, is_date
 
@@ -30,6 +32,8 @@ MOST_CROSSED = 30
 """Examples whose values are paired with those of others."""
 RARELY_BROKEN = 0.2
 """Bits for each pair up to which a relation is so common that checking it stops few runs."""
+FAR_FROM_IT = 10
+"""A limit so many times what was ever reached is about something else."""
 A_YEAR = 366 * 86_400.0
 """Seconds within which two dates may be a limit for each other."""
 
@@ -106,6 +110,8 @@ class Relations:
                 for relation in (_echoes, _identifiers, _equalities, _orders, _absences):
                     for text, pairs in relation(situations):
                         self._write(text, pairs, block)
+                for text, pairs in _windows(situations, self._writer.is_used):
+                    self._write(text, pairs, block)
         for step, choice in self._writer.picks:
             block = next((one for one in self._writer.blocks if step in one.steps), None)
             for text, pairs in _orders_inside(str(step["save_as"]), choice):
@@ -371,6 +377,32 @@ def _orders(situations: Sequence[Situation]) -> Found:
         sign = order_of(pairs, tried, is_kin=_are_kin(rows[0], situations[0]))
         if sign:
             yield f"{text} {sign} {other_text}", pairs
+
+
+def _windows(situations: Sequence[Situation], is_used: Callable[[str], bool]) -> Found:
+    """Yield that no more days lay between two dates than a number says which was read beside them.
+
+    The later date is an input or was read without asking for anything, as a clock is. The number
+    stands in a record that nothing else uses: why else was it read?
+    """
+    facts: dict[str, list[Pair]] = defaultdict(list)
+    for situation in situations:
+        values = _values(situation)
+        context = {known.name for known in situation.known if known.is_context}
+        dates = [one for one in values if is_date(one.value)]
+        ends = [one for one in dates if one.text in situation.inputs or one.holder in context]
+        read = [one for one in values if one.text not in situation.inputs]
+        numbers = [one for one in read if type(one.value) is int and not is_used(one.holder)]
+        for end, start, most in product(ends, dates, numbers):
+            if end.holder != start.holder:
+                text = f"days({start.text}, {end.text}) <= {most.text}"
+                when = tuple(sorted({end.when, start.when, most.when} - {""}))
+                facts[text].append(Pair(days(start.value, end.value), most.value, when))
+    for text, pairs in facts.items():
+        is_kept = all(0 <= pair.one <= pair.other for pair in pairs)
+        is_near = max(pair.one for pair in pairs) * FAR_FROM_IT >= max(pair.other for pair in pairs)
+        if is_kept and is_near and len(pairs) == len(situations) > 1:
+            yield text, pairs
 
 
 def _orders_inside(name: str, choice: Choice) -> Found:

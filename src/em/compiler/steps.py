@@ -707,6 +707,11 @@ class Writer:
         """Return the step that saves what a read returned: itself, or the structure of its text."""
         return self._structures.get(role, self.read_steps[role])
 
+    def is_used(self, name: str) -> bool:
+        """Return whether a value is taken from what was read under a name."""
+        inside = re.compile(rf"\b{re.escape(name)}[.\[,)]")
+        return any(inside.search(text) for text in self._texts.values())
+
     def look(self, role: Role) -> None:
         """Write a read that recordings made before they acted, unless it returns a bare value."""
         results = [read.result for _, _, read in self.space.reads[role]]
