@@ -1,7 +1,8 @@
 """The draft of a plain routine: learnt from recordings with typed inputs, proved in their world.
 
-It is used where every recording says its inputs by name and the routine does on all of them what
-was recorded. Everything else still goes the older ways.
+It is used where every recording says its inputs by name and the routine never does anything else
+than what was recorded. It may need a read that a recording lacks; that recording then proves
+nothing. Everything else still goes the older ways.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -49,10 +50,10 @@ def plain_draft(
     declared: Mapping[str, Effect | None] | None = None,
     struck: Sequence[str] = (),
 ) -> PlainDraft | None:
-    """Return the plain routine of recordings, or None if it is not theirs to give.
+    """Return the plain routine of recordings, or None if an older way must compile them.
 
-    That is where inputs are not typed, or where the routine does not do again what each recording
-    did. struck: checks that a person struck of an earlier version; they are left out.
+    That is where inputs are not typed, where the routine would ask for something, or where it is
+    not proved. struck: checks of an earlier version that a person struck; they are left out.
     """
     if len(traces) < ENOUGH_TRACES or not all(map(_is_typed, traces)):
         return None
