@@ -7,6 +7,7 @@ the smallest or largest. A tie does not speak against being the smallest; in a r
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -37,7 +38,12 @@ Known = Mapping[FromInput | FromRead, Any]
 """Numbers and dates that were known before, by where they come from."""
 Left = list[list[Any]]
 """By row: the elements that are left."""
-How = Literal["only", "values", "smallest", "largest", "many"]
+MOST_CONDITIONS = 3
+"""Conditions by which one element is told from others."""
+MOST_TRIED = 10
+"""Conditions of which some are tried together."""
+Told = Literal["only", "smallest", "largest"]
+How = Told | Literal["values", "many"]
 
 
 class Bound(NamedTuple):
@@ -65,11 +71,39 @@ class Row(NamedTuple):
     agrees: bool
 
 
+class Way(NamedTuple):
+    """A way to tell an element from others: by conditions, and perhaps as the least or most.
+
+    conditions: fields that are as they always were, and limits. by: the field of an extreme.
+    """
+
+    how: Told = "only"
+    conditions: frozenset[Place | Bound] = frozenset()
+    by: Place = ()
+    cost: float = 0.0
+
+    def needs_more(self, other: "Way") -> bool:
+        """Return whether another way does with a part of what this one needs."""
+        is_same = (self.how, self.by) == (other.how, other.by)
+        return other.conditions <= self.conditions and (is_same or other.how == "only")
+
+    @property
+    def constants(self) -> list[Place]:
+        """The fields that are as they always were."""
+        return sorted((one for one in self.conditions if not isinstance(one, Bound)), key=str)
+
+    @property
+    def bounds(self) -> list[Bound]:
+        """The limits that it keeps to."""
+        return sorted((one for one in self.conditions if isinstance(one, Bound)), key=str)
+
+
 class Choice(msgspec.Struct):
     """How the element is told from the others.
 
     only: one fits. values: several fit, and all have the value. smallest, largest: by a field.
     many: nothing tells it. fixed: fields that every chosen element had. rows: the choices made.
+    way: how it is told, beside what inputs say. others: ways that explain the recordings as well.
     """
 
     how: How
@@ -77,9 +111,8 @@ class Choice(msgspec.Struct):
     is_supported: bool
     fixed: dict[Place, Any]
     rows: list[Row]
-    constants: dict[Place, Any] = {}
-    bounds: list[Bound] = []
-    by: Place = ()
+    way: "Way" = Way()
+    others: list["Way"] = []
 
     @property
     def is_single(self) -> bool:
@@ -199,60 +232,75 @@ def fixed_fields(chosen: list[Any]) -> dict[Place, Any]:
 
 
 def _choose_among(made: Choice, *, is_free: bool) -> None:
-    """Find conditions, and perhaps an extreme, that leave nothing but the chosen element."""
+    """Find conditions, and perhaps an extreme, that leave nothing but the chosen element.
+
+    Whatever explains the choice nearly as simply must agree in a run.
+    """
+    found = sorted(_ways(made), key=lambda way: way.cost)
+    if not found:
+        return
+    gain = sum(math.log2(len(row.left)) for row in made.rows if row.left)
+    made.how, made.way = found[0].how, found[0]
+    made.others = [way for way in found[1:] if way.cost < found[0].cost + ENOUGH_TO_ACT]
+    made.is_supported = is_free and gain - found[0].cost >= ENOUGH_TO_ACT
+
+
+def _ways(made: Choice) -> list[Way]:
+    """Return how the chosen element is told from the others, without needless parts."""
+    rows, tried = made.rows, _conditions(made)
+    measured = {field for row in rows for field, one in plain(row.chosen) if is_measure(one)}
+    known: list[Way] = []
+    for count in range(min(len(tried), MOST_CONDITIONS) + 1):
+        for chosen in combinations(tried, count):
+            left = [
+                [one for one in row.left if all(id(one) in kept for kept in every)]
+                for row, *every in zip(rows, *(one.left for one in chosen), strict=True)
+            ]
+            is_only = all(len(one) == 1 for one in left)
+            cost = sum(one.cost for one in chosen) - math.log2(math.factorial(count))
+            found: set[tuple[Told, Place]] = {("only", ())}
+            for how, by in found if is_only else sorted(_extremes(rows, left), key=str):
+                extra = math.log2(1 + 2 * len(measured)) if by else 0.0
+                way = Way(how, frozenset(one.condition for one in chosen), by, cost + extra)
+                if not any(way.needs_more(other) for other in known):
+                    known.append(way)
+    return known
+
+
+class _Tried(NamedTuple):
+    """A condition that every chosen element meets, its cost in bits, and by row what it leaves."""
+
+    condition: Place | Bound
+    cost: float
+    left: list[set[int]]
+
+
+def _conditions(made: Choice) -> list[_Tried]:
+    """Return the conditions that tell elements from others; those that leave the fewest."""
     rows = made.rows
     known = [known_before(row.spot) for row in rows]
-    left = [row.left for row in rows]
     bounds = _bounds(rows, known)
-    costs: list[float] = []
-    while any(len(one) > 1 for one in left):
-        extremes = _extremes(rows, left)
-        if len(extremes) == 1:
-            ((made.how, made.by),) = extremes
-            costs.append(math.log2(1 + 2 * len([*plain(rows[0].chosen)])) + ENOUGH_TO_ACT)
-            break
-        found = _best_condition(made, bounds, known, left)
-        if found is None:
-            made.constants, made.bounds = {}, []
-            return
-        condition, cost, left = found
-        costs.append(cost)
-        if isinstance(condition, Bound):
-            made.bounds = [*made.bounds, condition]
-        else:
-            made.constants = {**made.constants, condition: made.fixed[condition]}
-    else:
-        made.how = "only"
-    gain = sum(math.log2(len(row.left)) for row in rows if row.left)
-    made.is_supported = is_free and gain - sum(costs) >= ENOUGH_TO_ACT
-
-
-def _best_condition(
-    made: Choice, bounds: list[Bound], known: Sequence[Known], left: Left
-) -> tuple[Place | Bound, float, Left] | None:
-    """Return the condition that leaves the fewest elements, its cost in bits, and these."""
-    tried: list[tuple[float, float, Place | Bound, Left]] = []
     inputs = sum(isinstance(bound.source, FromInput) for bound in bounds)
+    tried: list[_Tried] = []
     for field, value in made.fixed.items():
-        if field not in made.constants:
-            rest = [[one for one in row if same(at(one, field), value)] for row in left]
-            tried.append((_gain(left, rest), math.log2(1 + len(made.fixed)), field, rest))
+        left = [{id(one) for one in row.left if same(at(one, field), value)} for row in rows]
+        tried.append(_Tried(field, math.log2(1 + len(made.fixed)), left))
     for bound in bounds:
-        rest = [
-            [one for one in row if bound.holds(one, told)]
-            for row, told in zip(left, known, strict=True)
+        left = [
+            {id(one) for one in row.left if bound.holds(one, told)}
+            for row, told in zip(rows, known, strict=True)
         ]
         count = inputs if isinstance(bound.source, FromInput) else len(bounds)
-        tried.append((_gain(left, rest), math.log2(1 + count), bound, rest))
-    best = max(tried, key=lambda one: one[0] - one[1], default=None)
-    if best is None or best[0] <= best[1]:
-        return None
-    return best[2], best[1], best[3]
+        tried.append(_Tried(bound, math.log2(1 + count), left))
+    sizes = [len(row.left) for row in rows]
+    telling = [one for one in tried if [*map(len, one.left)] != sizes]
+    return sorted(telling, key=lambda one: one.cost - _gain(sizes, one.left))[:MOST_TRIED]
 
 
-def _gain(left: Left, rest: Left) -> float:
-    pairs = zip(left, rest, strict=True)
-    return sum(math.log2(max(1, len(one)) / max(1, len(other))) for one, other in pairs)
+def _gain(sizes: list[int], rest: list[set[int]]) -> float:
+    return sum(
+        math.log2(max(1, one) / max(1, len(other))) for one, other in zip(sizes, rest, strict=True)
+    )
 
 
 def known_before(spot: Spot) -> Known:
@@ -288,17 +336,17 @@ def _bounds(rows: Sequence[Row], known: Sequence[Known]) -> list[Bound]:
     return found
 
 
-def _extremes(rows: Sequence[Row], left: Left) -> set[tuple[How, Place]]:
+def _extremes(rows: Sequence[Row], left: Left) -> set[tuple[Told, Place]]:
     """Return the fields in which every chosen element is the smallest, or the largest.
 
     A tie fits both, but one choice at least must have been clear.
     """
-    common: set[tuple[How, Place]] | None = None
-    clear: set[tuple[How, Place]] = set()
+    common: set[tuple[Told, Place]] | None = None
+    clear: set[tuple[Told, Place]] = set()
     for row, rest in zip(rows, left, strict=True):
         if len(rest) < 2:
             continue
-        here: set[tuple[How, Place]] = set()
+        here: set[tuple[Told, Place]] = set()
         for field, value in plain(row.chosen):
             others = [at(one, field) for one in rest if one is not row.chosen]
             if not all(are_comparable(value, other) for other in others):
@@ -313,6 +361,11 @@ def _extremes(rows: Sequence[Row], left: Left) -> set[tuple[How, Place]]:
                     clear.add((how, field))  # type: ignore[arg-type]
         common = here if common is None else common & here
     return (common or set()) & clear
+
+
+def is_measure(value: Any) -> bool:
+    """Return whether values of this kind have an order."""
+    return are_comparable(value, value)
 
 
 def are_comparable(one: Any, other: Any) -> bool:

@@ -362,7 +362,7 @@ class _Assembly:
             fields = {
                 str(field[0]): {"const": value}
                 for field, value in choice.fixed.items()
-                if field not in choice.constants
+                if field not in choice.way.conditions
                 and not any(atom.field == field for atom in choice.atoms)
             }
             if fields:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.choice import Choice, choice_of
+from em.compiler.choice import Choice, Way, choice_of
 from em.compiler.evidence import ENOUGH_TO_ACT
 from em.compiler.example import READING, Role
 from em.compiler.forms import is_part
@@ -316,7 +316,7 @@ class Writer:
             is_one = (
                 choice.is_single
                 and not echoed
-                and (is_value or bool(choice.atoms) or bool(choice.constants))
+                and (is_value or bool(choice.atoms) or bool(choice.way.constants))
             )
             if not is_one:
                 if is_value and echoed:
@@ -326,8 +326,6 @@ class Writer:
             if picked is None:
                 return None
             term = picked
-            if isinstance(term, Pick):
-                self._choices.setdefault(term, choice)
             if rest == (KEY,):
                 assert isinstance(term, Pick)
                 return KeyOf(term.of, term.fits)
@@ -348,27 +346,33 @@ class Writer:
             key = self._given(keys[0].input)
             assert key is not None
             return At(term, key)
-        fixed = tuple(
-            (field, Value(json.dumps(value))) for field, value in choice.constants.items()
-        )
-        limits = self._limits(choice, trail)
-        if limits is None:
-            return None
-        how = choice.how
-        assert how in ("only", "smallest", "largest")
         source = one.source
         assert isinstance(source, FromRead)
         name = singular(last_name(place) or read_name(source.role.tool))
-        return Pick(term, how, (*fits, *fixed, *limits), choice.by, name)
+        picks: list[Pick] = []
+        for way in (choice.way, *choice.others):
+            fixed = ((field, Value(json.dumps(choice.fixed[field]))) for field in way.constants)
+            limits = self._limits(way, trail)
+            if limits is None:
+                return None
+            picks.append(Pick(term, way.how, (*fits, *fixed, *limits), way.by, name))
+        self._choices.setdefault(picks[0], choice)
+        self._rivals[picks[0]] = picks[1:]
+        return picks[0]
 
     @cached_property
     def _choices(self) -> dict[Pick, Choice]:
         return {}
 
-    def _limits(self, choice: Choice, trail: tuple[Role, ...]) -> Fits | None:
+    @cached_property
+    def _rivals(self) -> dict[Pick, list[Pick]]:
+        """By pick: other ways to choose that explain the recordings as well."""
+        return {}
+
+    def _limits(self, way: Way, trail: tuple[Role, ...]) -> Fits | None:
         """Return the limits that an element keeps to; None if one of them is not known."""
         found: list[tuple[Place, Term]] = []
-        for bound in choice.bounds:
+        for bound in way.bounds:
             source = bound.source
             if isinstance(source, FromInput):
                 term = self._given(source.place)
@@ -722,14 +726,22 @@ class Writer:
         """Return the name of what a read returned; "" if its arguments are not known."""
         return "" if self._args_of(role, ()) is None else self.text(Result(role))
 
-    def _write_pick(self, term: Pick) -> str:
-        of = self.text(term.of)
+    def _pick_text(self, term: Pick) -> str:
         by = f", {literal(path_text(term.by))}" if term.by else ""
-        text = f"{term.how}({of}{by}{self.fits_text(term.fits)})"
+        return f"{term.how}({self.text(term.of)}{by}{self.fits_text(term.fits)})"
+
+    def _write_pick(self, term: Pick) -> str:
+        text = self._pick_text(term)
         name = self.fresh(term.name if term.name not in self.names else f"{term.name}_found")
         step = {"type": "let", "value": hole(text), "save_as": name, **self._when(term)}
         self.steps_of(term).append(step)
         self._pick_steps.append((term, step))
+        if term in self._chosen:
+            for rival in self._rivals.get(term, ()):
+                held = len(self._choices[term].rows)
+                self.write_check(
+                    f"{name} == {self._pick_text(rival)}", self.block(term), held, self.needs(term)
+                )
         return name
 
     @property
