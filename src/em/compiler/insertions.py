@@ -37,7 +37,7 @@ def checks_of(built: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
     by_sign: dict[str, tuple[int, ...]] = defaultdict(tuple)
     found: list[tuple[str, tuple[int, ...]]] = []
     for number, piece in enumerate(built):
-        if isinstance(piece, str):
+        if isinstance(piece, str) or piece.given:
             continue
         holes = [*_holes(built, number)]
         found += [(check, (number,)) for check in _own_checks(piece.values, holes)]

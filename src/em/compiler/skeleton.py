@@ -7,7 +7,7 @@ the same known value everywhere, and what is the same everywhere is constant.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from em.compiler.evidence import SHORT_TEXT
@@ -52,6 +52,12 @@ class Token(NamedTuple):
 
     text: str
     values: Values = ()
+
+
+Pieces = list[str | list[Part]]
+"""A text as constant texts and the known values between them."""
+Column = dict[int, Token]
+"""By text: what stands at one position of several texts."""
 
 
 class Known(NamedTuple):
@@ -253,49 +259,71 @@ def _is_inside(text: str, at: int) -> bool:
     return before.isalpha() and after.isalpha()
 
 
-def skeleton(spots: Sequence[Spot]) -> list[str | list[Part]]:
+def skeleton(spots: Sequence[Spot]) -> Pieces:
     """Return the constant texts and, between them, the known values; [] if there is none."""
-    rows = [tokens_of(spot) for spot in spots]
-    if any(len(row) > MOST_TOKENS for row in rows):
-        return []
-    merged: list[list[Token]] = [[token] for token in rows[0]]
-    for row in rows[1:]:
-        aligned = _aligned(merged, row)
-        if aligned is None:
-            return []
-        merged = aligned
-    pieces: list[str | list[Part]] = []
-    for tokens in merged:
-        if _is_value(tokens):
-            pieces.append(
-                [
-                    Part(_inner(spot, token), token.values)
-                    for spot, token in zip(spots, tokens, strict=True)
-                ]
-            )
-        elif pieces and isinstance(pieces[-1], str):
-            pieces[-1] += tokens[0].text
-        else:
-            pieces.append(tokens[0].text)
+    pieces = _pieces(_columns(dict(enumerate(map(tokens_of, spots)))) or (), spots)
     return pieces if any(not isinstance(piece, str) for piece in pieces) else []
+
+
+def with_phrase(
+    spots: Sequence[Spot], having: Collection[int]
+) -> tuple[Pieces, Pieces, Pieces] | None:
+    """Return what comes before a phrase that only some texts have, the phrase, what comes after."""
+    rows = dict(enumerate(map(tokens_of, spots)))
+    long = _columns({n: row for n, row in rows.items() if n in having})
+    short = _columns({n: row for n, row in rows.items() if n not in having})
+    if long is None or short is None or len(long) <= len(short):
+        return None
+    start = 0
+    while start < len(short) and _fit(short[start], long[start]):
+        start += 1
+    rest, stop = short[start:], len(long) - len(short) + start
+    if not all(map(_fit, rest, long[stop:])):
+        return None
+    before = [one | other for one, other in zip(short, long[:start], strict=False)]
+    after = [one | other for one, other in zip(rest, long[stop:], strict=True)]
+    return _pieces(before, spots), _pieces(long[start:stop], spots), _pieces(after, spots)
+
+
+def _columns(rows: Mapping[int, list[Token]]) -> list[Column] | None:
+    """Return the tokens of several texts, aligned; None if they don't fit together."""
+    first, *others = rows
+    if any(len(row) > MOST_TOKENS for row in rows.values()):
+        return None
+    merged: list[Column] = [{first: token} for token in rows[first]]
+    for number in others:
+        row: list[Column] = [{number: token} for token in rows[number]]
+        if len(row) != len(merged) or not all(map(_fit, merged, row)):
+            return None
+        merged = [one | other for one, other in zip(merged, row, strict=True)]
+    return merged
+
+
+def _pieces(columns: Sequence[Column], spots: Sequence[Spot]) -> Pieces:
+    pieces: Pieces = []
+    for column in columns:
+        if _is_value(column):
+            found = sorted(column.items())
+            pieces.append([Part(_inner(spots[one], token), token.values) for one, token in found])
+        elif pieces and isinstance(pieces[-1], str):
+            pieces[-1] += _text(column)
+        else:
+            pieces.append(_text(column))
+    return pieces
 
 
 def _inner(spot: Spot, token: Token) -> Spot:
     return spot._replace(value=token.text)
 
 
-def _is_value(tokens: list[Token]) -> bool:
-    return all(token.values for token in tokens)
+def _is_value(column: Column) -> bool:
+    return all(token.values for token in column.values())
 
 
-def _aligned(merged: list[list[Token]], row: list[Token]) -> list[list[Token]] | None:
-    """Return the columns of several texts with a further one; None if they don't fit together."""
-    if len(merged) != len(row):
-        return None
-    found = []
-    for tokens, token in zip(merged, row, strict=True):
-        if (_is_value(tokens) and token.values) or tokens[0].text == token.text:
-            found.append([*tokens, token])
-        else:
-            return None
-    return found
+def _text(column: Column) -> str:
+    return next(iter(column.values())).text
+
+
+def _fit(one: Column, other: Column) -> bool:
+    """Return whether two columns are known values, or the same text."""
+    return (_is_value(one) and _is_value(other)) or _text(one) == _text(other)

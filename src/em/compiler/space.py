@@ -55,6 +55,7 @@ from em.compiler.places import (
 from em.compiler.result_lists import looped
 from em.compiler.skeleton import (
     Part,
+    Pieces,
     Spot,
     is_called,
     is_telling,
@@ -62,6 +63,7 @@ from em.compiler.skeleton import (
     numbers_before,
     skeleton,
     texts_before,
+    with_phrase,
 )
 from em.values.canonical import Json, same
 from em.values.times import is_date
@@ -222,6 +224,8 @@ class Leaf:
         self.values: list[tuple[Any, str | None]] = []
         # A part of a text that nothing explains and that hardly is constant.
         self.asked = ""
+        # The input that a phrase of a text is about: without it, the phrase is not there.
+        self.given = ""
 
     def add(self, space: "Space", spot: Spot, found: dict[Source, Explanation]) -> None:
         """Meet the explanations of a further example."""
@@ -647,24 +651,49 @@ class Space:
         whole = [one for one in leaf.explanations.values() if not isinstance(one.source, Constant)]
         if not leaf.spots or any(one.examples >= SHARE * len(leaf.spots) for one in whole):
             return
-        for piece in self._skeleton(leaf):
-            if isinstance(piece, str):
-                leaf.built.append(piece)
-                continue
-            if isinstance(piece, Leaf):
-                leaf.built.append(piece)
-                continue
-            inner = Leaf()
-            for part in piece:
-                inner.add(self, part.spot, self._explain_piece(part))
-                inner.values += part.values
-            leaf.built.append(inner)
+        leaf.built = [
+            self._piece(one) if isinstance(one, list) else one for one in self._skeleton(leaf)
+        ]
+        if not leaf.built and not self.caution.by_person:
+            leaf.built = self._phrased(leaf)
         if len(leaf.built) == 1 and isinstance(leaf.built[0], Leaf) and leaf.built[0].asked:
             leaf.built, leaf.explanations = [], {}
         if all(isinstance(piece, str) for piece in leaf.built):
             leaf.built = []
         elif self.caution.by_person:
             leaf.explanations = {}
+
+    def _piece(self, parts: Sequence[Part]) -> Leaf:
+        """Return the leaf of a known value in a text."""
+        inner = Leaf()
+        for part in parts:
+            inner.add(self, part.spot, self._explain_piece(part))
+            inner.values += part.values
+        return inner
+
+    def _phrased(self, leaf: Leaf) -> list[str | Leaf]:
+        """Return the pieces of a text with a phrase about an input that is not always given.
+
+        One recording does not show what the phrase is for another value: then it is never there.
+        """
+        spots = leaf.spots
+        for name in dict.fromkeys(name for spot in spots for name in spot.example.inputs):
+            having = [n for n, spot in enumerate(spots) if name in spot.example.inputs]
+            found = with_phrase(spots, having) if 0 < len(having) < len(spots) else None
+            if found is None:
+                continue
+            phrase = Leaf()
+            phrase.given = name
+            texts = dict(zip(having, _texts(found[1], len(having)), strict=True))
+            phrase.spots = [spot._replace(value=texts.get(n, "")) for n, spot in enumerate(spots)]
+            before, inside, after = (
+                [one if isinstance(one, str) else self._piece(one) for one in pieces]
+                for pieces in found
+            )
+            if len({id(spots[one].example) for one in having}) > 1:
+                phrase.built = inside
+            return [*before, phrase, *after]
+        return []
 
     def _skeleton(self, leaf: Leaf) -> "Iterator[str | list[Part] | Leaf]":
         """Yield the pieces of a text; where a person compiles, what varies is asked for."""
@@ -901,6 +930,14 @@ class Space:
                 is_made = True
                 found += chosen
         return found if is_made else None
+
+
+def _texts(pieces: Pieces, count: int) -> list[str]:
+    """Return the texts that have these pieces."""
+    return [
+        "".join(one if isinstance(one, str) else one[number].spot.value for one in pieces)
+        for number in range(count)
+    ]
 
 
 def _record_atoms(

@@ -66,6 +66,7 @@ from em.compiler.terms import (
     Limit,
     Merged,
     Optional,
+    Phrase,
     Pick,
     Result,
     Term,
@@ -455,7 +456,9 @@ class Writer:
             if piece.asked:
                 parts.append(self._ask_for(piece, name))
                 continue
-            found = self._value(piece, name, trail)
+            found = (
+                self._phrase(piece, name, trail) if piece.given else self._value(piece, name, trail)
+            )
             if found is None:
                 return None
             parts.append(found.term)
@@ -466,6 +469,21 @@ class Writer:
         if len(parts) == 1 and not checks:
             return Chosen(parts[0], agreed)
         return Chosen(Text(tuple(parts), checks), agreed)
+
+    def _phrase(self, piece: Leaf, name: str, trail: tuple[Role, ...]) -> Chosen | None:
+        """Return a part of a text that is there if an input is given."""
+        place = (piece.given,)
+        if not piece.built:
+            # It is not known what the phrase would be: the input must not be given.
+            self.optional.add(place)
+            held = sum(at(one.inputs, place) is MISSING for one in self.examples)
+            self.write_check(f"not {self.given_text([place])}", None, held)
+            return Chosen(Value('""'), [])
+        found = self._value(piece, name, trail)
+        if found is None or self.needs(found.term) != {place}:
+            return None
+        self.optional.add(place)
+        return Chosen(Phrase(place, found.term), found.agreed)
 
     def _ask_for(self, piece: Leaf, name: str) -> Term:
         """Make a part of a text an input."""
@@ -528,7 +546,7 @@ class Writer:
         if isinstance(term, Given):
             is_certain = any(one[: len(term.place)] == term.place for one in self.always)
             return frozenset() if is_certain or ELEMENT in term.place else frozenset([term.place])
-        if isinstance(term, Cases):
+        if isinstance(term, Cases | Phrase):
             return frozenset()
         return frozenset().union(*(self.needs(one) for one in self._children(term)))
 
@@ -619,7 +637,12 @@ class Writer:
             parts = [term.parts[number] for number in numbers]
             bare = [one.of if isinstance(one, Formed) else one for one in parts]
             text = check.replace(VALUE, " ~ ".join(dict.fromkeys(map(self.text, bare))))
-            self.write_check(text, self.block(term), len(self.examples))
+            needed = frozenset().union(*map(self.needs, bare))
+            self.write_check(text, self.block(term), len(self.examples), needed)
+
+    def phrase_text(self, term: Phrase) -> str:
+        """Return a part of a text that is there if an input is given, as an expression."""
+        return f'({self.text(term.of)} if {self.given_text([term.place])} else "")'
 
     def common_text(self, term: Common) -> str:
         """Return the value that all elements have in common, as an expression."""
@@ -827,7 +850,8 @@ class Writer:
             term, one = min(terms, key=lambda row: (isinstance(row[0], KeyOf), len(repr(row[0]))))
             # What another kind of task knows is checked only where its inputs are given.
             is_lent = bool(self.roles_of(term) & self.lent)
-            needed = self.needs(term) if is_lent or not is_write else frozenset()
+            needed = self.needs(value)
+            needed |= self.needs(term) if is_lent or not is_write else frozenset()
             sign = "in" if isinstance(term, Every) else "=="
             self.check(value, sign, term, one.examples, needed)
             if needed:
@@ -1024,6 +1048,7 @@ _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     Edited: lambda self, term: self.edited_text(term),
     Formed: lambda self, term: term.form.replace(VALUE, self.text(term.of)),
     Text: lambda self, term: self.joined_text(term),
+    Phrase: lambda self, term: self.phrase_text(term),
     Found: lambda self, term: f"{term.function}({', '.join(map(self.text, parts_of(term)))})",
 }
 """How terms are printed that need no step of their own."""

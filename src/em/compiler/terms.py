@@ -119,6 +119,13 @@ class Text(msgspec.Struct, frozen=True):
     checks: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
+class Phrase(msgspec.Struct, frozen=True):
+    """A part of a text that is there if an input is given."""
+
+    place: Place
+    of: "Term"
+
+
 class Found(msgspec.Struct, frozen=True):
     """What a function finds in a text: `line_part(text, before, after)`."""
 
@@ -160,14 +167,14 @@ class Cases(msgspec.Struct, frozen=True):
 
 Term = (
     Given | Optional | Value | Result | Written | Field | At | Pick | KeyOf | Common | Every
-    | Limit | Merged | Text | Found | Formed | Computed | Edited | Cases
+    | Limit | Merged | Text | Phrase | Found | Formed | Computed | Edited | Cases
 )  # fmt: skip
 
 
 def parts_of(term: Term) -> Iterator[Term]:
     """Yield the terms that a term is made of; those of a read's arguments are not known here."""
     match term:
-        case Field(of=of) | Formed(of=of) | Limit(of=of):
+        case Field(of=of) | Formed(of=of) | Limit(of=of) | Phrase(of=of):
             yield of
         case At(of=of, key=key):
             yield from (of, key)
