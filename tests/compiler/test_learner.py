@@ -403,3 +403,42 @@ def test_nothing_is_refunded_outside_of_the_window_that_was_read(tmp_path: Path)
     assert played(tmp_path, routine, given(8), refunded(8)) == ("ok", 1)
     for placed in ("2025-11-01", "2026-01-15"):
         assert played(tmp_path, routine, given(8), refunded(8, placed)) == ("needs_input", 0)
+
+
+def joined(number: int, places: int = 0, others: tuple[str, ...] = ("M-9", "M-8")) -> list[Call]:
+    group, members = (
+        f"G-{40 + number}",
+        [f"M-{300 + 10 * number + n}" for n in range(1 + number % 3)],
+    )
+    rows = [{"member_id": one} for one in others]
+    return [
+        Call("get_group", {"group_id": group}, {"group_id": group, "places": places or 4 + number}),
+        Call("list_members", {"group_id": group}, rows),
+        *(
+            Call("get_member", {"member_id": one}, {"member_id": one, "phone": f"0{one[2:]}55"})
+            for one in members
+        ),
+        *(Call("join", {"phone": f"0{one[2:]}55"}, {"ok": True}, None, "write") for one in members),
+    ]
+
+
+def test_a_list_is_not_longer_than_a_limit_and_names_nobody_who_is_there(tmp_path: Path) -> None:
+    def given(number: int) -> dict[str, Any]:
+        calls = [call for call in joined(number) if call.tool == "get_member"]
+        return {"group_id": f"G-{40 + number}", "members": [one.args["member_id"] for one in calls]}
+
+    def joins(calls: list[Call]) -> int:
+        known = {(one.tool, *one.args.values()): one.result for one in calls}
+        made: list[Any] = []
+
+        def tool(name: str) -> Callable[..., Any]:
+            return lambda **args: made.append(name) or known[name, *args.values()]
+
+        run_routine(tmp_path, given(8), {call.tool: tool(call.tool) for call in calls})
+        return made.count("join")
+
+    routine = routine_of([Example(given(number), joined(number)) for number in range(8)])
+    (tmp_path / "routine.yaml").write_text(json.dumps(routine))
+    assert joins(joined(8)) == 3
+    assert joins(joined(8, places=2)) == 0
+    assert joins(joined(8, others=("M-9", "M-382"))) == 0

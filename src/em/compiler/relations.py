@@ -141,10 +141,14 @@ class Relations:
             is_here = ELEMENT not in place or (
                 block is not None and place[: place.index(ELEMENT)] in block.over
             )
-            if is_here and not isinstance(value, list):
+            if is_here:
                 text = self._writer.input_text(place)
                 is_certain = ELEMENT in place or place in self._writer.always
-                found[text] = Said(text, value, "" if is_certain else f"given({text})")
+                when = "" if is_certain else f"given({text})"
+                # How many elements there are may be limited.
+                is_list = isinstance(value, list)
+                one = f"{text} | length" if is_list else text
+                found[one] = Said(one, len(value) if is_list else value, when)
         return found
 
     def _known_in(
@@ -503,13 +507,13 @@ def _absences(situations: Sequence[Situation]) -> Found:
     for situation in situations:
         values = _values(situation)
         for known in situation.known:
-            if not isinstance(known.record, list) or not _is_of_round(situation, known):
-                continue
-            rows = [row for row in known.record if isinstance(row, dict)]
+            record = known.record if isinstance(known.record, list) else []
+            rows = [row for row in record if isinstance(row, dict)]
+            others = [one for one in values if one.holder != known.name]
+            if situation.own and known.name not in situation.own:
+                others = [one for one in others if one.holder in situation.own]
             for name in dict.fromkeys(name for row in rows for name in row):
-                for one in values:
-                    if not _may_be_same(one, name, rows) or one.holder == known.name:
-                        continue
+                for one in (one for one in others if _may_be_same(one, name, rows)):
                     text = f"not has({known.name}, {name}={one.text})"
                     if any(same(row.get(name), one.value) for row in rows):
                         found.add(text)
