@@ -55,3 +55,18 @@ def test_one_recording_of_the_sentence_is_not_enough_to_write_it(tmp_path: Path)
     examples = [recorded(number, GIFTS[number]) for number in range(3)]
     assert sent(tmp_path, examples, given(5, "")) == [text_of(given(5, ""))]
     assert sent(tmp_path, examples, given(5, "brass bell")) == []
+
+
+def test_one_recording_is_enough_for_a_value_that_signs_set_off(tmp_path: Path) -> None:
+    def text(facts: dict[str, str]) -> str:
+        return text_of({**facts, "gift": ""}).replace(" A  is added", "") + (
+            f" Added: {facts['gift']}." if "gift" in facts else ""
+        )
+
+    examples = []
+    for number in range(3):
+        facts = given(number, GIFTS[number])
+        args = {"to": facts["email"], "text": text(facts)}
+        examples.append(Example(facts, [Call("send_mail", args, {"ok": True}, None, "write")]))
+    for gift in ("", "brass bell"):
+        assert sent(tmp_path, examples, given(5, gift)) == [text(given(5, gift))]

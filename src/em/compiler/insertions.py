@@ -130,3 +130,14 @@ def _quotes(hole: Hole) -> Iterator[str]:
 def has_plural(hole: Hole) -> bool:
     """Return whether a word follows a whole number, which may be a singular or a plural."""
     return hole.written.isdigit() and _PLURAL.match(hole.after) is not None
+
+
+def is_set_off(built: Sequence[Any]) -> bool:
+    """Return whether signs stand between each value of a text and the words around it."""
+    texts = [one if isinstance(one, str) else "" for one in built]
+    return all(
+        not "".join(texts[:number]).rstrip()[-1:].isalnum()
+        and not "".join(texts[number + 1 :]).lstrip()[:1].isalnum()
+        for number, one in enumerate(built)
+        if not isinstance(one, str)
+    )

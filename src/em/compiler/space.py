@@ -25,6 +25,7 @@ from em.compiler.evidence import (
 )
 from em.compiler.example import Example, Read, Role, Said, Turn, Write
 from em.compiler.forms import applied, part_forms
+from em.compiler.insertions import is_set_off
 from em.compiler.leftover import is_copy, varying
 from em.compiler.listing import COUNT, total, totals_of
 from em.compiler.places import (
@@ -674,7 +675,8 @@ class Space:
     def _phrased(self, leaf: Leaf) -> list[str | Leaf]:
         """Return the pieces of a text with a phrase about an input that is not always given.
 
-        One recording does not show what the phrase is for another value: then it is never there.
+        One recording does not show how the words around a value go with another one, unless signs
+        set it off from them, as in `Bring: boots.`; then the phrase is never there.
         """
         spots = leaf.spots
         for name in dict.fromkeys(name for spot in spots for name in spot.example.inputs):
@@ -690,7 +692,8 @@ class Space:
                 [one if isinstance(one, str) else self._piece(one) for one in pieces]
                 for pieces in found
             )
-            if len({id(spots[one].example) for one in having}) > 1:
+            told = {id(spots[one].example) for one in having}
+            if len(told) > 1 or is_set_off(inside):
                 phrase.built = inside
             return [*before, phrase, *after]
         return []
