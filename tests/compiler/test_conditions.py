@@ -139,3 +139,17 @@ def test_names_of_a_routine_are_used() -> None:
     found = separating(lights(*["broken"] * 6), lights(*["fine"] * 6))
     assert found is not None
     assert found.text({"lamp": "lamp_again"}) == 'lamp_again.state == "broken"'
+
+
+def test_a_field_named_like_the_tool_needs_fewer_states_and_all_others_must_agree() -> None:
+    sizes = [(7.6, 8.5, 8), (7.2, 8.1, 9), (9.0, 9.8, 6), (12.4, 9.9, 2), (6.5, 8.5, 7)]
+    states = [
+        {"ship": {"draught": one, "tug_limit": limit, "berth": berth, "crew": 5}}
+        for one, limit, berth in sizes
+    ]
+    yes, no = [states[3]], [*states[:3], states[4]]
+    assert separating(yes, no) is None
+    found = separating(yes, no, tool="order_tugs")
+    assert found is not None
+    assert found.text() == "ship.draught > ship.tug_limit"
+    assert "ship.berth < ship.crew" in [one.text() for one in found.others]

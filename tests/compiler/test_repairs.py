@@ -179,8 +179,9 @@ def test_recordings_that_looked_in_another_order_are_refused() -> None:
 class Port:
     """Vessels and fairways: above a draught, a pilot's order is followed by one for tugs."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: str = "tug_above_draught_m") -> None:
         self.calls: list[Call] = []
+        self.limit = limit
 
     def call(self, tool: str, **args: Any) -> Any:
         result = getattr(self, tool)(**args)
@@ -196,7 +197,7 @@ class Port:
 
     def get_fairway(self, fairway: str) -> Any:
         limit = {"north": 7.05, "south": 8.15}[fairway]
-        return {"fairway_id": f"F-{fairway}", "tug_above_draught_m": limit, "open": True}
+        return {"fairway_id": f"F-{fairway}", self.limit: limit, "open": True}
 
     def order_pilot(self, vessel_id: str) -> Any:
         return {"order_id": f"PO-{vessel_id}"}
@@ -205,19 +206,21 @@ class Port:
         return {"tug_order": f"TO-{order_id}"}
 
 
-def pilot(number: int) -> Example:
-    port, inputs = Port(), {"vessel": f"Heron {number}"}
+def pilot(number: int, *limit: str) -> Example:
+    port, inputs = Port(*limit), {"vessel": f"Heron {number}"}
     vessel = port.call("get_vessel", name=inputs["vessel"])
     fairway = port.call("get_fairway", fairway=vessel["fairway"])
     order = port.call("order_pilot", vessel_id=vessel["vessel_id"])
-    if vessel["draught_m"] > fairway["tug_above_draught_m"]:
+    if vessel["draught_m"] > fairway[port.limit]:
         port.call("order_tugs", order_id=order["order_id"])
     return Example(inputs, port.calls, name=str(number))
 
 
-def order(learnt: Learnt, number: int, folder: Path, **more: Any) -> tuple[RunResult, list[str]]:
+def order(
+    learnt: Learnt, number: int, folder: Path, *limit: str, **more: Any
+) -> tuple[RunResult, list[str]]:
     (folder / "routine.yaml").write_text(json.dumps(learnt.routine))
-    port = Port()
+    port = Port(*limit)
     names = ("get_vessel", "get_fairway", "order_pilot", "order_tugs")
     tools = {name: lambda _name=name, **args: port.call(_name, **args) for name in names}
     result = run_routine(folder, {"vessel": f"Heron {number}", **more}, tools)
@@ -233,14 +236,28 @@ def test_a_write_that_some_made_has_the_condition_that_separates_them(tmp_path: 
 
 
 def test_without_evidence_whether_to_write_is_an_input(tmp_path: Path) -> None:
-    few = [pilot(number) for number in range(1, 6)]
+    few = [pilot(number, "limit_m") for number in range(1, 6)]
     assert {len(one.kind) for one in few} == {1, 2}
     routine = learn({"pilot": few})["pilot"]
     assert routine.asked == ["order_tugs"]
-    result, made = order(routine, 31, tmp_path)
+    result, made = order(routine, 31, tmp_path, "limit_m")
     assert (result.status, made) == ("needs_input", [])
-    assert order(routine, 31, tmp_path, order_tugs=False)[1] == ["order_pilot"]
-    assert order(routine, 31, tmp_path, order_tugs=True)[1] == ["order_pilot", "order_tugs"]
+    no, yes = (
+        order(routine, 31, tmp_path, "limit_m", order_tugs=told)[1] for told in (False, True)
+    )
+    assert (no, yes) == (["order_pilot"], ["order_pilot", "order_tugs"])
+
+
+def test_a_field_named_like_the_write_decides_it_where_nothing_disagrees(tmp_path: Path) -> None:
+    routine = learn({"pilot": [pilot(number) for number in range(1, 6)]})["pilot"]
+    assert routine.asked == []
+    done = 0
+    for number in range(31, 61):
+        result, made = order(routine, number, tmp_path)
+        done += result.status == "ok"
+        wanted = [call.tool for call in pilot(number).calls if call.effect == "write"]
+        assert made == (wanted if result.status == "ok" else [])
+    assert done > 10
 
 
 def test_recordings_that_did_other_things_are_refused() -> None:

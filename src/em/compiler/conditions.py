@@ -8,6 +8,7 @@ A category that no recording had belongs to neither side; a run that meets one h
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -15,9 +16,9 @@ from typing import Any
 import msgspec
 
 from em.compiler.choice import are_comparable
-from em.compiler.evidence import ENOUGH_TO_ACT, of_separation
+from em.compiler.evidence import ENOUGH_TO_ACT, NAMED_ALIKE, of_separation
 from em.compiler.places import MISSING, is_scalar, is_word
-from em.compiler.terms import field_text, fits_text, literal
+from em.compiler.terms import field_text, fits_text, literal, singular
 from em.values.structure import scalar_of
 from em.values.times import is_date
 
@@ -229,14 +230,18 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def separating(
-    yes: Sequence[State], no: Sequence[State], near: frozenset[str] = frozenset()
+    yes: Sequence[State],
+    no: Sequence[State],
+    near: frozenset[str] = frozenset(),
+    tool: str = "",
 ) -> Condition | None:
     """Return the shortest condition that holds in some states and not in others.
 
-    near: names of values that are most likely to matter, such as what was read last. None if no
+    near: names of values that are most likely to matter, such as what was read last. tool: what is
+    called where it holds; a field with a word of its name is most likely to matter. None if no
     condition has enough evidence: the information of the split, less what trying so many gives.
     """
-    return Search(yes, no, near).best()
+    return Search(yes, no, near, tool=tool).best()
 
 
 class Search:
@@ -244,7 +249,8 @@ class Search:
 
     acted: by state of `yes`, the values that were acted with. beside: further states of both sides,
     from recordings of other kinds that did the same after the same read. They add evidence to what
-    separates the states, and contradict it.
+    separates the states, and contradict it. tool: what is called on the condition; a field with a
+    word of its name is most likely to decide it.
     """
 
     def __init__(
@@ -254,8 +260,11 @@ class Search:
         near: frozenset[str] = frozenset(),
         acted: Sequence[Sequence[Any]] = (),
         beside: tuple[Sequence[State], Sequence[State]] = ((), ()),
+        tool: str = "",
     ) -> None:
         self._acted, self._beside = acted, beside
+        # The first word says what is done; the others, what with.
+        self._words = {*name_words(tool)[1:]}
         self._sizes = (len(yes), len(no))
         self._states = [*yes, *no]
         self._near = near
@@ -276,9 +285,20 @@ class Search:
             found = [part for part in found if self._bits([part], tried) >= ENOUGH_TO_ACT]
             if found:
                 found.sort(key=lambda part: (len(part.known), self._rank(part.feature)))
-                others = tuple(Condition((part,)) for part in found[1:])
-                return Condition((found[0],), others=others)
+                rivals = [part for part in self._plain_parts() if part not in found]
+                is_clear = self._bits(found[:1], tried, by_name=False) >= ENOUGH_TO_ACT
+                others = found[1:] if is_clear else [*found[1:], *rivals]
+                return Condition((found[0],), others=tuple(Condition((one,)) for one in others))
         return self._pair(tried)
+
+    def _plain_parts(self) -> Iterator[Part]:
+        """Yield what separates the states, and is more than a name for each of them."""
+        given = {one for state in self._states for one in state.values() if isinstance(one, str)}
+        for feature in self._table:
+            part = self._part(feature)
+            is_name = isinstance(feature, Has) and msgspec.json.decode(feature.json) in given
+            if part is not None and not is_name and self._bits([part], 1) > 0:
+                yield part
 
     def candidates(self) -> list[Condition]:
         """Return all single features that separate the states, with however little evidence."""
@@ -287,8 +307,10 @@ class Search:
         return [Condition((part,)) for part in near or found]
 
     def _stages(self) -> Iterator[list[Feature]]:
-        single = [one for one in self._table if not isinstance(one, Order)]
-        orders = [one for one in self._table if isinstance(one, Order)]
+        rest = [one for one in self._table if not self._is_named(one)]
+        single = [one for one in rest if not isinstance(one, Order)]
+        orders = [one for one in rest if isinstance(one, Order)]
+        yield [one for one in self._table if self._is_named(one)]
         yield [one for one in single if self._is_near(one)]
         yield [one for one in orders if self._is_near(one)]
         yield [one for one in single if not self._is_near(one)]
@@ -298,6 +320,9 @@ class Search:
 
     def _is_near(self, feature: Feature) -> bool:
         return all(path[0] in self._near for path in feature.paths)
+
+    def _is_named(self, feature: Feature) -> bool:
+        return any(self._words & {*name_words(path[-1])} for path in feature.paths)
 
     def _rank(self, feature: Feature) -> tuple[int, int, str]:
         return -len(feature.paths), sum(map(len, feature.paths)), str(feature)
@@ -312,7 +337,7 @@ class Search:
             return None  # there was nothing to compare
         return Part(feature, yes, yes | no)
 
-    def _bits(self, parts: Sequence[Part], tried: int) -> float:
+    def _bits(self, parts: Sequence[Part], tried: int, *, by_name: bool = True) -> float:
         kinds = 1 + sum(len(part.known) - 1 for part in parts)
         rows = [self._table[part.feature] for part in parts]
         known = [all(row[n] != UNKNOWN for row in rows) for n in range(len(self._states))]
@@ -326,6 +351,8 @@ class Search:
         bits = of_separation(
             [one + other for one, other in zip(sizes, more, strict=True)], kinds, 1
         )
+        if by_name and self._is_named(parts[0].feature):
+            bits += NAMED_ALIKE
         return bits + self._reason(parts[0].feature) - math.log2(max(tried, 1))
 
     def _counted_beside(self, part: Part) -> list[int] | None:
@@ -480,5 +507,9 @@ def _is_complete(feature: Feature, known: frozenset[Category]) -> bool:
 
 def _are_alike(order: Order) -> bool:
     """Return whether two places share a word of their names."""
-    one, other = ({*order.left[-1].lower().split("_")}, {*order.right[-1].lower().split("_")})
-    return bool(one & other)
+    return bool({*name_words(order.left[-1])} & {*name_words(order.right[-1])})
+
+
+def name_words(name: str) -> list[str]:
+    """Return the words of a name, each as one of several: `order`, `tug` for `order_tugs`."""
+    return [singular(word) for word in re.findall(r"[a-z]+", name.lower())]

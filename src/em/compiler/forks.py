@@ -69,7 +69,7 @@ class Forks:
             if made not in known:
                 yes = [state for state, is_made in zip(states, made, strict=True) if is_made]
                 no = [state for state, is_made in zip(states, made, strict=True) if not is_made]
-                known[made] = self._write(slot.tool, separating(yes, no))
+                known[made] = self._write(slot.tool, separating(yes, no, tool=slot.tool))
             found[number] = known[made]
         return found
 

@@ -86,6 +86,12 @@ def is_called(names: Iterable[str], word: str) -> bool:
     return bool(word) and any(singular(folded(name)) == singular(folded(word)) for name in names)
 
 
+def is_about(tool: str, name: str) -> bool:
+    """Return whether a tool is called for what a name says: `order_tugs` for `tugs`."""
+    _, _, thing = tool.partition("_")
+    return bool(thing) and is_called([thing], name)
+
+
 def numbers_before(spot: Spot) -> list[Any]:
     """Return the different numbers that were known before."""
     found = {

@@ -58,6 +58,7 @@ from em.compiler.skeleton import (
     Part,
     Pieces,
     Spot,
+    is_about,
     is_called,
     is_telling,
     lists_before,
@@ -400,7 +401,7 @@ class Space:
                 inner = Spot(example, Turn(number, len(value)), spot.before, one)
                 self._take_value(slot, inner, (*place, ELEMENT))
         else:
-            found = self.explain(spot, last_name(place))
+            found = self.explain(spot, last_name(place), slot.tool)
             slot.leaves[place].add(self, spot, found)
 
     def _is_fixed_list(self, spot: Spot) -> bool:
@@ -501,8 +502,10 @@ class Space:
             (id(example), turn, number) in self._used for turn in example.turns if turn is not None
         )
 
-    def explain(self, spot: Spot, name: str, *, is_part: bool = False) -> dict[Source, Explanation]:
-        """Return all explanations of a value. is_part: it is a part of another one."""
+    def explain(
+        self, spot: Spot, name: str, tool: str = "", *, is_part: bool = False
+    ) -> dict[Source, Explanation]:
+        """Return all explanations of a value of a call. is_part: it is a part of another one."""
         example, turn, before, value = spot
         said = example.leaves(turn, before)
         found: dict[Source, Explanation] = {}
@@ -517,6 +520,7 @@ class Space:
             if read.holds(value) and not self._is_of_earlier_round(example, number, before):
                 self._explain_by_read(found, spot, number, cost, name)
         self._note_unnamed(found, spot)
+        self._note_named(found, tool)
         by_input = any(
             isinstance(one.source, FromInput) and one.net >= ENOUGH_TO_ACT for one in found.values()
         )
@@ -790,6 +794,12 @@ class Space:
             }
             self._alternatives[memo] = math.log2(max(1, len(values)))
         return self._alternatives[memo]
+
+    def _note_named(self, found: dict[Source, Explanation], tool: str) -> None:
+        """Note which values a tool is about, whatever its argument is called."""
+        for source, one in found.items() if not self.caution.by_person else ():
+            if isinstance(source, FromRead) and is_about(tool, last_name(source.place)):
+                one.named = NAMED_ALIKE
 
     @staticmethod
     def _note_unnamed(found: dict[Source, Explanation], spot: Spot) -> None:
