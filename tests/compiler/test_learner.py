@@ -442,3 +442,24 @@ def test_a_list_is_not_longer_than_a_limit_and_names_nobody_who_is_there(tmp_pat
     assert joins(joined(8)) == 3
     assert joins(joined(8, places=2)) == 0
     assert joins(joined(8, others=("M-9", "M-382"))) == 0
+
+
+def booked(number: int, *, wind: int = 0, room: str = "") -> list[Call]:
+    boat, quay = f"BT-{600 + number}", f"QY-{30 + number}"
+    berth = {"quay_id": quay, "max_wind": 30 + number, "boat_id": room or boat}
+    return [
+        Call("find_boat", {"name": f"Gull {number}"}, {"boat_id": boat, "quay_id": quay}),
+        Call("get_quay", {"quay_id": quay}, berth),
+        Call("get_weather", {"day": f"2026-04-{1 + number:02}"}, {"wind": wind or 20 + number}),
+        Call("book", {"boat_id": boat}, {"ok": True}, None, "write"),
+    ]
+
+
+def test_two_recordings_show_a_limit_and_whose_record_it_is(tmp_path: Path) -> None:
+    def given(number: int) -> dict[str, str]:
+        return {"name": f"Gull {number}", "day": f"2026-04-{1 + number:02}"}
+
+    routine = routine_of([Example(given(number), booked(number)) for number in range(2)])
+    assert played(tmp_path, routine, given(5), booked(5)) == ("ok", 1)
+    assert played(tmp_path, routine, given(5), booked(5, wind=44)) == ("needs_input", 0)
+    assert played(tmp_path, routine, given(5), booked(5, room="BT-611")) == ("needs_input", 0)

@@ -341,7 +341,7 @@ def _equalities(situations: Sequence[Situation]) -> Found:
             continue
         if not all(same(pair.one, pair.other) for pair in pairs):
             continue
-        if _surprise(pairs, same) - tried >= ENOUGH_TO_CHECK:
+        if max(_surprise(pairs, same), _told(pairs)) - tried >= ENOUGH_TO_CHECK:
             told[other_text] = told.setdefault(text, text)
             yield f"{text} == {other_text}", pairs
 
@@ -365,6 +365,14 @@ def _surprise(pairs: Sequence[Pair], holds: Any) -> float:
     return -math.log2(max(share, 1e-9)) * len(pairs)
 
 
+def _told(pairs: Sequence[Pair]) -> float:
+    """Return the bits of the identifiers that stood in two records: no chance puts them there."""
+    ids = {
+        pair.one for pair in pairs if is_code(pair.one) and not are_comparable(pair.one, pair.one)
+    }
+    return sum(map(information, ids))
+
+
 def _orders(situations: Sequence[Situation]) -> Found:
     """Yield that a number or date was never above, or never below, another one."""
     facts = _pairs(situations, lambda value: are_comparable(value, value))
@@ -378,7 +386,12 @@ def _orders(situations: Sequence[Situation]) -> Found:
         tried = math.log2(1 + families[(text in inputs) + (other_text in inputs)])
         if not {text, other_text} & {*inputs}:
             tried += ENOUGH_TO_CHECK
-        sign = order_of(pairs, tried, is_kin=_are_kin(rows[0], situations[0]))
+        sign = order_of(
+            pairs,
+            tried,
+            is_kin=_are_kin(rows[0], situations[0]),
+            is_near=_are_near(rows[0], situations[0]),
+        )
         if sign:
             yield f"{text} {sign} {other_text}", pairs
 
@@ -460,22 +473,45 @@ def _are_kin(row: tuple[Said, Said], situation: Situation) -> bool:
     return isinstance(row[0].value, str) and any(one.holder in context for one in row)
 
 
-def order_of(pairs: Sequence[Pair], tried: float, *, is_kin: bool) -> str:
+def _are_near(row: tuple[Said, Said], situation: Situation) -> bool:
+    """Return whether two values are so close that either may well limit the other.
+
+    Both are given or stand in one record, they are the length of a list and a number, their names
+    have a word in common, or they are times of which one is given or the time of a clock.
+    """
+    one, other = row
+    if one.words & other.words or one.holder == other.holder:
+        return True
+    given = [each.text in situation.inputs for each in row]
+    if any(each.text.endswith("| length") for each in row):
+        return type(one.value) is type(other.value) is int
+    context = {known.name for known in situation.known if known.is_context}
+    is_time = isinstance(one.value, str)
+    return all(given) or (is_time and (any(given) or bool({one.holder, other.holder} & context)))
+
+
+def order_of(pairs: Sequence[Pair], tried: float, *, is_kin: bool, is_near: bool = False) -> str:
     """Return the sign of an order that never was broken, or "".
 
     Either it could have been: pairing the values otherwise would break it, so often that chance
     does not explain that they never did. Or hardly a pairing breaks it, and values of one kind
     come close: then it may be a limit that nobody has reached yet, and checking it costs little.
+    Values that are near to each other are checked from two pairs on: an order that held n times
+    and means nothing breaks the next time in one of about n + 2 cases.
     """
-    if len(pairs) < ENOUGH_TO_ACT or all(pair.one == pair.other for pair in pairs):
+    if len(pairs) < 2 or all(pair.one == pair.other for pair in pairs):
         return ""
     for sign, holds in (("<=", operator.le), (">=", operator.ge)):
         if not all(holds(pair.one, pair.other) for pair in pairs):
             continue
         # Of two values that belong together, either may be the larger: one bit for each pair.
         surprise = min(_surprise(pairs, holds), len(pairs))
-        is_cheap = surprise <= RARELY_BROKEN * len(pairs) and is_kin and _come_close(pairs)
-        if is_cheap or surprise - tried >= ENOUGH_TO_CHECK:
+        is_rare = len(pairs) >= ENOUGH_TO_ACT and surprise <= RARELY_BROKEN * len(pairs)
+        if (
+            (is_near and _are_in_reach(pairs))
+            or (is_rare and is_kin and _come_close(pairs))
+            or surprise - tried >= ENOUGH_TO_CHECK
+        ):
             is_strict = not any(pair.one == pair.other for pair in pairs)
             return sign[0] if is_strict else sign
     return ""
@@ -488,6 +524,14 @@ def _come_close(pairs: Sequence[Pair]) -> bool:
     gap = max(min(ones) - max(others), min(others) - max(ones))
     wide = max(max(ones) - min(ones), max(others) - min(others))
     return gap <= (max(wide, A_YEAR) if isinstance(pairs[0].one, str) else wide)
+
+
+def _are_in_reach(pairs: Sequence[Pair]) -> bool:
+    """Return whether a limit is no more than so many times what was reached."""
+    if isinstance(pairs[0].one, str):
+        return _come_close(pairs)
+    ones, others = [abs(pair.one) for pair in pairs], [abs(pair.other) for pair in pairs]
+    return bool(FAR_FROM_IT * min(max(ones), max(others)) >= max(min(ones), min(others)))
 
 
 def _as_number(value: Any) -> float:
@@ -519,7 +563,7 @@ def _absences(situations: Sequence[Situation]) -> Found:
                         found.add(text)
                     facts[text].append(Pair(one.value, None, (one.when,) if one.when else ()))
     for text, pairs in facts.items():
-        if text not in found and len(pairs) >= 3:
+        if text not in found and len(pairs) >= 2:
             yield text, pairs
 
 

@@ -433,7 +433,7 @@ class Space:
         """Return the reads that most examples made before they wrote, whether needed or not.
 
         Somebody looked before acting. By inputs alone they count at once, through other records
-        from three examples on, if they were made once in each.
+        if they were made once in each of two examples, or in most of three or more.
         """
         made: dict[Role, list[tuple[Example, int]]] = defaultdict(list)
         for example in self.examples:
@@ -446,6 +446,7 @@ class Space:
             if having < SHARE * len(self.examples):
                 continue
             is_single = len(self.examples) >= 3 or self.caution.by_person
+            is_single |= having == len(self.examples) > 1
             if role.is_lookup or (is_single and len(where) == having):
                 found.append(role)
                 for example, number in where:
