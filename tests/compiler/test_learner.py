@@ -463,3 +463,21 @@ def test_two_recordings_show_a_limit_and_whose_record_it_is(tmp_path: Path) -> N
     assert played(tmp_path, routine, given(5), booked(5)) == ("ok", 1)
     assert played(tmp_path, routine, given(5), booked(5, wind=44)) == ("needs_input", 0)
     assert played(tmp_path, routine, given(5), booked(5, room="BT-611")) == ("needs_input", 0)
+
+
+def zoned(number: int, zone: str = "north", status: str = "open") -> list[Call]:
+    plot = f"PL-{80 + number}"
+    return [
+        Call("get_plot", {"plot_id": plot}, {"plot_id": plot, "zone": zone, "status": status}),
+        Call("get_zone", {"zone": zone}, {"office": f"OF-{zone}-1", "fee": 12}),
+        Call("apply", {"office": f"OF-{zone}-1"}, {"ok": True}, None, "write"),
+    ]
+
+
+def test_a_word_by_which_something_is_read_is_no_state(tmp_path: Path) -> None:
+    def given(number: int) -> dict[str, str]:
+        return {"plot_id": f"PL-{80 + number}"}
+
+    routine = routine_of([Example(given(number), zoned(number)) for number in range(3)])
+    assert played(tmp_path, routine, given(7), zoned(7, "south")) == ("ok", 1)
+    assert played(tmp_path, routine, given(7), zoned(7, status="sold")) == ("needs_input", 0)

@@ -348,7 +348,12 @@ class _Assembly:
     # ---- the rest of the routine
 
     def _expect(self) -> None:
-        """Write what reads must return, and what chosen elements must look like."""
+        """Write what reads must return, and what chosen elements must look like.
+
+        A word by which something else is read is a name, not a state.
+        """
+        args = [step["args"] for step in self._writer.read_steps.values()]
+        names = {*_FIELD.findall(json.dumps(args))}
         for role in self._writer.read_steps:
             step = self._writer.step_of(role)
             rows = self._space.reads[role]
@@ -357,12 +362,18 @@ class _Assembly:
             reads = [(example, read) for example, _, read in rows]
             held = len({id(example) for example, _ in reads})
             total = len(self._writer.examples)
-            step |= {"expect": Records(own, pool, reads).schema(), "held": f"{held}/{total}"}
+            schema = Records(own, pool, reads).schema()
+            fields = schema.get("properties", {})
+            for name in fields:
+                if f"{step['save_as']}.{name}" in names and isinstance(own[0][name], str):
+                    fields[name] = {"type": "string"}
+            step |= {"expect": schema, "held": f"{held}/{total}"}
         for step, choice in self._writer.picks:
             fields = {
                 str(field[0]): {"const": value}
                 for field, value in choice.fixed.items()
                 if field not in choice.way.conditions
+                and f"{step['save_as']}.{field[0]}" not in names
                 and not any(atom.field == field for atom in choice.atoms)
             }
             if fields:
@@ -566,6 +577,7 @@ def _shorten(steps: Sequence[Json]) -> None:
 
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
+_FIELD = re.compile(r"[A-Za-z_]\w*\.\w+")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
