@@ -190,7 +190,9 @@ class Explanation:
         """The evidence for it, less what trying so many places gives by chance."""
         if isinstance(self.source, Constant):
             return 0.0
-        return sum(self.bits.values()) - self.cost + self.named
+        # Where names are equal, each further example that agrees counts, if only for a little.
+        again = self.examples - 1 if self.named else 0
+        return sum(self.bits.values()) - self.cost + self.named + again
 
     @property
     def examples(self) -> int:
