@@ -16,7 +16,7 @@ from bench.worlds.catalogue import KINDS, TESTED, TRAPS, as_trace
 if TYPE_CHECKING:
     from em.traces.trace import Trace
 
-SIZES = (3, 5, 8, 12, 20)
+SIZES = (2, 3, 5, 8, 12, 20)
 BARS = {5: 0.9, 12: 0.97}
 TRAPS_ACTED = 2
 """Traps that may be acted on; each is named."""

@@ -239,7 +239,9 @@ def _choose_among(made: Choice, *, is_free: bool) -> None:
     found = sorted(_ways(made), key=lambda way: way.cost)
     if not found:
         return
-    gain = sum(math.log2(len(row.left)) for row in made.rows if row.left)
+    # What the rounds of a loop have in common was chosen once.
+    once = {(id(row.spot.example), key_of([row.left, row.chosen])): row for row in made.rows}
+    gain = sum(math.log2(len(row.left)) for row in once.values() if row.left)
     made.how, made.way = found[0].how, found[0]
     made.others = [way for way in found[1:] if way.cost < found[0].cost + ENOUGH_TO_ACT]
     made.is_supported = is_free and gain - found[0].cost >= ENOUGH_TO_ACT

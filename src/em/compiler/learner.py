@@ -377,7 +377,7 @@ class _Assembly:
                 and not any(atom.field == field for atom in choice.atoms)
             }
             if fields:
-                held = len(choice.rows)
+                held = len({id(row.spot.example) for row in choice.rows})
                 step |= {
                     "expect": {"required": [*fields], "properties": fields},
                     "held": f"{held}/{held}",

@@ -505,7 +505,7 @@ class Writer:
             cost = (
                 bool(self.needs(term)),
                 len(self.roles_of(term)),
-                -len(one.spots),
+                -one.examples,
                 -one.named,
                 isinstance(term, KeyOf),
                 len(repr(term)),
