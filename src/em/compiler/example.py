@@ -29,7 +29,6 @@ from em.compiler.places import (
     is_word,
     key_of,
     lists_in,
-    plain,
     walk,
     wholes,
 )
@@ -107,10 +106,10 @@ class Read:
             self.size += 1
             if self.size > MOST_PLACES:
                 break
-            self.index[key_of(value)].append((place, path))
-            if path and path[-1] in named and place[-1] in named:
-                # An input names the field, so it is one of many.
-                self.index[key_of(value)].append(((*place[:-1], RECORD), path))
+            # If an input names the field, it is one of many.
+            is_named = bool(path) and path[-1] in named and place[-1] in named
+            where = (*place[:-1], RECORD) if is_named else place
+            self.index[key_of(value)].append((where, path))
         for place, path, value in wholes(self.result):
             self.index[key_of(value)].append((place, path))
 
@@ -198,7 +197,7 @@ class Example:
     @cached_property
     def _texts(self) -> set[str]:
         """The texts among the inputs."""
-        return {value for _, value in plain(self.inputs) if isinstance(value, str)}
+        return {value for _, _, value in walk(self.inputs) if isinstance(value, str)}
 
     @cached_property
     def kind(self) -> tuple[str, ...]:
