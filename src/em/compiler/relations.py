@@ -477,10 +477,11 @@ def _are_near(row: tuple[Said, Said], situation: Situation) -> bool:
     """Return whether two values are so close that either may well limit the other.
 
     Both are given or stand in one record, they are the length of a list and a number, their names
-    have a word in common, or they are times of which one is given or the time of a clock.
+    have a word in common, or they are times of which one is given or the time of a clock. Of two
+    prices under one name either may be the larger.
     """
     one, other = row
-    if one.words & other.words or one.holder == other.holder:
+    if one.holder == other.holder or (one.words & other.words and one.words != other.words):
         return True
     given = [each.text in situation.inputs for each in row]
     if any(each.text.endswith("| length") for each in row):
