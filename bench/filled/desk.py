@@ -60,15 +60,21 @@ def fill(memory: Memory, traces: int, learnt: int, runs: int) -> None:
     _record_failures(memory, now)
     samples = [_refunds(memory)]
     if learnt:
-        memory.compile(kept[:learnt], name="help_desk")
+        _learn(memory, kept[:learnt])
         samples.append(_answered(memory))
-        memory.compile(kept[: learnt + 4], name="help_desk")
+        _learn(memory, kept[: learnt + 4])
         _compare(memory, now)
     folder = EXAMPLES / "csv_report" / "routine"
     files = {one.name: one.read_text() for one in folder.iterdir() if one.is_file()}
     keep_routine(memory.store, files)
     shown = [one for sample in samples for one in sample]
     memory.log.append_many([*_many(shown, runs, now)])
+
+
+def _learn(memory: Memory, traces: Sequence[str]) -> None:
+    """Compile each of the two kinds of task."""
+    memory.compile(traces[::2], name="cancel_order")
+    memory.compile(traces[1::2], name="change_shipping")
 
 
 def _trace(one: Order, shipping: str, draw: random.Random) -> Trace:
@@ -188,7 +194,8 @@ def _answered(memory: Memory) -> list[Sample]:
     made = []
     for one, shipping, share in ((open_, "", 20), (moved, "courier", 18), (shipped, "", 1)):
         given = {"request": one.request(shipping)}
-        made.append(_sample(memory, memory.run("help_desk", given, TOOLS), one, share))
+        name = "change_shipping" if shipping else "cancel_order"
+        made.append(_sample(memory, memory.run(name, given, TOOLS), one, share))
     return made
 
 
@@ -285,8 +292,8 @@ def _compare(memory: Memory, now: datetime) -> None:
     ]
     memory.log.append_many(
         [
-            Draft(stream="shadow/help_desk", kind="shadow_compared",
-                  body={"routine": "help_desk@1", **body}, at=now - timedelta(days=14 - number))
+            Draft(stream="shadow/cancel_order", kind="shadow_compared",
+                  body={"routine": "cancel_order@1", **body}, at=now - timedelta(days=14 - number))
             for number, body in enumerate(rows)
         ]
     )  # fmt: skip

@@ -76,7 +76,7 @@ def small(value: Any) -> Any:
 
 @cache
 def packages() -> list[Package]:
-    """Return routines of every form: written by hand, of one trace, plans, rules, free words."""
+    """Return routines of every form: written by hand, of one trace, of several, runbooks."""
     return [*_examples(), *_learnt()]
 
 
@@ -97,20 +97,19 @@ def _examples() -> Iterator[Package]:
 
 def _learnt() -> Iterator[Package]:
     from tests.boiler_room import Boiler, recorded
-    from tests.corner_shop import Shop, cancelled, exchanged, returned
+    from tests.corner_shop import Shop, cancelled, returned
 
     shop = Shop()
-    orders = [cancelled(shop, 0, "no longer needed"), cancelled(shop, 1, "ordered by mistake"),
-              returned(shop, 1, ["P-4401"]), returned(shop, 2, ["P-4402", "P-4403"]),
-              exchanged(shop, 3, "P-4401", color="black")]  # fmt: skip
+    orders = [cancelled(shop, 0, "no longer needed"), cancelled(shop, 1, "ordered by mistake")]
+    items = [returned(shop, 1, ["P-4401"]), returned(shop, 2, ["P-4402", "P-4403"])]
     homes = [("low",), ("stuck",), ("summer",)] * 3
     repairs = [recorded(Boiler(*faults, home=n)) for n, faults in enumerate(homes, 10)]
     request = {"request": orders[0].mission.goal}
-    yield _compiled("plan", orders, request, lambda: Shop().tools())
-    yield _compiled("template", orders[:2], request, lambda: Shop().tools())
+    yield _compiled("template", orders, request, lambda: Shop().tools())
+    yield _compiled("loop", items, {}, lambda: Shop().tools())
     yield _compiled("one trace", orders[:1], {}, lambda: Shop().tools())
     cold = {"request": Boiler("low").request}
-    yield _compiled("rules", repairs, cold, lambda: Boiler("low", "summer").tools())
+    yield _compiled("runbook", repairs, cold, lambda: Boiler("low", "summer").tools())
 
 
 def _compiled(name: str, traces: list[Any], given: dict[str, Any], tools: Any) -> Package:

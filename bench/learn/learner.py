@@ -24,18 +24,6 @@ PLAIN = "bench.learn.learner:Plain"
 """em's learner of routines with typed inputs."""
 
 
-class Material(NamedTuple):
-    """What to learn a kind of task from: names of traces that a learner has recorded.
-
-    own: traces that had the same effects as the kind. parts: traces that had only some of them.
-    beside: traces of other kinds.
-    """
-
-    own: Sequence[str]
-    parts: Sequence[str] = ()
-    beside: Sequence[str] = ()
-
-
 class Way(NamedTuple):
     """How a routine is run.
 
@@ -66,16 +54,14 @@ class Learnt:
             )
         except EmError as error:
             return Ended("raised", f"{error.code}: {error}")
-        if ran.failure is not None:
-            return Ended(ran.status, f"{ran.failure.step_id}: {ran.failure.message}")
-        prompt = ran.pending_prompt
-        return Ended(ran.status, "" if prompt is None else f"{prompt.step_id}: {prompt.message}")
+        why = ran.failure or ran.pending_prompt or ran.reason
+        return Ended(ran.status, "" if why is None else f"{why.step_id}: {why.message}")
 
     def _inputs(self) -> set[str]:
         from em.runner.package import opened
 
         with opened(self._memory.store, self.routine) as package:
-            return {*package.routine.input_schema.get("properties", {})}
+            return {*(package.routine.input_schema or {}).get("properties", {})}
 
     def tools(self) -> set[str]:
         """The tools that the routine calls."""
@@ -107,7 +93,7 @@ class Learnt:
 
 
 class Learner:
-    """A memory with traces of many kinds, and the routines learnt from them, each once."""
+    """A memory with traces, and the routines learnt from them."""
 
     def __init__(self, folder: Path) -> None:
         from em import Memory
@@ -115,7 +101,6 @@ class Learner:
         folder.mkdir(parents=True, exist_ok=True)
         self.memory = Memory(folder / "learn.db")
         self._ids: dict[str, str] = {}
-        self._learnt: dict[str, Learnt | str] = {}
 
     def record(self, traces: "Mapping[str, Trace | Mapping[str, Any]]") -> None:
         """Store traces under names. A trace that is there already is not stored twice."""
@@ -123,25 +108,14 @@ class Learner:
             if name not in self._ids:
                 self._ids[name] = self.memory.add_trace(trace)
 
-    def learn(self, kind: str, material: Material, tools: Tools) -> Learnt | str:
-        """The routine of a kind of task, or why there is none."""
+    def learn(self, kind: str, names: Sequence[str]) -> Learnt | str:
+        """Return the routine of a kind of task, or why there is none."""
         from em.errors import EmError
 
-        if kind not in self._learnt:
-            try:
-                self._learnt[kind] = self._new(kind, material, tools)
-            except EmError as error:
-                self._learnt[kind] = f"{error.code}: {error}"
-        return self._learnt[kind]
-
-    def _new(self, kind: str, material: Material, tools: Tools) -> Learnt | str:
-        del tools  # `Memory.compile` takes none
-        names = [*material.own, *material.parts]
-        if not names:
-            return "there is no trace to learn from"
-        beside = [self._ids[name] for name in material.beside]
-        ids = [self._ids[name] for name in names]
-        routine = self.memory.compile(ids, name=kind, beside=beside)
+        try:
+            routine = self.memory.compile([self._ids[name] for name in names], name=kind)
+        except EmError as error:
+            return f"{error.code}: {error}"
         return Learnt(self.memory, routine)
 
     def close(self) -> None:

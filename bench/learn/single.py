@@ -126,7 +126,9 @@ def compiled(case: Case) -> dict[str, Any]:
 
     trace = read_trace(json.dumps(case.trace).encode(), case.name)
     kept = KeptTrace(id=case.name, at=now(), trace=trace, event_ids=())
-    return learn({"task": [example_of(kept)]}, caution=BY_PERSON)["task"].routine
+    from em.compiler.requested import with_requested
+
+    return learn({"task": with_requested([example_of(kept)])}, caution=BY_PERSON)["task"].routine
 
 
 def judged(case: Case, run: Run, routine: dict[str, Any], folder: Path) -> Outcome:

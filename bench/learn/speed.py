@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.figure import Figure, in_turns, seconds
-from bench.learn.learner import Learner, Learnt, Material, Way
+from bench.learn.learner import Learner, Learnt, Way
 
 MANY, FEW = 300, 30
 SECONDS, MEGABYTES, TIMES, OVERHEAD = 5, 1_000, 15, 1.3
@@ -172,7 +172,7 @@ def learnt_from(count: int, folder: Path) -> tuple[Learner, Learnt | str, float]
     traces = {f"shop {number}": Shop(number).trace() for number in range(count)}
     learner.record(traces)
     start = time.perf_counter()
-    learnt = learner.learn("refund", Material([*traces]), Shop(0).tools())
+    learnt = learner.learn("refund", [*traces])
     return learner, learnt, time.perf_counter() - start
 
 

@@ -19,8 +19,7 @@ from bench.figure import Figure
 from bench.learn.inputs import CannotSay, Inputs, Tables, described, said, who_asks
 from bench.learn.learner import Runnable, TypedLearner
 from bench.learn.report import Report
-from bench.learn.retail import SIZES
-from bench.learn.shop import Shop, Task
+from bench.learn.shop import SIZES, Shop, Task
 from bench.right.recording import Recording, aim_of
 from bench.right.verdict import Ended, Verdict, judge, zero
 from bench.right.world import TRANSFER, Domain, World, Write
@@ -84,7 +83,7 @@ class TypedShop:
     def examples(self) -> dict[str, list[Example]]:
         """The recordings of each kind."""
         found: dict[str, list[Example]] = {}
-        runs = sorted((run for runs in self._shop.runs.values() for run in runs), key=_name)
+        runs = sorted(self._shop.runs, key=_name)
         for run in runs:
             for kind, example in self._of_run(run):
                 found.setdefault(kind, []).append(example)

@@ -14,11 +14,8 @@ from typing import NamedTuple
 
 from bench.figure import Figure
 from bench.learn import (
-    attacks,
-    bfcl,
     hostile,
     miniwob,
-    retail,
     single,
     speed,
     telecom,
@@ -27,7 +24,7 @@ from bench.learn import (
     worlds,
 )
 from bench.learn.learner import PLAIN, TypedLearner, typed_learner
-from bench.learn.shop import RUNS, WORDS, Shop, runs_to_learn
+from bench.learn.shop import RUNS, SIZES, Shop, runs_to_learn
 from bench.right.world import HOW_TO_GET_IT, checkout, digest, domain
 from bench.routines import DATA
 
@@ -36,17 +33,15 @@ class Options(NamedTuple):
     parts: Sequence[str] = ()
     limit: int | None = None
     sizes: Sequence[str] = ()
-    words: str = "instruction"
     runs: str = "recorded"
     order: str = "as is"
-    turns: str = bfcl.TURNS[0]
     verbose: bool = False
     draws: int = 1
     learner: str = PLAIN
 
 
 class Bench:
-    """What the parts share: the options, a folder, the shop, and the retail routines."""
+    """What the parts share: the options, a folder, and the shop."""
 
     def __init__(self, options: Options, folder: Path) -> None:
         self.options, self.folder = options, folder
@@ -60,11 +55,7 @@ class Bench:
             print(f"no data in {DATA / 'tau_retail'}: set EM_BENCH_DATA; this part is passed over")
             return None
         of = domain("retail")
-        return Shop(of, runs_to_learn(of, self.options.runs), self.options.words)
-
-    @cached_property
-    def school(self) -> retail.School | None:
-        return None if self.shop is None else retail.School(self.shop, self.folder)
+        return Shop(of, runs_to_learn(of, self.options.runs))
 
     @cached_property
     def typed_learner(self) -> TypedLearner | None:
@@ -85,27 +76,8 @@ class Bench:
         return self.options.sizes or usual
 
 
-def retail_tasks(bench: Bench) -> Iterator[Figure]:
-    chosen = bench.options
-    if bench.school is not None:
-        yield from retail.unseen(
-            bench.school,
-            [*bench.sizes(*retail.USUAL)],
-            chosen.limit,
-            chosen.order,
-            verbose=chosen.verbose,
-        )
-
-
-def retail_attacks(bench: Bench) -> Iterator[Figure]:
-    chosen = bench.options
-    if bench.school is not None:
-        sizes = [*bench.sizes(*retail.USUAL)]
-        yield from attacks.acts(bench.school, sizes, chosen.limit, verbose=chosen.verbose)
-
-
 def typed_tasks(bench: Bench) -> Iterator[Figure]:
-    yield from _typed(bench, typed.WAYS[0], bench.sizes(*retail.SIZES))
+    yield from _typed(bench, typed.WAYS[0], bench.sizes(*SIZES))
 
 
 def hidden_ids(bench: Bench) -> Iterator[Figure]:
@@ -130,6 +102,17 @@ def world_tasks(bench: Bench) -> Iterator[Figure]:
         yield from worlds.tasks(bench.typed_learner, worlds.SIZES, verbose=bench.options.verbose)
 
 
+def clinic_tasks(bench: Bench) -> Iterator[Figure]:
+    if bench.typed_learner is not None:
+        yield from worlds.tasks(
+            bench.typed_learner,
+            worlds.SIZES,
+            verbose=bench.options.verbose,
+            name="clinic",
+            kinds=worlds.CLINIC,
+        )
+
+
 def hostile_acts(bench: Bench) -> Iterator[Figure]:
     chosen = bench.options
     yield from hostile.acts(bench.folder, chosen.limit, verbose=chosen.verbose)
@@ -142,11 +125,6 @@ def single_recordings(bench: Bench) -> Iterator[Figure]:
 def telecom_tasks(bench: Bench) -> Iterator[Figure]:
     chosen = bench.options
     yield from telecom.solved(chosen.limit, verbose=chosen.verbose)
-
-
-def bfcl_turns(bench: Bench) -> Iterator[Figure]:
-    chosen = bench.options
-    yield from bfcl.scored(bench.folder, chosen.turns, chosen.limit, verbose=chosen.verbose)
 
 
 def miniwob_episodes(bench: Bench) -> Iterator[Figure]:
@@ -163,16 +141,14 @@ def run_overhead(bench: Bench) -> Iterator[Figure]:
 
 
 PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
-    "retail": retail_tasks,
-    "attacks": retail_attacks,
     "typed": typed_tasks,
     "hidden": hidden_ids,
     "typed-attacks": typed_acts,
     "worlds": world_tasks,
+    "clinic": clinic_tasks,
     "hostile": hostile_acts,
     "single": single_recordings,
     "telecom": telecom_tasks,
-    "bfcl": bfcl_turns,
     "miniwob": miniwob_episodes,
     "time": learning_time,
     "overhead": run_overhead,
@@ -184,25 +160,19 @@ def read_options(words: Sequence[str]) -> Options:
     parser.add_argument("--part", action="append", choices=[*PARTS], help="only this part")
     parser.add_argument("--limit", type=int, help="use only the first so many tasks of each part")
     parser.add_argument("--verbose", action="store_true", help="show each case that is not right")
-    shop = parser.add_argument_group("retail")
-    shop.add_argument("--size", action="append", choices=[*retail.SIZES], help="only this size")
-    shop.add_argument("--words", choices=WORDS, default=WORDS[0], help="what a trace was asked for")
+    shop = parser.add_argument_group("retail with typed inputs")
+    shop.add_argument("--size", action="append", choices=[*SIZES], help="only this size")
     shop.add_argument("--runs", choices=RUNS, default=RUNS[0], help="made: from gold actions")
     shop.add_argument("--order", choices=("as is", "keys", "lists"), default="as is")
-    inputs = parser.add_argument_group("retail with typed inputs")
-    inputs.add_argument("--draws", type=int, default=1, help="learn from so many draws of a size")
-    inputs.add_argument("--learner", default=PLAIN, help="another learner, as module:class")
-    turns = parser.add_argument_group("bfcl")
-    turns.add_argument("--turns", choices=bfcl.TURNS, default=bfcl.TURNS[0])
+    shop.add_argument("--draws", type=int, default=1, help="learn from so many draws of a size")
+    shop.add_argument("--learner", default=PLAIN, help="another learner, as module:class")
     found = parser.parse_args(words)
     return Options(
         parts=found.part or (),
         limit=found.limit,
         sizes=found.size or (),
-        words=found.words,
         runs=found.runs,
         order=found.order,
-        turns=found.turns,
         verbose=found.verbose,
         draws=found.draws,
         learner=found.learner,
@@ -226,8 +196,6 @@ def figures(options: Options | None = None) -> Iterator[Figure]:
             print(f"({part} took {time.perf_counter() - start:.0f} s)", flush=True)
         after = digest(domain("retail")) if checkout() else ""
         assert before == after, "a run changed the records that all runs share"
-        if "school" in vars(bench) and bench.school is not None:
-            bench.school.close()
     _summary(found)
 
 

@@ -4,14 +4,15 @@ The worlds were written by somebody who had not seen the learner. They are devel
 their first run: their figures say what was reached here, not what to expect elsewhere.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.figure import Figure
 from bench.learn.learner import Runnable, TypedLearner
 from bench.learn.report import Report
 from bench.right.verdict import Verdict, zero
-from bench.worlds.catalogue import KINDS, TESTED, TRAPS, as_trace
+from bench.worlds.catalogue import CLINIC, KINDS, TESTED, as_trace
+from bench.worlds.world import Kind
 
 if TYPE_CHECKING:
     from em.traces.trace import Trace
@@ -20,24 +21,32 @@ SIZES = (2, 3, 5, 8, 12, 20)
 BARS = {5: 0.9, 12: 0.97}
 TRAPS_ACTED = 2
 """Traps that may be acted on; each is named."""
+ALL = KINDS | CLINIC
 COLUMNS = ("right", "handed over", "wrong", "not learnt", "held", "acted")
 
 
-def tasks(learner: TypedLearner, sizes: Sequence[int], *, verbose: bool) -> Iterator[Figure]:
+def tasks(
+    learner: TypedLearner,
+    sizes: Sequence[int],
+    *,
+    verbose: bool,
+    name: str = "worlds",
+    kinds: Mapping[str, Kind] = KINDS,
+) -> Iterator[Figure]:
     """Learn each kind from so many recordings, then do its unseen tasks and its traps."""
     before = 0
     for size in sizes:
-        report = Report(f"worlds, learnt from {size}", columns=COLUMNS, verbose=verbose)
-        for kind in KINDS:
+        report = Report(f"{name}, learnt from {size}", columns=COLUMNS, verbose=verbose)
+        for kind in kinds:
             _score(report, kind, _learnt(learner, kind, size))
         report.show()
-        right, every = report.count("right"), len(KINDS) * len([*TESTED])
-        what = f"worlds, learnt from {size}"
+        right, every = report.count("right"), len(kinds) * len([*TESTED])
+        what = f"{name}, learnt from {size}"
         share = right / every
         yield Figure(f"{what}: right", right, "of", every, "", share, BARS.get(size), True)
         yield zero(f"{what}: wrong", report.count("wrong"), every)
         yield zero(f"{what}: right with fewer, not any more", max(0, before - right), every)
-        acted, traps = report.count("acted"), len(TRAPS)
+        acted, traps = report.count("acted"), sum(len(one.traps) for one in kinds.values())
         limit = TRAPS_ACTED / traps
         yield Figure(f"{what}: traps", acted, "of", traps, "", acted / traps, limit, False)
         before = right
@@ -48,14 +57,14 @@ def _learnt(learner: TypedLearner, kind: str, size: int) -> Runnable | None:
 
     recorded = [(_facts(kind, number), _trace(kind, number)) for number in range(size)]
     try:
-        return learner.learn({kind: recorded}, frozenset(KINDS[kind].world().READS))[kind]
+        return learner.learn({kind: recorded}, frozenset(ALL[kind].world().READS))[kind]
     except EmError as error:
         print(f"{kind} from {size}: {error}")
         return None
 
 
 def _facts(kind: str, number: int) -> dict[str, Any]:
-    found: dict[str, Any] = KINDS[kind].facts(number)
+    found: dict[str, Any] = ALL[kind].facts(number)
     return found
 
 
@@ -73,17 +82,17 @@ def _score(report: Report, kind: str, learnt: Runnable | None) -> None:
         if learnt is None:
             report.add(kind, f"{kind} {number}", Verdict("not learnt"))
             continue
-        gold, world = KINDS[kind].world(), KINDS[kind].world()
-        KINDS[kind].solve(gold, _facts(kind, number), 0)
+        gold, world = ALL[kind].world(), ALL[kind].world()
+        ALL[kind].solve(gold, _facts(kind, number), 0)
         ended = learnt.run(_facts(kind, number), _tools(world))
         if ended.status == "ok" and world.writes() == gold.writes():
             verdict = Verdict("right")
         else:
             verdict = Verdict("wrong" if world.writes() else "handed over", ended.said)
         report.add(kind, f"{kind} {number}", verdict)
-    for trap in TRAPS:
-        if trap.kind == kind and learnt is not None:
-            world = KINDS[kind].world()
+    for trap in ALL[kind].traps:
+        if learnt is not None:
+            world = ALL[kind].world()
             if trap.change is not None:
                 trap.change(world)
             learnt.run(trap.facts, _tools(world))

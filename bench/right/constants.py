@@ -178,7 +178,7 @@ def _ran(memory: Any, routine: Any, given: str, third: Task, own: Sequence[str])
 
     try:
         ran = memory.run(routine, json.loads(given), {name: tool(name) for name in results})
-        said = str(ran.failure or ran.pending_prompt or "")
+        said = str(ran.failure or ran.pending_prompt or ran.reason or "")
         status = ran.status
     except EmError as error:
         said, status = str(error), "raised"

@@ -86,10 +86,8 @@ class Shelf:
                 ran = run_routine(shelved.folder, dict(given), world.tools())
         except EmError as error:
             return Ended("raised", f"{error.code}: {error}")
-        if ran.failure is not None:
-            return Ended(ran.status, f"{ran.failure.step_id}: {ran.failure.message}")
-        prompt = ran.pending_prompt
-        return Ended(ran.status, "" if prompt is None else f"{prompt.step_id}: {prompt.message}")
+        why = ran.failure or ran.pending_prompt or ran.reason
+        return Ended(ran.status, "" if why is None else f"{why.step_id}: {why.message}")
 
 
 def _shelved(folder: Path, routine: Any) -> Shelved:

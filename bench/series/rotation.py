@@ -6,7 +6,6 @@ that need judgement must be handed over, and must not be written wrongly.
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -35,8 +34,6 @@ ALLOWED = AllowSettings(
     commands=["grep", "pytest", "python", "rg", "cat", "sed", "find", "ls", "head"], folders=["."]
 )
 Work = Callable[[Any, Task, int], None]
-PLAIN = "EM_SERIES_PLAIN"
-"""Set this variable to learn routines of plain steps, with the new learner."""
 
 
 class Series(NamedTuple):
@@ -100,27 +97,7 @@ def learnt(memory: Memory, done: Sequence[Done], folder: Path) -> Any:
     for number, one in enumerate(done):
         (folder / f"session-{number}.jsonl").write_text(one.text)
     memory.import_files([folder])
-    if os.environ.get(PLAIN):
-        return Plain([trace.trace for trace in memory.traces()], folder / "plain")
     return memory.compile([trace.id for trace in memory.traces()], name="learnt")
-
-
-class Plain:
-    """A routine of plain steps (`em.compiler.session_steps`), in place of a compiled one."""
-
-    def __init__(self, traces: Sequence[Any], folder: Path) -> None:
-        from em.compiler.session_steps import learn_sessions
-
-        self.document = learn_sessions("learnt", traces).routine
-        self.folder = folder
-        folder.mkdir()
-        (folder / "routine.yaml").write_text(json.dumps(self.document))
-
-    def run(self, given: dict[str, Any]) -> Any:
-        """Run it."""
-        from em.runner.engine import run_routine
-
-        return run_routine(self.folder, given, allow=ALLOWED)
 
 
 def run(
@@ -133,10 +110,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder, _in(Path(folder)), _on(day), plain_pytest():
         write(task.files, Path(folder))
         given = given or {"request": task.request}
-        if isinstance(routine, Plain):
-            result = routine.run(given)
-        else:
-            result = memory.run(routine, given, allow=ALLOWED)
+        result = memory.run(routine, given, allow=ALLOWED)
         why = result.pending_prompt or result.failure or result.reason
         check = f"{why.check}: " if isinstance(why, Reason) and why.check else ""
         return result.status, f"{check}{why.message}" if why else "", contents(Path(folder))

@@ -27,6 +27,8 @@ import udf  # noqa: E402 - a file of the routine beside this one
 
 from em import Memory  # noqa: E402 - after the path above
 from em.runner.engine import run_routine  # noqa: E402
+from em.runner.package import Package  # noqa: E402
+from em.runner.routine import ToolStep, UdfStep  # noqa: E402
 from em.traces.recorder import Recorder  # noqa: E402
 from em.traces.trace import Trace  # noqa: E402
 
@@ -107,7 +109,7 @@ def main() -> None:
     trace = recorder.trace(final_output=output, model_calls=decisions)
     print(f"An agent solved a task in {len(trace.calls)} calls: {rows(WORK / 'january.db')}")
     routine = WORK / "csv_report"
-    em("compile", str(store(trace)), "-o", str(routine), "--name", "csv_report", "--explain")
+    em("compile", str(store(trace)), "-o", str(routine), "--name", "csv_report")
     shutil.copy(HERE / "routine" / "udf.py", routine / "udf.py")
     recorded = msgspec.json.decode((routine / "input.json").read_bytes())
     new = {"url": f"{base}/february.csv", "database": str(WORK / "february.db")}
@@ -118,10 +120,12 @@ def main() -> None:
     start = time.perf_counter()
     assert run_routine(routine, again, tools.registry).status == "ok"
     after = time.perf_counter() - start
-    steps = sum(line.startswith("  - id:") for line in (routine / "routine.yaml").open())
-    print(f"\nOn new input, without a model: {rows(WORK / 'february.db')}\n")
+    steps = Package(routine).routine.steps
+    made = sum(isinstance(step, ToolStep | UdfStep) for step in steps)
+    print(f"\n{len(trace.calls)} calls became {made}: what failed or repeated a call is left out.")
+    print(f"On new input, without a model: {rows(WORK / 'february.db')}\n")
     print(f"{'':<14}{'the agent':>12}{'the routine':>14}")
-    print(f"{'calls':<14}{len(trace.calls):>12}{steps - 1:>14}")
+    print(f"{'calls':<14}{len(trace.calls):>12}{made:>14}")
     print(f"{'model calls':<14}{decisions:>12}{0:>14}")
     print(f"{'seconds':<14}{before:>12.3f}{after:>14.3f}")
     print("The agent here is a script: a model's own time comes on top of its seconds.")

@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from desk import BOOKS, SECONDS, TOKENS, TOOLS, USD, agent_of  # a file beside this one
 
 from em import Memory
-from em.runner.routine import Routine
 
 WORK = Path(".em/demo")
 SEEN = [
@@ -26,9 +25,12 @@ SEEN = [
     "I am flo@mail.example. Please change the shipping of order W-7366 to express.",
 ]
 NEW = [
-    "I am gus@mail.example. Please cancel order W-7377.",
-    "I am hal@mail.example. Please change the shipping of order W-7388 to courier.",
-    "I am iva@mail.example. Please cancel order W-7399.",
+    ("cancel_order", "I am gus@mail.example. Please cancel order W-7377."),
+    (
+        "change_shipping",
+        "I am hal@mail.example. Please change the shipping of order W-7388 to courier.",
+    ),
+    ("cancel_order", "I am iva@mail.example. Please cancel order W-7399."),
 ]
 
 
@@ -39,19 +41,25 @@ def books(request: str) -> str:
     return f"{row['id']} {row['status']}, by {row['shipping']}"
 
 
-def answer(memory: Memory, routine: Routine) -> tuple[int, float]:
+def learn(memory: Memory) -> list[str]:
+    """Compile a routine for each kind of task, named after the tool that it writes with."""
+    kinds = sorted(memory.suggest(), key=lambda kind: kind.effects)
+    return [memory.compile(kind.traces, name=kind.effects[0]).name for kind in kinds]
+
+
+def answer(memory: Memory) -> tuple[int, float]:
     """Do the new tasks without a model; return the calls and seconds of the last that was done."""
     made: list[str] = []
     tools = {name: counted(function, made) for name, function in TOOLS.items()}
     calls, seconds = 0, 0.0
-    for request in NEW:
+    for routine, request in NEW:
         made.clear()
         start = time.perf_counter()
         result = memory.run(routine, {"request": request}, tools)
         taken = time.perf_counter() - start
-        print(f"  {request}\n    {result.status}: {books(request)}")
-        if result.pending_prompt is not None:
-            print(f"    handed over, nothing was done. {result.pending_prompt.message}")
+        print(f"  {routine}: {request}\n    {result.status}: {books(request)}")
+        if result.reason is not None:
+            print(f"    handed over, nothing was done: {result.reason.message}")
         else:
             calls, seconds = len(made), taken
     return calls, seconds
@@ -78,12 +86,11 @@ def main() -> None:
         for request in SEEN:
             agent(request)
             print(f"  {request}\n    {books(request)}")
-        traces = memory.traces()
-        routine = memory.compile([trace.id for trace in traces], name="help_desk")
-        print("\nem compiles that into one routine. It does the next tasks without a model, and")
-        print("hands over what is unlike all it has seen:")
-        calls, seconds = answer(memory, routine)
-        first = traces[0].trace
+        names = learn(memory)
+        print(f"\nem compiles that into the routines {' and '.join(names)}. They do the next")
+        print("tasks without a model, and hand over what is unlike all that was recorded:")
+        calls, seconds = answer(memory)
+        first = memory.traces()[0].trace
     print(f"\n{'for one task':<14}{'the agent':>12}{'the routine':>14}")
     for what, agents, own in (
         ("calls", f"{len(first.calls)}", f"{calls}"),
@@ -95,7 +102,7 @@ def main() -> None:
         print(f"{what:<14}{agents:>12}{own:>14}")
     print(f"The model is a script, made to take {SECONDS} s, {TOKENS:,} tokens and ${USD} a call.")
     command = os.path.relpath(Path(sys.executable).with_name("em"))
-    print(f"\nRead the routine:       {command} --db {WORK / 'em.db'} routine show help_desk")
+    print(f"\nRead a routine:         {command} --db {WORK / 'em.db'} routine show cancel_order")
     print(f"See it in a browser:    {command} --db {WORK / 'em.db'} ui")
 
 

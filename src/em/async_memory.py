@@ -133,8 +133,6 @@ class AsyncMemory:
     promote = _threaded(Memory.promote)
     retire = _threaded(Memory.retire)
     restore = _threaded(Memory.restore)
-    undecided = _threaded(Memory.undecided)
-    decide = _threaded(Memory.decide)
     strike = _threaded(Memory.strike)
     suggest = _threaded(Memory.suggest)
     compile = _threaded(Memory.compile)

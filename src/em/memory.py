@@ -15,6 +15,7 @@ from em.settings import AllowSettings, Settings
 from em.store import Erasure, open_store
 from em.store.anchor import anchor
 from em.store.log import Log
+from em.store.migrations import TO_RENEW
 from em.store.protocol import Store, Within
 from em.values.canonical import Json, canonical
 from em.values.ids import new_id
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from em.behaviour.engine import Engine
-    from em.compiler.confirmation import Confirm
-    from em.compiler.decision import Decision, Question
+    from em.compiler.checks import Strike
     from em.compiler.growth import Growth
     from em.compiler.heal import Healing
+    from em.compiler.renewal import Renewed
     from em.compiler.shadow import Promotion, Shadow, ShadowReport, Which
     from em.compiler.suggestions import Suggestion
     from em.heuristics.heuristic import Briefing, Heuristic
@@ -103,6 +104,8 @@ class Memory:
         self._embedder, self._reranker = embedder, reranker
         self._llm = llm
         self.log = Log(self.store)
+        self.renewed = _renewed(self.store)
+        """What became of routines of an older form, if opening this memory renewed them."""
 
     def __repr__(self) -> str:
         return f"<Memory {self.store.location}>"
@@ -349,26 +352,8 @@ class Memory:
 
         return restore(self.store, routine, by=by)
 
-    def undecided(self, routine: str) -> "list[Question]":
-        """Return what a person can decide about a routine, each with its choices."""
-        from em.compiler.decision import current_version, questions
-        from em.runner.package import find_routine, routine_of
-
-        found = find_routine if "@" in routine else current_version
-        return questions(routine_of(found(self.store, routine)))
-
-    def decide(self, routine: str, choice: str, *, by: str = "") -> "Decision":
-        """Store a routine with a person's decision as a new version.
-
-        choice: the id of a choice of `undecided`. by: who decides, as the log says. Compiling the
-        routine again keeps the decision.
-        """
-        from em.compiler.decision import decide
-
-        return decide(self.store, routine, choice, by=by)
-
-    def strike(self, routine: str, check: str, *, reason: str = "", by: str = "") -> "Decision":
-        """Store a plain routine without one of its checks as a new version.
+    def strike(self, routine: str, check: str, *, reason: str = "", by: str = "") -> "Strike":
+        """Store a routine without one of its checks as a new version.
 
         check: the id of an assert; `STEP.FIELD` for one thing that a step expects of its result;
         `STEP` for all that it expects. `em routine show` lists them. by: who strikes it, as the
@@ -468,51 +453,47 @@ class Memory:
         client: "LlmClient | None" = None,
         allow_failed: bool = False,
         allow_unlabelled: bool = True,
-        confirm: "Confirm" = (),
+        inputs: Sequence[str] = (),
+        constants: Sequence[str] = (),
+        fresh: bool = False,
         shadow: bool = False,
         force: bool = False,
-        beside: Sequence[str] | None = None,
     ) -> "KeptRoutine":
-        """Compile traces of this memory into a routine, stored as a new version.
+        """Compile traces of one kind of task into a routine, stored as a new version.
 
-        Several traces must have had the same effects. Of their ways take the most common, and of
-        those the shortest; prove the routine by replaying the trace it was compiled from. With a
-        `client` its model may improve it; an improvement that fails the same proof is dropped.
+        It is replayed on its recordings, and each is left out once: see the `trials` of the
+        routine. One that would do anything else than was recorded is refused unless `force`. With
+        a `client` its model may improve it; an improvement that fails the same proof is dropped.
 
-        Traces that say that they failed are refused unless `allow_failed`, those that don't say
-        how they ended if `allow_unlabelled` is False.
+        Traces that say that they failed are left out; if all do, they are refused unless
+        `allow_failed`. Those that don't say how they ended are refused if `allow_unlabelled` is
+        False.
 
-        confirm: names of values that a run would ask for, since nothing recorded explains them,
-        and that are the recorded ones on every run.
+        inputs: arguments, as `subject` or `send_mail.subject`, that are inputs though nothing
+        recorded shows it. constants: inputs or arguments that are as recorded on every run. If the
+        name has a version already, what was said about that stays said, and the checks that were
+        struck stay struck, unless `fresh`.
 
         shadow: store the version retired, so that its name does not mean it yet. `record` compares
         it with agents, and `promote` puts it in use.
-
-        Traces of different tasks of one kind are learnt from together. What is learnt is tried on
-        each of them: see the `trials` of the routine. One with a wrong trial is refused unless
-        `force`; one that was right in none says so there. beside: traces of other tasks, from which
-        it is learnt how people speak of values, and which other reads give what is needed; unless
-        they are named, the reads of the 100 newest. No value of theirs gets into the routine.
         """
         from em.compiler.compile_trace import compile_several
         from em.runner.package import keep_routine
-        from em.traces.catalogue import get_traces, pooled_traces
+        from em.runner.routine import Review
+        from em.traces.catalogue import get_traces
 
         ids = [trace_ids] if isinstance(trace_ids, str) else trace_ids
-        traces = [*{one.id: one for one in get_traces(self.store, ids)}.values()]
-        pools = beside is None and len(traces) > 1
         made = compile_several(
-            traces,
+            [*{one.id: one for one in get_traces(self.store, ids)}.values()],
             name=name,
             declared=declared,
             keep_all=keep_all,
             client=client,
             allow_failed=allow_failed,
             allow_unlabelled=allow_unlabelled,
-            confirm=confirm,
+            review=Review(inputs=inputs, constants=constants),
+            kept_in=None if fresh else self.store,
             force=force,
-            beside=get_traces(self.store, beside) if beside else (),
-            pool=pooled_traces(self.store, [one.id for one in traces]) if pools else (),
         )
         return keep_routine(self.store, made.files, made.from_events, retired=shadow)
 
@@ -536,33 +517,21 @@ class Memory:
         *,
         run_id: str | None = None,
         dry_run: bool = False,
-        client: "LlmClient | None" = None,
         **options: "Unpack[RunOptions]",
     ) -> "RunResult":
         """Run a routine; every step is journalled in this memory.
 
         routine: a folder, or a routine of this memory: its name, `name@version`, or the object.
-        Answers to the question `inputs` are written into the routine, so that it asks once; with
-        `remember=False` they count for this run only.
+        input_data: the inputs by name, or `{"request": "…"}` in words that were recorded.
         dry_run: make the reads only, and return what would be done (`planned`); journal nothing.
         Tools that the routine declares may use what `allow` names, else what the settings allow.
-        client: a model that may put a request into words that the routine reads, where the run
-        would ask otherwise. Reads are made twice then. `bound` of the result says how it put it.
         """
         from em.runner.engine import run_routine
         from em.runner.package import opened
 
         options.setdefault("allow", self._allow)
-        bound: Json = {}
         with opened(self.store, routine) as package:
-            if client is not None:
-                from em.runner.paraphrase import bound_input
-
-                given = input_data or {}
-                input_data = bound_input(package, given, tools, client, options)
-                if input_data is not given:
-                    bound = input_data
-            result = run_routine(
+            return run_routine(
                 package,
                 input_data,
                 tools,
@@ -572,10 +541,6 @@ class Memory:
                 dry_run=dry_run,
                 **options,
             )
-        if bound:
-            result = msgspec.structs.replace(result, bound=bound)
-        is_answered = not dry_run and "inputs" in (options.get("answers") or {})
-        return self._remembered(result) if is_answered else result
 
     def resume(
         self,
@@ -590,14 +555,14 @@ class Memory:
     ) -> "RunResult":
         """Resume a run that was interrupted or needs input; no call with an effect is repeated.
 
-        Until the first one, reads are made again. Answers are remembered as by `run`.
+        Until the first one, reads are made again.
         retry: take up a run that failed or was cancelled at the step where it stopped; raises
         RoutineError where a call might be made twice. by: who wants it, for the log.
         """
         from em.runner.engine import resume_run
 
         options.setdefault("allow", self._allow)
-        result = resume_run(
+        return resume_run(
             self.store,
             run_id,
             tools,
@@ -607,7 +572,6 @@ class Memory:
             by=by,
             **options,
         )
-        return self._remembered(result)
 
     def cancel(self, run_id: str, *, by: str = "") -> None:
         """Stop a run of a routine or a workflow before its next step, wherever it runs.
@@ -617,11 +581,6 @@ class Memory:
         from em.runner.cancellation import cancel_run
 
         cancel_run(self.store, run_id, by=by)
-
-    def _remembered(self, result: "RunResult") -> "RunResult":
-        from em.compiler.confirmation import remember_answers
-
-        return remember_answers(self.store, result)
 
     def heal(self, run_id: str, *, dry_run: bool = False) -> "Healing":
         """Write the fixes that a run needed into its routine, stored as a new version."""
@@ -924,3 +883,12 @@ class Memory:
         if not found:
             raise NotFound(f"the log has no events about {subject!r}", place="subject")
         return [event_id for event_id, kind in found if kind != "erased"]
+
+
+def _renewed(store: Store) -> "Sequence[Renewed]":
+    """Renew the routines of an older form, if a migration found that there may be some."""
+    if store.tickets.get(TO_RENEW) is None:
+        return ()
+    from em.compiler.renewal import renew_marked
+
+    return renew_marked(store)

@@ -8,7 +8,6 @@ import pytest
 
 from em import Check, Engine
 from em.behaviour.behaviour import FORMAT, Behaviour
-from em.compiler.evidence import ENOUGH, of_match
 
 
 class Shop:
@@ -107,12 +106,6 @@ def test_what_a_write_made_is_no_constant(number: int) -> None:
     made[0] = number + 1
     assert engine().hit
     assert used == [number, number + 1]
-
-
-def test_equal_names_are_enough_where_the_same_task_is_done_again() -> None:
-    assert of_match(1, 1, equal_names=True) < ENOUGH
-    assert of_match(1, 1, equal_names=True, same_task=True) >= ENOUGH
-    assert of_match(7, 1, same_task=True) < ENOUGH, "a short value alone is not"
 
 
 def plans() -> tuple[Engine, list[Any]]:

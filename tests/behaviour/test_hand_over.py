@@ -167,7 +167,7 @@ def counter(shop: Shop, agent: Callable[..., Any], **options: Any) -> Engine:
 
     add = engine.function(name="add")(added)
     finish = engine.function(name="finish", pre_check=check)(finished)
-    count = engine.function(name="count")(counted)
+    count = engine.function(name="count", effect="read")(counted)
     return engine.set_agent(agent(add, finish, count))
 
 

@@ -189,7 +189,7 @@ def test_of_several_possible_ways_the_one_is_taken_that_saw_the_same_results(
     world: World,
 ) -> None:
     engine = Engine()
-    look = engine.function(name="look")(lambda: {"stock": world.state})
+    look = engine.function(name="look", effect="read")(lambda: {"stock": world.state})
     buy = engine.function(name="buy")(lambda: world.log.append("buy"))
     wait = engine.function(name="wait")(lambda: world.log.append("wait"))
     expired = engine.function(name="fail")(lambda: 1 / world.state)

@@ -503,7 +503,7 @@ def test_7_ids_inside_of_records_and_texts_are_this_runs_too(box: Box) -> None:
 def test_7_a_short_id_in_a_text_is_this_runs_too(box: Box, text: str) -> None:
     engine = Engine()
 
-    @engine.function()
+    @engine.function(effect="write")
     def add(quantity: int) -> dict[str, int]:
         box.number += 1
         return {"line": box.number + 50}

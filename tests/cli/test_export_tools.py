@@ -12,7 +12,6 @@ from em_command import em
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corner_shop import Shop, cancelled
 from em import Memory
 from em.compiler.export.agent_tools import (
     export_langchain,
@@ -341,55 +340,26 @@ def test_every_name_becomes_one_that_can_be_called(name: str, taken: set[str]) -
     assert set(skill) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
-@pytest.fixture
-def learnt() -> str:
-    """The name of a routine that was learnt from several tasks."""
-    shop = Shop()
-    words = "Hello, bo.larsen1@shop.example: cancel #W80201, ordered by mistake."
-    traces = [
-        cancelled(shop, 0, "no longer needed"),
-        cancelled(shop, 1, "ordered by mistake", words),
-        cancelled(shop, 2, "no longer needed"),
-    ]
-    with Memory(".em/em.db") as memory:
-        return memory.compile([memory.add_trace(one) for one in traces], name="cancel").name
+CODING = """\
+name: changelog
+checks: hand_over
+input_schema: {type: object, required: [version], properties: {version: {type: string}}}
+tools: [{name: Read, effect: read}, {name: Write, effect: write}]
+steps:
+  - {id: text, type: tool.call, tool: Read, args: {file_path: VERSION}, save_as: text}
+  - {id: write, type: tool.call, tool: Write, args: {file_path: VERSION, content: "{{ version }}"}}
+"""
 
 
-def test_a_learnt_routine_is_no_script_and_the_error_says_what_to_do(learnt: str) -> None:
-    for to in ("python", "langchain", "openai"):
-        ran = em("export", learnt, "--to", to, "-o", "out.py")
-        assert ran.code == 1
-        assert "--to skill" in ran.err
-        assert "em mcp" in ran.err
-        assert not Path("out.py").exists()
+def test_a_skill_whose_tools_em_has_runs_the_routine_with_em() -> None:
+    files = export_skill(Package(write("changelog", CODING)))
+    assert set(files) == {"routine/routine.yaml", "SKILL.md"}
+    assert "em run routine --input input.json --allow-folder . --json" in files["SKILL.md"]
+    assert yaml.safe_load(files["routine/routine.yaml"])["name"] == "changelog"
 
 
-def test_the_skill_of_a_learnt_routine_runs_it_with_em(learnt: str) -> None:
-    Path("tools.py").write_text(
-        "def find_user(email):\n    return 'eva_7714'\n"
-        "def get_user(user_id):\n"
-        "    return {'user_id': user_id, 'email': 'eva@shop.example', 'orders': ['#W99017'],\n"
-        "            'cards': {'card_1': {'id': 'card_1', 'brand': 'visa'}}}\n"
-        "def get_order(order_id):\n"
-        "    return {'order_id': order_id, 'user_id': 'eva_7714', 'status': 'pending',\n"
-        "            'items': [{'item_id': '1', 'name': 'lamp', 'product_id': 'p1'}]}\n"
-        "def cancel_order(order_id, reason):\n"
-        "    return {'order_id': order_id, 'status': 'changed'}\n"
-    )
-    assert em("export", learnt, "--to", "skill", "-o", "skills", "--tools", "tools.py").code == 0
-    text = Path("skills/cancel/SKILL.md").read_text()
-    assert "it was right in" in text
-    assert "#W80200" not in text
-    (command,) = [line for line in text.splitlines() if line.startswith("em run")]
-    assert command.startswith("em run routine --input input.json --tools scripts/tools.py")
-    said = "I am eva@shop.example. Please cancel #W99017 because no longer needed."
-    Path("input.json").write_text(json.dumps({"request": said}))
-    folder = "skills/cancel"
-    given = ["--input", "input.json", "--tools", f"{folder}/scripts/tools.py", "--json"]
-    ran = em("run", f"{folder}/routine", *given)
-    assert ran.json["status"] == "ok", ran.err
-    bring = em("export", learnt, "--to", "skill", "-o", "bare")
-    assert bring.code == 0
-    shown = Path("bare/cancel/SKILL.md").read_text()
-    assert "def cancel_order(*, order_id, reason): ..." in shown
-    assert "def find_user(*, email): ..." in shown
+def test_a_skill_of_such_a_routine_with_tools_of_its_own_is_a_script() -> None:
+    folder = write("changelog", CODING)
+    Path("my_tools.py").write_text("def Read(file_path): ...\ndef Write(file_path, content): ...\n")
+    files = export_skill(Package(folder), tools="my_tools.py")
+    assert set(files) == {"scripts/routine.py", "scripts/tools.py", "SKILL.md"}

@@ -94,7 +94,7 @@ def test_tools_of_em_yaml_count_in_a_trusted_folder(folder: Path) -> None:
     (folder / "em.yaml").write_text("tools: mine.py\n")
     assert em("compile", "trace.json", "-o", "./my_routine").code == 0
     before = em("run", "./my_routine", "--input", "input.json", "--json")
-    assert json.loads(before.out)["status"] == "failed"  # a reader, which may not go there
+    assert json.loads(before.out)["status"] != "ok"  # a reader, which may not go there
     assert em("trust", "--folder", ".", "--yes").code == 0
     done = json.loads(em("run", "./my_routine", "--input", "input.json", "--json").out)
     assert (done["status"], done["output"]) == ("ok", [{"name": "Di", "hours": "1"}])

@@ -10,8 +10,10 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from em_command import EM, em, on_terminal
 from tests.children import LIMIT
 
@@ -70,23 +72,29 @@ def test_a_run_is_cancelled_and_retried_from_the_terminal(tmp_path: Path) -> Non
     assert em("runs", "list", "--status", "ok", "--json").json["runs"][0]["run"] == run
 
 
-def test_compile_explains_and_run_runs(tmp_path: Path) -> None:
-    ran = em("compile", "trace.json", "-o", "out", "--explain")
+def answers_file(folder: Path, answer: Any) -> None:
+    """Write an answer to the only question of the routine."""
+    document = yaml.safe_load((folder / "out" / "routine.yaml").read_text())
+    (step,) = [one["id"] for one in document["steps"] if one["type"] == "prompt.user"]
+    (folder / "answers.json").write_text(json.dumps({step: {"answer": answer}}))
+
+
+def test_compile_shows_and_run_runs(tmp_path: Path) -> None:
+    ran = em("compile", "trace.json", "-o", "out")
     assert ran.code == 0
-    for words in (
-        "failed; retried successfully in call 2",
-        "an input: {{ name }}",
-        "{{ id }}",
-        "3 calls became 2 steps",
-    ):
-        assert words in ran.out
+    assert ran.out.startswith((tmp_path / "out" / "routine.yaml").read_text())
+    shown = em("compile", "trace.json", "-o", "out", "--json").json
+    assert (shown["proved"], shown["input"]) == (True, {"name": "Ana Lopez"})
+    document = yaml.safe_load((tmp_path / "out" / "routine.yaml").read_text())
+    calls = [one.get("tool") for one in document["steps"] if one["type"] == "tool.call"]
+    assert calls == ["find_id", "greet"], "what failed and was repeated is left out"
     assert em("validate", "out").out == "valid\n"
     done = em("run", "out", "--input", "in.json", "--tools", "tools.py", "--yes")
     assert (done.code, done.out) == (0, '"hello u-12"\n')
     assert "looking" in done.err, "what tools print does not get into the result"
     report = em("run", "out", "--input", "in.json", "--tools", "tools.py", "--yes", "--json").json
     assert (report["status"], report["output"]) == ("ok", "hello u-12")
-    assert [step["status"] for step in report["steps"]] == ["done"] * 5
+    assert {step["status"] for step in report["steps"]} == {"done"}
 
 
 def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
@@ -94,12 +102,12 @@ def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
     waiting = em("run", "out", "--input", "in.json", "--tools", "tools.py")
     assert waiting.code == 1
     assert "Greet?" in waiting.err
-    (tmp_path / "answers.json").write_text('{"approval": {"answer": "yes"}}')
+    answers_file(tmp_path, "yes")
     answered = em(
         "run", "out", "--input", "in.json", "--tools", "tools.py", "--answers", "answers.json"
     )
     assert answered.code == 0
-    (tmp_path / "answers.json").write_text('{"approval": {"answer": "perhaps"}}')
+    answers_file(tmp_path, "perhaps")
     wrong = em(
         "run", "out", "--input", "in.json", "--tools", "tools.py", "--answers", "answers.json"
     )
@@ -122,7 +130,7 @@ def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
         (["worker", "--drain", "--tools", "./tools"], 2, "the name of a module"),
         (["run", "out", "--input", "none.json"], 2, "can't be read"),
         (["run", "out", "--input", "tools.py"], 2, "expected a JSON object"),
-        (["run", "out", "--tools", "tools.py"], 1, "'name' is a required property"),
+        (["run", "out", "--tools", "tools.py"], 1, '"inputs":{"name"'),
         (["run", "out", "--input", "in.json"], 1, "there is no tool 'find_id'"),
         (
             ["run", "out", "--input", "bo.json", "--tools", "tools.py", "--yes"],
@@ -139,7 +147,7 @@ def test_mistakes_are_told(tmp_path: Path, args: list[str], code: int, says: str
     (tmp_path / "bo.json").write_text('{"name": "Bob"}')
     ran = em(*args)
     assert ran.code == code, ran.err
-    assert says.replace("'name' is", '"name" is') in ran.out + ran.err
+    assert says in ran.out + ran.err
 
 
 def test_runs_are_journalled_listed_shown_and_resumed(tmp_path: Path) -> None:
@@ -151,12 +159,12 @@ def test_runs_are_journalled_listed_shown_and_resumed(tmp_path: Path) -> None:
     assert run_id in listed
     assert "needs_input" in listed
     assert f"em resume {run_id}" in em("runs", "show", run_id).err
-    (tmp_path / "answers.json").write_text('{"approval": {"answer": true}}')
+    answers_file(tmp_path, True)
     done = em("resume", run_id, "--tools", "tools.py", "--answers", "answers.json")
     assert (done.code, done.out) == (0, '"hello u-12"\n')
     assert "looking" in done.err, "nothing had an effect yet, so it looks again"
     shown = em("runs", "show", run_id)
-    assert "find_id" in shown.out
+    assert '"u-12"' in shown.out
     assert "ok: 2 steps" in shown.out
     assert em("runs", "show", run_id, "--json").json["end"]["output"] == "hello u-12"
     over = em("resume", run_id, "--tools", "tools.py")
@@ -192,7 +200,7 @@ def test_nothing_is_written_of_a_trace_that_cannot_be_compiled(tmp_path: Path) -
 def test_export_writes_a_script_that_does_the_same(tmp_path: Path) -> None:
     em("compile", "trace.json", "-o", "out")
     assert em("export", "out", "--to", "python", "-o", "greet.py").code == 0
-    (tmp_path / "answers.json").write_text('{"approval": {"answer": true}}')
+    answers_file(tmp_path, True)
     args = ["--input", "in.json", "--tools", "tools.py", "--answers", "answers.json"]
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "greet.py", *args], capture_output=True, check=True

@@ -10,10 +10,9 @@ from bench.startup import ROUTINE, TOOLS
 RUN = ["run", "greet", "name=ana", "--tools", "tools.py", "--db", "em.db"]
 NOT_FOR_A_SMALL_RUN = (
     "em.compiler", "em.heuristics", "em.llm", "em.recall", "em.runner.expressions.jinja",
-    "em.runner.mentions", "em.runner.planner", "em.runner.rehearsal", "em.runner.sandbox",
-    "em.runner.wording", "em.serve", "em.state", "em.text.courtesies", "em.text.dates",
-    "em.text.terms", "em.workflows", "difflib", "html", "jsonschema_rs", "json", "rich", "shutil",
-    "socket", "tempfile", "tomllib",
+    "em.runner.rehearsal", "em.runner.sandbox", "em.serve", "em.state", "em.text.courtesies",
+    "em.text.dates", "em.text.terms", "em.workflows", "difflib", "html", "jsonschema_rs", "json",
+    "rich", "shutil", "socket", "tempfile", "tomllib",
 )  # fmt: skip
 NOT_FOR_HELP = ("em.memory", "em.settings", "em.runner", "em.store", "msgspec", "yaml")
 

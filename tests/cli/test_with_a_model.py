@@ -84,18 +84,17 @@ def test_what_does_not_hold_is_dropped_and_said(tmp_path: Path, says: Any) -> No
     assert len(report["model"]["problems"]) == 3
 
 
-def test_a_value_is_confirmed_with_a_model_as_without(tmp_path: Path, says: Any) -> None:
+def test_a_constant_that_the_model_says_varies_becomes_an_input(tmp_path: Path, says: Any) -> None:
     greeting = {"tool": "greet", "args": {"id": "u-771", "tone": "kind"}, "result": "hello u-771"}
     events = [TRACE["events"][0], {"type": "tool_call", **greeting}]  # type: ignore[index]  # a literal
     (tmp_path / "trace.json").write_text(json.dumps({**TRACE, "events": events}))
-    routine = ROUTINE.replace('{id: "{{ user_again }}"}', '{id: "{{ user_again }}", tone: kind}')
-    says({**improved(), "routine_yaml": routine})
-    made = em("compile", "trace.json", "-o", "out", "--llm", "--confirm", "tone", "--json")
+    mine = ('{id: "{{ user_again }}"}', '{id: "{{ user_again }}", tone: "{{ tone }}"}')
+    says({**improved(), "routine_yaml": ROUTINE.replace(*mine), "inputs": ["greet.tone"]})
+    made = em("compile", "trace.json", "-o", "out", "--llm", "--json")
     assert made.code == 0, made.err
     assert made.json["model"]["improved"], made.json["model"]["problems"]
-    assert "tone: kind" in (tmp_path / "out" / "routine.yaml").read_text()
-    wrong = em("compile", "trace.json", "-o", "no", "--llm", "--confirm", "tome")
-    assert (wrong.code, "did you mean 'tone'" in wrong.err) == (2, True)
+    assert json.loads((tmp_path / "out" / "input.json").read_text())["tone"] == "kind"
+    assert 'tone: "{{ tone }}"' in (tmp_path / "out" / "routine.yaml").read_text()
 
 
 def test_functions_that_hold_are_used_and_the_others_named(tmp_path: Path, says: Any) -> None:
@@ -210,7 +209,7 @@ def test_routines_are_kept_listed_shown_run_and_retired(tmp_path: Path) -> None:
     made = em("compile", "trace.json", "--keep")
     assert (made.code, "greet@1" in made.out) == (0, True)
     assert em("routine", "list", "--json").json["routines"][0]["routine"] == "greet@1"
-    assert "id: find_id" in em("routine", "show", "greet").out
+    assert "tool: find_id" in em("routine", "show", "greet").out
     (tmp_path / "old.py").write_text(TOOLS.replace("user_id", "id"))
     run = ["--input", "in.json", "--tools", "old.py"]
     assert em("run", "greet", *run).out == '"hello u-12"\n'

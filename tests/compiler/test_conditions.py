@@ -3,12 +3,16 @@
 from itertools import pairwise
 from typing import Any
 
-from em.compiler.conditions import Search, separating
+from em.compiler.condition import Condition, Search
 from em.runner.expressions.language import compile_expression
 
 
 def holds(text: str, **scope: Any) -> bool:
     return bool(compile_expression(text, "test")(scope))
+
+
+def best(yes: list[dict[str, Any]], no: list[dict[str, Any]], **more: Any) -> Condition | None:
+    return Search(yes, no, **more).best()
 
 
 def lights(*states: str) -> list[dict[str, Any]]:
@@ -18,13 +22,13 @@ def lights(*states: str) -> list[dict[str, Any]]:
 
 
 def test_a_word_that_separates_is_the_condition() -> None:
-    found = separating(lights(*["broken"] * 6), lights(*["fine", "new"] * 3))
+    found = best(lights(*["broken"] * 6), lights(*["fine", "new"] * 3))
     assert found is not None
     assert found.text() == 'lamp.state == "broken"'
 
 
 def test_a_value_that_no_recording_had_belongs_to_neither_side() -> None:
-    found = separating(lights(*["broken"] * 6), lights(*["fine", "new"] * 3))
+    found = best(lights(*["broken"] * 6), lights(*["fine", "new"] * 3))
     assert found is not None
     assert found.is_true({"lamp": {"state": "fine"}}) is False
     assert found.is_true({"lamp": {"state": "melted"}}) is None
@@ -34,20 +38,20 @@ def test_a_value_that_no_recording_had_belongs_to_neither_side() -> None:
 
 
 def test_few_states_are_no_evidence() -> None:
-    assert separating(lights("broken"), lights("fine", "fine")) is None
+    assert best(lights("broken"), lights("fine", "fine")) is None
 
 
 def test_what_differs_in_every_recording_separates_nothing() -> None:
     yes = [{"order": {"id": f"A{n}"}} for n in range(8)]
     no = [{"order": {"id": f"B{n}"}} for n in range(8)]
-    assert separating(yes, no) is None
+    assert best(yes, no) is None
 
 
 def test_the_order_of_two_numbers_is_a_condition() -> None:
     tanks = [(3.1, 4.0), (2.0, 5.5), (6.4, 7.2), (1.5, 1.9), (8.8, 9.1), (0.4, 6.0)]
     yes = [{"tank": {"level": low, "least_level": high}} for low, high in tanks]
     no = [{"tank": {"level": high, "least_level": low}} for low, high in tanks]
-    found = separating(yes, no)
+    found = best(yes, no)
     assert found is not None
     assert found.text() == "tank.level < tank.least_level"
     assert found.known() == ["tank.level != tank.least_level"]
@@ -57,7 +61,7 @@ def test_the_order_of_two_numbers_is_a_condition() -> None:
 def test_numbers_that_texts_write_out_are_compared_as_numbers() -> None:
     yes = [{"use": {"gb": f"{limit + 1}.5", "limit_gb": f"{limit}.0"}} for limit in range(8, 14)]
     no = [{"use": {"gb": f"{limit - 1}.5", "limit_gb": f"{limit}.0"}} for limit in range(8, 14)]
-    found = separating(yes, no)
+    found = best(yes, no)
     assert found is not None
     assert holds(found.text(), use={"gb": "110.5", "limit_gb": "20.0"})
 
@@ -67,7 +71,7 @@ def test_dates_are_compared() -> None:
     pairs = [*pairwise(days)]
     yes = [{"visit": {"day": late, "due_day": early}} for early, late in pairs]
     no = [{"visit": {"day": early, "due_day": late}} for early, late in pairs]
-    found = separating(yes, no)
+    found = best(yes, no)
     assert found is not None
     assert found.text() == "visit.day > visit.due_day"
 
@@ -75,15 +79,15 @@ def test_dates_are_compared() -> None:
 def test_a_word_of_one_element_of_a_list_is_a_condition() -> None:
     yes = [{"bills": [{"id": f"B{n}", "status": "overdue"}, {"status": "paid"}]} for n in range(6)]
     no = [{"bills": [{"id": f"C{n}", "status": "paid"}] * 2} for n in range(6)]
-    found = separating(yes, no)
+    found = best(yes, no)
     assert found is not None
     assert found.text() == 'has(bills, status="overdue")'
 
 
 def test_nothing_or_something_is_a_condition() -> None:
-    found = separating([{"note": None}] * 7, [{"note": f"call {n}"} for n in range(7)])
+    found = best([{"note": None}] * 7, [{"note": f"call {n}"} for n in range(7)])
     assert found is None or found.is_true({"note": None})
-    flags = separating([{"alarm": True}] * 7, [{"alarm": False}] * 7)
+    flags = best([{"alarm": True}] * 7, [{"alarm": False}] * 7)
     assert flags is not None
     assert flags.text() == "alarm"
     assert flags.opposite() == "not alarm"
@@ -97,7 +101,7 @@ def test_two_fields_together_are_a_condition() -> None:
     ]
     yes = [one for one in states if one["place"] == "abroad" and not one["phone"]["roaming"]]
     no = [one for one in states if one not in yes]
-    found = separating(yes, no)
+    found = best(yes, no)
     assert found is not None
     assert found.text() == 'not phone.roaming and place == "abroad"' or found.text() == (
         'place == "abroad" and not phone.roaming'
@@ -107,14 +111,14 @@ def test_two_fields_together_are_a_condition() -> None:
 def test_conditions_that_separate_as_well_are_reported() -> None:
     yes = [{"door": {"state": "open", "lock": "off"}}] * 8
     no = [{"door": {"state": "shut", "lock": "on"}}] * 8
-    found = separating(yes, no)
+    found = best(yes, no)
     assert found is not None
     assert len(found.others) == 1
 
 
 def test_what_was_not_read_is_unknown() -> None:
     yes, no = lights(*["broken"] * 6), [*lights(*["fine"] * 6), {"other": 1}]
-    found = separating(yes, no)
+    found = best(yes, no)
     assert found is not None
     assert found.text() == 'lamp.state == "broken"'
 
@@ -136,7 +140,7 @@ def test_the_element_that_was_acted_on_adds_evidence() -> None:
 
 
 def test_names_of_a_routine_are_used() -> None:
-    found = separating(lights(*["broken"] * 6), lights(*["fine"] * 6))
+    found = best(lights(*["broken"] * 6), lights(*["fine"] * 6))
     assert found is not None
     assert found.text({"lamp": "lamp_again"}) == 'lamp_again.state == "broken"'
 
@@ -148,8 +152,8 @@ def test_a_field_named_like_the_tool_needs_fewer_states_and_all_others_must_agre
         for one, limit, berth in sizes
     ]
     yes, no = [states[3]], [*states[:3], states[4]]
-    assert separating(yes, no) is None
-    found = separating(yes, no, tool="order_tugs")
+    assert best(yes, no) is None
+    found = best(yes, no, tool="order_tugs")
     assert found is not None
     assert found.text() == "ship.draught > ship.tug_limit"
     assert "ship.berth < ship.crew" in [one.text() for one in found.others]

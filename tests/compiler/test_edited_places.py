@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from em.compiler.draft import Draft, GivenUdfs
+from em.compiler.compile_trace import compile_several
+from em.compiler.draft import Draft
 from em.compiler.package_files import write_package
-from em.compiler.session_draft import draft_sessions
+from em.errors import RoutineError
 from em.runner.engine import run_routine
 from em.settings import AllowSettings
-from em.traces.trace import Message, Mission, ToolCall, Trace
+from em.traces.trace import Message, Mission, ToolCall, Trace, as_kept
 
 Files = Mapping[str, str]
 
@@ -32,15 +33,17 @@ def session(
 
 
 def learnt(*traces: Trace) -> Draft | None:
-    named = {f"t{number}": trace for number, trace in enumerate(traces)}
-    said = {name: trace.mission.goal for name, trace in named.items()}
-    return draft_sessions(named, said, name="edit", declared={})
+    kept = [as_kept(trace, f"t{number}") for number, trace in enumerate(traces)]
+    try:
+        return compile_several(kept, name="edit").draft
+    except RoutineError:
+        return None
 
 
 def run(draft: Draft | None, request: str, files: Files, folder: Path) -> tuple[str, Files]:
     """Run a routine on these files; return its status and what became of them."""
     assert draft is not None
-    write_package(draft, folder / "package", GivenUdfs())
+    write_package(draft, folder / "package")
     for file, text in files.items():
         (folder / "project" / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / "project" / file).write_text(text)

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from em.compiler import improvement
-from em.compiler.compile_trace import compile_file
+from em.compiler.compile_trace import compile_file, compile_trace
 from em.compiler.improvement import Improved
 from em.compiler.llm_compile import llm_compile_trace
+from em.compiler.other_values import Both
+from em.compiler.replay_world import Recording
 from em.llm import ScriptedClient
 from em.runner.routine import ToolStep
 from em.traces.trace import Approval, Mission, ToolCall, Trace
@@ -75,7 +77,7 @@ def told(wrong: Any) -> str:
     """What is said of an answer that is not taken."""
     found, _ = asked(wrong, wrong, wrong)
     assert not found.by_model
-    assert found.draft.routine.steps[0].id == "find_order"
+    assert found.draft.document == compile_trace(TRACE).draft.document
     return "\n".join(found.problems[0])
 
 
@@ -104,16 +106,16 @@ def test_the_environment_never_reaches_the_model(
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (answer(GOOD.replace(ASK, "")), "must be: approval"),
+        (answer(GOOD.replace(ASK, "")), "must be 1 prompt.user"),
         (changed("check: said.answer", "check: said.answer, on_error: continue"), "on_error"),
-        (changed("check: said.answer", "check: said.answer, when: 'false'"), "without when"),
-        (changed("check: said.answer", "check: said.answer or true"), "check: said.answer`"),
+        (changed("check: said.answer", "check: said.answer, when: 'false'"), "must be heard"),
+        (changed("check: said.answer", "check: said.answer or true"), "must be heard"),
         (changed("prompt.user,", "prompt.user, when: 'order[0] == \"#\"',"), "no `when`"),
         (changed("type: confirm}", "type: confirm, required: false, default: true}"), "fields"),
-        (changed("Refund order {{ order }}?", "Say hello?"), "ask a person"),
-        (answer(HEAD + "steps:\n" + FIND + REFUND + ASK + END), "is called before"),
+        (changed("Refund order {{ order }}?", "Say hello?"), "Say hello?"),
+        (answer(HEAD + "steps:\n" + FIND + REFUND + ASK + END), "the draft does"),
         (answer(GOOD.replace(ASK, ASK + ASK.replace("approval", "more").replace("ok", "ok2"))),
-         "must be: approval"),
+         "must be 1 prompt.user"),
     ],
 )  # fmt: skip
 def test_approvals_stay(wrong: Any, why: str) -> None:
@@ -127,7 +129,7 @@ EXTRA = "  - {id: extra, type: tool.call, tool: refund, args: {order: '#X', trac
     ("wrong", "why"),
     [
         (answer(GOOD.replace(REFUND, EXTRA % "when: 'len(order) != 6'" + REFUND)), "no `when`"),
-        (answer(GOOD.replace(REFUND, EXTRA % "for_each: []" + REFUND)), "as a step of its own"),
+        (answer(GOOD.replace(REFUND, EXTRA % "for_each: []" + REFUND)), "no recording comes to it"),
         (changed("tool: refund,", "tool: refund, idempotency_key: k,"), "`idempotency_key`"),
         (changed("tool: refund,", "tool: refund, retry: {attempts: 100},"), "`retry`"),
         (changed("tool: refund,", "tool: refund, timeout: 1,"), "`timeout`"),
@@ -169,6 +171,7 @@ def test_what_would_go_another_way_on_another_day_is_refused(wrong: Any, why: st
         ("output_schema: {type: object}", "output_schema: {}"),
         ("output_schema: {type: object}\n", ""),
         ("{name: refund, effect: write}", "{name: refund, effect: read}"),
+        ("output_schema: {type: object}\n", "struck: [found.express]\nservers: [{name: evil}]\n"),
         ("{name: refund, effect: write}", "{name: refund, effect: write, description: pays,"
          " command: [echo, '{{ order }}', '{{ tracking }}']}"),
         ("{name: refund, effect: write}", "{name: refund, effect: write, http: {method: POST,"
@@ -204,15 +207,16 @@ steps:
     assert (found.problems, found.by_model) == ([], True)
 
 
-def test_where_the_draft_fails_on_other_values_it_is_said(tmp_path: Path) -> None:
-    found, _ = asked(answer())
-    assert found.not_compared == ""
-    from em.compiler.verification import WAYS, verify_renamed
-
-    strict = {"type": "object", "properties": {"order": {"enum": ["#W1207"]}}}
-    routine = msgspec.structs.replace(found.draft.routine, input_schema=strict)
-    draft = msgspec.structs.replace(found.draft, routine=routine)
-    assert "the draft fails on these values" in str(verify_renamed(draft, draft, {}, WAYS[0]))
+def test_where_the_draft_fails_on_other_values_it_is_said() -> None:
+    draft = asked(answer())[0].draft
+    last = {"id": "sure", "type": "let", "value": "{{ order[20] }}", "save_as": "sign"}
+    steps = [*draft.document["steps"][:-1], last, draft.document["steps"][-1]]
+    fragile = {**draft.document, "steps": [{**steps[0], "when": "order == '#W1207'"}, *steps[1:]]}
+    (one,) = draft.recordings
+    same = Both(draft.document, draft.document, {}).compare(Recording(one.inputs, one.calls), None)
+    assert same.not_compared == ""
+    found = Both(fragile, fragile, {}).compare(Recording(one.inputs, one.calls), None)
+    assert found.not_compared
 
 
 def test_a_trace_that_holds_a_secret_is_redacted_before_it_is_told() -> None:
@@ -234,7 +238,7 @@ def test_a_replay_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_pause_between_attempts_is_not_waited_for() -> None:
     retry = "tool: find_order, retry: {attempts: 5, backoff: 3600}, checks: {post: ['false']},"
-    assert "the replay failed" in told(changed("tool: find_order,", retry))
+    assert "post-check failed" in told(changed("tool: find_order,", retry))
 
 
 def test_given_functions_stay(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from em.compiler.compile_trace import compile_several
-from em.compiler.draft import GivenUdfs
 from em.compiler.package_files import write_package
 from em.runner.engine import run_routine
 from em.settings import AllowSettings
@@ -48,7 +47,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     ])  # fmt: skip
     folder = tmp_path_factory.mktemp("package") / "routine"
-    write_package(made.draft, folder, GivenUdfs())
+    write_package(made.draft, folder)
     return folder
 
 

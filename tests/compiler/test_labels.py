@@ -49,7 +49,7 @@ def test_a_failed_trace_is_compiled_only_if_that_is_allowed(memory: Memory, tmp_
         compile_trace(failed)
     assert "allow_failed" in raised.value.fix
     assert "em traces label TRACE success" in raised.value.fix
-    assert compile_trace(failed, allow_failed=True).recording
+    assert compile_trace(failed, allow_failed=True).draft.recordings
     file = written(tmp_path / "t.json", failed)
     with pytest.raises(RoutineError, match="says that it failed"):
         compile_trace_file(file, tmp_path / "out")
@@ -218,5 +218,5 @@ def test_a_trace_whose_every_write_failed_is_not_compiled(memory: Memory) -> Non
     with pytest.raises(RoutineError, match="everything that the trace tried to change failed"):
         compile_several(list(get_traces(memory.store, stored)))
     assert suggest(memory.store, allow_unlabelled=True) == []
-    assert compile_trace(in_vain("success")).routine.steps
-    assert compile_trace(in_vain(), allow_failed=True).routine.steps
+    assert compile_trace(in_vain("success")).draft.routine.steps
+    assert compile_trace(in_vain(), allow_failed=True).draft.routine.steps

@@ -481,3 +481,24 @@ def test_a_word_by_which_something_is_read_is_no_state(tmp_path: Path) -> None:
     routine = routine_of([Example(given(number), zoned(number)) for number in range(3)])
     assert played(tmp_path, routine, given(7), zoned(7, "south")) == ("ok", 1)
     assert played(tmp_path, routine, given(7), zoned(7, status="sold")) == ("needs_input", 0)
+
+
+def moored(number: int, lines: int = 2, name: str = "lines") -> list[Call]:
+    boat = f"BT-{600 + number}"
+    return [
+        Call("get_boat", {"boat_id": boat}, {"boat_id": boat, name: lines, "length": 31 + number}),
+        Call("moor", {"boat_id": boat, "lines": lines}, {"ok": True}, None, "write"),
+    ]
+
+
+def test_few_recordings_of_a_value_are_no_constant_where_names_say_what_it_is(
+    tmp_path: Path,
+) -> None:
+    def after(size: int, name: str = "lines") -> tuple[str, int]:
+        rows = [Example({"boat_id": f"BT-{600 + n}"}, moored(n, name=name)) for n in range(size)]
+        calls = moored(50, lines=3, name=name)
+        return played(tmp_path, routine_of(rows), {"boat_id": "BT-650"}, calls)
+
+    assert after(5) == ("ok", 1)
+    assert after(8) == ("needs_input", 0)
+    assert after(5, "tier")[1] == 0

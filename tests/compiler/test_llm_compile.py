@@ -5,17 +5,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.test_goal_checks import Post
 
 from em import Memory
-from em.compiler.compile_trace import compile_several
+from em.compiler.compile_trace import compile_several, compile_trace
 from em.compiler.improvement import Improved
 from em.compiler.llm_compile import llm_compile_trace, llm_compile_trace_file
-from em.compiler.package_files import render_routine
-from em.errors import LlmUnavailable, UsageError
+from em.compiler.replay_world import POLICIES
+from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
 from em.runner.engine import run_routine
-from em.traces.trace import Mission, ToolCall, Trace, UdfCall, as_kept
+from em.runner.trial import LEFT_OUT
+from em.traces.trace import Mission, ToolCall, Trace, UdfCall
 
 ORDERS = [{"id": "#W1001", "total": 30}, {"id": "#W1002", "total": 12}]
 TRACE = Trace(
@@ -41,6 +41,7 @@ input_schema: {type: object, properties: {user: {type: string}}, required: [user
 output_schema: {type: object}
 steps:
   - {id: find, type: tool.call, tool: find_orders, args: {user: "{{ user }}"}, save_as: orders}
+  - {id: apart, type: assert, check: 'distinct(every(orders, "id"))'}
   - {id: sum, type: udf.call, function: total_of, args: {orders: "{{ orders }}"}, save_as: refund}
   - {id: cancel, type: tool.call, tool: cancel_order, for_each: "{{ orders }}", as: order,
      args: {id: "{{ order.id }}"}}
@@ -64,7 +65,13 @@ def improved(*replies: Any) -> tuple[Improved, ScriptedClient]:
 def test_a_routine_that_holds_is_taken(tmp_path: Path) -> None:
     found, client = improved(answer())
     assert found.by_model
-    assert [step.id for step in found.draft.routine.steps] == ["find", "sum", "cancel", "done"]
+    assert [step.id for step in found.draft.routine.steps] == [
+        "find",
+        "apart",
+        "sum",
+        "cancel",
+        "done",
+    ]
     assert found.not_compared == ""
     assert found.notes == "a loop over the orders"
     assert found.spent.calls == 1
@@ -86,23 +93,17 @@ def test_what_is_written_runs_on_other_input_with_the_models_functions(tmp_path:
     assert cancelled == ["bo-1", "bo-2", "bo-3"]
 
 
-def test_a_loop_over_calls_expects_of_each_what_all_of_them_returned(tmp_path: Path) -> None:
+def test_a_step_of_the_model_expects_of_its_result_what_the_draft_does(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_bytes(msgspec.json.encode(TRACE))
     llm_compile_trace_file(tmp_path / "trace.json", tmp_path / "out", ScriptedClient([answer()]))
     cancelled: list[str] = []
-
-    def cancel(id: str) -> str:  # noqa: A002 - the tool's own name
-        cancelled.append(id)
-        return "Error: already shipped" if id == "bo-2" else "cancelled"
-
     tools = {
         "find_orders": lambda user: [{"id": f"{user}-{n}", "total": n} for n in (1, 2, 3)],
-        "cancel_order": cancel,
+        "cancel_order": lambda **args: cancelled.append(args["id"]),
     }
     result = run_routine(tmp_path / "out", {"user": "bo"}, tools)
     assert result.failure is not None
-    assert result.failure.error_type == "UnexpectedResult"
-    assert cancelled == ["bo-1", "bo-2"]
+    assert cancelled == ["bo-1"], "the recorded result was a text, and nothing is none"
 
 
 def changed(old: str, new: str) -> dict[str, str]:
@@ -121,7 +122,7 @@ def changed(old: str, new: str) -> dict[str, str]:
         (answer(udf="import os\ndef total_of(orders):\n    return os.getpid()\n"), "and returns"),
         (answer(udf="def total_of(orders:\n"), "udf.py:1"),
         (changed("for_each: ", "when: 'false', for_each: "), "no `when` on it"),
-        (changed("{{ order.id }}", "{{ order.total }}"), "the routine cancel_order"),
+        (changed("{{ order.id }}", "{{ order.total }}"), "would have called cancel_order"),
         (changed('refund: "{{ refund }}"', "refund: 1"), "the output differs"),
         (answer(ROUTINE.replace("user: {type", "name: {type").replace("{{ user", "{{ name")),
          "'name' is not defined"),
@@ -143,7 +144,7 @@ def test_after_two_corrections_the_draft_is_kept_and_the_report_says_so() -> Non
     assert len(client.requests) == 3
     assert [len(problems) > 0 for problems in found.problems] == [True] * 3
     assert "not valid YAML" in found.fell_back
-    assert found.draft.routine.steps[0].id == "find_orders"
+    assert found.draft.document == compile_trace(TRACE).draft.document
 
 
 def test_a_model_that_can_not_be_asked_costs_nothing_but_its_help() -> None:
@@ -180,7 +181,7 @@ def test_functions_that_reproduce_are_kept_where_another_does_not(tmp_path: Path
     assert 'return sum(order["total"] for order in orders)' in code
     assert "write count_of: its docstring has examples" in code
     assert (tmp_path / "out/written_by.json").exists()
-    assert found.draft.routine.steps[0].id == "find_orders"
+    assert found.draft.document == compile_trace(TWO_FUNCTIONS).draft.document
 
 
 @pytest.mark.parametrize(
@@ -227,43 +228,52 @@ PAID = Trace(
 )
 PAY = """\
 name: pay_back
+description: Pay an order back.
 tools: [{name: get_order, effect: read}, {name: pay, effect: write}]
-input_schema: {type: object, properties: {order: {type: string}}, required: [order]}
 steps:
   - {id: look, type: tool.call, tool: get_order, args: {order: "{{ order }}"}, save_as: found}
-  - id: pay
-    type: tool.call
-    tool: pay
-    args: {order: "{{ order }}", channel: card}
-    agree: {order: [found.id]}
-    save_as: done
+  - {id: own, type: assert, check: found.id == order}
+  - {id: pay, type: tool.call, tool: pay, args: {order: "{{ order }}", channel: CHANNEL},
+     save_as: done}
   - {id: end, type: return, value: "{{ done }}"}
 """
 
 
-def test_a_confirmed_value_is_a_constant_with_a_model_too(tmp_path: Path) -> None:
-    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(PAID))
-    paid: list[Any] = []
+def paid(out: Path, **given: str) -> tuple[str, list[Any]]:
+    done: list[Any] = []
     tools = {
         "get_order": lambda order: {"id": order, "sum": 12.5},
-        "pay": lambda **args: paid.append(args) or "paid",
+        "pay": lambda **args: done.append(args) or "paid",
     }
-    replies = [answer(PAY, ""), answer("name: x", "")]
-    for reply in replies:
-        client = ScriptedClient([reply] * 3)
-        out = tmp_path / f"out{len(paid)}"
-        found = llm_compile_trace_file(
-            tmp_path / "trace.json", out, client, name="pay_back", confirm=["channel"]
-        )
-        assert found.by_model == (reply is replies[0]), found.problems
-        result = run_routine(out, {"order": "#W2002"}, tools)
-        assert result.status == "ok", result.pending_prompt
-        assert paid[-1] == {"order": "#W2002", "channel": "card"}
-    with pytest.raises(UsageError, match="does not ask for 'chanel'") as raised:
-        llm_compile_trace_file(
-            tmp_path / "trace.json", tmp_path / "no", ScriptedClient([]), confirm=["chanel"]
-        )
-    assert "channel" in raised.value.fix
+    return run_routine(out, {"order": "#W2002", **given}, tools).status, done
+
+
+@pytest.mark.parametrize("routine", [PAY.replace("CHANNEL", '"{{ channel }}"'), ""])
+def test_a_constant_that_the_model_says_varies_becomes_an_input(
+    tmp_path: Path, routine: str
+) -> None:
+    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(PAID))
+    client = ScriptedClient([{**answer(routine, ""), "inputs": ["pay.channel"]}])
+    found = llm_compile_trace_file(tmp_path / "trace.json", tmp_path / "out", client)
+    assert found.by_model, found.problems
+    assert [*found.inputs] == ["pay.channel"]
+    assert "channel" in (found.draft.routine.input_schema or {})["properties"]
+    status, done = paid(tmp_path / "out", channel="cash")
+    assert (status, done) == ("ok", [{"order": "#W2002", "channel": "cash"}])
+    assert paid(tmp_path / "out") == ("needs_input", [])
+
+
+def test_a_constant_stays_one_that_the_model_does_not_name(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(PAID))
+    replies = [
+        {**answer("", ""), "inputs": ["pay.chanel"]},
+        answer(PAY.replace("CHANNEL", "card"), ""),
+    ]
+    client = ScriptedClient(replies)
+    found = llm_compile_trace_file(tmp_path / "trace.json", tmp_path / "out", client)
+    assert "pay.chanel" in found.problems[0][0]
+    assert (found.by_model, [*found.inputs]) == (True, [])
+    assert paid(tmp_path / "out") == ("ok", [{"order": "#W2002", "channel": "card"}])
 
 
 # --- several traces -------------------------------------------------------------------------------
@@ -275,7 +285,7 @@ def looked_up(order: str, status: str) -> Trace:
     note = ToolCall(tool="add_note", args={"id": order, "text": status}, result="ok")
     given = Mission("note the state", {"order": order})
     # What only some agents looked at is left out.
-    reads = [look, idle] if status == "pending" else [look]
+    reads = [look, idle] if status == "delivered" else [look]
     return Trace(mission=given, events=[*reads, note], outcome="success")
 
 
@@ -286,6 +296,7 @@ description: Note the state of an order.
 tools: [{name: get_order, effect: read}, {name: add_note, effect: write}]
 steps:
   - {id: look, type: tool.call, tool: get_order, args: {id: "{{ order }}"}, save_as: found}
+  - {id: own, type: assert, check: found.id == order}
   - {id: note, type: tool.call, tool: add_note, save_as: noted,
      args: {id: "{{ order }}", text: "{{ found.status }}"}}
   - {id: done, type: return, value: "{{ noted }}"}
@@ -306,8 +317,7 @@ def test_the_model_gets_all_recordings_with_the_reads_that_were_left_out(tmp_pat
     (request,) = client.requests
     assert all(order in request.prompt for order in states)
     assert "get_weather" in request.prompt
-    assert [step.id for step in made.steps] == ["look", "note", "done"]
-    assert made.trials.count("wrong") == 0
+    assert [step.id for step in made.steps] == ["look", "own", "note", "done"]
 
 
 def test_trials_of_a_models_routine_say_that_the_model_was_shown_the_traces(
@@ -316,15 +326,19 @@ def test_trials_of_a_models_routine_say_that_the_model_was_shown_the_traces(
     states = {"#W10017": "pending", "#W20023": "delivered", "#W30031": "pending"}
     with Memory(tmp_path / "em.db") as memory:
         ids = [memory.add_trace(looked_up(*one)) for one in states.items()]
-        own = compile_several(memory.traces(), name="note").draft
         client = ScriptedClient([answer(NOTE, "")])
-        written = compile_several(memory.traces(), name="note", client=client).draft
+        own = compile_several(memory.traces(), name="note").draft.proof
+        written = compile_several(memory.traces(), name="note", client=client).draft.proof
         stored = memory.compile(ids, name="note", client=ScriptedClient([answer(NOTE, "")]))
-        assert stored.trials == written.trials
-    said = "tried: right in 3 of 3, handed over in 0, wrong in 0"
-    assert f"{said} (on the traces that its model was shown)" in written.proof
-    assert not any("not learnt from" in one for one in written.proof)
-    assert any("not learnt from" in one for one in own.proof)
+    assert own is not None
+    assert written is not None
+    assert (own.were_shown, written.were_shown) == (False, True)
+    assert len(own.trials[LEFT_OUT]) == 3
+    assert {how: written.count("right", how) for how in written.trials} == dict.fromkeys(
+        POLICIES, 3
+    )
+    assert not written.is_enough_alone, "nobody left a recording out"
+    assert len(stored.trials) == 0
 
 
 def test_a_models_routine_that_stops_where_the_draft_does_not_is_not_taken(tmp_path: Path) -> None:
@@ -335,35 +349,3 @@ def test_a_models_routine_that_stops_where_the_draft_does_not_is_not_taken(tmp_p
         made = memory.compile(ids, name="note", client=client)
     assert "sure" not in [step.id for step in made.steps]
     assert "it stops, and the draft does not" in client.requests[1].prompt
-
-
-# --- goal checks ----------------------------------------------------------------------------------
-
-
-def _rewritten(draft: Any, *, with_check: bool) -> dict[str, str]:
-    """The draft with a new name for its step, with or without the read after the effect."""
-    steps = [
-        msgspec.structs.replace(step, expects=())
-        for step in draft.routine.steps
-        if with_check or step.id != "get_order_2"
-    ]
-    routine = msgspec.structs.replace(draft.routine, steps=steps)
-    return answer(render_routine(routine, {}), "")
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_read_that_checks_an_effect_stays_with_what_it_must_show(count: int) -> None:
-    post = Post()
-    traces = [as_kept(post.cancelled(n), f"t{n}") for n in range(count)]
-    draft = compile_several(traces).draft
-    (check,) = (step for step in draft.routine.steps if step.id == "get_order_2")
-    assert check.expects
-    replies = [_rewritten(draft, with_check=False), _rewritten(draft, with_check=True)]
-    client = ScriptedClient(replies)
-    found = compile_several(traces, client=client).improved
-    assert found is not None
-    assert found.by_model, found.fell_back
-    ((problem,),) = found.problems
-    assert problem == "keep the read get_order where step get_order_2 was: it checks the effect"
-    (kept,) = (step for step in found.draft.routine.steps if step.id == "get_order_2")
-    assert [*kept.expects] == [*check.expects]

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from corner_shop import WRITES, Shop, cancelled, customer
 from em import AsyncMemory, Memory, recorded_tool
 from em.compiler import shadow as shadow_module
 from em.compiler.shadow import NotPromoted, Shadow, ShadowReport, promote, shadow_report
@@ -195,7 +194,7 @@ def test_a_routine_that_asks_is_a_hand_over_and_does_not_end_the_row(
     agent("B-2")
     report = only(memory)
     assert (report.routine, counts(report), report.in_a_row) == ("refund@2", (2, 0, 1, 0), 2)
-    assert report.comparisons[1].reason == "it would have asked: Pay so much back?"
+    assert "it would have asked: Pay so much back?" in report.comparisons[1].reason
 
 
 def test_a_routine_that_would_stop_half_way_differs(memory: Memory, desk: Desk) -> None:
@@ -216,9 +215,9 @@ def test_a_routine_that_would_stop_half_way_differs(memory: Memory, desk: Desk) 
     both("B-200")
     report = only(memory)
     assert counts(report) == (0, 1, 0, 0)
-    assert report.comparisons[0].reason == (
-        "it would have stopped after refund, without refund: it would have asked: And the tip?"
-    )
+    reason = report.comparisons[0].reason
+    assert "it would have stopped before refund" in reason
+    assert "it would have asked: And the tip?" in reason
 
 
 def test_a_read_is_answered_as_at_the_same_moment(memory: Memory) -> None:
@@ -607,46 +606,42 @@ def test_what_is_compiled_may_begin_in_shadow(memory: Memory, desk: Desk) -> Non
     assert memory.store.artefact("routine", "pay_back") is not None
 
 
-# --- routines that were learnt from many traces ---------------------------------------------------
+# --- requests in words ----------------------------------------------------------------------------
 
 
-def test_a_learnt_routine_is_compared_by_the_request_in_words(memory: Memory) -> None:
-    shop = Shop()
-    because = "no longer needed"
-    other = "Bo here, bo.larsen1@shop.example: cancel #W80201, it was ordered by mistake."
-    ids = [
-        memory.add_trace(trace)
-        for trace in (
-            cancelled(shop, 0, because),
-            cancelled(shop, 1, "ordered by mistake", other),
-        )
-    ]
-    memory.compile(ids, name="serve")
-    tools = {
-        name: recorded_tool(tool, name=name, effect="write" if name in WRITES else "read")
-        for name, tool in shop.tools().items()
-    }
+def test_a_routine_is_compared_by_a_request_that_fits_its_template(memory: Memory) -> None:
+    desk = Desk()
+    whole = msgspec.yaml.decode(routine()["routine.yaml"])
+    whole["requests"] = ["Please pay {order_id} back."]
+    keep_routine(memory.store, {"routine.yaml": msgspec.yaml.encode(whole).decode()})
 
     @memory.record("serve", shadow=True)
-    def agent(request: str, number: int, why: str) -> None:
-        user, email, _, pending = customer(shop, number)
-        tools["find_user"](email=email)
-        tools["get_user"](user_id=user)
-        tools["get_order"](order_id=pending)
-        tools["cancel_order"](order_id=pending, reason=why)
+    def agent(request: str, order: str, amount: float) -> None:
+        desk.get_order(order)
+        desk.refund(order, amount)
 
-    def ask(number: int, reason: str) -> str:
-        _, email, _, pending = customer(shop, number)
-        return f"I am {email}. Please cancel {pending} because {reason}."
-
-    agent(ask(4, because), 4, because)
-    agent(ask(5, because), 5, "ordered by mistake")
-    agent("Please write me a poem.", 3, because)
+    agent("please pay B-200 back", "B-200", 15.5)
+    agent("Please pay B-201 back.", "B-201", 1.0)
+    agent("Please write me a poem about B-200.", "B-200", 15.5)
     report = only(memory)
-    assert (report.routine, counts(report)) == ("serve@1", (1, 1, 1, 0))
-    assert report.last_difference is not None
-    assert report.last_difference.reason == "it would have called cancel_order with another reason"
-    assert len(shop.done) == 3
+    assert (report.routine, counts(report)) == ("refund@1", (1, 1, 0, 0)), "a poem fits none"
+    assert len(desk.done) == 3
+
+
+def test_the_routine_that_is_named_hands_over_a_request_that_it_can_not_read(
+    memory: Memory,
+) -> None:
+    desk = Desk()
+    whole = msgspec.yaml.decode(routine()["routine.yaml"])
+    whole["requests"] = ["Please pay {order_id} back."]
+    keep_routine(memory.store, {"routine.yaml": msgspec.yaml.encode(whole).decode()})
+
+    @memory.record("serve", shadow="refund")
+    def agent(request: str) -> None:
+        desk.refund("B-200", desk.get_order("B-200")["total"])
+
+    agent("Would you pay B-200 back?")
+    assert counts(only(memory)) == (0, 0, 1, 0)
 
 
 def test_the_same_on_both_stores(store: Store) -> None:

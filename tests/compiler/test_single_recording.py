@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from em.compiler.evidence import BY_PERSON
 from em.compiler.example import Call, Example
 from em.compiler.learner import Learnt, learn
+from em.compiler.requested import with_requested
 from em.runner.engine import run_routine
 from em.runner.run import RunResult
 
@@ -32,7 +33,7 @@ def write(tool: str, result: Any = OK, **args: Any) -> Call:
 
 def compiled(calls: Sequence[Call], request: str = "", **inputs: Any) -> Learnt:
     example = Example(inputs, calls, request=request)
-    return learn({"task": [example]}, caution=BY_PERSON)["task"]
+    return learn({"task": with_requested([example])}, caution=BY_PERSON)["task"]
 
 
 class Runs:
@@ -147,7 +148,9 @@ def test_names_of_requested_inputs_are_the_same_over_recordings() -> None:
         return Example({}, calls, request=f"Book {seat} on {flight}, plain meal.")
 
     found = [example("BA 77", "4B"), example("LH 400", "11A"), example("AF 9", "2C")]
-    schema = learn({"task": found}, caution=BY_PERSON)["task"].routine["input_schema"]
+    schema = learn({"task": with_requested(found)}, caution=BY_PERSON)["task"].routine[
+        "input_schema"
+    ]
     assert sorted(schema["properties"]) == ["flight", "seat"]
 
 

@@ -280,3 +280,10 @@ def test_a_text_with_lines_of_one_that_was_read_is_no_wording() -> None:
     page = "first line here\nsecond line here\nthird line here"
     text = page.replace("second line here", "another one") + "\nMira"
     assert learnt(text, page, ref="K77aa", who="Mira").asked == ["text"]
+
+
+@pytest.mark.parametrize(("name", "written"), [("foo_bar", "Foo_Bar"), ("it's late", "It'S Late")])
+def test_a_form_is_what_a_run_makes_of_it(name: str, written: str) -> None:
+    text = f"See {written} today."
+    made = ran(learnt(text, name=name), name=name)
+    assert made.written in ([], [{"text": text}])

@@ -49,7 +49,7 @@ def test_every_event_of_a_run_is_about_its_subject_also_after_a_resume(
         "      - {name: inner, tool: run_routine, inputs: {routine: close_the_account,"
         " input: {name: '{{params.x}}'}}}\n"
     )
-    memory.compile(close_account(memory, "someone"))
+    memory.compile(close_account(memory, "someone"), name="close_the_account")
     flow = memory.workflows(tmp_path / "flow.yaml", TOOLS)
     runs = {who: flow.start("w", {"x": stem}, subject=who) for who, stem in WHO.items()}
     for run in runs.values():
@@ -132,7 +132,7 @@ def test_what_a_routine_learnt_from_an_answer_goes_with_the_run(
     call = ToolCall(tool="send", args={"to": "x", "note": "kind regards"}, result={"id": 1})
     mission = Mission("Send a note", {"to": "x"})
     trace = Trace(mission=mission, events=[call], outcome="success", final_output=1)
-    routine = memory.compile(memory.add_trace(trace))
+    routine = memory.compile(memory.add_trace(trace), inputs=["note"])
     tools = {"send": lambda to, note: {"id": 1}}
     result = memory.run(routine, {"to": "y"}, tools, subject="ana")
     assert result.status == "needs_input", result
@@ -148,7 +148,7 @@ def test_what_a_routine_learnt_from_an_answer_goes_with_the_run(
 def test_a_workflow_goes_with_the_routine_that_ran_inside_of_it(
     memory: Memory, tmp_path: Path, key: str
 ) -> None:
-    memory.compile(close_account(memory, "quokkaana", "ana"))
+    memory.compile(close_account(memory, "quokkaana", "ana"), name="close_the_account")
     memory.compile(close_account(memory, "wombatbob", "bob"), name="other")
     (tmp_path / "flow.yaml").write_text(
         "workflows:\n"

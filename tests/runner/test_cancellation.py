@@ -200,6 +200,6 @@ def test_what_can_not_be_retried_says_why(folder: Path, store: Store) -> None:
 
     late = '  - {id: end, type: return, value: "{{ nothing }}"}\n'
     assert "only the output is missing" in problem(step("pay"), late)
-    odd = step("pay", ', expects: ["result == 1"]')
+    odd = step("pay", ", expect: {const: 1}")
     assert "pay was made and returned something unexpected" in problem(odd, step("note"))
     assert "it has neither failed nor been cancelled: needs_input" in problem(ASK)

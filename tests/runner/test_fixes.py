@@ -135,3 +135,32 @@ def test_a_resumed_run_reports_what_was_done_before_as_it_was(tmp_path: Path) ->
     assert [(step.id, step.status, step.error) for step in done.steps][:1] == [
         ("a", "defaulted", "no 1")
     ]
+
+
+CHECKED = """name: refund
+checks: hand_over
+tools: [{name: refund, effect: write}]
+steps:
+  - {id: refund, type: tool.call, tool: refund, args: {order: "#W1", amount: 5}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "made"),
+    [({"order": "#W1", "amount": 1}, 1), ({"order_id": "#W1", "amount": 5}, 2)],
+)
+def test_a_fix_may_rename_the_arguments_of_a_checked_write_but_not_change_its_values(
+    tmp_path: Path, args: Any, made: int
+) -> None:
+    (tmp_path / "routine.yaml").write_text(CHECKED)
+    calls: list[Any] = []
+
+    def refund(**given: Any) -> Any:
+        calls.append(given)
+        if "order" in given:
+            raise ValueError("unexpected argument 'order'")
+        return "done"
+
+    fix = Fix(strategy="modify_args", args=args)
+    result = run_routine(tmp_path, {}, {"refund": refund}, lambda _context: fix)
+    assert (result.status, len(calls)) == ("ok" if made == 2 else "failed", made)

@@ -134,9 +134,10 @@ GET = "  - {id: a, type: tool.call, tool: get, save_as: r}\n" + STEPS[0]
 def test_a_trace_with_a_huge_integer_compiles_and_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], huge: int, where: str
 ) -> None:
+    result = {"total": 5 if where == "output" else huge}
     call: dict[str, Any] = {
         "type": "tool_call", "tool": "get", "args": {"id": "W1001"}, "effect": "read",
-        "result": {"total": 5 if where == "output" else huge},
+        "result": result,
     }  # fmt: skip
     if where == "argument":
         call["args"]["n"] = huge
@@ -144,10 +145,10 @@ def test_a_trace_with_a_huge_integer_compiles_and_runs(
     output = {"total": huge} if where in ("output", "both") else {"done": True}
     trace = {"events": [said, call], "final_output": output, "outcome": "success"}
     (tmp_path / "trace.json").write_text(json.dumps({"mission": {"goal": "total"}, **trace}))
-    (tmp_path / "tools.py").write_text(f"def get(id, n=0): return {{'total': {huge}}}\n")
+    (tmp_path / "tools.py").write_text(f"def get(id, n=0): return {result}\n")
     assert em(["compile", "trace.json", "-o", "r"]) == 0
     command = ["run", "r", "--input", "r/input.json", "--tools", "tools.py"]
     capsys.readouterr()
     for options in ([], ["--no-journal"]):
         assert em([*command, *options]) == 0
-        assert json.loads(capsys.readouterr().out) == output
+        assert json.loads(capsys.readouterr().out) == result, "what it reads"

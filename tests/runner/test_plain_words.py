@@ -2,7 +2,7 @@
 
 import pytest
 
-from em.runner.expressions.words import check_in_words, in_words, request_in_words
+from em.runner.expressions.words import check_in_words, in_words
 
 
 @pytest.mark.parametrize(
@@ -22,15 +22,18 @@ from em.runner.expressions.words import check_in_words, in_words, request_in_wor
         ("order.total - fee", "`order.total` minus `fee`"),
         ("my_own(x)", "`my_own(x)`"),
         ("not python (", "`not python (`"),
-        ('only(select(items, where={"options.size": wanted, "status": "open"})).sku',
-         '`sku` of the only one of all of `items` where options.size is `wanted` and status is'
-         ' "open"'),
-        ("select(items, where=wanted)", "`select(items, where=wanted)`"),
+        ('only(items, {"options.size": wanted}, status="open").sku',
+         '`sku` of the one of `items` where options.size is `wanted` and status is "open"'),
+        ('where(items, status="open")', 'all of `items` where status is "open"'),
+        ('smallest(offers, "price", status="open").id',
+         '`id` of the one of `offers` with the smallest price where status is "open"'),
+        ("only(items, wanted)", "`only(items, wanted)`"),
+        ("days(order.placed, now)", "the days from `order.placed` to `now`"),
         ("pick()", "`pick()`"),
         ("{{ change }}: {{ note }}", 'the text "{change}: {note}"'),
         ('v{{ line_part(log, "a", "b") }}', 'the text "v…"'),
-        ('once(log, "" ~ "v ~ " ~ line_part(log, "a", "b") ~ version)',
-         'what stands once in `log`: the text "v ~ …{version}"'),
+        ('between(log, "" ~ "v ~ " ~ line_part(log, "a", "b") ~ version, "z")',
+         'the part of `log` between the text "v ~ …{version}" and "z"'),
     ],
 )  # fmt: skip
 def test_a_value(expression: str, words: str) -> None:
@@ -43,31 +46,14 @@ def test_a_value(expression: str, words: str) -> None:
         ('order.status == "paid"', '`order.status` is "paid"'),
         ("order.closed_at == none", "`order.closed_at` is empty"),
         ("account.balance >= amount", "`account.balance` is at least `amount`"),
-        ('least_of(every(order, "items.*"), "id", ids, "stock") > 0',
-         "the smallest `stock` of `order.items.*` where id is `ids` is above 0"),
+        ('sum(every(order, "items.*.price")) > 0',
+         "the sum of `order.items.*.price` is above 0"),
+        ('distinct(every(items, "id"))', "no value of `items.id` is there twice"),
+        ('has(orders, status="open")', 'one of `orders` where status is "open" is there'),
+        ("given(email)", "`email` is given"),
         ("is_open", "`is_open` holds"),
         ("not python (", "`not python (` holds"),
     ],
 )  # fmt: skip
 def test_a_guard(guard: str, words: str) -> None:
     assert check_in_words(guard) == words
-
-
-LONG = "Be careful with money and polite to everybody who writes. " * 20
-
-
-@pytest.mark.parametrize(
-    ("template", "words"),
-    [
-        ("refund {{ order_id }}\n  please", '"refund {{ order_id }} please"'),
-        (f"{LONG}Refund {{{{ id }}}} to {{{{ card }}}}, please. {LONG}",
-         '"… polite to everybody who writes. Refund {{ id }} to {{ card }}, please.'
-         ' Be careful with money and …"'),
-        (f"Refund {{{{ id }}}} now. {LONG} To {{{{ card }}}}",
-         '"Refund {{ id }} now. Be careful with money and polite … and polite to everybody who'
-         ' writes. To {{ card }}"'),
-        ("x" * 500, f'"{"x" * 40} …"'),
-    ],
-)  # fmt: skip
-def test_a_request_that_is_long_is_told_by_what_varies(template: str, words: str) -> None:
-    assert request_in_words(template) == words

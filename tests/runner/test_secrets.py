@@ -7,44 +7,59 @@ import pytest
 
 from em import Memory
 from em.compiler.compile_trace import compile_trace
-from em.compiler.draft import Draft
 from em.compiler.export.python import export_python
-from em.compiler.package_files import write_package
 from em.errors import RoutineError
 from em.runner.engine import run_routine
 from em.runner.package import Package
+from em.runner.routine import ToolStep
 from em.runner.secrets import without_secrets
-from em.runner.validation import validate
 from em.settings import AllowSettings
-from em.traces.trace import Approval, Mission, ToolCall, Trace
+from em.traces.trace import Mission, ToolCall, Trace
 from em.values.call import Fix
+from em.values.json_schema import properties_of
 
 KEY, TOKEN = "plain-words-not-like-a-key", "another odd one"
 GIVEN = {"api_key": KEY, "token": TOKEN}
-TRACE = Trace(
-    mission=Mission("weather", {"city": "Porto", "api_key": "[redacted:api_key]"}),
-    events=[
-        ToolCall(tool="get_place", args={"city": "Porto", "key": "[redacted:api_key]"},
-                 result={"id": "place-77", "session": "[redacted:session]"}),
-        ToolCall(tool="get_weather", result={"sky": "blue skies", "echo": "key [redacted:api_key]"},
-                 args={"id": "place-77", "session": "[redacted:session]",
-                       "headers": {"auth": "Bearer [redacted:token]"}}),
-        Approval(prompt="Send with [redacted:api_key]?", answer=True),
-        ToolCall(tool="send", result="ok",
-                 args={"text": "blue skies", "key": "[redacted:api_key]"}),
-    ],
-    final_output={"sky": "blue skies", "note": "sent with [redacted:token]"},
-)  # fmt: skip
+ROUTINE = """
+name: weather
+checks: hand_over
+input_schema: {type: object, required: [city], properties: {city: {type: string}}}
+secrets: [{name: api_key}, {name: token}]
+tools:
+  - {name: get_place, effect: read}
+  - {name: get_weather, effect: read}
+  - {name: send, effect: write}
+steps:
+  - id: get_place
+    type: tool.call
+    tool: get_place
+    args: {city: "{{ city }}", key: "{{ api_key }}"}
+    save_as: place
+  - id: get_weather
+    type: tool.call
+    tool: get_weather
+    args:
+      id: "{{ place.id }}"
+      session: "{{ place.session }}"
+      headers: {auth: "Bearer {{ token }}"}
+    save_as: weather
+  - id: approval
+    type: prompt.user
+    prompt: {message: "Send with {{ api_key }}?", fields: [{name: answer, type: confirm}]}
+    save_as: approval
+  - {id: agreed, type: assert, check: approval.answer}
+  - id: send
+    type: tool.call
+    tool: send
+    args: {text: "{{ weather.sky }}", key: "{{ api_key }}"}
+  - {id: end, type: return, value: {sky: "{{ weather.sky }}"}}
+"""
 
 
 @pytest.fixture
-def draft() -> Draft:
-    return compile_trace(TRACE)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, draft: Draft) -> Path:
-    write_package(draft, tmp_path / "r")
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "routine.yaml").write_text(ROUTINE)
     return tmp_path / "r"
 
 
@@ -77,16 +92,19 @@ class Tools:
 YES = {"approval": {"answer": True}}
 
 
-def test_a_redacted_argument_compiles_to_a_named_secret(draft: Draft, folder: Path) -> None:
-    assert [secret.name for secret in draft.routine.secrets] == ["api_key", "token"]
-    steps = {step.id: step for step in draft.routine.steps}
-    assert steps["get_place"].args["key"] == "{{ api_key }}"
-    assert steps["get_weather"].args["headers"] == {"auth": "Bearer {{ token }}"}
-    assert steps["get_weather"].args["session"] == "{{ place.session }}", "a result is no secret"
-    assert "api_key" not in draft.input
-    assert steps["approval"].prompt.message == "Send with [redacted:api_key]?"
-    assert draft.routine.steps[-1].value["note"] == "sent with [redacted:token]"
-    assert validate(folder) == []
+def test_a_redacted_argument_compiles_to_a_named_secret() -> None:
+    call = ToolCall(
+        tool="send",
+        args={"city": "Porto", "key": "[redacted:api_key]"},
+        result="ok",
+        effect="write",
+    )
+    given = {"city": "Porto", "api_key": "[redacted:api_key]"}
+    routine = compile_trace(Trace(mission=Mission("send", given), events=[call])).draft.routine
+    assert [secret.name for secret in routine.secrets] == ["api_key"]
+    (step,) = [step for step in routine.steps if isinstance(step, ToolStep)]
+    assert step.args["key"] == "{{ api_key }}"
+    assert list(properties_of(routine.input_schema)) == ["city"]
 
 
 def test_secrets_come_from_the_environment_or_the_caller(

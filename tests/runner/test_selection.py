@@ -72,9 +72,8 @@ def value_of(source: str) -> Any:
         ("given(wanted.size)", False),
         ("given(unknown.part.of)", False),
         ("given(nothing.part)", False),
-        ("given(round)", False),
+        ("given(len)", False),
         ('merge(wanted, {"name": "x"}).name if given(wanted) else 1', "x"),
-        ('same(wanted.name, "Desk Lamp")', True),
     ],
 )
 def test_a_selection_finds_the_one_that_is_meant(source: str, found: Any) -> None:
@@ -93,7 +92,6 @@ def test_a_selection_finds_the_one_that_is_meant(source: str, found: Any) -> Non
         ('largest(order.items, "options")', "can't compare"),
         ('smallest(order.items, "price", name="bed")', "0 of 3 fit"),
         ('merge(wanted, {"size": 1})', "no field 'size'; it has: name"),
-        ('fits(order, "text")', "a description must be a record"),
         ("only(order.items, name=wanted.size)", "no .*'size'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Steps with `within` are made in the turns of a loop: all of them for one item, then the next."""
+"""The steps of a block are made in turns: all of them for one item, then for the next."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.errors import EmError
 from em.runner.engine import run_routine
 from em.runner.validation import validate
 
@@ -19,21 +18,18 @@ tools:
   - {name: report, effect: write}
 steps:
   - {id: rooms, type: assert, for_each: "{{ rooms }}", as: room, check: "room is string"}
-  - id: look
-    type: tool.call
-    tool: look
-    within: rooms
-    as: room
-    args: {room: "{{ room }}"}
-    save_as: light
-  - id: switch
-    type: tool.call
-    tool: switch_off
-    within: rooms
-    as: room
-    when: light.on
-    args: {room: "{{ room }}"}
-  - {id: tell, type: tool.call, tool: report, args: {lights: "{{ light }}"}}
+  - id: each
+    type: for_each
+    over: {room: rooms}
+    save_as: lights
+    steps:
+      - {id: look, type: tool.call, tool: look, args: {room: "{{ room }}"}, save_as: light}
+      - id: switch
+        type: tool.call
+        tool: switch_off
+        when: light.on
+        args: {room: "{{ room }}"}
+  - {id: tell, type: tool.call, tool: report, args: {lights: "{{ lights }}"}}
 """
 
 
@@ -101,29 +97,15 @@ def test_a_routine_with_turns_is_valid(tmp_path: Path) -> None:
     assert [one for one in validate(written(tmp_path)) if one.severity == "error"] == []
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ROUTINE.replace("tool: look\n    within: rooms", "tool: look\n    within: nowhere"),
-        ROUTINE.replace("within: rooms\n    as: room", "within: rooms\n    as: other"),
-        ROUTINE.replace('for_each: "{{ rooms }}", as: room, check', "check"),
-    ],
-)
-def test_within_must_name_the_loop_before(tmp_path: Path, wrong: str) -> None:
-    with pytest.raises(EmError):
-        run_routine(written(tmp_path, wrong), {"rooms": []}, {})
-
-
-def test_a_guard_over_what_the_turns_saved_is_checked(tmp_path: Path) -> None:
-    guarded = ROUTINE.replace(
-        'args: {lights: "{{ light }}"}', 'args: {lights: "{{ light }}"}, guards: ["len(light) < 2"]'
-    )
+def test_a_check_of_what_the_turns_saved_is_made(tmp_path: Path) -> None:
+    check = '  - {id: few, type: assert, check: "len(lights) < 2"}\n'
+    checked = ROUTINE.replace("  - {id: tell", f"{check}  - {{id: tell")
     house = House(hall=False, attic=False)
-    result = run_routine(written(tmp_path, guarded), {"rooms": ["hall", "attic"]}, house.tools())
+    result = run_routine(written(tmp_path, checked), {"rooms": ["hall", "attic"]}, house.tools())
     assert (result.status, house.done) == ("failed", [("look", "hall"), ("look", "attic")])
     assert result.failure is not None
-    assert result.failure.error_type == "GuardFailed"
-    fine = run_routine(written(tmp_path, guarded), {"rooms": ["hall"]}, house.tools())
+    assert (result.failure.step_id, result.failure.error_type) == ("few", "CheckFailed")
+    fine = run_routine(written(tmp_path, checked), {"rooms": ["hall"]}, house.tools())
     assert (fine.status, house.done[-1]) == ("ok", ("report", 1))
 
 

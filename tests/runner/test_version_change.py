@@ -24,18 +24,8 @@ ROUTINE: dict[str, Any] = {
     "requests": ["refund {order}"],
     "output_schema": {"type": "object"},
     "secrets": [{"name": "key", "env": "KEY"}],
-    "request": {
-        "input": "input",
-        "template": "refund {{ order }}",
-        "decides": True,
-        "between": {"order": [", "]},
-        "each": {"order": "{{ order }}"},
-        "closed": ["order"],
-    },
-    "asks": {"note": {"recorded": "late", "candidates": ["found.note"], "tasks": 2}},
-    "decided": [{"of": "note", "take": "found.note"}],
+    "review": {"inputs": ["pay.amount"], "constants": ["note"]},
     "struck": ["found.status is \"open\""],
-    "seen": {"find": "a1"},
     "steps": [
         {
             "id": "find",
@@ -51,40 +41,15 @@ ROUTINE: dict[str, Any] = {
             "checks": {"pre": ["order"], "post": ["result"]},
             "effect": "read",
             "idempotency_key": "{{ order }}",
-            "agree": {"order": ["input.order"]},
-            "guards": ["order != ''"],
-            "reasons": {"order != ''": "no order"},
-            "expects": ["result.status == 'open'"],
             "expect": {"required": ["status"]},
             "held": "14/14",
         },
         {"id": "all", "type": "assert", "check": "found", "message": "no", "for_each": "{{ [1] }}"},
-        {"id": "sum", "type": "udf.call", "function": "total", "within": "all", "args": {"a": 1}},
+        {"id": "sum", "type": "udf.call", "function": "total", "args": {"a": 1}},
         {
             "id": "ask",
             "type": "prompt.user",
             "prompt": {"message": "Sure?", "fields": [{"name": "yes", "type": "confirm"}]},
-        },
-        {
-            "id": "plan",
-            "type": "plan",
-            "request": "request",
-            "effects": {
-                "pay": {
-                    "tool": "pay",
-                    "words": ["refund"],
-                    "slots": {"amount": {"values": [1, 2], "whole": ["all"]}},
-                }
-            },
-            "signs": ["x"],
-        },
-        {
-            "id": "mend",
-            "type": "rules",
-            "goal": ["status"],
-            "looks": {"status": {"tool": "find"}},
-            "known": {"status": ["up"]},
-            "healthy": {"status": ["up"]},
         },
         {"id": "item", "type": "let", "value": "{{ only(found.items) }}", "save_as": "item"},
         {
@@ -167,25 +132,24 @@ def test_every_field_of_a_routine_and_its_steps_is_among_them() -> None:
 
 def test_two_changes_of_one_list_are_both_told() -> None:
     value = deepcopy(ROUTINE)
-    value["steps"][4]["effects"]["pay"]["slots"]["amount"]["values"] = [2, 3]
+    value["requests"] = ["pay {order} back"]
     old, new = routine(ROUTINE), routine(value)
     assert old is not None
     assert new is not None
-    said = changes(old, new)
-    assert "pay: amount may be 3 too" in said
-    assert "plan: effects.pay.slots.amount.values no longer has 1" in said
+    assert changes(old, new) == [
+        'it takes the request: "pay {order} back"',
+        'it no longer takes the request: "refund {order}"',
+    ]
 
 
-def test_a_question_that_is_gone_is_told() -> None:
+def test_a_check_that_is_new_is_told_as_such() -> None:
     value = deepcopy(ROUTINE)
-    del value["request"]["decides"]
+    value["steps"].insert(1, {"id": "own", "type": "assert", "check": "found.by == 1"})
     old, new = routine(ROUTINE), routine(value)
     assert old is not None
     assert new is not None
-    (said,) = changes(old, new)
-    assert said.startswith("it no longer asks about inputs without the request")
-    (back,) = changes(new, old)
-    assert back.startswith("it asks about inputs without the request")
+    assert any(said.startswith("own: now required") for said in changes(old, new))
+    assert any(said.startswith("own: no longer required") for said in changes(new, old))
 
 
 def test_the_order_of_steps_is_told() -> None:
@@ -194,7 +158,7 @@ def test_the_order_of_steps_is_told() -> None:
     old, new = routine(ROUTINE), routine(value)
     assert old is not None
     assert new is not None
-    order = "find, all, sum, plan, ask, mend, item, each, end"
+    order = "find, all, sum, item, ask, each, end"
     assert changes(old, new) == [f"steps are in the order {order}"]
 
 

@@ -136,7 +136,7 @@ def test_an_agent_needs_no_session_in_one_of_them(two: tuple[Served, Served], mo
         asked = (await client.call_tool("greet", {"who": "Bo"})).structured_content
         assert asked["status"] == "needs_input"
         answers = {"style": {"word": "Bye", "loud": False}}
-        run = {"run_id": asked["run_id"], "answers": answers, "from_person": True}
+        run = {"run_id": asked["run_id"], "answers": answers}
         done = (await client.call_tool("resume", run)).structured_content
         assert (done["status"], done["output"]) == ("ok", "Bye Bo.")
 

@@ -74,9 +74,10 @@ def test_the_reason_is_told_over_http(service: Served) -> None:
 def test_the_page_of_the_run_begins_with_the_reason(service: Served) -> None:
     run = service.post("/runs", {"routine": "refund", "input": {"order_id": "W-9"}}).json()
     page = service.http.get(f"/ui/run?id={run['run_id']}").text
-    assert "Handed over at order: nothing was done" in page
+    assert "Handed over, nothing was done" in page
     assert "It held in 14/14 recordings." in page
-    assert page.index("Handed over at order") < page.index("Steps</h2>")
+    main = page.partition("<main")[2]
+    assert main.index("Handed over, nothing was done") < main.index("<dl")
     assert "Waiting for an answer" not in page
     assert 'action="/ui/answer"' not in page
     assert "handed over" in service.http.get("/ui/runs").text

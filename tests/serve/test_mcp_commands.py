@@ -17,7 +17,7 @@ def session(file: str) -> Trace:
         mission=Mission(goal=request),
         events=[
             Message(role="user", text=request),
-            ToolCall(tool="Bash", args={"command": "ls -la"}, result="orders.csv sales.csv"),
+            ToolCall(tool="Bash", args={"command": "ls -la"}, result=f"{file} report.txt"),
             ToolCall(
                 tool="Bash",
                 args={"command": f"grep -c pending {file} > report.txt", "description": "Count"},
@@ -42,7 +42,7 @@ REQUEST = {"request": "Count the pending lines of returns.csv into report.txt"}
 
 
 def test_it_runs_on_a_third_input(project: Path) -> None:
-    (project / "em.yaml").write_text("allow: {commands: [grep], folders: [.]}\n")
+    (project / "em.yaml").write_text("allow: {commands: [grep, ls], folders: [.]}\n")
 
     async def work(client: Client) -> Any:
         (tool,) = [one for one in (await client.list_tools()).tools if one.name == "count_pending"]

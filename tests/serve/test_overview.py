@@ -18,7 +18,7 @@ from em import Memory
 from em.compiler.suggestions import Suggestion
 from em.llm import ScriptedClient
 from em.log.event import EventQuery
-from em.runner.package import find_routine
+from em.runner.package import find_routine, routine_of
 from em.runner.routine import Routine
 from em.serve.pages.drawing import LONGEST, graph_of
 from em.serve.pages.groups import Group, Groups, example_of
@@ -137,6 +137,26 @@ def test_a_group_is_compiled_shown_and_kept_as_one_routine(serve: Serve, tmp_pat
         assert answer.status_code in (400, 404), wrong
 
 
+def test_a_person_says_what_is_an_input_and_what_is_constant(serve: Serve, tmp_path: Path) -> None:
+    with Memory(tmp_path / "em.db") as memory:
+        trace = cancelled("1001")
+        given = {"order_id": "W-1001", "channel": "web"}
+        calls = [*trace.events]
+        calls[-1] = msgspec.structs.replace(calls[-1], args={**given, "note": "late"})
+        mission = msgspec.structs.replace(trace.mission, input_summary=given)
+        ids = [memory.add_trace(msgspec.structs.replace(trace, events=calls, mission=mission))]
+    service = serve()
+    page = service.http.get("/ui/trace", params={"id": ids[0]}).text
+    assert "<code>cancel_order.note</code> is always late" in page.partition('id="open"')[2]
+    form = {"form_token": token_in(page), "id": ids, "name": "cancel"}
+    names = {"inputs": "cancel_order.note", "constants": " channel ,"}
+    kept = service.http.post("/ui/trace/keep", data={**form, **names})
+    assert kept.headers["location"] == "/ui/routine?ref=cancel%401", kept.text
+    with Memory(tmp_path / "em.db") as memory:
+        routine = routine_of(find_routine(memory.store, "cancel"))
+    assert {*(routine.input_schema or {})["properties"]} == {"order_id", "note"}
+
+
 def test_what_is_not_worth_compiling_says_why(serve: Serve, tmp_path: Path) -> None:
     with Memory(tmp_path / "em.db") as memory:
         for order in ("1001", "2044"):
@@ -146,7 +166,7 @@ def test_what_is_not_worth_compiling_says_why(serve: Serve, tmp_path: Path) -> N
     text = found(serve())
     assert headings(text) == ["What recurs"]
     assert "<strong>Beep</strong>" in text
-    assert "Tried on 2 of them: it would have handed over every time." in text
+    assert "It would do the same on every run, though the requests differ." in text
     assert 'class="button"' not in text
 
 

@@ -1,19 +1,21 @@
-"""The page of a routine: its proof, what is to decide, its runs, its versions, its buttons."""
+"""The page of a routine: its code and proof, what is open, its runs and versions, its buttons."""
 
 import re
 from html import unescape
 from pathlib import Path
 from typing import Any
 
-import decided
 import httpx
+import learnt
+import msgspec
 import pytest
 from served import Serve, Served, log_in, token_in
 
 from em import Memory
-from em.log.event import EventQuery
-from em.runner.package import ROUTINE, TRIALS, find_routine, keep_routine, texts_of
+from em.runner.package import PROOF, ROUTINE, find_routine, keep_routine, texts_of
+from em.runner.routine import Routine
 from em.serve.pages.diff import diff_of
+from em.serve.pages.drawing import graph_of
 from em.serve.pages.forms import input_fields, read_fields
 
 TOKEN, READER = "a-token-that-is-long-enough", "reader-token-0123456789"
@@ -22,7 +24,7 @@ TOKEN, READER = "a-token-that-is-long-enough", "reader-token-0123456789"
 @pytest.fixture
 def trace() -> str:
     with Memory("em.db") as memory:
-        return decided.keep(memory)
+        return learnt.keep(memory)
 
 
 def text_of(page: str) -> str:
@@ -40,67 +42,47 @@ def press(service: Served, action: str, **form: str) -> httpx.Response:
     return service.http.post(f"/ui/routine/{action}", data=data)
 
 
-def choice_of(page: str, words: str) -> str:
-    """Return the code of the choice with these words."""
-    found = re.findall(r'name="choice" value="(\w+)"><button[^>]*>(.*?)</button>', page, re.DOTALL)
-    found += re.findall(r'<option value="(\w+)">(.*?)</option>', page)
-    (code,) = [code for code, label in found if text_of(label) == words]
-    return str(code)
-
-
-def test_the_proof_names_each_trace_it_was_tried_on(trace: str, service: Served) -> None:
+def test_the_proof_is_shown_by_policy_and_by_recording(trace: str, service: Served) -> None:
     page = shown(service)
-    assert "Right in 1 of 2, handed over in 1, wrong in 0." in text_of(page)
+    text = text_of(page)
+    assert "Right in 1 of 2, handed over in 1, wrong in 0." in text
+    assert re.search(r"as recorded\s*</th>(<td[^>]*>2</td>)(<td[^>]*>0</td>){2}", page)
+    assert re.search(r"left out\s*</th>(<td[^>]*>1</td>){2}(<td[^>]*>0</td>)", page)
+    assert '<time datetime="2026-02-03T04:05:00+00:00">' in page
     assert f'<a href="/ui/trace?id={trace}">Refund W-1001</a>' in page
-    assert "a trace that is not in this memory, a-trace-from-elsewhere" in text_of(page)
+    assert "a trace that is not in this memory, a-trace-from-elsewhere" in text
     assert "channel is not said" in page
 
 
-def test_each_explanation_is_a_button_and_pressing_it_makes_a_version(
+def test_the_code_inputs_checks_constants_and_what_is_open_are_shown(
     trace: str, service: Served
 ) -> None:
     page = shown(service)
-    assert 'note was "as agreed" when recorded; it may be order.status' in text_of(page)
-    done = press(service, "decide", choice=choice_of(page, "order.status"))
-    assert done.headers["location"] == "/ui/routine?ref=refund%402&done=decided"
-    after = service.http.get(done.headers["location"]).text
-    assert "Decided: note is order.status. This is the new version 2." in text_of(after)
-    assert "local decided about refund@1: note is order.status" in text_of(after)
-    taken = press(service, "decide", ref="refund@2", choice=choice_of(after, "the input limit"))
-    assert "refund%403" in taken.headers["location"]
+    parts = dict(re.findall(r'<section aria-labelledby="(\w+)">(.*?)</section>', page, re.DOTALL))
     with Memory("em.db") as memory:
-        text = texts_of(find_routine(memory.store, "refund"))[ROUTINE]
-        assert "amount: '{{ limit }}'" in text
-        assert "agree:" not in text
-        events = memory.store.read(EventQuery(kinds=["routine_decided"]))
-        assert [(event.body or {})["by"] for event in events] == ["local", "local"]
+        assert texts_of(find_routine(memory.store, "refund"))[ROUTINE] in unescape(parts["code"])
+    assert "order_id required" in text_of(parts["inputs"])
+    assert "pay.note is always" in text_of(parts["constants"])
+    assert "pay.note is always" in text_of(parts["open"]), "two recordings are few"
+    assert parts["checks"].count('action="/ui/routine/strike"') == 3
+    assert parts["checks"].count("(in 2/2 recordings)") == 3
 
 
-def test_a_check_is_dropped_only_by_a_person_who_ticked_the_box(
-    trace: str, service: Served
-) -> None:
-    code = choice_of(shown(service), 'order.status is "open"')
-    refused = press(service, "decide", choice=code)
-    assert (refused.status_code, "tick the box to drop a check" in refused.text) == (400, True)
-    done = press(service, "decide", choice=code, sure="yes")
-    page = service.http.get(done.headers["location"]).text
-    assert 'before pay it need not be so: order.status is "open"' in text_of(page)
-
-
-def test_what_was_decided_already_or_elsewhere_is_refused(trace: str, service: Served) -> None:
-    code = choice_of(shown(service), "order.status")
-    press(service, "decide", choice=code)
-    again = press(service, "decide", choice=code)
-    assert (again.status_code, "refund@1 is not the version in use" in again.text) == (400, True)
-    made_up = press(service, "decide", ref="refund@2", choice="{{ 7 * 7 }}")
-    assert made_up.status_code == 400
-    assert press(service, "decide", ref="", choice=code).status_code == 400
-    assert "Decide about" in text_of(shown(service, ref="refund@1"))
-    assert 'name="choice"' not in shown(service, ref="refund@1")
+def test_a_hand_written_routine_has_nothing_open_and_no_check_to_strike(service: Served) -> None:
+    with Memory("em.db") as memory:
+        step = "{id: known, type: assert, check: len(order) > 2}"
+        end = "{id: end, type: return, value: 1}"
+        schema = "{type: object, properties: {order: {type: string}}}"
+        text = f"name: refund\ninput_schema: {schema}\nsteps: [{step}, {end}]\n"
+        keep_routine(memory.store, {ROUTINE: text})
+    page = shown(service)
+    assert "<code>known:</code>" in page.replace(' class="dim"', "")
+    assert 'aria-labelledby="open"' not in page
+    assert "/ui/routine/strike" not in page
 
 
 def test_a_version_is_retired_and_restored(trace: str, service: Served) -> None:
-    press(service, "decide", choice=choice_of(shown(service), "order.status"))
+    press(service, "strike", check="check")
     gone = press(service, "retire", ref="refund@2")
     page = service.http.get(gone.headers["location"]).text
     assert "Retired. refund means version 1 now." in text_of(page)
@@ -126,12 +108,10 @@ def test_runs_are_counted_by_how_they_went(trace: str, service: Served) -> None:
 def test_changes_are_said_in_words_and_shown_line_by_line(trace: str, service: Served) -> None:
     with Memory("em.db") as memory:
         files = texts_of(find_routine(memory.store, "refund"))
-        text = files[ROUTINE].replace("[100, 500]", "[100, 900]").replace("- 500", "- 900")
-        keep_routine(
-            memory.store, {**files, ROUTINE: text.replace("{{ order.total }}", "{{ limit }}")}
-        )
+        text = files[ROUTINE].replace("{{ order.total }}", "{{ limit }}")
+        keep_routine(memory.store, {**files, ROUTINE: text})
     page = shown(service)
-    assert "Step 2, pay: amount is the input limit; before: order.total" in text_of(page)
+    assert "Step 4, pay: " in text_of(page)
     assert "<mark>limit</mark>" in page
     assert "unchanged lines</summary>" in page
     assert (
@@ -167,15 +147,31 @@ def test_a_token_that_may_only_read_sees_everything_and_presses_nothing(
     service = serve(env={"EM_API_TOKEN": TOKEN, "READER_TOKEN": READER})
     with log_in(service, READER) as reader:
         page = reader.get("/ui/routine?ref=refund").text
-        assert "it may be order.status" in text_of(page)
+        assert "(in 2/2 recordings)" in text_of(page)
         main = page.partition("<main")[2]
         assert "<form" not in main
         token = token_in(reader.get("/ui/state").text)
-        for action in ("decide", "retire", "restore", "run"):
-            form = {"form_token": token, "ref": "refund@1", "choice": "x"}
+        for action in ("strike", "retire", "restore", "run"):
+            form = {"form_token": token, "ref": "refund@1", "check": "check"}
             assert reader.post(f"/ui/routine/{action}", data=form).status_code == 403
     with Memory("em.db") as memory:
         assert find_routine(memory.store, "refund").version == 1
+
+
+def test_the_steps_of_a_block_are_drawn_inside_it() -> None:
+    named = {"id": "named", "type": "let", "value": "{{ item.name }}", "save_as": "name"}
+    block = {"id": "each", "type": "for_each", "over": {"item": "items"}, "steps": [named]}
+    steps = [{**block, "save_as": "all"}, {"id": "end", "type": "return", "value": "{{ all }}"}]
+    schema = {"type": "object", "properties": {"items": {"type": "array"}}}
+    graph = graph_of(
+        msgspec.convert({"name": "r", "input_schema": schema, "steps": steps}, Routine)
+    )
+    assert [(node.title, node.kind, node.depth) for node in graph.nodes] == [
+        ("input", "input", 0), ("each", "for_each", 0), ("named", "let", 1), ("end", "return", 0),
+    ]  # fmt: skip
+    assert {(edge.source, edge.target, edge.names) for edge in graph.edges} == {
+        ("input", "each", "items"), ("each", "named", "item"), ("each", "end", "all"),
+    }  # fmt: skip
 
 
 def test_inputs_become_fields_by_their_schema() -> None:
@@ -201,11 +197,9 @@ def test_inputs_become_fields_by_their_schema() -> None:
     assert read_fields(list(fields.values()), given) == {"level": 2.5, "only": "a", "size": 4}
 
 
-def test_a_routine_without_trials_says_what_it_was_learnt_from(trace: str, service: Served) -> None:
+def test_a_routine_that_was_not_tried_says_so(trace: str, service: Served) -> None:
     with Memory("em.db") as memory:
         found = find_routine(memory.store, "refund")
-        files = {name: text for name, text in texts_of(found).items() if name != TRIALS}
+        files = {name: text for name, text in texts_of(found).items() if name != PROOF}
         keep_routine(memory.store, files, found.from_events)
-        keep_routine(memory.store, {**files, "input.json": "{}"})
-    assert "Replaying its trace gives the same calls" in text_of(shown(service, ref="refund@2"))
-    assert "It was not tried on traces." in text_of(shown(service, ref="refund@3"))
+    assert "It was not tried on recordings." in text_of(shown(service))

@@ -47,11 +47,9 @@ def test_the_page_shows_code_inputs_checks_and_trials(service: Served) -> None:
     assert "def cancel(email: str, order_id: str, reason: str, *, tools: Any)" in text
     assert "order_id required a text that matches ^W[0-9]+$" in text
     assert 'order.status is "pending" (in 4/4 recordings)' in text
-    assert "done.notify is always true" in text
+    assert "cancel_order.notify is always true" in text
     assert "Right in 4 of 4, handed over in 0, wrong in 0." in text
     assert page.count('action="/ui/routine/strike"') == page.count(">Strike</button>") > 5
-    assert "To decide" not in text
-    assert "asks" not in text.partition("Versions")[0]
 
 
 def test_one_click_strikes_a_check(service: Served) -> None:
@@ -69,12 +67,12 @@ def test_one_click_strikes_a_check(service: Served) -> None:
 
 def test_a_run_that_handed_over_has_the_button_of_its_check(service: Served, run_id: str) -> None:
     page = service.http.get("/ui/run", params={"id": run_id}).text
-    assert "Handed over at order: nothing was done" in page
+    assert "Handed over, nothing was done" in page
     assert 'Strike order.channel order.channel is "web".' in text_of(page)
     done = press(service, page, "cancel@1", "order.channel")
     assert "cancel%402" in done.headers["location"]
     page = service.http.get("/ui/run", params={"id": run_id}).text
-    assert "Handed over at order: nothing was done" in page
+    assert "Handed over, nothing was done" in page
     assert "/ui/routine/strike" not in page
 
 

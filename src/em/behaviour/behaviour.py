@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from em.behaviour.codec import Form
-from em.compiler.evidence import ENOUGH, of_constant
+from em.behaviour.weight import ENOUGH, of_constant
 from em.log.kinds import event_body
 from em.values.canonical import Json, identical
 
@@ -36,7 +36,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `agree` are the other expressions that gave an argument when it was recorded, by its place; they
     must give it again. `guards` are facts that were read before the call and must hold again;
-    `expects` are facts about what a write returned, and are checked directly after it.
+    `expects` are facts about what a write returned, and are checked directly after it; so is
+    `expect`, a JSON Schema that an imported routine has for the result.
 
     `gave` is a hash of the recorded result. Where several behaviours are possible, the one whose
     recorded results equal this run's is followed. `seen` are hashes of its parts, `asked` of the
@@ -52,6 +53,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     agree: dict[str, list[str]] = {}
     guards: Sequence[str] = ()
     expects: Sequence[str] = ()
+    expect: Json | None = None
     save_as: str | None = None
     gave: str = ""
     asked: Sequence[str] = ()

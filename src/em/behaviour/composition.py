@@ -17,22 +17,33 @@ from typing import Any
 import msgspec
 
 from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_effects
+from em.behaviour.agreement import deeper, names_in_expression, part_at
+from em.behaviour.arguments import MOST_AGREEING, OUTPUT, Arguments, Wired
 from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Capture, Step, result_hash
 from em.behaviour.codec import NotEncodable, encode
+from em.behaviour.expectations import expectations
+from em.behaviour.explanations import Explainer
+from em.behaviour.guards import MOST as MOST_GUARDS
+from em.behaviour.guards import Guards, Read
+from em.behaviour.inputs import Inputs
 from em.behaviour.likeness import facts_of, is_one_of_few, traits_of
-from em.behaviour.task import HOLE, Params, Task, constant_texts, escaped, followed, param_names
+from em.behaviour.sources import Place, Sources, literal, places, quoted, reference, text_key
+from em.behaviour.task import (
+    HOLE,
+    Params,
+    Task,
+    as_expression,
+    constant_texts,
+    escaped,
+    followed,
+    param_names,
+)
 from em.behaviour.tool import EngineTool
-from em.compiler.arguments import MOST_AGREEING, OUTPUT, Arguments, Wired, literal
-from em.compiler.calls import Names, TracedCall, result_name, words_of
-from em.compiler.evidence import OWN_INPUT, SMALL, information
-from em.compiler.expectations import expectations
-from em.compiler.explanations import Explainer
-from em.compiler.guards import MOST_STRICT, Guards
-from em.compiler.inputs import Input, Inputs, Stated, Use, named_value, with_names
-from em.compiler.sources import Place, Sources, places, quoted, reference, text_key
+from em.behaviour.weight import SMALL
+from em.compiler.calls import Names, result_name, words_of
+from em.compiler.evidence import information
 from em.errors import EmError, ExpressionError, NotRecordable
-from em.runner.agreement import deeper, names_in_expression, place_parts
-from em.runner.expressions.functions import equal
+from em.runner.expressions.guard_functions import equal
 from em.runner.expressions.language import (
     compile_expression,
     compile_value,
@@ -52,7 +63,6 @@ _ONLY = re.compile(r"only\(([^()]*)\)")
 _THE_ONE = "the_only_one"
 LONGEST_TEXT = 10_000
 """Single numbers are not searched in longer texts: it is slow, and they show little."""
-_MARK = "EM_INPUT__"
 _IDS = frozenset("id ids code number no nr key token ref reference uuid".split())
 """Words in the names of fields that are ids."""
 FAILURES = (EmError, ExpressionError, ValueError, TypeError, LookupError)
@@ -131,36 +141,6 @@ def _is_in(value: str, text: str) -> bool:
     return value.casefold() in text.casefold()
 
 
-class TaskInputs(Inputs):
-    """The inputs of a task. The caller declared some of them to vary.
-
-    named: the params that an argument has under their own name; they are not searched in other
-    short values.
-    """
-
-    def __init__(self, task: Task, names: Names, named: set[str]) -> None:
-        super().__init__(task.inputs, "", [], names, _MARK)
-        self._params = set(param_names(task.params).values())
-        self._elsewhere = self._params - named
-
-    def stated(self, value: Scalar, name: str) -> list[Stated]:
-        """Return the values of the task that equal this one. A param was declared to be used."""
-        found = []
-        for one in super().stated(value, name):
-            key = str(parse_name(one.expression))
-            telling = value is not None and not isinstance(value, bool) and value != ""
-            follows = key in self._params and is_informative(value)
-            follows = follows or (key in self._elsewhere and telling)
-            found.append(one._replace(bits=one.bits + OWN_INPUT) if follows else one)
-        return sorted(found, key=lambda one: -one.bits)
-
-    def is_of_param(self, value: Any) -> bool:
-        """Return whether a text that is a param contains a value."""
-        return any(
-            key in self._params and mentioned_in(value, text) for key, text in self.texts.items()
-        )
-
-
 def parse_name(expression: str) -> str:
     """Return the name that a reference begins with."""
     return re.split(r"[.\[]", expression)[0]
@@ -219,16 +199,6 @@ def _with_spaces(template: Any) -> Any:
     )
 
 
-def _as_expression(template: str) -> str:
-    """Return a text with expressions in it as one bare expression."""
-    parts = [
-        part.strip() if number % 2 else quoted(part)
-        for number, part in enumerate(HOLE.split(template))
-        if part
-    ]
-    return " ~ ".join([quoted(""), *parts])
-
-
 def _exactly(expression: str) -> Iterator[str]:
     """Yield that what `pick` found has just this value: it ignores case, and the agent may not."""
     if "pick(" not in expression:
@@ -238,14 +208,6 @@ def _exactly(expression: str) -> Iterator[str]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 for keyword in node.keywords if node.func.id == "pick" else ():
                     yield f"{ast.unparse(node)}.{keyword.arg} == {ast.unparse(keyword.value)}"
-
-
-def _at(values: Json, place: str) -> Any:
-    """Return the value at a place of arguments."""
-    found: Any = values
-    for part in place_parts(place):
-        found = found[part]
-    return found
 
 
 # --- the composer ---------------------------------------------------------------------------------
@@ -263,19 +225,16 @@ class _Composer:
         # A param that has an argument of its own name is not searched in other short values.
         self._named_params = {name for call in calls for name in self._params.named_in(call.args)}
         names = Names()
-        self._inputs = TaskInputs(task, names, self._named_params)
+        self._inputs = Inputs(task, names, self._named_params)
         self._scope: Json = dict(task.inputs)
         self._names = [
             names.free(result_name(short_name(call), is_write=call.tool.writes)) for call in calls
         ]
         self._numbers_of = {name: number for number, name in enumerate(self._names)}
         self._sources = Sources()
-        self._explainer = Explainer(self._inputs, self._sources, same_task=True)
-        self._asked: dict[tuple[int, str], Input] = {}
-        self._arguments = Arguments(
-            self._inputs, self._sources, self._explainer, self._asked, is_reading=False
-        )
-        self._guards = Guards(self._sources, self._inputs.of_value, strict=True)
+        self._explainer = Explainer(self._inputs, self._sources)
+        self._arguments = Arguments(self._inputs, self._sources, self._explainer)
+        self._guards = Guards(self._sources, self._inputs.of_value)
         self._answers: dict[tuple[EngineTool, str], set[str]] = {}
         for call in calls:
             asked = call.tool, result_hash(call.args)
@@ -314,8 +273,7 @@ class _Composer:
             self._is_read = self._is_read or number not in self._handles
         self._sources.add(number, self._names[number], call.result)
         if self._is_asking(call):
-            self._guards.learn(_traced(number, call))
-            self._explainer.read_by |= {text_key(value) for _, value in leaves(call.args)}
+            self._guards.learn(Read(number, call.tool.name, call.args, call.result))
         if call.tool.writes:
             words = words_of(short_name(call))
             for place in places(number, call.result):
@@ -338,7 +296,7 @@ class _Composer:
         """Return a call as a step."""
         call = self._calls[number]
         self._learn_until(call.began)
-        wired = self._wired(call.args, number, short_name(call), writes=call.tool.writes)
+        wired = self._wired(call.args, number)
         for name, template in wired.value.items():
             if self._hides:
                 self._refuse_hidden(template, f"tool {call.tool.name}, argument {name}")
@@ -375,10 +333,10 @@ class _Composer:
             for guard in _exactly(hole.strip())
         ]
         if call.tool.writes and call.pre is None:
-            facts = [guard.check for guard in self._guards.of(wired.acted, call.name)]
-            self.has_chosen = self.has_chosen or len(facts) >= MOST_STRICT
+            facts = self._guards.of(wired.acted)
+            self.has_chosen = self.has_chosen or len(facts) >= MOST_GUARDS
             found += facts
-        plain = dict.fromkeys(map(self._without_tokens, found))
+        plain = dict.fromkeys(map(self._inputs.without_tokens, found))
         new = [guard for guard in plain if guard not in self._guarded]
         self._guarded.update(new)
         return [guard for guard in new if self._value_of(guard) is True]
@@ -478,7 +436,7 @@ class _Composer:
         agree: Mapping[str, Sequence[str]] = {}
         template = self._whole_result(encoded)
         if template is None:
-            wired = self._wired({OUTPUT: encoded}, len(self._calls), "", writes=False)
+            wired = self._wired({OUTPUT: encoded}, len(self._calls))
             template, agree = wired.value[OUTPUT], wired.agree
         proved = self._proved(template, encoded)
         if self._hides:
@@ -497,7 +455,7 @@ class _Composer:
 
     # --- values -----------------------------------------------------------------------------------
 
-    def _wired(self, values: Json, number: int, tool: str, *, writes: bool) -> Wired:
+    def _wired(self, values: Json, number: int) -> Wired:
         """Wire the arguments of a call, or the answer as the one argument `output`."""
         self._explainer.read_together(values)
         self._inputs.say_together(values)
@@ -510,14 +468,13 @@ class _Composer:
             if group[0].is_fixed and self._explainer.is_named(group[0], name)
         }
         parts = {
-            name: self._arguments.wire(value, Use(name, tool, writes), number, name, "effect")
-            for name, value in values.items()
+            name: self._arguments.wire(value, name, number, name) for name, value in values.items()
         }
         self._explainer.read_together({})
         self._inputs.say_together({})
         wired = Wired.joined({}, list(parts.values()))
         agree = {
-            place: [self._without_tokens(text) for text in found]
+            place: [self._inputs.without_tokens(text) for text in found]
             for place, found in wired.agree.items()
         }
         args = {}
@@ -532,7 +489,7 @@ class _Composer:
         """Return what agrees with the arguments in the recording itself."""
         kept: dict[str, list[str]] = {}
         for place, found in agree.items():
-            recorded, template = _at(values, place), _at(args, place)
+            recorded, template = part_at(values, place), part_at(args, place)
             own = whole_expression(template) if isinstance(template, str) else None
             held = [
                 text
@@ -558,7 +515,7 @@ class _Composer:
                 for n, (item, part) in enumerate(zip(value, wired, strict=True))
             ]
         own = agree.setdefault(place, [])
-        how = self._arguments.explained[number][place].how
+        how = self._arguments.how[number, place]
         if isinstance(value, dict | list):
             return wired
         if how in ("said", "asked") and self._inputs.is_of_param(value):
@@ -580,23 +537,14 @@ class _Composer:
 
     def _plain(self, template: Any) -> Any:
         """Return a template with the recorded values in place of inputs that are asked for."""
-        if not isinstance(template, str) or _MARK not in template:
+        if not isinstance(template, str):
             return template
-        whole = (whole_expression(template) or "").strip()
-        for one in self._inputs.made:
-            if one.token == whole:
-                return literal(one.value)
-        return named_value(template, self._tokens())
-
-    def _tokens(self) -> dict[str, str]:
-        return {one.token: quoted(one.value) for one in self._inputs.made}
-
-    def _without_tokens(self, expression: str) -> str:
-        return with_names(expression, self._tokens()) if _MARK in expression else expression
+        one = self._inputs.of_token((whole_expression(template) or "").strip())
+        return self._inputs.without_tokens(template) if one is None else literal(one.value)
 
     def _doubts(self, value: Scalar, number: int, place: str) -> list[str]:
         """Return what may have given a value that nothing explains well enough."""
-        candidates = [self._without_tokens(one) for one in self._asked[number, place].candidates]
+        candidates = [*map(self._inputs.without_tokens, self._arguments.candidates[number, place])]
         found = [text for text in candidates if self._may_have_given(text, value)]
         if value == "" or value is None or isinstance(value, bool):
             return found
@@ -614,7 +562,7 @@ class _Composer:
             self.has_chosen = self.has_chosen or not (decided or checked)
             self._chosen |= {self._names[place.call] for place in choices}
         members = self._explainer.memberships(value, quoted(value)) if choices else ()
-        return found + [text for text, _ in members]
+        return [*found, *members]
 
     def _may_have_given(self, text: str, value: Scalar) -> bool:
         """Return whether an expression may be where a value comes from, rather than chance."""
@@ -637,12 +585,12 @@ class _Composer:
         """Fill params into a text, then short numbers of results."""
         more: list[str] = []
         done = self._completed(value, template, more)
-        other = self._explainer.template(value, Use("", "", False)) if is_asked else None
+        other = self._explainer.template(value) if is_asked else None
         if other is not None:
-            found = self._without_tokens(str(other.value))
+            found = self._inputs.without_tokens(str(other.value))
             whole = self._completed(value, found, [])
-            more += [_as_expression(whole)] if whole != done else []
-            agree += map(self._without_tokens, other.agree)
+            more += [as_expression(whole)] if whole != done else []
+            agree += map(self._inputs.without_tokens, other.agree)
             self.has_chosen = self.has_chosen or bool(other.agree and whole != found)
         if done != template and agree:
             # The others were put together without what was filled in here.
@@ -684,7 +632,7 @@ class _Composer:
                 other = match.string[: match.start()] + start + f"{{{{ {there} }}}}"
                 other += match.string[match.end() :]
                 if there != hole:
-                    agree.append(_as_expression(template.replace(match.string, other, 1)))
+                    agree.append(as_expression(template.replace(match.string, other, 1)))
             return start + (f"{{{{ {hole} }}}}" if hole else word)
 
         return _NUMBER.sub(fill, text)
@@ -723,17 +671,3 @@ class _Composer:
             )
         self.lost |= followed(template, list(self._task.inputs))
         return escaped(value)
-
-
-def _traced(number: int, call: Call) -> TracedCall:
-    return TracedCall(
-        index=number,
-        name=call.tool.name,
-        is_udf=False,
-        args=call.args,
-        result=call.result,
-        error=None,
-        effect="read",
-        effect_inferred=call.tool.effect is None,
-        said="",
-    )

@@ -9,12 +9,12 @@ filed under that step, and tried once.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from em.behaviour.agreement import names_in_expression, part_at
+from em.behaviour.arguments import OUTPUT
 from em.behaviour.task import HOLE
 from em.behaviour.tree import Node
-from em.compiler.arguments import OUTPUT
 from em.errors import EmError, ExpressionError
-from em.runner.agreement import names_in_expression, place_parts
-from em.runner.expressions.functions import equal
+from em.runner.expressions.guard_functions import equal
 from em.runner.expressions.language import (
     compile_value,
     compile_written,
@@ -137,9 +137,7 @@ def _parts(
         except ExpressionError:  # a constant with braces in it
             yield text, Part(place, text)
     for argument, others in agree.items():
-        template: Any = templates
-        for part in place_parts(argument):
-            template = template[part]
+        template = part_at(templates, argument)
         for text in others:
             yield (str(template), text), Agreeing(place, argument, template, text)
     for guard in guards:

@@ -47,7 +47,7 @@ class PredictedReplay(Replay):
         return _effect(self._captured, prepared, check, name)
 
     def _answer(self, prepared: Prepared) -> Any:
-        found = self.world.take(*self._asked(prepared))
+        found = self.world.answer(*self._asked(prepared))
         self._answers.append(found.index)
         call = self._run.calls[found.index]
         if call.error is not None:
@@ -58,7 +58,7 @@ class PredictedReplay(Replay):
     def _captured(self, prepared: Prepared, check: Check[Any], name: str) -> Any:
         """Return what a check would have captured: what it did capture at the agent's call."""
         if name == "pre-check":
-            found = self.world.find(*self._asked(prepared))
+            found = self.world.found(*self._asked(prepared))
             call = (
                 self._looked_alike(prepared, check)
                 if found is None
@@ -69,7 +69,7 @@ class PredictedReplay(Replay):
             capture = self._run.calls[self._answers[-1]].post
         if capture is None:
             why = f"nobody knows what the {name} of {prepared.tool.name} would have seen"
-            raise self.world.over("not_compared", why)
+            raise self.world.leave(why)
         return decode(copy(capture.value), capture.form, prepared.tool.captured_type(check))
 
     def _looked_alike(self, prepared: Prepared, check: Check[Any]) -> Call | None:
@@ -158,7 +158,7 @@ def _predicted(
         return Prediction("handed_over", reason, (), did)
     is_hit = drive(replay.run(engine.returns))
     stopped = "" if is_hit else replay.reason or "the behaviour does not fit"
-    verdict, why = world.verdict(stopped, goes_on=True)
+    verdict, why = world.verdict(world.outcome(stopped, goes_on=True))
     if verdict == "agreed" and not did:
         verdict, why = compare_answers(snapshot(replay.value)[0], snapshot(value)[0])
     return Prediction(verdict, why, world.would_do, did)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.arguments import literal
+from em.behaviour.sources import literal, quoted, reference
 from em.compiler.calls import Names, identifier
-from em.compiler.sources import reference
+from em.runner.expressions.language import whole_expression
 from em.values.canonical import Json, identical
 from em.values.leaves import is_informative, leaves, texts
 
@@ -152,6 +152,26 @@ def escaped(value: Any) -> Any:
     if isinstance(value, list):
         return [escaped(item) for item in value]
     return literal(value)
+
+
+def as_expression(template: Any) -> str:
+    """Return a template as one bare expression."""
+    if isinstance(template, dict):
+        pairs = (f"{quoted(key)}: {as_expression(part)}" for key, part in template.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(template, list):
+        return f"[{', '.join(map(as_expression, template))}]"
+    if not isinstance(template, str) or "{{" not in template:
+        return quoted(template)
+    whole = whole_expression(template)
+    if whole is not None:
+        return whole.strip()
+    parts = [
+        part.strip() if number % 2 else quoted(part)
+        for number, part in enumerate(HOLE.split(template))
+        if part
+    ]
+    return " ~ ".join([quoted(""), *parts])
 
 
 def _says_nothing(value: Any) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 
 from em.behaviour.check import Check
 from em.behaviour.codec import hints_of
-from em.compiler.calls import infer_effect, is_named_write
+from em.compiler.calls import infer_effect
 from em.errors import UsageError
 from em.runner.drivers import CallTool
 from em.runner.tools import Function, Tool
@@ -60,7 +60,7 @@ class EngineTool(Tool):
         # Whether a call may change anything, and whether it may tell something: in doubt both.
         short = name.rpartition(".")[2]
         self.writes = (self.effect or infer_effect(short)) == "write"
-        self.reads = not self.writes or (self.effect is None and not is_named_write(short))
+        self.reads = not self.writes or self.effect is None
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise UsageError(
                 "a generator can't be a tool: its end can't be recorded",

@@ -11,11 +11,12 @@ import msgspec
 
 from em.behaviour.behaviour import Answer, Behaviour, Capture, Step
 from em.behaviour.codec import Form, copy, decode
-from em.compiler.result_facts import RESULT
+from em.behaviour.expectations import RESULT
 from em.errors import EmError
 from em.runner.expressions.language import GIVEN, Evaluate, compile_value, compile_written
 from em.runner.expressions.words import check_in_words
 from em.values.canonical import Json
+from em.values.json_schema import misfit
 
 _SCALARS = (str, int, float, bool, type(None))
 
@@ -72,7 +73,7 @@ class Node:
 
     def child(self, step: Step) -> "Node":
         """Return the child of a step; steps of equal content share one."""
-        rest = (step.agree, step.guards, step.expects, step.save_as)
+        rest = (step.agree, step.guards, step.expects, step.expect, step.save_as)
         content = _call(step) + msgspec.json.encode(rest, order="sorted")
         node = self._by_content.get(content)
         if node is None:
@@ -109,8 +110,10 @@ class Node:
 
     def surprise(self, result: Any, args: Json) -> str:
         """Say what a call was expected to return and did not; "" if it returned what it must."""
+        assert self.step is not None
+        if self.step.expect is not None and (found := misfit(self.step.expect, result)):
+            return f"{found.where or 'it'} fits its schema: {found.message}"
         if self._expected is None:
-            assert self.step is not None
             self._expected = [(text, compile_written(text, "")) for text in self.step.expects]
         scope = {RESULT: result, GIVEN: args}
         for text, holds in self._expected:

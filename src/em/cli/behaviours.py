@@ -162,7 +162,7 @@ def export(behaviour: str, output: str) -> None:
     store = open_memory().store
     artefact = find_behaviour(store, behaviour)
     draft = export_behaviour(store, artefact, Path(output))
-    steps = len(draft.recording)
+    steps = sum(len(one.calls) for one in draft.recordings)
     emit(
         {"id": id_of(artefact), "folder": output, "steps": steps},
         f"{count(steps, 'step')} in {output}; replayed against the recording",

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -49,23 +50,23 @@ def _above(ctx: click.Context | None) -> Iterator[click.Context]:
 
 
 def _routines(ctx: click.Context) -> Iterator[str]:
-    from em.memory import Memory
     from em.runner.package import kept_routines
+    from em.store import open_store
 
-    with Memory(_memory(ctx), create=False) as memory:
+    with closing(open_store(_memory(ctx), create=False)) as store:
         yield from dict.fromkeys(
             one.name
-            for one in kept_routines(memory.store)
+            for one in kept_routines(store)
             if one.retired_at is None and one.body is not None
         )
 
 
 def _subjects(ctx: click.Context) -> Iterator[str]:
-    from em.memory import Memory
     from em.state.subjects import subjects_of
+    from em.store import open_store
 
-    with Memory(_memory(ctx), create=False) as memory:
-        yield from subjects_of(memory.store)
+    with closing(open_store(_memory(ctx), create=False)) as store:
+        yield from subjects_of(store)
 
 
 def _workflows(ctx: click.Context) -> Iterator[str]:

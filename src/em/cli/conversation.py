@@ -13,10 +13,9 @@ import msgspec
 
 from em.cli.output import note, only_results_on_stdout, printable, wants_json
 from em.errors import NotFound
-from em.runner.agreement import INPUTS
 from em.runner.answers import Field, fields_of, json_or_text, read_number
 from em.runner.history import read_run
-from em.runner.run import Failure, OutputMissing, PendingPrompt, StepReport
+from em.runner.run import INPUTS, Failure, OutputMissing, PendingPrompt, StepReport
 from em.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -253,9 +252,7 @@ def failure_lines(failure: Mapping[str, Any]) -> tuple[str, str]:
     ][:1]
     if context.get("done") and failure["error_type"] != OutputMissing.__name__:
         more.append(f"  done before, and not undone: {printable(', '.join(context['done']))}")
-    # A guard is not an error of the tool: its words say all.
-    kind = "" if failure["error_type"] == "GuardFailed" else f"{failure['error_type']}: "
-    return f"{place}{kind}{message}", "\n".join(more)
+    return f"{place}{failure['error_type']}: {message}", "\n".join(more)
 
 
 def print_prompt(prompt: PendingPrompt, verb: str = "waits for an answer") -> None:

@@ -1,19 +1,38 @@
-"""How the command line shows a plain routine: code, inputs, checks, constants, trials."""
+"""How the command line shows a routine: code, inputs, constants, checks, what is open, proof."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
 from em.cli.output import count, note, print_table, printable
 from em.compiler.evidence import BY_ITSELF
-from em.compiler.outline import Constant, Outline
-from em.runner.trial import Trials
+from em.compiler.outline import Outline, outline_of
+from em.runner.package import ROUTINE
+from em.runner.trial import Proof
+from em.values.canonical import Json, short
 
 LATE = " (after the write; else the run fails)"
+REASONS_SHOWN = 10
 
 
-def print_inputs(outline: Outline) -> None:
-    """Print the inputs with their types, and which of them are alternatives."""
+def print_code(files: Mapping[str, str]) -> None:
+    """Print routine.yaml as it is."""
+    click.echo(files[ROUTINE], nl=False)
+
+
+def print_outline(document: Json) -> None:
+    """Print the inputs, constants and checks of a routine."""
+    outline = outline_of(document)
+    _print_inputs(outline)
+    if outline.constants:
+        click.echo()
+        rows = [(one.place, short(one.value)) for one in outline.constants]
+        print_table(("constant", "always"), rows)
+    hands_over = document.get("checks") == "hand_over"
+    _print_checks(outline, "hands over" if hands_over else "fails")
+
+
+def _print_inputs(outline: Outline) -> None:
     rows = [
         (one.name, one.looks, "required" if one.required else "optional", one.description)
         for one in outline.inputs
@@ -28,44 +47,52 @@ def print_inputs(outline: Outline) -> None:
         click.echo(printable(f"given must be: {ways}"))
 
 
-def print_checks(outline: Outline) -> None:
-    """Print the checks with their ids and in how many recordings they held."""
+def _print_checks(outline: Outline, ends: str) -> None:
     if outline.checks:
         click.echo()
+        late = LATE if ends == "hands over" else ""
         rows = [
-            (one.id, one.held, one.words.replace("`", "") + (LATE if one.is_late else ""))
+            (one.id, one.held, one.words.replace("`", "") + (late if one.is_late else ""))
             for one in outline.checks
         ]
-        print_table(("check", "held", "what must be so, else it hands over"), rows)
+        print_table(("check", "held", f"what must be so, else it {ends}"), rows)
     for text in outline.struck:
         click.echo(printable(f"struck: {text}"))
 
 
-def print_constants(constants: Sequence[Constant]) -> None:
-    """Print the arguments that are the same in every run."""
-    if constants:
-        click.echo()
-        rows = [(one.place, printable(str(one).partition(" is always ")[2])) for one in constants]
-        print_table(("constant", "always"), rows)
+def open_values(document: Json, asked: Sequence[str], recordings: int) -> list[str]:
+    """Return what a person should look at: constants that few recordings show, and inputs asked."""
+    few = recordings < BY_ITSELF.constant
+    constants = [one.place for one in outline_of(document).constants] if few else []
+    return [*constants, *asked]
 
 
-def open_values(outline: Outline, recordings: int) -> list[str]:
-    """Return the constants that so few recordings show that a person should look at them."""
-    return [one.place for one in outline.constants] if recordings < BY_ITSELF.constant else []
-
-
-def print_open(outline: Outline, recordings: int) -> None:
-    """Say what so few recordings leave open."""
-    left = open_values(outline, recordings)
-    if left:
-        enough = BY_ITSELF.constant
-        showed = f"{count(recordings, 'recording')} showed it, {enough} would be enough"
-        note(printable(f"open: is this always so: {', '.join(left)}? {showed}"))
-    else:
+def print_open(document: Json, asked: Sequence[str], recordings: int) -> None:
+    """Say what the recordings leave open."""
+    few = open_values(document, (), recordings)
+    if few:
+        showed = f"{count(recordings, 'recording')} showed it, {BY_ITSELF.constant} would be enough"
+        note(f"open: is this always so: {', '.join(few)}? {showed}")
+    if asked:
+        note(f"open: nothing explains {', '.join(asked)}: whoever runs it gives it")
+    if not few and not asked:
         note("open: nothing")
 
 
-def print_reasons(trials: Trials) -> None:
-    """Say why trials on recordings that were left out were not right."""
-    for reason in trials.reasons():
-        note(printable(f"  {reason}"))
+def print_proof(proof: Proof | None, *, is_outdated: bool = False) -> None:
+    """Print how a routine did on recordings, in red if it was wrong, and why it was not right."""
+    if proof is None:
+        return
+    changed = " (before the routine was changed)" if is_outdated else ""
+    trials = proof.left_out("")
+    if trials.warning:
+        click.secho(trials.warning, fg="red", bold=True, err=True)
+    elif not proof.is_proved:
+        click.secho("WARNING: this routine is not proved.", fg="red", bold=True, err=True)
+    for sentence in proof.sentences:
+        click.echo(printable(f"{sentence}{changed}"))
+    reasons = [*proof.reasons("wrong"), *proof.reasons("handed over")]
+    for reason in reasons[:REASONS_SHOWN]:
+        note(f"  {reason}")
+    if len(reasons) > REASONS_SHOWN:
+        note(f"  and {len(reasons) - REASONS_SHOWN} more")

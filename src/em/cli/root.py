@@ -37,7 +37,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Routines": {
         "suggest": ("em.cli.traces:suggest", "Suggest which traces are worth compiling."),
         "compile": (
-            "em.cli.routine:compile_",
+            "em.cli.compilation:compile_",
             "Compile a trace into a routine that runs without a model.",
         ),
         "run": ("em.cli.run:run", "Run a routine."),

@@ -65,10 +65,10 @@ from em.runner.history import (
 )
 from em.runner.journal import by_whom, how_to_resume
 from em.runner.machine import AutoFix
-from em.runner.package import ROUTINE, Package, is_folder
+from em.runner.package import Package
 from em.runner.retry import RETRIED, retry_problem
 from em.runner.routine import ToolSpec
-from em.runner.run import Planned, Remembered, RunResult
+from em.runner.run import Planned, RunResult
 from em.runner.template import REQUEST
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
@@ -86,11 +86,6 @@ def _shared(function: F) -> F:
             multiple=True,
             metavar="NAME",
             help="An argument whose value no model may see. Repeatable.",
-        ),
-        click.option(
-            "--no-remember",
-            is_flag=True,
-            help="Don't write your answers to questions for inputs into the routine.",
         ),
         click.option("--auto-fix", is_flag=True, help="Ask a model what to do when a step fails."),
         click.option(
@@ -123,11 +118,6 @@ def _shared(function: F) -> F:
     is_flag=True,
     help="Make the reads, and show each call with an effect without making it.",
 )
-@click.option(
-    "--llm",
-    is_flag=True,
-    help="Let a model put a request into words that the routine reads, before the run asks.",
-)
 @_shared
 @everywhere
 def run(
@@ -138,36 +128,31 @@ def run(
     no_journal: bool,
     subject: str | None,
     dry_run: bool,
-    llm: bool,
     answers: str | None,
     yes: bool,
     **shared: Any,
 ) -> int:
     """Run a routine, a folder or the name of a stored one, without calling a model.
 
-    Its inputs are given by name (`em run bump version=2.1.0 note="Less noise"`), in a file
-    (--input), or both.
-
-    With --llm one call of a model may put the request into words that the routine reads, where the
-    run would ask otherwise. Every value must stand in the request or be one of those recorded.
+    Its inputs are given by name (`em run bump version=2.1.0 note="Less noise"`), as JSON or in a
+    file (--input), or both. A request in words, `request="…"`, is read only if it is word for word
+    one of the routine's templates (`requests:` in routine.yaml) with other values.
 
     Every step is written to a journal in the log: a run that is interrupted, or waits for an
     answer, continues with `em resume`.
 
-    Where the recording can't show what a value of a call with an effect should be, the run asks
-    before it does anything. Your answer is written into the routine, which asks once: a stored one
-    becomes a new version, in a folder the old routine.yaml is kept as routine.yaml.old.
+    A compiled routine acts only where everything is as it was recorded. Where it is not, the run
+    hands over before its first write: it says which check failed, and how to strike it if it does
+    not matter. Nothing was done then, and there is nothing to resume.
 
-    --dry-run shows for each call with an effect its values, where they come from, and its guards
-    with their values now. Nothing is written, not even to the journal. The exit code is 1 if the
-    run would fail or ask. If something that it needs is missing, its steps are listed.
+    --dry-run makes the reads and the checks, and shows for each call with an effect its values and
+    where they come from. Nothing is written, not even to the journal. The exit code is 1 if the run
+    would fail, hand over or ask. If something that it needs is missing, its steps are listed.
     """
     with ExitStack() as stack:
         package = find_package(routine, stack)
         again = _given(package.folder, shared)
         input_data = _input(package, input_file, named)
-        if llm:
-            input_data = _bound(package, input_data, again)
         if dry_run:
             return _rehearse(package, input_data, _answers(answers), again)
         memory = None if no_journal else open_memory(create=True)
@@ -286,25 +271,9 @@ def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
             "udfs": functions_of(load_module(udf), imported=True) if udf else None,
             "allow": allowed(folder, shared),
             "trust": shared["trust"],
-            "remember": not shared["no_remember"],
             "resume_with": as_typed(shared),
             "auto_fix_fn": _auto_fix(shared["private"]) if shared["auto_fix"] else None,
         }
-
-
-def _bound(package: Package, given: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
-    """Return the input with its request as a model puts it, where the run would ask otherwise."""
-    from em.llm import get_llm_client
-    from em.runner.paraphrase import bound_input
-
-    client = get_llm_client()
-    options: Any = {name: again[name] for name in ("udfs", "allow", "trust")}
-    with only_results_on_stdout():
-        bound = bound_input(package, given, again["tool_registry"], client, options)
-    if bound is not given:
-        changed = [value for name, value in bound.items() if value is not given.get(name)]
-        note(f"the model reads the request as: {' '.join(map(str, changed))}")
-    return bound
 
 
 def _auto_fix(private: Sequence[str]) -> AutoFix:
@@ -363,12 +332,7 @@ def _print_planned(planned: Planned) -> None:
     for one in planned.arguments:
         value = shown(one.value) if one.value is not msgspec.UNSET else "?"
         because = one.problem or one.source
-        also = f"; so is {', and so is '.join(one.agree)}" if one.agree and not one.problem else ""
-        click.echo(printable(f"  {one.place} = {value}: {because}{also}"))
-    for guard in planned.guards:
-        state = {True: "holds", False: "DOES NOT HOLD", None: "not known yet"}[guard.holds]
-        now = f" (now {guard.now})" if guard.now else ""
-        click.echo(printable(f"  guard: {guard.guard}: {state}{now}"))
+        click.echo(printable(f"  {one.place} = {value}: {because}"))
     for words in planned.expects:
         click.echo(printable(f"  afterwards: {words}"))
 
@@ -445,18 +409,12 @@ def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> in
     past = read_run(memory.store, result.run_id) if memory and result.status == "ok" else None
     looked_at = as_json or sys.stderr.isatty()
     saved = savings(memory.store, past) if memory and past and looked_at else []
-    # After comparing it with its recording: the routine may be another one now.
-    if memory and past and past.evidence:
-        from em.compiler.confirmation import remember_answers
-
-        result = remember_answers(memory.store, result)
 
     def text() -> None:
         _print_fixes(result)
         _print_result(result, options, journalled=memory is not None)
         if memory is not None and result.reason is not None:
             _print_strike(memory, result)
-        _print_remembered(result.remembered)
 
     def data() -> dict[str, Any]:
         return {**msgspec.structs.asdict(result), "saved": _as_mapping(saved) if past else None}
@@ -474,21 +432,6 @@ def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> in
     if recorded and not as_json:
         _print_saved(recorded, err=True)
     return 0 if result.status == "ok" else 1
-
-
-def _print_remembered(remembered: Remembered | None) -> None:
-    """Say which answers the routine knows from now on, and where they were written."""
-    if remembered is None:
-        return
-    names = ", ".join(remembered.names)
-    plural = "answers" if len(remembered.names) > 1 else "answer"
-    if remembered.problem:
-        note(f"the {plural} for {names} could not be remembered: {remembered.problem}")
-    elif is_folder(remembered.where):
-        file = Path(remembered.where) / ROUTINE
-        note(f"remembered the {plural} for {names} in {file}; the old one is {ROUTINE}.old")
-    else:
-        note(f"remembered the {plural} for {names}: stored as {remembered.where}")
 
 
 def _print_fixes(result: RunResult) -> None:

@@ -375,7 +375,7 @@ LOOKED_AT = 20
 
 def _are_open(memory: Memory, read: "Sequence[FileRead]") -> bool:
     """Return whether `em suggest` would leave out more than it takes: nothing says how it ended."""
-    from em.compiler.session_draft import is_session
+    from em.compiler.sessions import is_session
     from em.traces.outcomes import outcome_of_kept
 
     ids = [trace for one in read if one.new_traces for trace in one.traces][-LOOKED_AT:]

@@ -12,15 +12,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from em.clients.skills import newest_in_use
+from em.clients.skills import newest_in_use, offered
 from em.compiler.calls import words_of as words_of_name
 from em.compiler.proposals import Proposal, open_proposals
-from em.errors import EmError
 from em.heuristics.brief import after_failure, cost
 from em.heuristics.heuristic import Heuristic, Lesson
 from em.heuristics.relevance import content_words
 from em.memory import Memory
-from em.runner.package import routine_of
 from em.runner.public_form import description_of
 from em.runner.routine import Routine, ToolStep
 from em.runner.tools.coding import FILE_TEXT
@@ -165,12 +163,9 @@ class _Proposal(NamedTuple):
 
 
 def _proposal(artefact: Artefact) -> _Proposal | None:
-    """Return a routine's proposal; None for one that can't be read, or was wrong in a trial."""
-    try:
-        routine = routine_of(artefact)
-    except EmError:
-        return None  # `em routine list` shows what is wrong with it
-    if routine.trials.warning:
+    """Return a routine's proposal; None for one that is not offered."""
+    routine = offered(artefact)
+    if routine is None:
         return None
     about = description_of(routine)
     words = content_words(f"{' '.join(words_of_name(routine.name))} {about}")

@@ -12,7 +12,7 @@ from em.clients import claude_plugin, codex_config, opencode_config
 from em.clients.installation import refresh_skills, socket_of_note
 from em.compiler.export.agent_tools import tool_skill
 from em.errors import EmError
-from em.runner.package import kept_routines, routine_of
+from em.runner.package import KeptRoutine, kept_routines, proof_of, routine_of, texts_of
 from em.store.protocol import Artefact, Store
 
 CLIENTS = {one.NAME: one for one in (claude_plugin, codex_config, opencode_config)}
@@ -55,13 +55,21 @@ def newest_in_use(store: Store) -> Iterator[Artefact]:
     yield from newest.values()
 
 
-def _skill(artefact: Artefact) -> tuple[str, str] | None:
-    """Return the name and text of a skill; None if it can't be read, or was wrong in a trial."""
+def offered(artefact: Artefact) -> KeptRoutine | None:
+    """Return a routine that an agent may be told of; None if it can't be read, or is not proved."""
     try:
         routine = routine_of(artefact)
+        proof = proof_of(texts_of(artefact))
     except EmError:
         return None  # `em routine list` shows what is wrong with it
-    return None if routine.trials.warning else tool_skill(routine)
+    is_refuted = bool(routine.trials.warning) or (proof is not None and not proof.is_proved)
+    return None if is_refuted else routine
+
+
+def _skill(artefact: Artefact) -> tuple[str, str] | None:
+    """Return the name and text of a skill; None for a routine that is not offered."""
+    routine = offered(artefact)
+    return None if routine is None else tool_skill(routine)
 
 
 def homes_of(socket: str, also: Sequence[Path] = ()) -> list[Path]:

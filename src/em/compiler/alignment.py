@@ -5,8 +5,8 @@ their own words are never taken for something that the texts share.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import Match, SequenceMatcher
 from typing import NamedTuple, TypeVar
 
 MOST_TOKENS = 2_000
@@ -30,6 +30,7 @@ class Column(NamedTuple):
 Piece = str | Column
 Known = Mapping[str, str]
 """Known values of one text, each with its name."""
+Span = tuple[int, int]
 Found = TypeVar("Found")
 
 
@@ -50,7 +51,7 @@ def pieces_of(
     most = max(map(len, rows))
     lines = [_lines(row) for row in rows] if most > LONG else []
     if lines and len({*map(len, lines)}) == 1:
-        return _joined([one for each in zip(*lines, strict=True) for one in _aligned(each)])
+        return joined([one for each in zip(*lines, strict=True) for one in _aligned(each)])
     return [Column(tuple(texts))] if most > MOST_TOKENS else _aligned(rows)
 
 
@@ -76,37 +77,32 @@ def _aligned(rows: Sequence[Sequence["_Token"]]) -> list[Piece]:
         if any(gap):
             found.append(Column(gap))
         if number < len(common):
-            found += _common([row[own[number]] for row, own in zip(rows, places, strict=True)])
-    return _joined(found)
+            tokens = [row[own[number]] for row, own in zip(rows, places, strict=True)]
+            known, texts = tokens[0].known, tuple(token.text for token in tokens)
+            found.append(Column(texts, known) if known else texts[0])
+    return joined(found)
 
 
 def _tokens(text: str, known: Known, pattern: re.Pattern[str]) -> list[_Token]:
-    taken: list[tuple[int, int]] = []
-    for value in sorted(known, key=len, reverse=True):
-        taken += places_of(text, value, taken)
     tokens: list[_Token] = []
+    for piece, is_known in cut(text, known):
+        if is_known:
+            tokens.append(_Token(piece, f"\0{known[piece]}", known[piece]))
+        else:
+            tokens += [_Token(one, one) for one in pattern.findall(piece)]
+    return tokens
+
+
+def cut(text: str, values: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Yield the values that stand in a text, longest first, as True, and what is between them."""
+    taken: list[Span] = []
+    for value in sorted(values, key=len, reverse=True):
+        taken += places_of(text, value, taken)
     end = 0
     for start, stop in sorted(taken):
-        tokens += [_Token(one, one) for one in pattern.findall(text[end:start])]
-        name = known[text[start:stop]]
-        tokens.append(_Token(text[start:stop], f"\0{name}", name))
+        yield from ((text[end:start], False), (text[start:stop], True))
         end = stop
-    return tokens + [_Token(one, one) for one in pattern.findall(text[end:])]
-
-
-def places_of(
-    text: str, value: str, taken: Sequence[tuple[int, int]] = ()
-) -> list[tuple[int, int]]:
-    """Return where a value stands in a text as words of its own, beside what is taken."""
-    found: list[tuple[int, int]] = []
-    start = text.find(value) if value else -1
-    while start >= 0:
-        stop = start + len(value)
-        is_free = all(stop <= first or last <= start for first, last in (*taken, *found))
-        if is_free and not is_inside(text, start) and not is_inside(text, stop):
-            found.append((start, stop))
-        start = text.find(value, start + 1)
-    return found
+    yield text[end:], False
 
 
 def is_inside(text: str, at: int) -> bool:
@@ -120,15 +116,26 @@ def is_inside(text: str, at: int) -> bool:
     return is_word or is_left or is_right
 
 
-def _blocks(one: Sequence[str], other: Sequence[str]) -> list["_Match"]:
-    found = SequenceMatcher(None, list(one), list(other), autojunk=False).get_matching_blocks()
-    return [_Match(block.a, block.b, block.size) for block in found]
+def places_of(
+    text: str,
+    value: str,
+    taken: Sequence[Span] = (),
+    is_inside: Callable[[str, int], bool] = is_inside,
+) -> list[Span]:
+    """Return where a value stands in a text as words of its own, beside what is taken."""
+    found: list[Span] = []
+    start = text.find(value) if value else -1
+    while start >= 0:
+        stop = start + len(value)
+        is_free = all(stop <= first or last <= start for first, last in (*taken, *found))
+        if is_free and not is_inside(text, start) and not is_inside(text, stop):
+            found.append((start, stop))
+        start = text.find(value, start + 1)
+    return found
 
 
-class _Match(NamedTuple):
-    a: int
-    b: int
-    size: int
+def _blocks(one: Sequence[str], other: Sequence[str]) -> list[Match]:
+    return SequenceMatcher(None, list(one), list(other), autojunk=False).get_matching_blocks()
 
 
 def _embedded(common: Sequence[str], row: Sequence[str]) -> list[int]:
@@ -150,15 +157,9 @@ def _between(row: Sequence[_Token], places: Sequence[int], number: int) -> str:
     return "".join(token.text for token in row[start:end])
 
 
-def _common(tokens: Sequence[_Token]) -> Iterator[Piece]:
-    if tokens[0].known:
-        yield Column(tuple(token.text for token in tokens), tokens[0].known)
-    else:
-        yield tokens[0].text
-
-
-def _joined(pieces: Sequence[Piece]) -> list[Piece]:
-    found: list[Piece] = []
+def joined(pieces: Iterable[str | Found]) -> list[str | Found]:
+    """Return pieces with texts that follow each other as one."""
+    found: list[str | Found] = []
     for piece in pieces:
         if isinstance(piece, str) and found and isinstance(found[-1], str):
             found[-1] += piece

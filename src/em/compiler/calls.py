@@ -1,16 +1,16 @@
 """The calls of a trace: their effects, which ones a routine needs, and names for their results."""
 
 import bisect
-import itertools
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from em.compiler.commands import Commands, Taken, is_bookkeeping
 from em.runner.expressions.functions import SELECTIONS
+from em.runner.tools.coding import effect_of_tool
 from em.traces.trace import Approval, Message, ToolCall, Trace, UdfCall
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -18,22 +18,8 @@ from em.values.canonical import Json
 if TYPE_CHECKING:
     from em.runner.routine import ToolSpec
 
-# Words that may mean either (open, resolve, check in, load, run) are in neither list: a call counts
-# as a write unless its name clearly says that it reads.
-_READS = frozenset(
-    "get list find search fetch read query lookup look count show describe calculate compute"
-    " parse think view head exists is has inspect browse scan peek summarize extract"
-    " compare download stat ls cat grep glob".split()
-)
-_WRITES = frozenset(
-    "create update delete cancel modify send post put patch write set add remove insert exchange"
-    " return transfer pay book submit approve upload move rename execute edit save store".split()
-)
-_THINGS = frozenset(
-    "list read query count view look show head stat scan cat compare extract download"
-    " summarize is has exists find inspect browse think parse compute".split()
-)
-_JOINS = frozenset({"and", "or", "then", "n"})
+READING = ("get", "list", "find", "search", "read", "fetch")
+"""A call whose effect nobody declared is a write, unless its name begins with one of these."""
 _UNKNOWN_EFFECT = re.compile(
     r"time[d]?[ -]?out|connection|reset by peer|broken pipe|\b5\d\d\b", re.IGNORECASE
 )
@@ -115,7 +101,8 @@ def calls_of(
 
 
 def _taken_apart(call: TracedCall, taken: Taken, *, as_made: bool) -> TracedCall:
-    known: Json = {"effect": taken.effect or infer_effect(taken.name)}
+    inferred = "read" if is_bookkeeping(taken.name) else infer_effect(taken.name)
+    known: Json = {"effect": taken.effect or inferred}
     if taken.effect is not None:
         known["effect_inferred"] = False
     if as_made:
@@ -161,8 +148,8 @@ def _call(
     is_udf = isinstance(event, UdfCall)
     name = event.function if isinstance(event, UdfCall) else event.tool
     known = declared.get(name) or (event.effect if isinstance(event, ToolCall) else "read")
-    if known is None and is_bookkeeping(name):
-        known = "read"
+    if known is None and not is_udf:
+        known = "read" if is_bookkeeping(name) else effect_of_tool(name)
     return TracedCall(
         index=index,
         name=name,
@@ -177,21 +164,8 @@ def _call(
 
 
 def infer_effect(name: str) -> Effect:
-    """Infer a tool's effect from its name; in doubt it is a write."""
-    words = words_of(name)
-    if not words or not _WRITES.isdisjoint(words):
-        return "write"
-    # A name with two verbs reads only if both read: find_and_replace.
-    if any(one in _JOINS and other not in _READS for one, other in itertools.pairwise(words)):
-        return "write"
-    # Some verbs are also nouns: purge_list, drop_view, run_query.
-    reads = words[0] in _READS or not (_READS - _THINGS).isdisjoint(words)
-    return "read" if reads else "write"
-
-
-def is_named_write(name: str) -> bool:
-    """Return whether a tool's name says that it writes; `infer_effect` also assumes it in doubt."""
-    return not _WRITES.isdisjoint(words_of(name))
+    """Infer a tool's effect from the beginning of its name; in doubt it is a write."""
+    return "read" if words_of(name)[:1] and words_of(name)[0] in READING else "write"
 
 
 READING_VERBS = frozenset(
@@ -225,19 +199,18 @@ def result_name(tool: str, *, is_write: bool) -> str:
     return identifier("_".join(kept) or f"{tool}_result")
 
 
-def read_name(tool: str, calls: Iterable["TracedCall"]) -> str:
-    """Name a read in expressions. An argument of the same name would hide it: `van(van)`."""
-    name = result_name(tool, is_write=False)
-    is_taken = any(name == identifier(argument) for call in calls for argument in call.args)
-    return f"{name}_read" if is_taken else name
-
-
 def identifier(text: str) -> str:
     """Turn a text into a name that expressions can use."""
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower() or "value"
     if name[0].isdigit() or keyword.iskeyword(name) or name in _RESERVED:
         name = f"the_{name}"
     return name
+
+
+def plain_name(text: str) -> str:
+    """Return a name as it is if expressions can use it, else one that they can."""
+    is_usable = text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
+    return text if is_usable and text not in _RESERVED else identifier(text)
 
 
 class Names:
@@ -264,91 +237,20 @@ def tried_in_vain(calls: Sequence[TracedCall]) -> TracedCall | None:
     return writes[-1] if writes and in_vain else None
 
 
-class Verdict(NamedTuple):
-    """Whether a routine keeps a call, and the reason."""
-
-    keep: bool
-    reason: str
-
-
-def judge(calls: Sequence[TracedCall]) -> list[Verdict]:
-    """Judge each call before it is known which results are used."""
-    verdicts: list[Verdict] = []
-    later = Later(calls)
-    # The reads since the last effect, by what they were called with and what they returned.
-    reads: dict[bytes, int] = {}
-    for call in calls:
-        if is_bookkeeping(call.name) and call.effect == "read":
-            verdicts.append(Verdict(False, "the agent's own notes: no effect"))
-        elif call.failed:
-            verdicts.append(_judge_failed(call, later))
-        elif call.effect == "write":
-            verdicts.append(Verdict(True, "it has an effect"))
-        else:
-            key = msgspec.json.encode((_key(call), call.result), order="sorted")
-            first = reads.setdefault(key, call.index)
-            again = first != call.index
-            reason = f"repeats call {first + 1}" if again else "its result is used"
-            verdicts.append(Verdict(not again, reason))
-        if call.effect == "write" and not (call.failed and not call.effect_unknown):
-            reads.clear()
-    return verdicts
-
-
-def judged_reads(calls: Sequence[TracedCall]) -> list[int]:
-    """Return the numbers of the reads that a routine may keep."""
-    judged = zip(calls, judge(calls), strict=True)
-    return [call.index for call, verdict in judged if verdict.keep and call.effect == "read"]
-
-
 class Later:
-    """The calls that succeeded, by what they did, to find the one that replaced a failed one."""
+    """The calls that succeeded, by what they did, to find the one that repeated a failed one."""
 
     def __init__(self, calls: Sequence[TracedCall]) -> None:
         self._same: dict[bytes, list[int]] = {}
-        self._named: dict[str, list[int]] = {}
-        self._kinds: dict[str, list[int]] = {}
         for call in calls:
             if not call.failed:
                 self._same.setdefault(_key(call), []).append(call.index)
-                self._named.setdefault(call.name, []).append(call.index)
-                self._kinds.setdefault(kind_of_result(call.name), []).append(call.index)
 
     def same(self, call: TracedCall) -> int | None:
         """Return the next call that did exactly the same."""
-        return _after(self._same.get(_key(call), []), call.index)
-
-    def replacing(self, call: TracedCall) -> int | None:
-        """Return the next call of the same tool, or of one with the same kind of result.
-
-        `find_user_id_by_name_zip` replaces `find_user_id_by_email`.
-        """
-        named = _after(self._named.get(call.name, []), call.index)
-        alike = _after(self._kinds.get(kind_of_result(call.name), []), call.index)
-        return min((one for one in (named, alike) if one is not None), default=None)
-
-
-def _after(indexes: list[int], index: int) -> int | None:
-    at = bisect.bisect_right(indexes, index)
-    return indexes[at] if at < len(indexes) else None
-
-
-def _judge_failed(call: TracedCall, later: Later) -> Verdict:
-    if call.effect_unknown:
-        again = later.same(call)
-        if again is None:
-            return Verdict(True, "failed; it is unknown whether it took effect")
-        # Keeping both would do it twice on every run that works.
-        return Verdict(False, f"failed, effect unknown; call {again + 1} did the same")
-    retry = later.replacing(call)
-    if retry is not None:
-        return Verdict(False, f"failed; retried successfully in call {retry + 1}")
-    return Verdict(False, "failed; no later call replaced it")
-
-
-def unused(verdict: Verdict) -> Verdict:
-    """Return the verdict on a read whose result nothing uses."""
-    return Verdict(False, "nothing uses its result") if verdict.keep else verdict
+        indexes = self._same.get(_key(call), [])
+        at = bisect.bisect_right(indexes, call.index)
+        return indexes[at] if at < len(indexes) else None
 
 
 def kind_of_result(tool: str) -> str:

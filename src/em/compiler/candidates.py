@@ -6,7 +6,7 @@ description that is given too must fit its record.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from em.compiler.choice import fixed_fields
@@ -15,7 +15,7 @@ from em.compiler.example import Role
 from em.compiler.facts import Inputs
 from em.compiler.places import ELEMENT, KEY, Place, at, is_scalar, last_name
 from em.compiler.steps import Writer, hole, read_name
-from em.compiler.terms import Result, Term, field_text, literal, path_text, singular
+from em.compiler.term import Result, Term, field_text, literal, names_in, path_text, singular
 from em.values.canonical import Json, same
 
 MOST_READ = 25
@@ -72,14 +72,14 @@ class Candidates:
 
     def _write(self, find: Find) -> None:
         writer, home = self._writer, find.home
-        base = field_text(writer.text(Result(home.role)), _names(home.place[: home.cut]))
+        base = field_text(writer.text(Result(home.role)), names_in(home.place[: home.cut]))
         missing = f"not given({find.name})"
         if find.shown is None:
             rows = self._conditions(find)
             if home.rest == (KEY,):
                 text = _selection("only_key", base, rows)
             else:
-                text = field_text(_selection("only", base, rows), _names(home.rest))
+                text = field_text(_selection("only", base, rows), names_in(home.rest))
         else:
             text = self._write_reads(find, base, missing)
         held = f"{len(find.sightings)}/{len(writer.examples)}"
@@ -99,7 +99,7 @@ class Candidates:
             base = _selection("where", base, rows)
         if rest == (KEY,):
             base, rest = f'every({base}, "@")', ()
-        chosen = field_text(candidate, _names(rest))
+        chosen = field_text(candidate, names_in(rest))
         args = {shown.argument: hole(chosen)}
         for name in find.others:
             term = self._other(find, name)
@@ -177,7 +177,7 @@ class Candidates:
         }
         if find.shown is not None and not fixed:
             return None
-        base = field_text(writer.text(Result(home.role)), _names(home.place[: home.cut]))
+        base = field_text(writer.text(Result(home.role)), names_in(home.place[: home.cut]))
         text = f"{base}[{find.name}]"
         if home.rest != (KEY,):
             text = _selection("only", base, [(path_text(home.rest), find.name)])
@@ -208,7 +208,7 @@ class Candidates:
             fixed = {f: value for f, value in fixed_fields(chosen).items() if f != inner}
             if not inner or not fixed:
                 continue
-            text = field_text(record, _names(place))
+            text = field_text(record, names_in(place))
             rows = [(path_text(inner), self._writer.input_text(one.input))]
             properties = {str(field[0]): {"const": value} for field, value in fixed.items()}
             items = {"required": [*properties], "properties": properties}
@@ -248,16 +248,14 @@ class Candidates:
             schema["allOf"] = [*schema.get("allOf", ()), *ways]
 
 
-def _names(place: Place) -> tuple[str, ...]:
-    return tuple(str(step) for step in place if isinstance(step, str))
-
-
 def _selection(function: str, base: str, rows: Sequence[tuple[str, str]]) -> str:
     """Return a call that selects by paths; two conditions on one path are two selections."""
     first: dict[str, str] = {}
     rest: list[tuple[str, str]] = []
     for path, text in rows:
-        if path in first or ("" in {path, *first} and not _are_names({path, *first} - {""})):
+        others = {path, *first} - {""}
+        is_bare = "" in {path, *first}
+        if path in first or (is_bare and not all(map(_NAME.fullmatch, others))):
             rest.append((path, text))
         else:
             first[path] = text
@@ -270,10 +268,6 @@ def _selection(function: str, base: str, rows: Sequence[tuple[str, str]]) -> str
     ]
     mapping = ["{" + ", ".join(other) + "}"] if other else []
     return f"{function}({', '.join([base, *whole, *mapping, *named])})"
-
-
-def _are_names(paths: Iterable[str]) -> bool:
-    return all(_NAME.fullmatch(path) for path in paths)
 
 
 def _words(value: Any) -> set[str]:

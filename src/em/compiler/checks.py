@@ -13,14 +13,20 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.decision import Decision, current_version
 from em.compiler.package_files import render_again
 from em.compiler.routine_text import routine_text
 from em.errors import EmError, NotFound, UsageError
 from em.log.event import Draft, routine_stream
 from em.log.kinds import event_body
 from em.runner.expressions.words import check_in_words
-from em.runner.package import ROUTINE, keep_routine, parse_yaml, read_routine, texts_of
+from em.runner.package import (
+    ROUTINE,
+    current_version,
+    keep_routine,
+    parse_yaml,
+    read_routine,
+    texts_of,
+)
 from em.runner.reason import Reason
 from em.runner.routine import Program, Routine
 from em.store.protocol import Store
@@ -34,6 +40,9 @@ OTHERS = "*"
 """Names what is expected of a record or a list beside its fields, as how many there are."""
 _STRUCTURE = ("type", "properties", "required", "items", "description")
 _NUMBERED = re.compile(r"\[\d+\]")
+_EXPECTED = re.compile(r"[^\s()\"']+ (?:is|has) ")
+"""How the text of something that is expected begins: the place."""
+_ABOUT = re.compile(r" \w+ …$")
 _TYPES = {
     "string": "a text", "integer": "a whole number", "number": "a number", "object": "a record",
     "boolean": "true or false", "array": "a list", "null": "null",
@@ -65,6 +74,14 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     place: str = ""
     held: str = ""
     is_late: bool = False
+
+
+class Strike(msgspec.Struct, frozen=True, kw_only=True):
+    """What a strike changed: the versions before and after."""
+
+    words: str
+    old: str
+    new: str
 
 
 @event_body("routine_struck")
@@ -312,6 +329,33 @@ def _about(text: str) -> str:
     return ast.unparse(tree)
 
 
+def general(texts: Sequence[str]) -> list[str]:
+    """Return what struck checks were about, without the values of the recordings they came from.
+
+    A routine that was learnt from others must not hold those. A text that may still have one is
+    left out, so that its check is learnt again.
+    """
+    return [*dict.fromkeys(filter(None, map(_general, texts)))]
+
+
+def _general(text: str) -> str:
+    if text.endswith(" is as recorded"):
+        return text
+    expected = _EXPECTED.match(text)
+    if expected:
+        return f"{expected[0]}…"
+    about = _about(text)
+    try:
+        tree = expression_of(_ABOUT.sub("", about))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    paths = {id(one) for node in ast.walk(tree) if isinstance(node, ast.Call) for one in node.args}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in paths:
+            return ""
+    return about
+
+
 def _is_value(node: ast.AST) -> bool:
     try:
         ast.literal_eval(ast.unparse(node))
@@ -323,7 +367,7 @@ def _is_value(node: ast.AST) -> bool:
 # --- in a memory ----------------------------------------------------------------------------------
 
 
-def strike(store: Store, ref: str, check: str, *, reason: str = "", by: str = "") -> Decision:
+def strike(store: Store, ref: str, check: str, *, reason: str = "", by: str = "") -> Strike:
     """Store a routine without a check as a new version, and record who struck it.
 
     Only the version that the name means can be changed: otherwise a newer change would be lost.
@@ -338,7 +382,9 @@ def strike(store: Store, ref: str, check: str, *, reason: str = "", by: str = ""
     document = document_of(files)
     if not is_plain(read_routine(document, old)):
         raise UsageError(
-            "this routine does not say `checks: hand_over`", place=old, fix="use em routine decide"
+            "this routine does not say `checks: hand_over`",
+            place=old,
+            fix="change its routine.yaml",
         )
     made = struck(document, check)
     routine = read_routine(made, old)
@@ -358,4 +404,4 @@ def strike(store: Store, ref: str, check: str, *, reason: str = "", by: str = ""
         note=Draft(stream=stream, kind="routine_struck", body=msgspec.to_builtins(body)),
         expected_pos={stream: head},
     )
-    return Decision(words=words, old=old, new=kept.ref)
+    return Strike(words=words, old=old, new=kept.ref)

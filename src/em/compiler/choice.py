@@ -14,6 +14,7 @@ import msgspec
 
 from em.compiler.evidence import BY_ITSELF, ENOUGH_TO_ACT, Caution
 from em.compiler.example import Example
+from em.compiler.explanation import Atom, Explanation, FromInput, FromRead
 from em.compiler.places import (
     MISSING,
     Mark,
@@ -22,13 +23,13 @@ from em.compiler.places import (
     at,
     elements,
     follow,
+    is_number,
     is_word,
     key_of,
     marks_in,
     plain,
 )
 from em.compiler.skeleton import Spot
-from em.compiler.space import Atom, Explanation, FromInput, FromRead
 from em.values.canonical import same
 from em.values.times import is_clock, is_date
 
@@ -151,17 +152,12 @@ def _choice(explanation: Explanation, level: int) -> Choice:
         made.how, made.is_supported = "values", True
     elif alone == len(rows):
         # The lists had one element each: no choice was ever made.
-        place = _place(explanation)
-        is_top = marks_in(place)[0] == 0 and level == 0 and len(rows) >= 3
+        assert isinstance(explanation.source, FromRead)
+        is_top = marks_in(explanation.source.place)[0] == level == 0 and len(rows) >= 3
         made.how, made.is_supported = "only", explanation.choice >= ENOUGH_TO_ACT or is_top
     else:
         _choose_among(made, is_free=is_said or not atoms)
     return made
-
-
-def _place(explanation: Explanation) -> Place:
-    assert isinstance(explanation.source, FromRead)
-    return explanation.source.place
 
 
 def _telling(atoms: dict[Atom, float]) -> dict[Atom, float]:
@@ -372,8 +368,6 @@ def is_measure(value: Any) -> bool:
 
 def are_comparable(one: Any, other: Any) -> bool:
     """Return whether two values have an order: numbers, dates, times of day."""
-    if one is MISSING or other is MISSING or isinstance(one, bool) or isinstance(other, bool):
-        return False
-    if isinstance(one, int | float) and isinstance(other, int | float):
+    if is_number(one) and is_number(other):
         return True
     return (is_date(one) and is_date(other)) or (is_clock(one) and is_clock(other))

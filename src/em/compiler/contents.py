@@ -33,6 +33,7 @@ from em.compiler.places import (
     plain,
     walk,
 )
+from em.compiler.term import unused
 from em.runner.expressions.selection import is_held, is_telling
 from em.values.canonical import Json, same
 from em.values.leaves import is_by_id
@@ -146,11 +147,7 @@ class Find(NamedTuple):
 
     def says(self, field: Place) -> bool:
         """Return whether inputs say what stands in a field of the candidate."""
-        return any(
-            says(one.example, condition, field)
-            for one in self.sightings
-            for condition in self.conditions
-        )
+        return _say(self.sightings, self.conditions, field)
 
 
 class Contents(NamedTuple):
@@ -271,12 +268,7 @@ class _Search:
         best = min(tried, key=lambda one: (-len(one.inputs), one.shown is not None))
         if best.shown is None and self._is_plain(best):
             return None  # an ordinary choice by fields of the element
-        wanted = str(self._given[0]) if self._given else name
-        number = 1
-        while not self._given and wanted in taken:
-            number += 1
-            wanted = f"{name}_{number}"
-        return best._replace(name=wanted)
+        return best._replace(name=str(self._given[0]) if self._given else unused(name, taken))
 
     def _given_at(self) -> Place:
         """Return the input that is the id wherever it is given; () if there is none."""
@@ -464,16 +456,12 @@ def _told(example: Example, record: Json) -> dict[Condition, tuple[Key, float]]:
         fit = [field for field, value in fields.items() if is_held(wanted, value)]
         if not is_scalar(wanted):
             # The description of a record, not of what is in it.
-            fit = [one for one in fit if not any(_is_inside(one, other) for other in fit)]
+            fit = [one for one in fit if not any(one[:cut] in fit for cut in range(len(one)))]
         for field in fit:
             found[Condition(field, place)] = key_of(wanted), information(wanted) - cost
         if not fit and isinstance(wanted, dict):
             waiting += [((*place, name), one) for name, one in wanted.items()]
     return found
-
-
-def _is_inside(field: Place, other: Place) -> bool:
-    return len(field) > len(other) and field[: len(other)] == other
 
 
 def _fields(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
@@ -534,9 +522,7 @@ def _state(
     }
     best: tuple[float, tuple[tuple[Place, Any], ...]] = (0.0, ())
     for field, value in words.items():
-        if any(
-            says(one.example, condition, field) for one in sightings for condition in conditions
-        ):
+        if _say(sightings, conditions, field):
             continue
         gain = 0.0
         for one in sightings:
@@ -548,9 +534,11 @@ def _state(
     return best[1] if best[0] - math.log2(1 + len(words)) >= ENOUGH_TO_ACT else ()
 
 
-def says(example: Example, condition: Condition, field: Place) -> bool:
-    """Return whether an input says what stands in a field."""
-    cut = len(condition.field)
-    if field[:cut] != condition.field:
-        return False
-    return at(example.inputs, (*condition.input, *field[cut:])) is not MISSING
+def _say(sightings: Iterable[Sighting], conditions: Iterable[Condition], field: Place) -> bool:
+    """Return whether inputs say what stands in a field of a candidate."""
+    return any(
+        field[: len(one.field)] == one.field
+        and at(each.example.inputs, (*one.input, *field[len(one.field) :])) is not MISSING
+        for each in sightings
+        for one in conditions
+    )

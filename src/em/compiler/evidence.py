@@ -1,8 +1,6 @@
-"""Evidence: how much a recording says for an explanation of a value, in bits.
+"""Evidence: how much recordings say for an explanation of a value, in bits.
 
-All weighing of explanations is here. An explanation may be acted on if its being wrong would be a
-coincidence of `ENOUGH` bits; it is dropped only if its being right would be one of `INCREDIBLE`
-bits. The figures are rough on purpose: they separate ids from small numbers, not 9 bits from 11.
+The figures are rough on purpose: they separate ids from small numbers, not 9 bits from 11.
 """
 
 import math
@@ -12,26 +10,12 @@ from typing import Any
 
 import msgspec
 
-ENOUGH = 10.0
-"""Bits of evidence that an explanation needs before a routine acts on it."""
 ENOUGH_TO_ACT = 5.0
 """Bits that the learner needs: its explanations are checked against each other in every run."""
 ENOUGH_TO_CHECK = 4.0
 """Bits that a relation needs before it is checked: a check that is wrong only hands over."""
 NAMED_ALIKE = 8.0
 """Bits that equal names are worth to the learner: argument `country`, field `country`."""
-INCREDIBLE = 10.0
-"""Bits from which a second match is no coincidence: an id in the request, not the number 100."""
-EQUAL_NAMES = 6.0
-"""Bits for an argument and a field of the same name, such as `country`."""
-OWN_INPUT = 12.0
-"""Bits for an argument and an input of the same name: the caller chose the name."""
-EXTREMES = 4.0
-"""Bits that being the least or most costs: some item is it by one of about sixteen measures."""
-OWN_REASON = 6.0
-"""Bits for the item of a list that is the reason for a call: that item is what it acts on."""
-SMALL = 3.5
-"""Values below this many bits (true, 1, 10) stand everywhere, so a match says next to nothing."""
 
 
 class Caution(msgspec.Struct, frozen=True):
@@ -39,6 +23,8 @@ class Caution(msgspec.Struct, frozen=True):
 
     constant: examples that must agree on a value before it is written down as constant. repeated:
     the same for a value that may come from elsewhere, though nobody knows how.
+
+    constants: names of arguments that a person wants to be constants.
 
     by_person: a person compiles, sees what was assumed and answers for it. Then an explanation
     needs no evidence but that it is the plain one: values come from inputs, from the request, and
@@ -48,10 +34,11 @@ class Caution(msgspec.Struct, frozen=True):
     constant: int
     repeated: int
     by_person: bool = False
+    constants: frozenset[str] = frozenset()
 
 
 BY_ITSELF = Caution(constant=8, repeated=8)
-CONSTANTS_SHOWN = Caution(constant=1, repeated=1)
+CONSTANTS_SHOWN = Caution(constant=1, repeated=8)
 BY_PERSON = Caution(constant=1, repeated=3, by_person=True)
 SMALL_NUMBER = 100
 SHORT_TEXT = 3
@@ -98,35 +85,6 @@ def _of_text(text: str) -> float:
     return bits
 
 
-def of_match(
-    value: Any, places: int, *, equal_names: bool = False, same_task: bool = False
-) -> float:
-    """Return the evidence that a value comes from a place that holds it.
-
-    places: how many values it could have matched by chance; of equal names where they count.
-    same_task: the same task is done again. Equal names are enough then, even for an id such as 1,
-    and the number of places does not count: whatever else holds the value must agree.
-    """
-    if same_task:
-        return information(value) + (OWN_INPUT if equal_names else 0.0)
-    name = EQUAL_NAMES if equal_names else 0.0
-    return max(0.0, information(value) + name - math.log2(max(places, 1)))
-
-
-def of_choice(count: int, tasks: int = 1) -> float:
-    """Return the evidence of a choice among `count` that the request does not name.
-
-    Each different task adds as much; the bits of the chosen id don't count, because some id had to
-    be chosen.
-    """
-    return math.log2(max(count, 1)) * tasks
-
-
-def of_constant(tasks: int = 1) -> float:
-    """Return the evidence that a value is a constant: nothing from one task."""
-    return EQUAL_NAMES * (tasks - 1)
-
-
 def of_separation(sizes: Sequence[int], kinds: int, places: int) -> float:
     """Return the evidence that a field decides between ways, which its values separate.
 
@@ -136,18 +94,3 @@ def of_separation(sizes: Sequence[int], kinds: int, places: int) -> float:
     whole = math.lgamma(sum(sizes) + 1) - sum(math.lgamma(size + 1) for size in sizes)
     by_chance = (kinds - 1) * math.log2(max(len(sizes), 2)) + math.log2(max(places, 1))
     return max(0.0, whole / math.log(2) - by_chance)
-
-
-def of_mention(value: Any, words: int, codes: int) -> float:
-    """Return the evidence that a value comes from the request that mentions it.
-
-    words, codes: how many words, and how many words with a digit, it could have matched there.
-    """
-    text = str(value)
-    rivals = codes if any(map(str.isdigit, text)) else 1 + words / 8
-    return max(0.0, information(value) - math.log2(max(rivals, 1)))
-
-
-def is_incredible(value: Any) -> bool:
-    """Return whether two independent places can't hold this value by chance."""
-    return information(value) >= INCREDIBLE

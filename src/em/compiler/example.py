@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from em.compiler.calls import Later, TracedApproval, TracedCall, calls_of
+from em.compiler.commands import is_bookkeeping
 from em.compiler.evidence import ENOUGH_TO_ACT, information
 from em.compiler.places import (
     ELEMENT,
     POSITION,
     RECORD,
+    TEXT,
     Key,
     Over,
     Path,
@@ -33,13 +36,15 @@ from em.compiler.places import (
     wholes,
 )
 from em.compiler.result_lists import looped
-from em.traces.trace import KeptTrace, Message, ToolCall, UdfCall
+from em.runner.template import REQUEST
+from em.runner.tools.coding import is_coding_tool
+from em.traces.trace import KeptTrace, Message, Trace
 from em.values.call import Effect
 from em.values.canonical import Json, same
 from em.values.structure import structured
 
-READING = ("get", "list", "find", "search", "read", "fetch")
-"""A call whose effect nobody declared is a write, unless its name begins with one of these."""
+APPROVAL = "prompt.user"
+"""The tool of a question that a person answered: it stands in its place among the writes."""
 MOST_IN_BODY = 6
 """Different writes that are repeated together."""
 MOST_PLACES = 50_000
@@ -55,6 +60,8 @@ class Call(NamedTuple):
     error: Any = None
     effect: Effect = "read"
     is_udf: bool = False
+    is_glance: bool = False
+    """It looked around in files or with a shell: what nothing uses of that says nothing."""
 
 
 class Role(NamedTuple):
@@ -112,6 +119,8 @@ class Read:
             self.index[key_of(value)].append((where, path))
         for place, path, value in wholes(self.result):
             self.index[key_of(value)].append((place, path))
+        if self.is_written_out:
+            self.index[key_of(result)].append(((TEXT,), (TEXT,)))
 
     def repeats(self, value: Any) -> bool:
         """Return whether a value is one of the arguments: that the result has it says nothing."""
@@ -120,7 +129,10 @@ class Read:
     def paths(self, value: Any) -> list[tuple[Place, Path]]:
         """Return where exactly this value stands in the result."""
         found = self.index.get(key_of(value), ())
-        return [one for one in found if is_exactly(follow(self.result, one[1]), value)]
+        return [one for one in found if is_exactly(self._at(one[1]), value)]
+
+    def _at(self, path: Path) -> Any:
+        return self.raw if path == (TEXT,) else follow(self.result, path)
 
     def holds(self, value: Any) -> bool:
         """Return whether the result has a value that was not asked for."""
@@ -164,6 +176,8 @@ class Example:
         subject: str = "",
         defaults: Collection[str] = (),
     ) -> None:
+        # Every write is one of its own: none is a round of a loop.
+        self._is_flat = False
         # Inputs that need not be given: their recorded value is what the task is called by.
         self.defaults = defaults
         self.inputs, self.request, self.output, self.name = inputs, request, output, name
@@ -183,6 +197,14 @@ class Example:
         made = copy.copy(self)
         made.inputs, made._said, made._roles = inputs, {}, {}
         for name in ("result_lists", "scope"):
+            vars(made).pop(name, None)
+        return made
+
+    def flat(self) -> "Example":
+        """Return the same recording in which no write is a round of a loop."""
+        made = self.with_inputs(self.inputs)
+        made._is_flat = True
+        for name in ("blocks", "kind"):
             vars(made).pop(name, None)
         return made
 
@@ -216,7 +238,8 @@ class Example:
         found: list[tuple[tuple[str, ...], int]] = []
         at = 0
         while at < len(tools):
-            lengths = range(1, min(MOST_IN_BODY, len(tools) - at) + 1)
+            most = 0 if self._is_flat else MOST_IN_BODY
+            lengths = range(1, max(1, min(most, len(tools) - at)) + 1)
             rounds = {length: self._rounds(tools, at, length) for length in lengths}
             length = max(lengths, key=lambda one: (rounds[one] > 1, rounds[one] * one, -one))
             if rounds[length] == 1:
@@ -232,7 +255,7 @@ class Example:
         the first of them may be for the elements, and those after them are writes of their own.
         """
         count = 1
-        while True:
+        while not self._is_flat:
             start = at + count * length
             if tools[start : start + length] != tools[at : at + length]:
                 break
@@ -415,44 +438,67 @@ def _rank(place: Place, name: str, beside: list[Place]) -> tuple[bool, int, int,
     return place[-1:] != (name,), -beside.count(place[:-1]), len(place), str(place)
 
 
-def effect_of(call: ToolCall, declared: Mapping[str, Effect | None]) -> Effect:
-    """Return the effect of a call: declared, recorded, or by the beginning of its name."""
-    known = declared.get(call.tool) or call.effect
-    if known is not None:
-        return known
-    return "read" if call.tool.lower().startswith(READING) else "write"
-
-
 def example_of(
     kept: KeptTrace,
     declared: Mapping[str, Effect | None] | None = None,
-    left_out: Collection[str] = (),
+    *,
+    keep_all: bool = False,
 ) -> Example:
-    """Return a trace as an example. `left_out`: tools that do nothing, such as an agent's notes."""
+    """Return a trace as an example, without the calls with which the agent kept notes for itself.
+
+    keep_all: every call counts as a write, so that each is made again, and in its order.
+    """
     trace = kept.trace
-    calls = [*_calls(trace.events, declared or {}, left_out)]
-    output = None if trace.final_output is msgspec.UNSET else trace.final_output
+    traced, approvals = calls_of(trace, declared or {})
     return Example(
-        dict(trace.mission.input_summary),
-        calls,
-        request=_request(trace.events) or trace.mission.goal,
-        output=output,
+        inputs_of(trace),
+        [*_calls(traced, approvals, keep_all=keep_all)],
+        request=request_of(trace),
+        output=None if trace.final_output is msgspec.UNSET else trace.final_output,
         name=kept.id,
     )
 
 
 def _calls(
-    events: Iterable[Any], declared: Mapping[str, Effect | None], left_out: Collection[str]
+    traced: Sequence[TracedCall], approvals: Sequence[TracedApproval], *, keep_all: bool
 ) -> Iterator[Call]:
-    for event in events:
-        if isinstance(event, ToolCall) and event.tool not in left_out:
-            effect = effect_of(event, declared)
-            yield Call(event.tool, event.args, event.result, event.error, effect)
-        elif isinstance(event, UdfCall):
-            yield Call(event.function, event.args, event.result, event.error, "read", True)
+    """Yield the calls of a trace, and the questions that a person answered.
+
+    A write that failed so that nobody knows whether it took effect counts as made, unless the same
+    was done later.
+    """
+    later, asked = Later(traced), [*approvals]
+    for call in traced:
+        while asked and asked[0].index <= call.index:
+            yield _question(asked.pop(0))
+        if is_bookkeeping(call.name) and call.effect == "read":
+            continue
+        error = call.error
+        if call.effect_unknown and later.same(call) is None:
+            error = None
+        effect: Effect = "write" if keep_all else call.effect
+        is_glance = effect == "read" and (bool(call.shell) or is_coding_tool(call.name))
+        yield Call(call.name, call.args, call.result, error, effect, call.is_udf, is_glance)
+    yield from map(_question, asked)
 
 
-def _request(events: Iterable[Any]) -> str:
-    """Return what the user said."""
-    said = [event.text for event in events if isinstance(event, Message) and event.role == "user"]
-    return "\n".join(said)
+def _question(one: TracedApproval) -> Call:
+    return Call(APPROVAL, {"message": one.prompt}, {"answer": one.answer}, effect="write")
+
+
+def request_of(trace: Trace) -> str:
+    """Return what the user said: in messages, else as an input, else as the goal."""
+    said = [one.text for one in trace.events if isinstance(one, Message) and one.role == "user"]
+    given = trace.mission.input_summary.get(REQUEST)
+    words = given if isinstance(given, str) else ""
+    return "\n".join(said) or words or trace.mission.goal
+
+
+def inputs_of(trace: Trace) -> Json:
+    """Return the typed inputs of a trace: without those that only repeat what was said."""
+    said = {trace.mission.goal, *(one.text for one in trace.events if isinstance(one, Message))}
+    return {
+        name: value
+        for name, value in trace.mission.input_summary.items()
+        if name != REQUEST and not (isinstance(value, str) and value and value in said)
+    }

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from em.compiler.condition import Path, number_of
 from em.compiler.evidence import ENOUGH_TO_ACT
 from em.compiler.example import Example, Read
 from em.compiler.places import (
@@ -26,16 +27,22 @@ from em.compiler.places import (
 )
 from em.values.canonical import Json, same
 from em.values.leaves import is_by_id
-from em.values.times import is_date
+from em.values.times import is_clock, is_date
 
 ENOUGH_RECORDS = 8
 """Records that must agree on a number before it is expected."""
+ENOUGH_LISTS, ENOUGH_WORDS = 3, 6
+"""Lists whose elements must all have a flag, or a word, before others must have it."""
+FEWEST_SIGNS, LONGEST_SENTENCE = 3, 200
+"""Characters of an input that is cut out of a text, and of a text that is a state."""
 MOST_WORDS = 4
 """Words of an enumeration of states."""
 MOST_SIGNS = 2
 """Kinds of signs that codes of one look begin or end with."""
 MOST_OPTIONS = 8
 """Words of an enumeration of inputs."""
+MOST_STATES = 8
+"""Values from which on a field holds contents rather than states."""
 
 
 def type_of(values: Sequence[Any]) -> Any:
@@ -78,14 +85,19 @@ class Records:
         pool: Sequence[Any],
         reads: Sequence[tuple[Example, Read]] = (),
         echoed: Sequence[set[Key]] | None = None,
+        *,
+        is_used: bool = False,
     ) -> None:
-        self.own, self.pool = own, pool
+        self.own, self.pool, self._is_used = own, pool, is_used
         self._reads, self._echoed = reads, echoed
 
     def schema(self) -> Json:
         """Return what the next such record must look like."""
-        if not self.own or not all(isinstance(one, dict) for one in self.own):
-            return {"type": type_of(self.own)} if self.own else {}
+        if not self.own:
+            return {}
+        if not all(isinstance(one, dict) for one in self.own):
+            state = self._state("", [*self.own]) or self._sentence()
+            return state or {"type": type_of(self.own)}
         if is_by_id(self.own[0]):
             return {"type": "object"}
         names = [name for name in self.own[0] if all(name in one for one in self.own)]
@@ -96,11 +108,25 @@ class Records:
         made: Json = {"type": "object", "required": names, "properties": fields}
         if self._echoed is None:
             # A field that no record ever had may say that this one is not to be touched.
-            known = {
+            known = dict.fromkeys(
                 name for one in (*self.own, *self.pool) if isinstance(one, dict) for name in one
-            }
-            made["maxProperties"] = len(known)
+            )
+            if len(known) == len(names):
+                made["maxProperties"] = len(known)
+            else:
+                made["propertyNames"] = {"enum": [*known]}
         return made
+
+    def _sentence(self) -> Json | None:
+        """Return the pattern of a text that was the same in all recordings but for their inputs."""
+        is_text = all(isinstance(one, str) for one in self.own)
+        if not self._reads or self._is_used or not is_text:
+            return None  # of a text from which a value is taken, the rest may be anything
+        cut = {
+            tuple(cut_at_values(text, example))
+            for text, (example, _) in zip(self.own, self._reads, strict=True)
+        }
+        return sentence_pattern(cut.pop()) if len(cut) == 1 else None
 
     def _state(self, name: str, values: list[Any]) -> Json | None:
         """Return what a field must be if it is a state, else None."""
@@ -111,7 +137,8 @@ class Records:
             if not all(map(is_word, values)):
                 return None  # of what a write returns only words are states
         if any(isinstance(value, dict | list) for value in values):
-            return _filled(values)
+            pool = [one[name] for one in self.pool if isinstance(one, dict) and name in one]
+            return _inside(values, pool or values)
         if all(value is None or isinstance(value, bool) for value in values):
             return {"const": values[0]} if len({*values}) == 1 else None
         if all(isinstance(value, int | float) for value in values):
@@ -123,7 +150,8 @@ class Records:
         if self._reads and all(_is_known(*row, name, value) for row, value in pairs):
             return None  # the request or an earlier record had the word: an identity, not a state
         own = distinct(values)
-        pool = [one[name] for one in self.pool if isinstance(one, dict) and name in one] or values
+        pool = [one[name] for one in self.pool if isinstance(one, dict) and name in one]
+        pool = pool or ([one for one in self.pool if is_word(one)] if not name else []) or values
         every = Counter(map(key_of, pool))
         if len(own) == 1:
             is_name = len(pool) >= 6 and len(every) > len(pool) / 2
@@ -137,7 +165,98 @@ class Records:
         return {"enum": sorted(own.values())} if is_chosen else None
 
 
-def _filled(values: list[Any]) -> Json | None:
+def cut_at_values(text: str, example: Example) -> list[str]:
+    """Return the parts of a text between the values that the inputs of a recording have."""
+    told = [str(value) for _, value in example.said(None).leaves if is_scalar(value)]
+    known = sorted({one for one in told if len(one) >= FEWEST_SIGNS}, key=len, reverse=True)
+    return re.split("|".join(map(re.escape, known)), text) if known else [text]
+
+
+def sentence_pattern(parts: Sequence[str]) -> Json | None:
+    """Return the pattern of a short text with anything between its parts; None for other texts."""
+    words = " ".join(parts)
+    is_sentence = len(words.split()) > 1 and len(words) <= LONGEST_SENTENCE and "\n" not in words
+    if not is_sentence or any(map(str.isdigit, words)):
+        return None
+    plain = [re.sub(r"\\([ #\-])", r"\1", re.escape(part)) for part in parts]
+    return {"pattern": f"^{'.*'.join(plain)}$"}
+
+
+def _inside(values: Sequence[Any], pool: Sequence[Any]) -> Json | None:
+    """Return what records and lists inside of a record have in common: the states in them.
+
+    pool: what stands at that place in all records.
+    """
+    made = _filled(values) or {}
+    if all(isinstance(value, dict) for value in values) and not is_by_id(values[0]):
+        fields = _common(values, pool)
+        made |= {"required": [*fields], "properties": fields} if fields else {}
+    elif all(isinstance(value, list) and value for value in values):
+        made |= _elements(values)
+    return made or None
+
+
+def _common(records: Sequence[Json], pool: Sequence[Any]) -> Json:
+    """Return the fields that are the same state in all records."""
+    fields: Json = {}
+    for name in records[0]:
+        values = [one[name] for one in records if name in one]
+        if len(values) < len(records):
+            continue
+        beside = [one[name] for one in pool if isinstance(one, dict) and name in one]
+        if all(isinstance(value, dict | list) for value in values):
+            state = _inside(values, beside)
+        else:
+            is_same = len({*map(key_of, values)}) == 1 and _are_states(values, beside)
+            state = {"const": values[0]} if is_same else None
+        if state is not None:
+            fields[name] = state
+    return fields
+
+
+def _elements(lists: Sequence[list[Any]]) -> Json:
+    """Return the flags that all elements of enough lists have, and words of equal lists."""
+    inner = [one for each in lists for one in each]
+    if len(lists) < ENOUGH_LISTS:
+        return {}
+    if all(isinstance(one, dict) for one in inner):
+        fields = _constants(_common(inner, inner), only_flags=len(lists) < ENOUGH_WORDS)
+        needed = {"required": [*fields], "properties": fields} if fields else {}
+        return {"items": {"type": "object", **needed}}
+    is_same = all(same(one, lists[0]) for one in lists)
+    if is_same and all(isinstance(one, str) and is_word(one) for one in inner):
+        return {"items": {"enum": [*distinct(inner).values()]}}
+    return {}
+
+
+def _constants(fields: Json, *, only_flags: bool) -> Json:
+    """Return the fields that are always the same, also those of records inside.
+
+    only_flags: of these the flags, and those that are nothing.
+    """
+    found: Json = {}
+    for name, one in fields.items():
+        is_flag = one in ({"const": True}, {"const": False}, {"const": None})
+        if is_flag or ("const" in one and not only_flags):
+            found[name] = one
+        elif inner := _constants(one.get("properties", {}), only_flags=only_flags):
+            found[name] = {"required": [*inner], "properties": inner}
+    return found
+
+
+def _are_states(values: Sequence[Any], pool: Sequence[Any]) -> bool:
+    """Return whether equal values are a state: flags, nothing, or words that are no names.
+
+    Words are names if there are many of them, and too few of them say nothing.
+    """
+    if all(value is None or isinstance(value, bool) for value in values):
+        return True
+    is_few = len({*map(key_of, pool)}) <= min(MOST_STATES, len(pool) / 2)
+    is_word_each = all(isinstance(value, str) and is_word(value) for value in values)
+    return is_word_each and is_few and len(pool) >= ENOUGH_LISTS
+
+
+def _filled(values: Sequence[Any]) -> Json | None:
     """Return that lists were always empty, or never."""
     if not all(isinstance(value, list | dict) for value in values):
         return None
@@ -203,7 +322,7 @@ class Inputs:
         made: Json = {"type": type_of(values)}
         is_open = last_name(place) in self._unconfirmed
         if all(isinstance(value, str) for value in values):
-            made |= _text(values, is_open=is_open)
+            made |= text_look(values, is_open=is_open)
         elif is_open and made["type"] in ("integer", "number") and min(values) > 0:
             # The order of size that was seen.
             made |= {"minimum": min(values) / 2, "maximum": max(values) * 2}
@@ -244,13 +363,15 @@ class Inputs:
         return made
 
 
-def _text(values: Sequence[str], *, is_open: bool) -> Json:
+def text_look(values: Sequence[str], *, is_open: bool = False) -> Json:
     """Return what texts have in common: a format, few words, or the form of a code."""
     options = distinct(values)
     if all(is_date(value) and len(value) == 10 for value in values):
         return {"format": "date"}
     if all(_MAIL.fullmatch(value) for value in values):
         return {"format": "email"}
+    if all(is_clock(value) for value in values):
+        return {"pattern": CLOCK}
     counts = Counter(map(key_of, values))
     once = sum(count == 1 for count in counts.values())
     is_few = len(options) <= MOST_OPTIONS and len(values) >= 6 and once <= len(values) / 8
@@ -262,6 +383,8 @@ def _text(values: Sequence[str], *, is_open: bool) -> Json:
     return {"minLength": 1} if all(values) else {}
 
 
+CLOCK = r"^([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$"
+"""The pattern of a time of day."""
 _MAIL = re.compile(r"[^@\s]{1,80}@[^@\s.]{1,80}(?:\.[^@\s.]{1,80}){1,8}")
 
 
@@ -285,3 +408,110 @@ def pattern_of(codes: Sequence[str]) -> str | None:
         return None
     form = "".join(re.escape(char) if char != "0" else "[0-9]+" for char in forms.pop())
     return f"^{form}$".replace("\\#", "#").replace("\\-", "-").replace("\\ ", " ")
+
+
+class States:
+    """The schema of a value that lets nothing new pass, from all that it was.
+
+    A word, a flag, nothing, and a number that took few values are states: a value that no recording
+    had is a case that nobody has dealt with. A text that differs in its digits only is a pattern.
+
+    free: places whose values are compared with others, so that any value will do.
+    """
+
+    def __init__(self, free: Collection[Path] = ()) -> None:
+        self._free = free
+
+    def schema(self, values: Sequence[Any], path: Path, *, is_text: bool = False) -> Json:
+        """Return what the next such value must look like.
+
+        is_text: the records were read out of texts, so that a new field is a new state.
+        """
+        if all(isinstance(value, dict) for value in values):
+            return self._record(values, path, is_text=is_text)
+        if all(isinstance(value, list) for value in values):
+            return self._list(values)
+        return self._scalar(values, path)
+
+    def _record(self, values: Sequence[Json], path: Path, *, is_text: bool) -> Json:
+        if any(map(is_by_id, values)):
+            return {"type": "object"}
+        names = dict.fromkeys(name for value in values for name in value)
+        required = [name for name in names if all(name in value for value in values)]
+        fields = {
+            name: self.schema([value[name] for value in values if name in value], (*path, name))
+            for name in names
+        }
+        made: Json = {"type": "object", **({"required": required} if required else {})}
+        return {
+            **made,
+            "properties": fields,
+            **({"additionalProperties": False} if is_text else {}),
+        }
+
+    def _list(self, values: Sequence[list[Any]]) -> Json:
+        inner = [one for value in values for one in value]
+        filled = {"minItems": 1} if all(values) else {} if any(values) else {"maxItems": 0}
+        made: Json = {"type": "array", **filled}
+        if inner and all(isinstance(one, dict) for one in inner):
+            names = dict.fromkeys(name for one in inner for name in one)
+            words = {name: [one[name] for one in inner if name in one] for name in names}
+            fields = {
+                name: {"enum": [*found]}
+                for name, column in words.items()
+                if all(map(is_word, column)) and (found := _few(column))
+            }
+            if fields:
+                made["items"] = {"properties": fields}
+        return made
+
+    def _scalar(self, values: Sequence[Any], path: Path) -> Json:
+        if path in self._free:
+            return {"type": type_of(values)}
+        if all(isinstance(value, bool) or value is None for value in values):
+            return _one_of(_ordered(values))
+        if all(isinstance(value, str) and number_of(value) is None for value in values):
+            return _texts(values)
+        found = _few(values)
+        return _one_of(found) if found else _signed(values)
+
+
+def _signed(values: Sequence[Any]) -> Json:
+    made: Json = {"type": type_of(values)}
+    is_numeric = made["type"] in ("integer", "number")
+    if is_numeric and all(value > 0 for value in values):
+        made["exclusiveMinimum"] = 0
+    return made
+
+
+def _texts(values: Sequence[str]) -> Json:
+    """Return texts that are states; those that differ in digits only are one pattern."""
+    alike: dict[str, list[str]] = {}
+    for value in values:
+        alike.setdefault(re.sub(r"[0-9]+", "0", value), []).append(value)
+    if len(alike) > MOST_STATES or len(alike) > max(2, len(values) / 3):
+        return {"type": "string"}
+    exact = [group[0] for group in alike.values() if len({*group}) == 1]
+    several = [group for group in alike.values() if len({*group}) > 1]
+    patterns = [pattern for group in several if (pattern := pattern_of(group))]
+    ways: list[Json] = [{"pattern": pattern} for pattern in patterns]
+    if exact:
+        ways.insert(0, _one_of(sorted(exact)))
+    return ways[0] if len(ways) == 1 else {"anyOf": ways}
+
+
+def is_few(values: Sequence[Any]) -> bool:
+    """Return whether values repeat as states do."""
+    return len({*map(repr, values)}) <= min(MOST_STATES, max(2, len(values) / 3))
+
+
+def _few(values: Sequence[Any]) -> list[Any]:
+    return _ordered(values) if is_few(values) else []
+
+
+def _ordered(values: Sequence[Any]) -> list[Any]:
+    return sorted(distinct(values).values(), key=repr)
+
+
+def _one_of(values: Sequence[Any]) -> Json:
+    return {"const": values[0]} if len(values) == 1 else {"enum": [*values]}

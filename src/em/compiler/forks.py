@@ -8,7 +8,7 @@ from recordings that did different things never does less than they did without 
 from collections.abc import Sequence
 from typing import Any
 
-from em.compiler.conditions import Condition, State, separating
+from em.compiler.condition import Condition, Search, State
 from em.compiler.example import Example
 from em.compiler.places import MISSING, at
 from em.compiler.relations import Relations
@@ -48,11 +48,11 @@ class Forks:
     def __init__(self, writer: Writer, relations: Relations) -> None:
         self._writer = writer
         self._relations = relations
-        self._asked: list[str] = []
+        self._asked: dict[str, tuple[bool, ...]] = {}
 
     @property
-    def asked(self) -> list[str]:
-        """The inputs that say whether to make a write."""
+    def asked(self) -> dict[str, tuple[bool, ...]]:
+        """The inputs that say whether to make a write, with what each recording did."""
         return self._asked
 
     def conditions(self) -> dict[int, str]:
@@ -69,7 +69,8 @@ class Forks:
             if made not in known:
                 yes = [state for state, is_made in zip(states, made, strict=True) if is_made]
                 no = [state for state, is_made in zip(states, made, strict=True) if not is_made]
-                known[made] = self._write(slot.tool, separating(yes, no, tool=slot.tool))
+                condition = Search(yes, no, tool=slot.tool).best()
+                known[made] = self._write(slot.tool, condition, made)
             found[number] = known[made]
         return found
 
@@ -85,13 +86,13 @@ class Forks:
                 state[known.name] = known.record
         return state
 
-    def _write(self, tool: str, condition: Condition | None) -> str:
+    def _write(self, tool: str, condition: Condition | None, made: tuple[bool, ...]) -> str:
         """Write what must be known of a condition; return it as an expression."""
         writer, total = self._writer, len(self._writer.examples)
         if condition is None:
             name = writer.fresh(tool)
             writer.always.add((name,))
-            self._asked.append(name)
+            self._asked[name] = made
             return name
         for text in condition.known():
             writer.write_check(text, None, total)

@@ -8,83 +8,20 @@ is known by its expression, in which VALUE stands for the value.
 import json
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from em.compiler.listing import (
+from em.compiler.list_forms import (
     DATES,
     LENGTH,
-    STRING,
     VALUE,
+    evaluated,
     list_forms,
-    listed,
     totals_in,
     whole_words,
 )
-from em.runner.expressions.file_lines import module_name
-from em.runner.expressions.functions import between
-from em.runner.expressions.texts import file_part, quoted, shown
-from em.text.slug import slug
+from em.compiler.places import is_number
 from em.values.times import is_date
-
-Apply = Callable[[Any], str | None]
-
-
-def _of_number(write: Callable[[Any], str]) -> Apply:
-    def apply(value: Any) -> str | None:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return write(value) if is_number else None
-
-    return apply
-
-
-def _of_whole(spec: str) -> Apply:
-    return lambda value: shown(value, spec) if type(value) is int else None
-
-
-def _of_text(write: Callable[[str], str]) -> Apply:
-    def apply(value: Any) -> str | None:
-        return write(value) if isinstance(value, str) and value.strip() else None
-
-    return apply
-
-
-def _word(number: int) -> Callable[[str], str]:
-    return lambda text: text.split()[number] if len(text.split()) > 1 else ""
-
-
-def _of_date(form: str) -> Apply:
-    def apply(value: Any) -> str | None:
-        return datetime.fromisoformat(value).strftime(form) if is_date(value) else None
-
-    return apply
-
-
-def _of_path(part: str) -> Apply:
-    def apply(value: Any) -> str | None:
-        if not isinstance(value, str) or " " in value or not ("/" in value or "." in value):
-            return None
-        return file_part(value, part)
-
-    return apply
-
-
-def _length(value: Any) -> str | None:
-    return str(len(value)) if isinstance(value, list) and value else None
-
-
-def _in_capitals(text: str) -> str:
-    return slug(text, " ").title().replace(" ", "")
-
-
-def _module(value: Any) -> str | None:
-    if not isinstance(value, str) or " " in value or not value.endswith(".py"):
-        return None
-    try:
-        return module_name(value, "src")
-    except ValueError:
-        return None
-
 
 PLAIN_NUMBER = f"{VALUE} | string"
 JSON = f'quoted({VALUE}, "json")'
@@ -92,52 +29,64 @@ URL = f'quoted({VALUE}, "url")'
 QUERY = f'quoted({VALUE}, "query")'
 SQL = f'quoted({VALUE}, "sql")'
 SHELL = f'quoted({VALUE}, "shell")'
-FORMS: dict[str, Apply] = {
-    PLAIN_NUMBER: _of_number(str),
-    f'shown({VALUE}, ".2f")': _of_number(lambda value: shown(value, ".2f")),
-    f'shown({VALUE}, ",.2f")': _of_number(lambda value: shown(value, ",.2f")),
-    f'shown({VALUE}, ".1f")': _of_number(lambda value: shown(value, ".1f")),
-    f'shown({VALUE}, ".2f") | replace(".", ",")': _of_number(
-        lambda value: shown(value, ".2f").replace(".", ",")
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int
+
+
+def _is_bare(value: Any) -> bool:
+    """Return whether a text has no quotation mark at its ends: there it may be the text's own."""
+    return _is_text(value) and not {value[:1], value[-1:]} & {"'", '"'}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _has_words(value: Any) -> bool:
+    return isinstance(value, str) and len(value.split()) > 1
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and " " not in value and ("/" in value or "." in value)
+
+
+def _is_module(value: Any) -> bool:
+    return _is_path(value) and value.endswith(".py")
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, list) and bool(value)
+
+
+_GROUPS: tuple[tuple[Callable[[Any], bool], tuple[str, ...]], ...] = (
+    (is_number, (PLAIN_NUMBER, *(f'shown({VALUE}, "{form}")' for form in (".2f", ",.2f", ".1f")))),
+    (is_number, (f'shown({VALUE}, ".2f") | replace(".", ",")',)),
+    (
+        _is_whole,
+        tuple(f'shown({VALUE}, "{form}")' for form in (",d", *map("0{}d".format, range(2, 7)))),
     ),
-    f'shown({VALUE}, ",d")': _of_whole(",d"),
-    **{f'shown({VALUE}, "0{n}d")': _of_whole(f"0{n}d") for n in range(2, 7)},
-    f"{VALUE} | round | int": _of_number(lambda value: str(round(value))),
-    f"{VALUE} | lower": _of_text(str.lower),
-    f"{VALUE} | upper": _of_text(str.upper),
-    f"{VALUE} | title": _of_text(str.title),
-    f"{VALUE} | capitalize": _of_text(str.capitalize),
-    f"{VALUE} | trim": _of_text(str.strip),
-    f"word({VALUE}, 0)": _of_text(_word(0)),
-    f"word({VALUE}, -1)": _of_text(_word(-1)),
-    f"word({VALUE}, 0) | lower": _of_text(lambda text: _word(0)(text).lower()),
-    f"word({VALUE}, -1) | lower": _of_text(lambda text: _word(-1)(text).lower()),
-    **{
-        f'{VALUE} | lower | replace(" ", "{sign}")': _of_text(
-            lambda text, sign=sign: text.lower().replace(" ", sign)  # type: ignore[misc]
-        )
-        for sign in ("-", "_", "")
-    },
-    **{
-        f'{VALUE} | replace(" ", "{sign}")': _of_text(
-            lambda text, sign=sign: text.replace(" ", sign)  # type: ignore[misc]
-        )
-        for sign in ("-", "_", "")
-    },
-    f"slug({VALUE})": _of_text(slug),
-    f'slug({VALUE}, "_")': _of_text(lambda text: slug(text, "_")),
-    f'slug({VALUE}, "")': _of_text(lambda text: slug(text, "")),
-    **{f'file_part({VALUE}, "{part}")': _of_path(part) for part in ("stem", "name", "folder")},
-    **{
-        f'quoted({VALUE}, "{how}")': _of_text(lambda text, how=how: quoted(text, how))  # type: ignore[misc]
-        for how in ("url", "query", "html", "sql", "shell")
-    },
-    JSON: _of_text(lambda text: quoted(text, "json")),
-    f'module_name({VALUE}, "src")': _module,
-    f'slug({VALUE}, " ") | title | replace(" ", "")': _of_text(_in_capitals),
-    LENGTH: _length,
-    **{f'shown({VALUE}, "{form}")': _of_date(form) for form in DATES},
-}
+    (is_number, (f"{VALUE} | round | int",)),
+    (
+        _is_text,
+        tuple(f"{VALUE} | {how}" for how in ("lower", "upper", "title", "capitalize", "trim")),
+    ),
+    (_has_words, (f"word({VALUE}, 0)", f"word({VALUE}, -1)")),
+    (_has_words, (f"word({VALUE}, 0) | lower", f"word({VALUE}, -1) | lower")),
+    (_is_text, tuple(f'{VALUE} | lower | replace(" ", "{sign}")' for sign in ("-", "_", ""))),
+    (_is_text, tuple(f'{VALUE} | replace(" ", "{sign}")' for sign in ("-", "_", ""))),
+    (_is_text, (f"slug({VALUE})", f'slug({VALUE}, "_")', f'slug({VALUE}, "")')),
+    (_is_path, tuple(f'file_part({VALUE}, "{part}")' for part in ("stem", "name", "folder"))),
+    (_is_text, (URL, QUERY, f'quoted({VALUE}, "html")')),
+    (_is_bare, (SQL, SHELL, JSON)),
+    (_is_module, (f'module_name({VALUE}, "src")',)),
+    (_is_text, (f'slug({VALUE}, " ") | title | replace(" ", "")',)),
+    (_is_filled, (LENGTH,)),
+    (is_date, tuple(f'shown({VALUE}, "{form}")' for form in DATES)),
+)
+FORMS = {form: is_fit for is_fit, forms in _GROUPS for form in forms}
+"""The plain forms, each with the values that it is for."""
 _OF_PARTS = {f'shown({VALUE}, "{form}")' for form in ("%m", "%d")}
 _YEAR = f'shown({VALUE}, "%Y")'
 
@@ -150,9 +99,14 @@ def forms_of(value: Any, text: str) -> Iterator[tuple[str, str]]:
         if value:
             yield LENGTH, str(len(value))
         return
-    year = FORMS[_YEAR](value)
-    for expression, apply in FORMS.items():
-        made = apply(value)
+    if isinstance(value, str) and value.isascii() and not is_date(value):
+        # Whatever the form of a text, a word of it stays.
+        below = text.lower()
+        if not any(word in below for word in re.findall(r"[a-z0-9]+", value.lower())):
+            return
+    year = applied(_YEAR, value)
+    for expression in FORMS:
+        made = applied(expression, value)
         if not made or made == value or made not in text:
             continue
         # A day or a month alone is a small number like any other.
@@ -185,25 +139,19 @@ _WORDING_AFTER = re.compile(r"[^\d\n]{1,60}\n?[^\d\n]{0,60}|\n[^\d\n]{0,60}|$")
 
 def is_part(form: str) -> bool:
     """Return whether a form takes a part out of a text by the words around it."""
-    return _PART.fullmatch(form) is not None
+    return form.startswith("between(")
 
 
-_PART = re.compile(rf"between\({VALUE}, {STRING}, {STRING}\)(?: \| (int|float))?")
-
-
-def _part(expression: str, text: Any) -> Any:
-    found = _PART.fullmatch(expression)
-    if found is None or not isinstance(text, str):
-        return None
-    try:
-        part = between(text, json.loads(found[1]), json.loads(found[2]))
-        return {"int": int, "float": float, None: str}[found[3]](part)
-    except ValueError:
-        return None
-
-
-def applied(expression: str, value: Any) -> Any:
+def applied(form: str, value: Any) -> Any:
     """Return what a form makes of a value; None if it does not fit such a value."""
-    if expression in FORMS:
-        return FORMS[expression](value)
-    return listed(expression, value) if isinstance(value, list) else _part(expression, value)
+    if form not in FORMS:
+        return evaluated(form, value) if value != [] else None
+    if not FORMS[form](value):
+        return None
+    return str(evaluated(form, value)) if _is_filled(value) else _written(form, value)
+
+
+@lru_cache(maxsize=50_000, typed=True)
+def _written(form: str, value: Any) -> str | None:
+    made = evaluated(form, value)
+    return None if made is None else str(made)

@@ -9,17 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from em.compiler.calls import calls_of
-from em.compiler.checks import is_plain
-from em.compiler.compile_trace import CompiledTrace, compile_several
-from em.compiler.confirmation import declared_input
-from em.compiler.decision import applied
+from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.file_changes import session_of
-from em.compiler.package_files import check_text, render_again
 from em.errors import EmError, NotFound
 from em.log.event import TRACE_PREFIX, EventQuery
 from em.runner.authorship import WRITTEN_BY
 from em.runner.package import (
-    ROUTINE,
     UDF,
     KeptRoutine,
     find_routine,
@@ -27,16 +22,14 @@ from em.runner.package import (
     routine_of,
     texts_of,
 )
-from em.runner.routine import PlanStep, Routine, RulesStep
+from em.runner.routine import Routine, ToolSpec
 from em.runner.tools.coding import FILE_TEXT
 from em.runner.trial import Trials
-from em.runner.validation import INPUT
 from em.runner.version_change import changes, proof_change
 from em.store.protocol import Artefact, Store
-from em.traces.catalogue import get_traces, pooled_traces
+from em.traces.catalogue import get_traces
 from em.traces.trace import KeptTrace, Trace
 from em.values.call import Effect
-from em.values.json_schema import properties_of
 
 PAGE = 200
 """Traces that are listed at a time."""
@@ -68,13 +61,13 @@ def compile_again(store: Store, name: str, *, allow_unlabelled: bool = False) ->
     """
     artefact = find_routine(store, name)
     old = routine_of(artefact)
-    refused = _why_not_at_all(artefact)
+    refused = why_only_by_hand(artefact)
     if refused:
         return Growth(old=old.ref, why_not=refused)
     known, newest = made_of(store, artefact)
     if not known:
         return Growth(old=old.ref, why_not="the traces that it was compiled from are not there")
-    declared = _declared(old)
+    declared = declared_effects(old.tools)
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
     added = [
         kept
@@ -84,8 +77,7 @@ def compile_again(store: Store, name: str, *, allow_unlabelled: bool = False) ->
     if not added:
         return Growth(old=old.ref, why_not="there are no new traces that did the same")
     try:
-        others = pooled_traces(store, [*known, *(kept.id for kept in added)])
-        found, made = _grown(old, get_traces(store, known), added, declared, others)
+        found, made = _grown(old, get_traces(store, known), added, declared)
         if found.why_not:
             return found
         # A version that is not in use yet is not put in use by growing.
@@ -96,7 +88,8 @@ def compile_again(store: Store, name: str, *, allow_unlabelled: bool = False) ->
         return Growth(old=old.ref, added=[kept.id for kept in added], why_not=str(error))
 
 
-def _why_not_at_all(artefact: Artefact) -> str:
+def why_only_by_hand(artefact: Artefact) -> str:
+    """Say why em can't compile a routine again by itself; empty if it can."""
     files = texts_of(artefact)
     if WRITTEN_BY in files:
         return "a model wrote a part of it, which would be lost: compile it again with the model"
@@ -110,16 +103,15 @@ def _grown(
     known: Sequence[KeptTrace],
     added: Sequence[KeptTrace],
     declared: Mapping[str, Effect | None],
-    others: Sequence[KeptTrace],
-) -> tuple[Growth, CompiledTrace]:
+) -> tuple[Growth, Compiled]:
     """Return what a routine and new traces become, and what that changes."""
-    made = _compiled(old, [*known, *added], declared, others)
+    made = _compiled(old, [*known, *added], declared)
     wrong = {one.trace for one in made.draft.trials.made if one.verdict == "wrong"}
     left_out = [kept.id for kept in added if kept.id in wrong]
     if left_out:
         # One new trace that did something else must not keep the routine from growing.
         added = [kept for kept in added if kept.id not in left_out]
-        made = _compiled(old, [*known, *added], declared, others) if added else made
+        made = _compiled(old, [*known, *added], declared) if added else made
     found = Growth(
         old=old.ref,
         added=[kept.id for kept in added],
@@ -129,60 +121,29 @@ def _grown(
             proof_change(old.trials, made.draft.trials),
         ],
     )
-    problem = _why_worse(old, made, found.added)
-    return msgspec.structs.replace(found, why_not=problem), made
+    return msgspec.structs.replace(found, why_not=_why_worse(old, made)), made
 
 
 def _compiled(
-    old: KeptRoutine,
-    traces: Sequence[KeptTrace],
-    declared: Mapping[str, Effect | None],
-    others: Sequence[KeptTrace],
-) -> CompiledTrace:
-    # A wrong trial is judged against those of the old version.
-    made = compile_several(
+    old: KeptRoutine, traces: Sequence[KeptTrace], declared: Mapping[str, Effect | None]
+) -> Compiled:
+    """Compile traces with what people said about the old version.
+
+    A wrong trial is judged against those of the old version.
+    """
+    return compile_several(
         traces,
         name=old.name,
         declared=declared,
         force=True,
-        pool=others,
+        review=old.review,
         struck=old.struck,
-        may_be_plain=not old.decided,
     )
-    return _as_decided(made, old)
 
 
-def _as_decided(made: CompiledTrace, old: KeptRoutine) -> CompiledTrace:
-    """Return a compiled routine with what people decided about the old one.
-
-    Its trials were made without that, so that they count as made before it was changed.
-    """
-    if not old.decided:
-        return made
-    routine, files = made.draft.routine, dict(made.files)
-    for one in old.decided:
-        routine = applied(routine, one)
-    # Deciding where a value comes from left other inputs without a use: they were no reason then.
-    settled = properties_of(old.input_schema).keys() - old.asks.keys()
-    asks = {
-        name: one for name, one in routine.asks.items() if not (one.is_unused and name in settled)
-    }
-    routine = msgspec.structs.replace(routine, asks=asks)
-    files[ROUTINE] = render_again(routine, files[ROUTINE])
-    check_text(routine, files[ROUTINE])
-    if INPUT in files:
-        files[INPUT] = declared_input(files[INPUT], routine)
-    draft = msgspec.structs.replace(made.draft, routine=routine)
-    return msgspec.structs.replace(made, draft=draft, files=files)
-
-
-def _why_worse(old: KeptRoutine, made: CompiledTrace, added: Sequence[str]) -> str:
+def _why_worse(old: KeptRoutine, made: Compiled) -> str:
     """Say why a new version must not replace the old one; empty if it may."""
     before, after = old.trials, made.draft.trials
-    if is_plain(old) and not is_plain(made.draft.routine):
-        return "no plain routine does what was recorded in all of its traces"
-    if not set(added) & set(made.same_way):
-        return "the new traces went another way, so nothing was learnt from them"
     if after.count("wrong") > before.count("wrong"):
         reasons = "; ".join(after.reasons("wrong")[:3])
         return f"it would do the wrong thing in {after.count('wrong')} trials: {reasons}"
@@ -193,23 +154,11 @@ def _why_worse(old: KeptRoutine, made: CompiledTrace, added: Sequence[str]) -> s
             f"it would be right in {now} of the {len(same)} traces that it knew; it was right in"
             f" {was} of them"
         )
-    again = [
-        name
-        for name, asked in made.draft.routine.asks.items()
-        if name not in old.asks and not asked.others and not _composes(old)
-    ]
-    if again:
-        return f"it would ask again for what was settled: {', '.join(again)}"
     return ""
 
 
 def _right(trials: Trials, traces: set[str]) -> int:
     return sum(one.verdict == "right" and one.trace in traces for one in trials.made)
-
-
-def _composes(routine: Routine) -> bool:
-    """Return whether a routine makes those of its effects that a task needs."""
-    return any(isinstance(step, PlanStep | RulesStep) for step in routine.steps)
 
 
 # --- traces ---------------------------------------------------------------------------------------
@@ -241,17 +190,17 @@ def _since(store: Store, seq: int, outcomes: set[str]) -> Iterator[KeptTrace]:
             continue
 
 
-def _declared(routine: Routine) -> dict[str, Effect | None]:
+def declared_effects(tools: Sequence[ToolSpec]) -> dict[str, Effect | None]:
     """Return the effects of tools that a person or the tool itself declared."""
     return {
         tool.name: tool.known_effect
-        for tool in routine.tools
+        for tool in tools
         if tool.known_effect is not None and not tool.effect_inferred
     }
 
 
 def _has_effects_of(routine: Routine, trace: Trace, declared: Mapping[str, Effect | None]) -> bool:
-    """Return whether a trace does what a routine does: its effects, or some of those of a plan."""
+    """Return whether a trace does what a routine does: its effects, or some of them."""
     session = session_of(trace, declared) if FILE_TEXT in routine.called_tools else None
     calls = calls_of(trace, declared)[0] if session is None else session.calls
     good = [call for call in calls if not call.failed]
@@ -260,4 +209,4 @@ def _has_effects_of(routine: Routine, trace: Trace, declared: Mapping[str, Effec
     own = routine.called_tools - reads
     if not own:
         return not done and {call.name for call in good} >= routine.called_tools
-    return bool(done) and (done <= own if _composes(routine) else done == own)
+    return bool(done) and done <= own

@@ -1,41 +1,48 @@
 """Healing: a fix that made a run succeed becomes a change of the routine.
 
 A fixed argument becomes an expression that the step had elsewhere (a renamed argument), a reference
-to the input or an earlier result, or a constant in place of a constant. A value that nothing in the
-run explains was right for that run only, and is refused.
+to an input or an earlier result that has exactly this value, or a constant in place of a constant.
+If several places have it, an assert says that they must agree. A value that nothing in the run
+explains was right for that run only, and is refused.
 """
 
 import difflib
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.arguments import Arguments
-from em.compiler.calls import Names
 from em.compiler.draft import Recorded
-from em.compiler.explanations import Explainer
-from em.compiler.inputs import Inputs, Use
-from em.compiler.package_files import as_json, render_again
-from em.compiler.sources import Sources
-from em.compiler.verification import NotReproduced
+from em.compiler.example import APPROVAL, Call
+from em.compiler.package_files import as_json, recorded_json, render_again
+from em.compiler.replay_world import InTurn, NotReproduced, Outcome
+from em.compiler.routine_text import routine_text
 from em.errors import EmError, RoutineError
 from em.redaction.redactor import marker
-from em.runner.agreement import INPUTS, GuardFailed, part_at, single_places
-from em.runner.drivers import drive
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import compile_value
 from em.runner.history import RECORDING, PastRun, PastStep, package_of, read_run
-from em.runner.machine import Machine
-from em.runner.package import ROUTINE, files_in, find_routine, keep_routine, write_files
-from em.runner.routine import Default, Program, PromptStep, Routine, Step, ToolStep, UdfStep
-from em.runner.run import cause_of
+from em.runner.package import ROUTINE, files_in, find_routine, keep_routine, parse_yaml, write_files
+from em.runner.routine import (
+    AssertStep,
+    Default,
+    ForEachStep,
+    LetStep,
+    Program,
+    PromptStep,
+    Routine,
+    Step,
+    ToolStep,
+    UdfStep,
+)
+from em.runner.run import PendingPrompt
 from em.runner.secrets import Secrets
-from em.runner.tools import Tool
 from em.store.protocol import Store
 from em.values.canonical import Json, canonical, identical, short
+from em.values.leaves import Path as LeafPath
 from em.values.leaves import is_informative, leaves
 
 _NOTHING = object()
@@ -45,16 +52,13 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     """A routine with the fixes of a run written into it.
 
     refused: the fixes that can't become part of the routine, each with the reason.
-    recording: the calls of the run, as the healed routine makes them.
+    calls: those of the run, as the healed routine makes them.
     """
 
     routine: Routine
     changed: Sequence[str]
     refused: Sequence[str]
-    input: Json
-    output: Any
-    answers: Mapping[str, Json]
-    recording: Sequence[Recorded] = ()
+    calls: Sequence[Call] = ()
 
 
 class Healing(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,13 +81,13 @@ def healing_of(
     healed = heal(routine, past)
     new = dict(files)
     if healed.changed:
-        new[ROUTINE] = render_again(healed.routine, files[ROUTINE])
-        new["input.json"] = as_json(healed.input)
-        new["expected_output.json"] = as_json(healed.output)
+        new[ROUTINE] = _rendered(healed.routine, files[ROUTINE])
+        new["input.json"] = as_json(past.input)
+        new["expected_output.json"] = as_json(past.output)
         # What the trace said about its outcome, and what the agent used, stay.
         recorded = _object(files.get(RECORDING, ""))
-        again = {"calls": healed.recording, "answers": healed.answers}
-        new[RECORDING] = as_json({**recorded, **again})
+        run = Recorded(name=past.run_id, inputs=past.input, calls=healed.calls, output=past.output)
+        new[RECORDING] = as_json({**recorded, "recordings": [recorded_json(run)]})
     lines = difflib.unified_diff(
         files[ROUTINE].splitlines(keepends=True),
         new[ROUTINE].splitlines(keepends=True),
@@ -92,6 +96,26 @@ def healing_of(
     )
     patch = "".join(lines)
     return Healing(changed=healed.changed, refused=healed.refused, patch=patch), new
+
+
+def _rendered(routine: Routine, old: str) -> str:
+    """Return the text of a changed routine, laid out as it was."""
+    notes = "".join(takewhile(lambda line: line[0] == "#", old.splitlines(keepends=True)))
+    document = parse_yaml(old.encode(), ROUTINE)
+    if notes + routine_text(document) != old:
+        return render_again(routine, old)
+    return notes + routine_text(_ordered({"version": "1"} | msgspec.to_builtins(routine), document))
+
+
+def _ordered(new: Any, old: Any) -> Any:
+    """Return a value whose fields stand in the order of another one, step by step."""
+    if isinstance(new, list) and isinstance(old, list):
+        known = {one["id"]: one for one in old if isinstance(one, dict) and "id" in one}
+        return [_ordered(one, known.get(one.get("id"))) if known else one for one in new]
+    if not isinstance(new, dict) or not isinstance(old, dict):
+        return new
+    names = [name for name in old if name in new]
+    return {name: _ordered(new[name], old.get(name)) for name in dict.fromkeys([*names, *new])}
 
 
 def _object(text: str) -> Json:
@@ -130,7 +154,6 @@ def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
 
 def heal(routine: Routine, past: PastRun) -> Healed:
     """Write the fixes of a run into its routine, and prove the result by replaying the run."""
-    _refuse_doubts(past)
     if not any(done.fix for done in past.steps):
         raise RoutineError("no step of this run was fixed", place=f"run {past.run_id}")
     if past.status != "ok":
@@ -143,24 +166,7 @@ def heal(routine: Routine, past: PastRun) -> Healed:
     healed = healer.heal()
     if not healed.changed:
         return healed
-    return msgspec.structs.replace(healed, recording=_replay(healed, past))
-
-
-def _refuse_doubts(past: PastRun) -> None:
-    """Refuse a run that a guard stopped, or that asked what is right: no fix may decide that."""
-    place = f"run {past.run_id}"
-    if past.failure is not None and past.failure["error_type"] == GuardFailed.__name__:
-        raise RoutineError(
-            "a guard stopped this run, and healing never removes a guard",
-            place=place,
-            fix="an author may remove one that is not needed from routine.yaml",
-        )
-    if INPUTS in past.restored.answers or (past.prompt or {}).get("step_id") == INPUTS:
-        raise RoutineError(
-            "this run asked for inputs, so its values are not those of every run",
-            place=place,
-            fix="answer it, and heal a run that needed a fix and did not ask",
-        )
+    return msgspec.structs.replace(healed, calls=_replay(healed.routine, past))
 
 
 class _Healer:
@@ -168,81 +174,90 @@ class _Healer:
         self._routine, self._past = routine, past
         self._changed: list[str] = []
         self._refused: list[str] = []
+        # What the steps before have saved.
+        self._scope: Json = dict(Program(routine).by_names(past.input))
 
     def heal(self) -> Healed:
-        steps = []
-        given = Program(self._routine).inputs(self._past.input)
-        scope: Json = {**FUNCTIONS, **given, **_markers(self._routine)}
-        sources, inputs = Sources(), Inputs(given, "", [], Names())
-        explainer = Explainer(inputs, sources)
-        arguments = Arguments(inputs, sources, explainer, {}, is_reading=True)
-        for number, step in enumerate(self._routine.steps):
-            own = [done for done in self._past.steps if done.step == step.id]
-            steps.append(self._mended(step, own, scope, arguments))
-            if isinstance(step, PromptStep) and step.save_as is not None:
-                scope[step.save_as] = self._past.restored.answers.get(step.id, {})
-            elif step.save_as is not None and own:
-                result = own[0].result
-                if step.for_each is not None:
-                    result = [done.result for done in own]
-                scope[step.save_as] = result
-                sources.add(number, step.save_as, result)
+        steps = [*self._mended_all(self._routine.steps)]
         return Healed(
             routine=msgspec.structs.replace(self._routine, steps=steps),
             changed=self._changed,
             refused=self._refused,
-            input=self._past.input,
-            output=self._past.output,
-            answers=self._past.restored.answers,
         )
 
-    def _mended(
-        self, step: Step, own: Sequence[PastStep], scope: Json, arguments: Arguments
-    ) -> Step:
+    def _mended_all(self, steps: Sequence[Step]) -> Iterator[Step]:
+        for step in steps:
+            own = [done for done in self._past.steps if done.step == step.id]
+            if isinstance(step, ForEachStep):
+                yield msgspec.structs.replace(step, steps=[*self._mended_all(step.steps)])
+                continue
+            yield from self._mended(step, own)
+            if step.save_as is None or step not in self._routine.steps:
+                continue
+            if isinstance(step, PromptStep):
+                self._scope[step.save_as] = self._past.restored.answers.get(step.id, {})
+            elif isinstance(step, LetStep):
+                self._scope[step.save_as] = _evaluated(step.value, self._known(), step.id)
+            elif own:
+                results = [done.result for done in own]
+                self._scope[step.save_as] = results[0] if step.for_each is None else results
+
+    def _known(self) -> Json:
+        return {**FUNCTIONS, **self._scope, **_markers(self._routine)}
+
+    def _mended(self, step: Step, own: Sequence[PastStep]) -> list[Step]:
+        """Return a step with its fixes, and before it what must agree for them."""
         fixed = [done for done in own if done.fix]
         if not fixed or not isinstance(step, ToolStep | UdfStep):
-            return step
+            return [step]
         if len(fixed) < len(own):
             self._refused.append(f"step {step.id}: only some items needed a fix")
-            return step
-        made = {canonical(self._one(step, done, scope, arguments))[0] for done in fixed}
-        if len(made) > 1:
+            return [step]
+        made = [self._one(step, done) for done in fixed]
+        if len({canonical(one)[0] for one in made}) > 1:
             self._refused.append(f"step {step.id}: the items needed different fixes")
-            return step
-        healed = self._one(step, fixed[0], scope, arguments)
-        if not identical(healed, step):
-            self._changed.append(_described(step, healed))
+            return [step]
+        healed = made[0]
+        if not identical(healed[-1], step):
+            self._changed.append(_described(step, healed[-1]))
         return healed
 
-    def _one(
-        self, step: ToolStep | UdfStep, done: PastStep, scope: Json, arguments: Arguments
-    ) -> ToolStep | UdfStep:
-        """Return the step with one fix written into it."""
+    def _one(self, step: ToolStep | UdfStep, done: PastStep) -> list[Step]:
+        """Return the same for one fix."""
         fix = done.fix or {}
         try:
             if fix["strategy"] == "skip":
-                self._check_default(step, fix.get("default"), scope)
-                return msgspec.structs.replace(step, on_error=Default(fix.get("default")))
-            args = self._args(step, done, fix["args"], scope, arguments)
-            return msgspec.structs.replace(step, args=args, agree=_moved(step, args))
+                self._check_default(step, fix.get("default"))
+                return [msgspec.structs.replace(step, on_error=Default(fix.get("default")))]
+            source = _Source(step.args, self._before(step, done), self._scope)
+            args = {key: source.of((key,), value) for key, value in fix["args"].items()}
         except _Unexplained as error:
             refusal = f"step {step.id}{error}"
             if refusal not in self._refused:
                 self._refused.append(refusal)
-            return step
+            return [step]
+        asserts = [
+            AssertStep(id=f"{step.id}_agrees_{number}", check=check)
+            for number, check in enumerate(source.agreed, 1)
+        ]
+        return [*asserts, msgspec.structs.replace(step, args=args)]
 
-    def _check_default(self, step: Step, default: Any, scope: Json) -> None:
+    def _before(self, step: ToolStep | UdfStep, done: PastStep) -> Any:
+        """Return the arguments before the fix; the journal has only those of effects."""
+        if done.args is not None:
+            return done.args
+        own = self._known()
+        if step.for_each is not None and isinstance(done.item, int):
+            own[step.as_] = compile_value(step.for_each, f"step {step.id}")(own)[done.item]
+        return _evaluated(step.args, own, step.id)
+
+    def _check_default(self, step: Step, default: Any) -> None:
         """Refuse a default that is a value of this run, or that another step decides by."""
-        known = {
-            canonical(value)[0]
-            for name, held in scope.items()
-            if name not in FUNCTIONS
-            for _, value in leaves(held)
-        }
+        known = {canonical(value)[0] for _, value in leaves(self._scope)}
         own = [value for _, value in leaves(default) if is_informative(value)]
         if any(canonical(value)[0] in known for value in own):
             raise _Unexplained(f": the default {short(default)} is a value of this run only")
-        for other in self._routine.steps:
+        for other in self._routine.all_steps:
             checks = [other.when or "", getattr(other, "check", "")]
             checks += [*(other.checks.pre if other.checks else ())]
             if step.save_as and any(re.search(rf"\b{step.save_as}\b", text) for text in checks):
@@ -250,38 +265,10 @@ class _Healer:
                     f": step {other.id} decides by its result, so a default is not safe"
                 )
 
-    def _args(
-        self,
-        step: ToolStep | UdfStep,
-        done: PastStep,
-        args: Json,
-        scope: Json,
-        arguments: Arguments,
-    ) -> Json:
-        own = dict(scope)
-        if step.for_each is not None:
-            items = compile_value(step.for_each, f"step {step.id}")(scope)
-            own[step.as_] = items[done.item or 0]
-        old = _evaluated(step.args, own, step.id)
-        source = _Source(step.args, old, arguments)
-        return {key: source.of((key,), value) for key, value in args.items()}
 
-
-def _moved(step: ToolStep | UdfStep, args: Json) -> dict[str, Sequence[str]]:
-    """Return what must agree with the arguments, where these have other names now."""
-    agree: dict[str, Sequence[str]] = {}
-    for place, texts in step.agree.items():
-        template = part_at(step.args, place)
-        now = dict(single_places(args, step.agree))
-        moved = [other for other, one in now.items() if identical(one, template)]
-        if not moved:
-            raise _Unexplained(f", args.{place}: what must agree with it would be lost")
-        agree[place if place in moved else moved[0]] = texts
-    return agree
-
-
-def _described(old: ToolStep | UdfStep, new: ToolStep | UdfStep) -> str:
+def _described(old: ToolStep | UdfStep, new: Step) -> str:
     """Describe the change of a step."""
+    assert isinstance(new, ToolStep | UdfStep), "the same step"
     if identical(old.args, new.args):
         return f"step {old.id}: continues with {short(new.on_error)} when it fails"
     return f"step {old.id}: args {short(old.args)} become {short(new.args)}"
@@ -301,46 +288,78 @@ class _Leaf(NamedTuple):
 
 
 class _Source:
-    """Finds where the values of fixed arguments come from."""
+    """Finds where the values of fixed arguments come from. agreed: what must be equal for it."""
 
-    def __init__(self, template: Json, value: Any, arguments: Arguments) -> None:
-        self._template, self._value, self._arguments = template, value, arguments
+    def __init__(self, template: Json, value: Any, scope: Json) -> None:
+        self._template, self._value, self._scope = template, value, scope
         self._leaves = list(_leaves(template, value))
+        self.agreed: list[str] = []
 
     def of(self, path: Path, value: Any) -> Any:
         """Return a fixed value as the routine can write it; raise _Unexplained if it can't."""
         before, template = _at(self._value, path), _at(self._template, path)
         if template is not _NOTHING and before is not _NOTHING and identical(before, value):
             return template
-        elsewhere = self._elsewhere(value)
-        if elsewhere is not _NOTHING:
-            return elsewhere
+        found = self._elsewhere(value)
+        is_expression = isinstance(template, str) and "{{" in template
+        if not found and template is _NOTHING and is_informative(value):
+            found = [*self._places(value)]
+        if found:
+            return self._one_of(found)
         if isinstance(value, dict):
             return {key: self.of((*path, key), item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.of((*path, n), item) for n, item in enumerate(value)]
-        is_expression = isinstance(template, str) and "{{" in template
-        if template is not _NOTHING and not is_expression:
+        is_of_run = is_informative(value) and any(
+            identical(one, value) for _, one in leaves(self._scope)
+        )
+        if template is not _NOTHING and not is_expression and not is_of_run:
             return value  # a wrong constant
-        if not is_expression and is_informative(value):
-            use = Use(str(path[-1]), "", False)
-            wired = self._arguments.wire(value, use, 0, ".".join(map(str, path)), "output")
-            if wired.calls or wired.value != value:
-                return wired.value
         place = f", args.{'.'.join(map(str, path))}"
-        earlier = f"it was {template}" if is_expression else "it was missing"
+        earlier = "it was missing" if template is _NOTHING else f"it was {template}"
         raise _Unexplained(
             f"{place}: {earlier}; the fix set {short(value)}, and nothing in the run explains it"
         )
 
-    def _elsewhere(self, value: Any) -> Any:
-        """Return the expression of another argument that had exactly this value."""
+    def _one_of(self, found: list[Any]) -> Any:
+        """Return the first of several expressions; the others must agree with it."""
+        if len(found) == 1:
+            return found[0]
+        bare = [_BARE.fullmatch(one) if isinstance(one, str) else None for one in found]
+        if None in bare:
+            raise _Unexplained(f": it could be any of {short(found)}")
+        first, *others = [match[1] for match in bare if match is not None]
+        self.agreed += [f"{first} == {other}" for other in others]
+        return found[0]
+
+    def _elsewhere(self, value: Any) -> list[Any]:
+        """Return the expressions of other arguments that had exactly this value."""
         if not isinstance(value, dict | list) and not is_informative(value):
-            return _NOTHING
+            return []
+        found: list[Any] = []
         for leaf in self._leaves:
-            if identical(leaf.value, value) and leaf.template is not leaf.value:
-                return leaf.template
-        return _NOTHING
+            is_same = identical(leaf.value, value) and leaf.template is not leaf.value
+            if is_same and leaf.template not in found:
+                found.append(leaf.template)
+        return found
+
+    def _places(self, value: Any) -> Iterator[str]:
+        """Yield references to the inputs and results that are exactly this value."""
+        for name, held in self._scope.items():
+            for path, one in leaves(held):
+                if identical(one, value) and not any(segment.in_collection for segment in path):
+                    yield f"{{{{ {_reference(name, path)} }}}}"
+
+
+_BARE = re.compile(r"\{\{ ([^{}]+) \}\}")
+
+
+def _reference(name: str, path: LeafPath) -> str:
+    keys = [str(segment.key) for segment in path]
+    return name + "".join(
+        f".{key}" if key.isidentifier() else f"[{msgspec.json.encode(key).decode()}]"
+        for key in keys
+    )
 
 
 def _leaves(template: Any, value: Any, path: Path = ()) -> list[_Leaf]:
@@ -371,63 +390,69 @@ def _evaluated(template: Any, scope: Json, step_id: str) -> Any:
         return {}  # evaluating the arguments was what failed
 
 
-def _replay(healed: Healed, past: PastRun) -> list[Recorded]:
+class _Replay(InTurn):
+    """Answers the calls of a healed routine as those of the run, with the fixed arguments."""
+
+    def __init__(self, routine: Routine, past: PastRun) -> None:
+        steps = {
+            step.id: step for step in routine.all_steps if isinstance(step, ToolStep | UdfStep)
+        }
+        done = [one for one in past.steps if one.step in steps]
+        super().__init__(past.input, [_call(steps[one.step], one) for one in done])
+        fixes = [one.fix or {} for one in done]
+        self._wanted = [
+            fix["args"] if fix.get("strategy") == "modify_args" else one.args
+            for one, fix in zip(done, fixes, strict=True)
+        ]
+        self._answers = past.restored.answers
+
+    def take(self, name: str, args: Json, *, is_write: bool) -> Call:
+        """Return the next call of the run, if it was given the same."""
+        found = super().take(name, args, is_write=is_write)
+        wanted = self._wanted.pop(0)
+        own = {key: value for key, value in args.items() if key != "idempotency_key"}
+        if wanted is not None and not identical(wanted, own):
+            why = f"the run called {name}({short(wanted)}), the healed routine {name}({short(own)})"
+            raise self._over(Outcome("wrong", why))
+        return found
+
+    def _answer(self, pending: PendingPrompt) -> Json | None:
+        answer = self._answers.get(pending.step_id)
+        self.made.append(Call(APPROVAL, {"message": pending.message}, answer, effect="write"))
+        return answer
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all calls of the run were made."""
+        return not self._log
+
+
+def _call(step: ToolStep | UdfStep, done: PastStep) -> Call:
+    name = step.tool if isinstance(step, ToolStep) else step.function
+    skipped = (done.fix or {}).get("strategy") == "skip"
+    error = (done.error or "it failed") if skipped else None
+    return Call(name, {}, done.result, error, is_udf=isinstance(step, UdfStep))
+
+
+def _replay(routine: Routine, past: PastRun) -> list[Call]:
     """Replay the run from its journal: it must need no fix and return the same output."""
-    calls = {step.id: step for step in healed.routine.steps if isinstance(step, ToolStep | UdfStep)}
-    left = [done for done in past.steps if done.step in calls]
-    made: list[Recorded] = []
-
-    def stand_in(name: str, *, is_udf: bool) -> Any:
-        def call(**args: Any) -> Any:
-            done = left.pop(0) if left else None
-            step = calls[done.step] if done else None
-            if done is None or step is None or _name_of(step) != name:
-                raise NotReproduced(f"the healed routine calls {name}, but the run did not")
-            fix = done.fix or {}
-            args.pop("idempotency_key", None)
-            if fix.get("strategy") == "skip":
-                raise RuntimeError(done.error or "it failed")
-            expected = fix.get("args", done.args)
-            if expected is not None and not identical(expected, args):
-                raise NotReproduced(
-                    f"the run called {name}({short(expected)}), the healed routine"
-                    f" {name}({short(args)})",
-                    place=f"step {step.id}",
-                )
-            made.append(Recorded(step.id, name, is_udf, args, done.result))
-            return done.result
-
-        return call
-
-    names = {(_name_of(step), isinstance(step, UdfStep)) for step in calls.values()}
-    machine = Machine(
-        Program(healed.routine),
-        run_id="verification",
-        tools={n: Tool(n, stand_in(n, is_udf=False)) for n, is_udf in names if not is_udf},
-        udfs={n: stand_in(n, is_udf=True) for n, is_udf in names if is_udf},
-        answers=healed.answers,
-        secrets=Secrets(healed.routine.secrets, _markers(healed.routine)),
-    )
-    result = drive(machine.run(healed.input))
-    if result.failure is not None:
+    world = _Replay(routine, past)
+    secrets = Secrets(routine.secrets, _markers(routine))
+    outcome = world.run(Program(routine), secrets=secrets)
+    if outcome.verdict != "right":
         raise NotReproduced(
-            f"the replay of the run failed: {cause_of(result.failure)}",
-            place=f"step {result.failure.step_id}",
+            f"the replay of the run failed: {outcome.reason}", place=f"run {past.run_id}"
         )
-    if left or result.reason or not identical(result.output, healed.output):
+    if not world.is_over or not identical(world.output, past.output):
         raise NotReproduced(
             "the replay of the run returned another output",
             place=f"run {past.run_id}",
-            recorded=short(healed.output),
-            replayed=short(result.output),
+            recorded=short(past.output),
+            replayed=short(world.output),
         )
-    return made
+    return world.made
 
 
 def _markers(routine: Routine) -> dict[str, str]:
     """Return each secret's marker, as the journal writes it."""
     return {secret.name: marker(secret.name) for secret in routine.secrets}
-
-
-def _name_of(step: ToolStep | UdfStep) -> str:
-    return step.tool if isinstance(step, ToolStep) else step.function

@@ -13,23 +13,36 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from em.compiler.calls import plain_name
 from em.compiler.candidates import Candidates
+from em.compiler.constancy import Constancy
 from em.compiler.contents import Contents, contents_of
 from em.compiler.evidence import BY_ITSELF, Caution
-from em.compiler.example import Example, Read
-from em.compiler.facts import Inputs, Records
+from em.compiler.example import APPROVAL, Example, Read
+from em.compiler.facts import Inputs, Records, text_look
 from em.compiler.forks import Forks, same_way
-from em.compiler.places import ELEMENT, MISSING, Key, Place, at, is_code, key_of, walk
+from em.compiler.goals import goal_checks
+from em.compiler.places import (
+    ELEMENT,
+    MISSING,
+    Key,
+    Place,
+    at,
+    empty_in,
+    is_code,
+    is_scalar,
+    key_of,
+    walk,
+)
 from em.compiler.relations import Relations
 from em.compiler.repairs import Repairs
-from em.compiler.requested import with_requested
 from em.compiler.space import Slot, Space
 from em.compiler.steps import Block, Promoted, Writer, hole, quoted
-from em.compiler.terms import Term, Text, Value, Written, every_term
-from em.compiler.unchanged import Unchanged
+from em.compiler.term import Term, Text, Value, Written, every_term, literal
 from em.compiler.walk import is_repair
 from em.errors import RoutineError
-from em.values.canonical import Json
+from em.values.canonical import Json, same
+from em.values.leaves import texts
 
 Pool = Mapping[str, Sequence[Read]]
 """All reads of each tool, over all kinds of task."""
@@ -39,13 +52,15 @@ class Learnt(NamedTuple):
     """A routine that was learnt, as its YAML holds it, and what a person should look at.
 
     constants: arguments that are always the same. asked: inputs that nothing explains. unchecked:
-    numbers of inputs and records that are not compared, where a person compiled.
+    numbers of inputs and records that are not compared, where a person compiled. values: what the
+    asked inputs were in the recordings, as far as each had them.
     """
 
     routine: Json
     constants: list[tuple[str, Any]]
     asked: list[str]
     unchecked: Sequence[str] = ()
+    values: Mapping[str, Sequence[Any]] = {}
 
 
 def learn(
@@ -97,8 +112,6 @@ def material_of(
     """Return what the recordings of a kind teach; raise if they did different things."""
     if is_repair(examples):
         return Repairs(name, examples, caution)
-    if caution.by_person:
-        examples = with_requested(examples)
     same_way(name, examples)
     contents = contents_of(examples)
     return Material(contents, Space(contents.examples, caution))
@@ -127,6 +140,9 @@ class _Assembly:
         self._different: list[Json] = []
         # The conditions of writes that are not made in any case, by their slots.
         self._when: dict[int, str] = {}
+        self._args: list[Json] = []
+        # The names of what writes returned, by the identity of their slots.
+        self._saved: dict[int, str] = {}
 
     def learnt(self) -> Learnt:
         """Return the routine."""
@@ -136,24 +152,26 @@ class _Assembly:
             {place: writer.argument(number, place, leaf) for place, leaf in slot.leaves.items()}
             for number, slot in enumerate(slots)
         ]
-        for role in self._space.habits:
-            writer.look(role)
+        self._look(bare=False)
         args = [self._arguments(slot, one) for slot, one in zip(slots, terms, strict=True)]
+        self._args = args
         output = writer.output()
         returned = None if output is None else self._arguments(self._space.output, output)
         self._candidates.check()
         writer.agree()
+        self._look(bare=True)
         relations = Relations(writer)
-        unchanged = Unchanged(writer) if writer.caution.by_person else None
-        if unchanged is None:
+        unchanged = Constancy(writer) if writer.caution.by_person else None
+        # Without a write nothing can go wrong: what is read is the answer, not a state.
+        if slots and unchanged is None:
             relations.write()
-        else:
+        elif slots and unchanged is not None:
             unchanged.relate()
         forks = Forks(writer, relations)
         self._when = when = forks.conditions()
         writer.limit(when)
         self._ask_where_needed()
-        if unchanged is None:
+        if slots and unchanged is None:
             self._expect()
         writes: list[Json] = []
         for number, slot in enumerate(slots):
@@ -165,23 +183,39 @@ class _Assembly:
                 continue
             if number in when:
                 writes[-1]["when"] = when[number]
-        steps = [*self._before(), *writes, self._return(writes, returned)]
+        ended = self._return(writes, returned)
+        steps = [*self._before(), *writes, *self._goals(writes), ended]
         if unchanged is None:
             _shorten(steps)
-        else:
+        elif slots:
             unchanged.expect([*_every_step(steps)])
-        steps = [*with_ids(steps)]
+        steps = [*self._as_typed([*with_ids(steps)])]
         routine = {
             "version": "1",
             "name": self._name,
             "checks": "hand_over",
-            "input_schema": self._input_schema(steps, forks.asked),
+            "input_schema": self._input_schema(steps, [*forks.asked]),
             "tools": tools_of(steps),
             "steps": steps,
         }
         asked = [*forks.asked, *(one.name for one in writer.promoted.values())]
         numbers = unchanged.unchecked() if unchanged else ()
-        return Learnt(routine, writer.constants, asked, numbers)
+        values = {one.name: self._asked_values(one) for one in writer.promoted.values()}
+        values |= {name: [*made] for name, made in forks.asked.items()}
+        return Learnt(routine, writer.constants, asked, numbers, values)
+
+    def _look(self, *, bare: bool) -> None:
+        """Write the reads that recordings made before they acted.
+
+        bare: those that return one value. Other values may be found by it in several ways, so they
+        are written last.
+        """
+        writer = self._writer
+        glances = {call.tool for one in writer.examples for call in one.calls if call.is_glance}
+        for role in self._space.habits:
+            results = [read.result for _, _, read in self._space.reads[role]]
+            if results and is_scalar(results[0]) is bare and role.tool not in glances:
+                writer.look(role)
 
     # ---- writes
 
@@ -198,6 +232,16 @@ class _Assembly:
         for place, ways in slot.lists.items():
             if ("none", ()) in ways and len(place) == 1:
                 args.setdefault(str(place[0]), [])
+        for place, value in empty_in(slot.calls[0][0] if slot.calls else {}):
+            is_part = any(isinstance(at(args, place[:end]), str) for end in range(1, len(place)))
+            is_always = all(at(one, place) == value for one, _ in slot.calls)
+            if is_always and not is_part and not slot.is_repeated:
+                _put(args, place, value)
+        for name, value in slot.calls[0][0].items() if slot.calls else ():
+            # Lists of nothing have no value that could be explained.
+            is_always = all(same(one.get(name), value) for one, _ in slot.calls)
+            if name not in args and is_always and not slot.is_repeated:
+                args[name] = value
         return args
 
     def _write(self, slot: Slot, args: Json) -> Json:
@@ -209,12 +253,24 @@ class _Assembly:
             "effect": "write",
             "save_as": self._writer.written_name(slot.tool, slot),
         }
+        self._saved[id(slot)] = step["save_as"]
         results = [result for _, result in slot.calls]
-        echoed = [{key_of(value) for _, _, value in walk(one)} for one, _ in slot.calls]
+        echoed = [self._known_before(args) for args, _ in slot.calls]
         schema = Records(results, results, echoed=echoed).schema()
         if schema and schema != {"type": "null"}:
             step |= {"expect": schema, "held": f"{len(results)}/{len(results)}"}
         return step
+
+    def _known_before(self, args: Json) -> set[Key]:
+        """Return the values that were known when a write was made: they are no state after it."""
+        found = {key_of(value) for _, _, value in walk(args)}
+        for example in self._writer.examples:
+            for write in example.writes:
+                if write.args is args:
+                    found |= {key_of(value) for _, _, value in walk(example.inputs)}
+                    for read in example.reads[: write.before]:
+                        found |= read.index.keys()
+        return found
 
     def _put_list(self, slot: Slot, args: Json, place: Place, terms: dict[Place, Term]) -> None:
         """Put a list that a loop makes into the arguments."""
@@ -354,6 +410,7 @@ class _Assembly:
         """
         args = [step["args"] for step in self._writer.read_steps.values()]
         names = {*_FIELD.findall(json.dumps(args))}
+        written = {*_FIELD.findall(json.dumps(self._args))}
         for role in self._writer.read_steps:
             step = self._writer.step_of(role)
             rows = self._space.reads[role]
@@ -362,11 +419,16 @@ class _Assembly:
             reads = [(example, read) for example, _, read in rows]
             held = len({id(example) for example, _ in reads})
             total = len(self._writer.examples)
-            schema = Records(own, pool, reads).schema()
+            is_used = self._writer.is_used(str(step["save_as"]))
+            schema = Records(own, pool, reads, is_used=is_used).schema()
+            if self._is_looked_through(str(step["save_as"])):
+                schema.pop("minItems", None)
             fields = schema.get("properties", {})
             for name in fields:
                 if f"{step['save_as']}.{name}" in names and isinstance(own[0][name], str):
                     fields[name] = {"type": "string"}
+                if fields[name] == {"type": "string"} and f"{step['save_as']}.{name}" in written:
+                    fields[name] |= text_look([one[name] for one in own])
             step |= {"expect": schema, "held": f"{held}/{total}"}
         for step, choice in self._writer.picks:
             fields = {
@@ -382,6 +444,11 @@ class _Assembly:
                     "expect": {"required": [*fields], "properties": fields},
                     "held": f"{held}/{held}",
                 }
+
+    def _is_looked_through(self, name: str) -> bool:
+        """Return whether a list is only looked through for what must not be there."""
+        steps = [*self._writer.top, *(one for each in self._writer.blocks for one in each.steps)]
+        return any(str(step.get("check", "")).startswith(f"not has({name},") for step in steps)
 
     def _before(self) -> Iterator[Json]:
         """Yield what comes before the first write: reads and chosen elements, checks, loops."""
@@ -400,12 +467,56 @@ class _Assembly:
 
     def _return(self, writes: list[Json], returned: Json | None) -> Json:
         """Return the last step: what recordings ended with, else what came last in any case."""
-        if returned is not None and "value" in returned:
+        if returned is not None and "value" in returned and self._is_found(writes, returned):
             return {"type": "return", "value": returned["value"]}
         made = (*self._writer.read_steps.values(), *writes)
         saved = [step for step in made if "when" not in step]
         last = "{{ " + str(saved[-1]["save_as"]) + " }}" if saved else None
         return {"type": "return", "value": last}
+
+    def _goals(self, writes: Sequence[Json]) -> Iterator[Json]:
+        """Yield what recordings looked at in the end, to see that it was done."""
+        if len(writes) == len(self._space.slots):
+            recorded = [[args for args, _ in slot.calls] for slot in self._space.slots]
+            yield from goal_checks(self._writer, writes, recorded)
+
+    def _is_found(self, writes: Sequence[Json], returned: Json) -> bool:
+        """Return whether an output says more than what was said on the day of the recording.
+
+        Without a write it is all that a run is for, so it must be made of what is read.
+        """
+        names = {str(step["save_as"]) for step in self._writer.read_steps.values()}
+        names |= {str(step["save_as"]) for step in self._writer.lets}
+        used = {
+            word
+            for text in texts(returned["value"])
+            for expression in _EXPRESSION.findall(text)
+            for word in _WORD.findall(expression)
+        }
+        return bool(writes) or bool(used & names)
+
+    def _as_typed(self, steps: Sequence[Json]) -> Iterator[Json]:
+        """Yield the steps in which functions and questions are steps of their own types."""
+        for step in steps:
+            tool = step.get("tool")
+            rest = {key: one for key, one in step.items() if key not in _OF_TOOLS}
+            if tool == APPROVAL:
+                yield from question(step, self._answers(step))
+            elif tool in self._writer.functions:
+                yield {"id": step["id"], "type": "udf.call", "function": tool, **rest}
+            elif "steps" in step:
+                yield {**step, "steps": [*self._as_typed(step["steps"])]}
+            else:
+                yield step
+
+    def _answers(self, step: Json) -> list[Any]:
+        """Return what a person answered to a question in the recordings."""
+        (slot,) = (
+            slot
+            for slot in self._space.slots
+            if slot.tool == APPROVAL and self._saved[id(slot)] == step["save_as"]
+        )
+        return [result["answer"] for _, result in slot.calls]
 
     def _ask_where_needed(self) -> None:
         """Check that the inputs of a write that has a condition are given if it is made."""
@@ -427,6 +538,10 @@ class _Assembly:
         self._lend(schema)
         if not is_open:
             self._keep_unused(schema)
+        for name in writer.fixed:
+            schema["properties"].pop(name, None)
+            if name in schema.get("required", ()):
+                schema["required"] = [one for one in schema["required"] if one != name]
         for name, value in writer.defaults.items():
             if name in schema.get("required", ()):
                 schema["properties"][name]["default"] = value
@@ -525,21 +640,56 @@ def in_order(steps: list[Json]) -> Iterator[Json]:
     yield from (check for check, _ in waiting)
 
 
+def question(step: Json, answers: Sequence[Any]) -> Iterator[Json]:
+    """Yield a question to a person, and the check that the answer is the recorded one.
+
+    step: the question as a call. answers: what was answered in the recordings.
+    """
+    answer = answers[0]
+    if any(not same(one, answer) for one in answers):
+        raise RoutineError("a person answered differently in the recordings", place="traces")
+    kinds = {bool: "confirm", int: "integer", float: "number", str: "text", type(None): "text"}
+    field: Json = {"name": "answer", "type": kinds.get(type(answer), "json")}
+    field |= {"required": False} if answer is None else {}
+    prompt = {"message": step["args"]["message"], "fields": [field]}
+    when = {"when": step["when"]} if "when" in step else {}
+    saved = step["save_as"]
+    yield {"id": step["id"], "type": "prompt.user", "prompt": prompt, **when, "save_as": saved}
+    check = {"check": f"{saved}.answer == {literal(answer)}"}
+    held = f"{len(answers)}/{len(answers)}"
+    yield {"id": f"{step['id']}_given", "type": "assert", **when, **check, "held": held}
+
+
 def with_ids(steps: list[Json]) -> Iterator[Json]:
     """Yield the steps with ids that are made from what they save or check."""
     taken: set[str] = set()
 
     def named(step: Json) -> Json:
-        wanted = step.get("save_as") or {"assert": "check", "return": "result"}[step["type"]]
+        wanted = step.get("id") or _name_of_write(step) or step.get("save_as")
+        wanted = wanted or _name_of_check(step)
         number, made = 1, str(wanted)
         while made in taken:
             number += 1
             made = f"{wanted}_{number}"
         taken.add(made)
         inner = {"steps": [named(one) for one in step["steps"]]} if "steps" in step else {}
-        return {"id": made, **step, **inner}
+        return {**step, "id": made, **inner} if "id" in step else {"id": made, **step, **inner}
 
     return map(named, steps)
+
+
+def _name_of_write(step: Json) -> str:
+    """Name a write after its tool: so a failed run says what was done."""
+    is_write = step.get("effect") == "write" and step.get("tool") not in (None, APPROVAL)
+    return plain_name(step["tool"]) if is_write else ""
+
+
+def _name_of_check(step: Json) -> str:
+    """Name a check after what it looks at first: `check_order_status`."""
+    if step["type"] != "assert":
+        return "result"
+    found = _PATH.search(_QUOTED.sub('""', step["check"]))
+    return f"check_{found[0].replace('.', '_')}" if found else "check"
 
 
 def tools_of(steps: Sequence[Json]) -> list[Json]:
@@ -576,14 +726,21 @@ def _shorten(steps: Sequence[Json]) -> None:
             step["expect"] = {name: one for name, one in step["expect"].items() if one != []}
 
 
+_OF_TOOLS = ("id", "type", "tool", "effect", "expect", "held")
+"""Fields of a call that a function does not need: it returns the same for the same arguments."""
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_PATH = re.compile(
+    r"(?!(?:and|in|is|not|or)\b)(?<![\w.\"'])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?![\w(\"'])"
+)
+_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _FIELD = re.compile(r"[A-Za-z_]\w*\.\w+")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def words_in(steps: Sequence[Json]) -> set[str]:
     """Return the names in the expressions of steps."""
-    told = ("args", "value", "over", "check", "when")
+    told = ("args", "value", "over", "check", "when", "prompt")
     return {
         word
         for step in _every_step(steps)

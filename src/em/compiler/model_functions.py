@@ -11,9 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from em.compiler.draft import Draft, Recorded
+from em.compiler.draft import Draft
+from em.compiler.example import Call
 from em.compiler.package_files import render_stubs
-from em.compiler.verification import NotReproduced, verify_draft, written_in
+from em.compiler.promises import hard_coded
+from em.compiler.replay_world import NotReproduced
 from em.runner.package import UDF, sandboxed
 from em.runner.tools import Function
 from em.values.canonical import identical, short
@@ -30,7 +32,7 @@ class TriedFunctions(msgspec.Struct, frozen=True, kw_only=True):
 
 def try_functions(draft: Draft, code: str, model: str) -> TriedFunctions:
     """Try each function of a draft that this code defines, and keep those that hold."""
-    called = list(dict.fromkeys(item.name for item in draft.recording if item.is_udf))
+    called = [*draft.functions]
     defined = _defined(code)
     left_out = {name: "the model did not write it" for name in called if name not in defined}
     while names := [name for name in called if name not in left_out]:
@@ -38,8 +40,6 @@ def try_functions(draft: Draft, code: str, model: str) -> TriedFunctions:
         problems = _problems(draft, source, names) or _hard_coded(draft, code, names)
         if not problems:
             kept = msgspec.structs.replace(draft, udf_source=source, written_by=model)
-            with sandboxed(Path(UDF), source.encode()) as functions:
-                verify_draft(kept, {name: functions[name] for name in names})
             return TriedFunctions(draft=kept, names=names, left_out=left_out)
         left_out |= problems
     return TriedFunctions(draft=draft, left_out=left_out)
@@ -47,7 +47,7 @@ def try_functions(draft: Draft, code: str, model: str) -> TriedFunctions:
 
 def check_examples(draft: Draft, name: str, function: Function, code: str) -> None:
     """Check that a function returns what was recorded, and uses its arguments for it."""
-    examples = [item for item in draft.recording if item.is_udf and item.name == name]
+    examples = draft.functions[name]
     for item in examples:
         _check_example(function, item)
     if any(item.args for item in examples) and not _uses_arguments(_defined(code)[name]):
@@ -57,13 +57,13 @@ def check_examples(draft: Draft, name: str, function: Function, code: str) -> No
         )
 
 
-def _check_example(function: Function, item: Recorded) -> None:
+def _check_example(function: Function, item: Call) -> None:
     result = function(**item.args)
     if not identical(result, item.result):
         raise NotReproduced(
-            f"{item.name}({short(item.args)}) returned {short(item.result)} in the recording,"
+            f"{item.tool}({short(item.args)}) returned {short(item.result)} in the recording,"
             f" and returns {short(result)}",
-            place=f"{UDF}, {item.name}",
+            place=f"{UDF}, {item.tool}",
         )
 
 
@@ -102,15 +102,11 @@ def _hard_coded(draft: Draft, code: str, names: Sequence[str]) -> dict[str, str]
     """Return the values that these functions contain and must be given."""
     problems: dict[str, str] = {}
     for name in names:
-        alone = _without(code, _called(draft) - {name})
-        found = written_in(draft, msgspec.structs.replace(draft, udf_source=alone))
+        alone = _without(code, draft.functions.keys() - {name})
+        found = hard_coded(draft, draft.document, alone)
         if found:
             problems[name] = found[0]
     return problems
-
-
-def _called(draft: Draft) -> set[str]:
-    return {item.name for item in draft.recording if item.is_udf}
 
 
 def _with_stubs(draft: Draft, code: str, names: Collection[str]) -> str:

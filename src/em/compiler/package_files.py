@@ -9,19 +9,15 @@ from typing import Any
 import msgspec
 import yaml
 
-from em.compiler.draft import Draft, GivenUdfs, Recorded, import_line
+from em.compiler.draft import Draft, Recorded
+from em.compiler.example import Call
+from em.compiler.given_udfs import GivenUdfs, import_line
+from em.compiler.routine_text import routine_text
 from em.errors import RoutineError, UsageError
 from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks
-from em.runner.package import (
-    ROUTINE,
-    TRIALS,
-    UDF,
-    parse_yaml,
-    read_routine,
-    render_trials,
-    write_files,
-)
+from em.runner.package import PROOF, ROUTINE, UDF, parse_yaml, read_routine, write_files
 from em.runner.routine import Routine
+from em.runner.trial import hash_of, render_proof
 from em.values.canonical import Json, identical
 
 WIDTH = 100
@@ -125,7 +121,7 @@ def render_udfs(draft: Draft, given: GivenUdfs) -> str:
 
     If the functions came from a file, its text is used; else they are imported.
     """
-    called = _by_function(draft)
+    called = draft.functions
     bound = {name: given.functions[name] for name in called if name in given.functions}
     imports = {} if given.text else {name: import_line(name, f) for name, f in bound.items()}
     stubs = {
@@ -146,11 +142,11 @@ def render_udfs(draft: Draft, given: GivenUdfs) -> str:
 
 def render_stubs(draft: Draft, names: Collection[str]) -> list[str]:
     """Render a stub for each of these functions of a draft, with its recorded examples."""
-    called = _by_function(draft)
+    called = draft.functions
     return list(_stubs({name: called[name] for name in names}))
 
 
-def _stubs(called: Mapping[str, list[Recorded]]) -> Iterator[str]:
+def _stubs(called: Mapping[str, list[Call]]) -> Iterator[str]:
     for name, examples in called.items():
         names = list(examples[0].args)
         if not all(_is_name(word) for word in (name, *names)):
@@ -173,7 +169,7 @@ def _stubs(called: Mapping[str, list[Recorded]]) -> Iterator[str]:
 def render_udf_tests(draft: Draft) -> str:
     """Render `test_udf.py`: the recorded examples as tests."""
     parts = ['"""The recorded examples of udf.py, as tests."""\n\nimport udf\n']
-    for name, examples in _by_function(draft).items():
+    for name, examples in draft.functions.items():
         for number, example in enumerate(examples, 1):
             parts.append(
                 f"def test_{name}_{number}():\n"
@@ -186,21 +182,13 @@ def _is_name(word: str) -> bool:
     return word.isidentifier() and not keyword.iskeyword(word)
 
 
-def _by_function(draft: Draft) -> dict[str, list[Recorded]]:
-    found: dict[str, list[Recorded]] = {}
-    for item in draft.recording:
-        if item.is_udf:
-            found.setdefault(item.name, []).append(item)
-    return found
-
-
-def _arguments(example: Recorded) -> str:
+def _arguments(example: Call) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in example.args.items())
 
 
-def write_package(draft: Draft, folder: Path, udfs: GivenUdfs | None = None) -> None:
+def write_package(draft: Draft, folder: Path) -> None:
     """Write the files of a package into a folder; leave other files there alone."""
-    files = package_texts(draft, udfs)
+    files = package_texts(draft)
     check_text(draft.routine, files[ROUTINE])
     _spare_own_functions(draft, folder, files)
     write_files(files, folder)
@@ -230,33 +218,42 @@ def check_text(routine: Routine, text: str) -> None:
         )
 
 
-def package_texts(draft: Draft, udfs: GivenUdfs | None = None) -> dict[str, str]:
+def package_texts(draft: Draft) -> dict[str, str]:
     """Render the files of a package, by name."""
+    text = _outcome_note(draft) + routine_text(draft.document)
     files = {
-        ROUTINE: _outcome_note(draft) + render_routine(draft.routine, draft.comments),
+        ROUTINE: text,
         "input.json": as_json(draft.input),
         "expected_output.json": as_json(draft.output),
         "recording.json": as_json(
             {
-                "calls": draft.recording,
-                "answers": draft.answers,
+                "recordings": [recorded_json(one) for one in draft.recordings],
                 "usage": draft.usage,
                 **({"outcome": draft.outcome} if draft.outcome in OUTCOMES else {}),
             }
         ),
     }
-    if draft.trials:
-        files[TRIALS] = render_trials(draft.trials, files[ROUTINE])
+    if draft.proof is not None:
+        proof = msgspec.structs.replace(draft.proof, routine=hash_of(text))
+        files[PROOF] = render_proof(proof)
     if draft.udf_source.strip():
         files[UDF] = draft.udf_source
         files[WRITTEN_BY] = render_marks({UDF: draft.udf_source.encode()}, draft.written_by)
-    elif any(item.is_udf for item in draft.recording):
-        given = udfs or GivenUdfs()
-        files[UDF] = render_udfs(draft, given)
-        if given.written_by:
-            files[WRITTEN_BY] = render_marks({UDF: files[UDF].encode()}, given.written_by)
+    elif draft.functions:
+        files[UDF] = render_udfs(draft, draft.udfs)
+        if draft.udfs.written_by:
+            files[WRITTEN_BY] = render_marks({UDF: files[UDF].encode()}, draft.udfs.written_by)
         files["test_udf.py"] = render_udf_tests(draft)
     return files
+
+
+def recorded_json(one: Recorded) -> Json:
+    """Return a recording as `recording.json` has it."""
+    calls = [
+        {name: value for name, value in call._asdict().items() if value not in (None, False)}
+        for call in one.calls
+    ]
+    return {"name": one.name, "inputs": one.inputs, "calls": calls, "output": one.output}
 
 
 OUTCOMES = {

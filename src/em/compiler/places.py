@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from em.redaction.redactor import MARKER
 from em.values.canonical import same
 from em.values.leaves import is_by_id
 
@@ -21,6 +22,7 @@ class Mark(Enum):
     RECORD = "any record of a mapping from ids to records"
     KEY = "the id under which that record stands"
     POSITION = "the number of an element in its list, from 1 on"
+    TEXT = "the text that a structure was read from"
 
     def __repr__(self) -> str:
         return self.name
@@ -39,6 +41,7 @@ class Over(NamedTuple):
 
 
 ELEMENT, RECORD, KEY, POSITION = Mark.ELEMENT, Mark.RECORD, Mark.KEY, Mark.POSITION
+TEXT = Mark.TEXT
 Place = tuple[str | Mark | Over, ...]
 Path = tuple[str | int | Mark, ...]
 Key = tuple[str, Any]
@@ -57,6 +60,11 @@ def is_scalar(value: Any) -> bool:
     return not isinstance(value, dict | list)
 
 
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def folded(text: str) -> str:
     """Return a text as selections compare it: in lower case, with single spaces."""
     return " ".join(text.lower().split())
@@ -70,6 +78,8 @@ def key_of(value: Any) -> Key:
         return "word", value
     if isinstance(value, int | float):
         return "number", value
+    if value is MISSING:
+        return "missing", None
     return "json", msgspec.json.encode(value, order="sorted")
 
 
@@ -89,7 +99,8 @@ def is_word(value: Any) -> bool:
     """Return whether a value can be a state: a flag, or a few words that are no id."""
     if isinstance(value, bool):
         return True
-    return isinstance(value, str) and 0 < len(value.split()) <= 4 and not is_code(value)
+    is_short = isinstance(value, str) and 0 < len(value.split()) <= 4
+    return is_short and not is_code(value) and not MARKER.search(value)
 
 
 def covers(record: Any, wanted: Any) -> bool:
@@ -131,6 +142,15 @@ def wholes(value: Any, place: Place = (), path: Path = ()) -> Iterator[tuple[Pla
             yield from wholes(one, (*place, name), (*path, name))
     elif isinstance(value, list) and len(value) == 1:
         yield from wholes(value[0], (*place, ELEMENT), (*path, 0))
+
+
+def empty_in(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Yield the empty lists and records inside a record, which no list separates from it."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            if one in ([], {}):
+                yield (*place, name), one
+            yield from empty_in(one, (*place, name))
 
 
 def records(value: Any, place: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:

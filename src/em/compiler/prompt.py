@@ -8,20 +8,19 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from em.compiler.alignment import Column, explained, pieces_of, places_of
+from em.compiler.alignment import Column, Span, cut, explained, pieces_of, places_of
 from em.compiler.calls import identifier
 from em.compiler.file_changes import EDIT
-from em.compiler.session import Sessions, gone
+from em.compiler.sessions import Sessions, gone
+from em.compiler.term import unused
 from em.errors import RoutineError
-from em.runner.expressions.functions import kind_of
-from em.runner.expressions.texts import file_part
+from em.runner.expressions.texts import file_part, kind_of
 from em.runner.template import parse_template
 from em.text.terms import STOP_WORDS
 from em.values.leaves import texts
 
 PLAIN = ("name", "note")
 """Names that say no more than what a value looks like."""
-Span = tuple[int, int]
 LONGEST = 500
 """Characters of a value that a prompt says."""
 _KEY = re.compile(r"([A-Za-z][A-Za-z_]*?)_*[\"'`]?[ \t]*[:=][ \t]*[\"'`]?\Z")
@@ -116,20 +115,8 @@ def _is_made(column: tuple[str, ...], columns: Sequence[tuple[str, ...]]) -> boo
     rows = []
     for number, value in enumerate(column):
         known = {one[number]: str(at) for at, one in enumerate(others) if one[number]}
-        rows.append(_skeleton(value, known))
+        rows.append([f"\0{known[one]}" if is_it else one for one, is_it in cut(value, known)])
     return all(row == rows[0] for row in rows) and any(part.startswith("\0") for part in rows[0])
-
-
-def _skeleton(value: str, known: Mapping[str, str]) -> list[str]:
-    """Return a value as names of known ones, and the signs between them."""
-    taken: list[Span] = []
-    for one in sorted(known, key=len, reverse=True):
-        taken += places_of(value, one, taken)
-    found, end = [], 0
-    for start, stop in sorted(taken):
-        found += [value[end:start], f"\0{known[value[start:stop]]}"]
-        end = stop
-    return [*found, value[end:]]
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -145,11 +132,7 @@ def _named(columns: Sequence[tuple[str, ...]], found: Sessions) -> dict[str, tup
     named: dict[str, tuple[str, ...]] = {}
     for column, plain in wanted.items():
         name = plain if counts[plain] == 1 else _told_apart(plain, column, found)
-        number, free = 1, name
-        while free in named:
-            number += 1
-            free = f"{name}_{number}"
-        named[free] = column
+        named[unused(name, named)] = column
     return named
 
 
@@ -256,14 +239,12 @@ def _is_template(text: str) -> bool:
 
 
 def _masked(prompt: str, values: Mapping[str, str], asked: Sequence[str]) -> str:
-    taken: list[tuple[int, int, str]] = []
-    for name, value in sorted(values.items(), key=lambda row: -len(row[1])):
-        spans = places_of(prompt, value, [(start, stop) for start, stop, _ in taken])
-        if not spans and name not in asked:
-            return ""
-        taken += [(start, stop, name) for start, stop in spans]
-    made, end = "", 0
-    for start, stop, name in sorted(taken):
-        made += prompt[end:start].replace("{", "{{").replace("}", "}}") + f"{{{name}}}"
-        end = stop
-    return made + prompt[end:].replace("{", "{{").replace("}", "}}")
+    names = {value: name for name, value in reversed([*values.items()])}
+    pieces = [*cut(prompt, names)]
+    said = {names[piece] for piece, is_value in pieces if is_value}
+    if not values.keys() <= {*said, *asked}:
+        return ""
+    return "".join(
+        f"{{{names[piece]}}}" if is_value else piece.replace("{", "{{").replace("}", "}}")
+        for piece, is_value in pieces
+    )

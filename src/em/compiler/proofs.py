@@ -13,131 +13,69 @@ from typing import Any
 import msgspec
 
 from em.compiler.example import Example
-from em.compiler.learner import learnt_from, material_of
-from em.compiler.replay_world import POLICIES, Outcome, Recording, Verdict, as_recorded
+from em.compiler.replay_world import (
+    POLICIES,
+    Outcome,
+    Recording,
+    as_recorded,
+    fresh_inputs,
+    program_of,
+)
 from em.errors import EmError
-from em.runner.package import read_routine
-from em.runner.routine import Program
+from em.runner.tools import Function
+from em.runner.trial import LEFT_OUT, Proof, Trial
 from em.values.canonical import Json
 
-LEFT_OUT = "left out"
-"""The trial in which a recording is not learnt from."""
+_IN_ORDER = "sorted_place("
+"""A function whose result depends on the order of words: other words have another one."""
 MOST_LEFT_OUT = 25
 """Recordings that are left out, one after the other; of more, some are taken evenly."""
 LEFT_OUT_TOGETHER = 5
 """Recordings that are left out at a time, where there are many."""
-ENOUGH = 3
-"""Times that a routine must be right on recordings that it was not learnt from."""
 
-Kinds = Mapping[str, Sequence[Example]]
-Mended = Callable[[Json], Json]
-
-
-class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a routine did on one recording. is_unrecorded: it needed a read that was not made."""
-
-    recording: str
-    verdict: Verdict
-    reason: str = ""
-    is_unrecorded: bool = False
-
-
-class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The file `proof.json`: what was tried, when, and with which tools.
-
-    routine: the hash of the document that was tried. tools: hashes of the tools' schemas, as far
-    as they are known. trials: by policy.
-    """
-
-    at: datetime
-    routine: str
-    trials: Mapping[str, Sequence[Trial]]
-    tools: Mapping[str, str] = {}
-
-    @property
-    def is_proved(self) -> bool:
-        """Whether it does what was recorded on its own recordings, and nothing else anywhere."""
-        own = self.trials.get("as recorded", ())
-        return (
-            self.count("right", "as recorded") > 0
-            and all(one.verdict == "right" or one.is_unrecorded for one in own)
-            and not self.count("wrong")
-        )
-
-    @property
-    def is_enough_alone(self) -> bool:
-        """Whether it may be used without a person's word: right on recordings left out of it."""
-        return self.is_proved and self.count("right", LEFT_OUT) >= ENOUGH
-
-    def count(self, verdict: Verdict, policy: str = "") -> int:
-        """Return how many trials of a policy, or of all, ended so."""
-        chosen = [self.trials.get(policy, ())] if policy else self.trials.values()
-        return sum(one.verdict == verdict for trials in chosen for one in trials)
-
-    @property
-    def summary(self) -> str:
-        """The trials in one line for each policy."""
-        return "\n".join(
-            f"{policy}: right in {self.count('right', policy)} of {len(trials)}, handed over in"
-            f" {self.count('handed over', policy)}, wrong in {self.count('wrong', policy)}"
-            for policy, trials in self.trials.items()
-        )
-
-
-def render_proof(proof: Proof) -> str:
-    """Return the text of `proof.json`."""
-    return msgspec.json.format(msgspec.json.encode(proof), indent=2).decode() + "\n"
-
-
-def read_proof(text: str) -> Proof:
-    """Parse `proof.json`. Raise msgspec.ValidationError if it is no proof."""
-    return msgspec.json.decode(text, type=Proof)
+Learn = Callable[[Sequence[int]], Json]
+"""Returns the routine that the recordings with these numbers teach. Raises EmError if none."""
 
 
 def prove(
     routine: Json,
-    kinds: Kinds,
+    examples: Sequence[Example],
+    learn: Learn | None,
     *,
+    asked: Sequence[Json] = (),
+    functions: Mapping[str, Function] | None = None,
     schemas: Mapping[str, Any] | None = None,
-    mended: Mended = lambda document: document,
-    **options: Any,
 ) -> Proof:
-    """Try a routine on the recordings of its kind, `kinds[routine["name"]]`.
+    """Try a routine on its recordings, and on each of them what the others teach.
 
-    kinds: the recordings of all kinds that were learnt together. schemas: of the tools, by name.
-    mended: what was done to the routine after it was learnt; also done to those that are learnt
-    here. options: those of `learn`.
+    learn: None if a model was shown all recordings, so that none can be left out. asked: by
+    recording, what inputs were that nothing explains. functions: its own, computed where the
+    recordings don't have the same call. schemas: of the tools, by name.
     """
-    name, examples = routine["name"], kinds[routine["name"]]
-    program, schema = program_of(routine), _schema(routine)
+    program = program_of(routine)
+    schema: Json = routine.get("input_schema") or {}
+    given: Sequence[Json] = asked or [{}] * len(examples)
     trials = {
         policy: [
-            _trial(recording, world(Recording.of(example, routine), schema).run(program))
-            for recording, example in _named(examples)
+            _trial(name, world(Recording.of(one, routine, more), schema).run(program, functions))
+            for (name, one), more in zip(_named(examples), given, strict=True)
         ]
         for policy, world in POLICIES.items()
+        if not (world is fresh_inputs and _IN_ORDER in str(routine["steps"]))
     }
-    trials[LEFT_OUT] = [*_left_out(name, kinds, mended, options)]
+    if learn is not None:
+        trials[LEFT_OUT] = [*_left_out(examples, learn)]
     return Proof(
         at=datetime.now(UTC),
-        routine=digest_of(routine),
+        routine="",
         trials=trials,
-        tools={tool: digest_of(schema) for tool, schema in sorted((schemas or {}).items())},
+        tools={tool: _digest(schema) for tool, schema in sorted((schemas or {}).items())},
+        were_shown=learn is None,
     )
 
 
-def program_of(routine: Json) -> Program:
-    """Return a learnt document as a program that runs."""
-    return Program(read_routine(routine, str(routine.get("name", "routine"))))
-
-
-def digest_of(value: Any) -> str:
-    """Return a hash of a document or a schema, in which the order of keys does not count."""
-    return sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
-
-
-def _schema(routine: Json) -> Json:
-    return routine.get("input_schema") or {}
+def _digest(schema: Any) -> str:
+    return sha256(msgspec.json.encode(schema, order="sorted")).hexdigest()
 
 
 def _named(examples: Sequence[Example]) -> Iterator[tuple[str, Example]]:
@@ -149,38 +87,40 @@ def _trial(name: str, outcome: Outcome) -> Trial:
     return Trial(name, outcome.verdict, outcome.reason, outcome.is_unrecorded)
 
 
-def _left_out(
-    name: str, kinds: Kinds, mended: Mended, options: Mapping[str, Any]
-) -> Iterator[Trial]:
+def _left_out(examples: Sequence[Example], learn: Learn) -> Iterator[Trial]:
     """Leave recordings out, and try on each what the others teach.
 
     They are left out one after the other; of many, several at a time, so that it is not learnt
     anew for each.
     """
-    every = [*_named(kinds[name])]
+    every = [*_named(examples)]
     if len(every) < 2:
         return
-    known = {
-        kind: material_of(kind, beside, **options) for kind, beside in kinds.items() if kind != name
-    }
-    chosen = _some(every, MOST_LEFT_OUT)
+    chosen = _some([*range(len(every))], MOST_LEFT_OUT)
     together = 1 if len(every) <= MOST_LEFT_OUT else LEFT_OUT_TOGETHER
     for start in range(0, len(chosen), together):
         group = chosen[start : start + together]
-        left = {id(one) for _, one in group}
         try:
-            own = material_of(name, [one for _, one in every if id(one) not in left], **options)
-            learnt = mended(learnt_from({**known, name: own}, name).routine)
+            rest = [number for number in range(len(every)) if number not in group]
+            learnt = learn(rest)
             program = program_of(learnt)
         except EmError as error:
-            yield from (_trial(one, Outcome("handed over", error.message)) for one, _ in group)
+            for number in group:
+                yield _trial(every[number][0], Outcome("handed over", error.message))
             continue
-        for recording, example in group:
-            recorded = Recording.of(example, learnt)
-            yield _trial(recording, as_recorded(recorded, _schema(learnt)).run(program))
+        known = {name for number in rest for name in examples[number].inputs}
+        for number in group:
+            name, example = every[number]
+            unknown = [one for one in example.inputs if one not in known]
+            if unknown:
+                reason = f"no other recording was given {unknown[0]!r}"
+                yield _trial(name, Outcome("handed over", reason))
+                continue
+            world = as_recorded(Recording.of(example, learnt), learnt.get("input_schema") or {})
+            yield _trial(name, world.run(program))
 
 
-def _some(rows: list[Any], most: int) -> list[Any]:
+def _some(rows: list[int], most: int) -> list[int]:
     """Return at most so many, evenly spread and the same ones each time."""
     if len(rows) <= most:
         return rows

@@ -10,18 +10,19 @@ import math
 import operator
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import product
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from em.compiler.choice import Choice, are_comparable
-from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information
+from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information, is_small
 from em.compiler.example import Example, Turn
-from em.compiler.places import ELEMENT, is_code, is_word, key_of, plain
-from em.compiler.space import SHARE
+from em.compiler.explanation import SHARE
+from em.compiler.facts import pattern_of
+from em.compiler.places import ELEMENT, is_code, is_number, is_word, key_of, plain
 from em.compiler.steps import Block, Writer
-from em.compiler.terms import field_text
+from em.compiler.term import field_text
 from em.runner.expressions.texts import days
 from em.values.canonical import Json, same
 from em.values.times import is_clock, is_date
@@ -34,6 +35,8 @@ RARELY_BROKEN = 0.2
 """Bits for each pair up to which a relation is so common that checking it stops few runs."""
 FAR_FROM_IT = 10
 """A limit so many times what was ever reached is about something else."""
+NEARLY = 0.1
+"""The share of a limit within which a value comes close to it."""
 A_YEAR = 366 * 86_400.0
 """Seconds within which two dates may be a limit for each other."""
 
@@ -42,7 +45,7 @@ class Known(NamedTuple):
     """A record that the routine has under a name, in one situation.
 
     asked: the values that it was read by, known if `asked_when`. is_context: it was read without
-    asking for anything.
+    asking for anything. named: the arguments that each value was given as.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Known(NamedTuple):
     when: str
     asked_when: str = ""
     is_context: bool = False
+    named: Mapping[str, Collection[str]] = {}
 
 
 class Said(NamedTuple):
@@ -107,7 +111,8 @@ class Relations:
             found = {key_of(one.told): one for one in self._situations(block)}
             situations = [*found.values()]
             if situations:
-                for relation in (_echoes, _identifiers, _equalities, _orders, _absences):
+                relations = (_echoes, _identifiers, _equalities, _orders, _absences, _differences)
+                for relation in relations:
                     for text, pairs in relation(situations):
                         self._write(text, pairs, block)
                 for text, pairs in _windows(situations, self._writer.is_used):
@@ -116,6 +121,40 @@ class Relations:
             block = next((one for one in self._writer.blocks if step in one.steps), None)
             for text, pairs in _orders_inside(str(step["save_as"]), choice):
                 self._write(text, pairs, block)
+            if block is None:
+                for text, pairs in self._orders_of_choice(str(step["save_as"]), choice):
+                    self._write(text, pairs, None)
+
+    def _orders_of_choice(self, name: str, choice: Choice) -> "Found":
+        """Yield an order of a field and of something known that chosen elements kept, others not.
+
+        It may be why they were chosen: nothing else shows that the next one keeps to it too.
+        """
+        rows = [row for row in choice.rows if isinstance(row.chosen, dict)]
+        told = [self._numbers(row.spot.example, name) for row in rows]
+        fields = [
+            field for field, value in (rows[0].chosen if rows else {}).items() if is_number(value)
+        ]
+        for field in fields:
+            for text in (one for one in told[0] if all(one in each for each in told)):
+                pairs, beside = [], []
+                for row, each in zip(rows, told, strict=True):
+                    pairs += _field_pairs([{**row.chosen, "": each[text]}], field, "")
+                    others = [one for one in row.elements if one is not row.chosen]
+                    made = [{**one, "": each[text]} for one in others if isinstance(one, dict)]
+                    beside += _field_pairs(made, field, "")
+                sign = _kept(pairs, beside) or _nearly_reached(pairs, beside)
+                if sign and len(pairs) == len(rows):
+                    yield f"{field_text(name, (field,))} {sign} {text}", pairs
+
+    def _numbers(self, example: Example, but: str) -> dict[str, Any]:
+        """Return the numbers that are known in an example, by their expressions."""
+        inputs = self._inputs(example, None, None).values()
+        found = {one.text: one.value for one in inputs if is_number(one.value) and not one.when}
+        for known in self.known(example):
+            if known.name != but and not known.when:
+                found |= {text: value for text, value in _fields(known) if is_number(value)}
+        return found
 
     def known(self, example: Example) -> list[Known]:
         """Return the records that the routine has in an example, outside of loops."""
@@ -169,9 +208,11 @@ class Relations:
                 if one is example and (turn is None or round_ == turn)
             ]
             if reads:
-                asked = {str(text)[3:-3]: value for text, value in _asked(step, reads[0].args)}
-                is_context = not reads[0].args
-                yield Known(name, reads[0].result, asked, when, step.get("when", ""), is_context)
+                rows = [*_asked(step, reads[0].args)]
+                asked = {str(text)[3:-3]: value for _, text, value in rows}
+                named = {str(text)[3:-3]: {one} for one, text, _ in rows}
+                is_context, own = not reads[0].args, step.get("when", "")
+                yield Known(name, reads[0].result, asked, when, own, is_context, named)
         for step, choice in writer.picks:
             if id(step) in here:
                 chosen = [
@@ -194,11 +235,7 @@ class Relations:
     def _is_told(self, text: str) -> bool:
         """Return whether a step says so already: it names one side after the other, or by it."""
         one, sign, other = next(
-            (
-                text.partition(sign)
-                for sign in (" == ", " <= ", " >= ", " < ", " > ")
-                if sign in text
-            ),
+            (text.partition(sign) for sign in _SIGNS if sign in text),
             ("", "", ""),
         )
         for step in self._writer.lets:
@@ -226,7 +263,8 @@ def _echoes(situations: Sequence[Situation]) -> Found:
                 continue
             for text, value in _fields(known, nested=False):
                 for asked, wanted in known.asked.items():
-                    if is_code(value) and is_code(wanted):
+                    is_named = text.rpartition(".")[2] in known.named.get(asked, ())
+                    if (is_code(value) and is_code(wanted)) or (is_named and value == wanted):
                         when = (known.asked_when,) if known.asked_when else ()
                         facts[text, asked].append(Pair(value, wanted, when))
     for (text, asked), pairs in facts.items():
@@ -317,9 +355,7 @@ def _as_pairs(rows: Sequence[tuple[Said, Said]]) -> list[Pair]:
 
 def _equalities(situations: Sequence[Situation]) -> Found:
     """Yield that a word in one record is that of another, which other records would not have."""
-    facts = _pairs(
-        situations, lambda value: (isinstance(value, str) and is_word(value)) or is_code(value)
-    )
+    facts = _pairs(situations, _may_be_equal)
     tried = math.log2(1 + len(facts))
     inputs = {one.holder for one in situations[0].inputs.values()}
     linked = {
@@ -332,12 +368,14 @@ def _equalities(situations: Sequence[Situation]) -> Found:
     for (text, other_text), rows in facts.items():
         holders = frozenset(one.holder for one in rows[0])
         # Of inputs, and of a record that was read by another one, more is known than equality.
-        if len(holders) == 1 or holders in linked or holders & inputs:
+        if holders in linked or holders & inputs:
             continue
         pairs = _as_pairs(rows)
         is_told = told.get(text, text) == told.get(other_text, other_text)
         is_rare = len(pairs) < SHARE * len(situations)
-        if is_told or is_rare or _is_nested(text) or _is_nested(other_text):
+        is_inside = text.rpartition(".")[0] == other_text.rpartition(".")[0]
+        is_deep = not is_inside and (_is_nested(text) or _is_nested(other_text))
+        if is_told or is_rare or is_deep:
             continue
         if not all(same(pair.one, pair.other) for pair in pairs):
             continue
@@ -346,8 +384,11 @@ def _equalities(situations: Sequence[Situation]) -> Found:
             yield f"{text} == {other_text}", pairs
 
 
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and (is_word(value) or is_code(value))
+def _may_be_equal(value: Any) -> bool:
+    """Return whether a value is equal to another one for a reason: words, ids, larger numbers."""
+    if is_number(value):
+        return not is_small(value)
+    return is_code(value) or (isinstance(value, str) and is_word(value))
 
 
 def _is_nested(text: str) -> bool:
@@ -382,6 +423,9 @@ def _orders(situations: Sequence[Situation]) -> Found:
     for (text, other_text), rows in facts.items():
         if not all(are_comparable(one.value, other.value) for one, other in rows):
             continue
+        is_count = text.endswith("| length") or other_text.endswith("| length")
+        if is_count and not all(type(one.value) is type(other.value) is int for one, other in rows):
+            continue  # only a whole number limits how many there may be
         pairs = _as_pairs(rows)
         tried = math.log2(1 + families[(text in inputs) + (other_text in inputs)])
         if not {text, other_text} & {*inputs}:
@@ -457,6 +501,17 @@ def _kept(pairs: Sequence[Pair], beside: Sequence[Pair]) -> str:
             share = sum(holds(pair.one, pair.other) for pair in beside) / len(beside)
             if -math.log2(max(share, 1e-9)) * len(pairs) >= ENOUGH_TO_CHECK:
                 return sign
+    return ""
+
+
+def _nearly_reached(pairs: Sequence[Pair], beside: Sequence[Pair]) -> str:
+    """Return the sign of an order that others break, where a pair came close to its limit."""
+    gaps = [abs(pair.one - pair.other) / max(abs(pair.one), abs(pair.other), 1) for pair in pairs]
+    if len(pairs) < 2 or min(gaps, default=1) > NEARLY:
+        return ""
+    for sign, holds in (("<=", operator.le), (">=", operator.ge)):
+        if all(holds(pair.one, pair.other) for pair in pairs):
+            return sign if not all(holds(pair.one, pair.other) for pair in beside) else ""
     return ""
 
 
@@ -568,6 +623,21 @@ def _absences(situations: Sequence[Situation]) -> Found:
             yield text, pairs
 
 
+def _differences(situations: Sequence[Situation]) -> Found:
+    """Yield that two inputs of one form never were the same: nobody gives to himself."""
+    facts: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+    for situation in situations:
+        codes = [one for one in situation.inputs.values() if is_code(one.value)]
+        for one, other in combinations(codes, 2):
+            if pattern_of([one.value, other.value]) and not is_date(one.value):
+                when = tuple(sorted({one.when, other.when} - {""}))
+                facts[one.text, other.text].append(Pair(one.value, other.value, when))
+    for (text, other_text), pairs in facts.items():
+        is_always = len(pairs) == len(situations) > 1
+        if is_always and not any(same(pair.one, pair.other) for pair in pairs):
+            yield f"{text} != {other_text}", pairs
+
+
 def _may_be_same(one: Said, name: str, rows: Sequence[Json]) -> bool:
     """Return whether a value and a field of rows are of one kind: by name, and by form."""
     if one.text.rpartition(".")[2] != name or not (is_code(one.value) or is_date(one.value)):
@@ -575,7 +645,8 @@ def _may_be_same(one: Said, name: str, rows: Sequence[Json]) -> bool:
     return any(isinstance(row.get(name), str) for row in rows)
 
 
-def _asked(step: Json, args: Json) -> Iterator[tuple[Any, Any]]:
+def _asked(step: Json, args: Json) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the arguments of a read that are no constants: name, template and value."""
     for name, text in step["args"].items():
         if isinstance(text, str) and text.startswith("{{"):
-            yield text, args.get(name)
+            yield name, text, args.get(name)

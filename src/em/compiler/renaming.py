@@ -64,9 +64,11 @@ def _own_words(value: Any) -> list[str]:
     """Return the words of a value that tell it from others, in lower case."""
     if isinstance(value, bool) or not isinstance(value, int | str) or is_date(value):
         return []
-    words = [word.lower() for word in _WORD.findall(str(value))]
+    # The host of an address is shared by many.
+    own, at, _ = str(value).partition("@")
+    words = [word.lower() for word in _WORD.findall(own)]
     numbers = [word for word in words if _digits(word) >= FEWEST_DIGITS]
-    if numbers and "@" not in str(value):
+    if numbers and not at:
         return numbers  # an id: what stands before its number says what it is an id of
     return [word for word in words if len(word) >= FEWEST_LETTERS and not word.isdigit()]
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from em.compiler.acts import END, Act, acts_of
-from em.compiler.conditions import (
+import msgspec
+
+from em.compiler.condition import (
     Category,
     Condition,
     Feature,
@@ -29,13 +30,13 @@ from em.compiler.conditions import (
 )
 from em.compiler.evidence import BY_ITSELF, Caution
 from em.compiler.example import Example, Role, Write
-from em.compiler.facts import Inputs
+from em.compiler.explanation import Leaf
+from em.compiler.facts import Inputs, States, is_few
 from em.compiler.places import Place
-from em.compiler.space import Leaf, Slot, Space
-from em.compiler.states import States, is_few
+from em.compiler.space import Slot, Space
 from em.compiler.steps import Writer, read_name
-from em.compiler.terms import Pick, Result, Term, Value, field_text, literal, path_text
-from em.compiler.walk import Fix, Visit, Walk, walks_of
+from em.compiler.term import Pick, Result, Term, Value, field_text
+from em.compiler.walk import END, Act, Fix, Visit, Walk, acts_of, walks_of
 from em.errors import RoutineError
 from em.values.canonical import Json
 from em.values.structure import structured
@@ -77,7 +78,12 @@ class _Acts(Space):
         for act in self._calls:
             fixes = [fix for visit in walk.visits for fix in visit.fixes if visit.stop == act.stop]
             made = [fix for fix in fixes if act.is_made_by(fix)][:1]
-            found.append([_as_write(walk, fix) for fix in made])
+            found.append(
+                [
+                    Write(fix.tool, fix.args, walk.calls[fix.number].result, fix.number)
+                    for fix in made
+                ]
+            )
         return found
 
     def _habits(self) -> list[Role]:
@@ -85,10 +91,6 @@ class _Acts(Space):
             for numbers in walk.reads.values():
                 self.use(walk.example, None, numbers[0], walk.example.role(numbers[0], None))
         return []
-
-
-def _as_write(walk: Walk, fix: Fix) -> Write:
-    return Write(fix.tool, fix.args, walk.calls[fix.number].result, fix.number)
 
 
 class _Writer(Writer):
@@ -103,8 +105,7 @@ class _Writer(Writer):
         if isinstance(term, Result):
             return self.current[term.role]
         if isinstance(term, Pick):
-            by = f", {literal(path_text(term.by))}" if term.by else ""
-            return f"{term.how}({self.text(term.of)}{by}{self.fits_text(term.fits)})"
+            return self._pick_text(term)
         return super()._text(term, hint)
 
     def arguments(
@@ -170,6 +171,8 @@ class Repairs:
             for stop in range(len(self._tools))
         ]
         self._acts = [act for rows in self._rows for act in acts_of(name, rows)]
+        # A fix is made only in a state that was seen: what all recordings of it wrote is enough.
+        caution = msgspec.structs.replace(caution, repeated=caution.constant)
         self._space = _Acts(self._walks, self._acts, caution)
         self._writer = _Writer(self._space)
         self._names = [self._writer.fresh(read_name(tool)) for tool in self._tools]

@@ -4,25 +4,35 @@ A read is answered with what the same call returned at that point of the recordi
 effect: it is noted, and answered if it is the next recorded one; any other write ends the run as
 wrong. A read that was not recorded ends it too, and says nothing against the routine.
 
+Proofs, shadow mode and healing all run routines here.
+
 A policy changes a recording before it is replayed, in a way that a right routine does not notice.
 """
 
+import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 
-from em.compiler.example import Call, Example
+from em.compiler.example import APPROVAL, Call, Example
 from em.compiler.places import is_scalar
 from em.compiler.renaming import Renaming
 from em.errors import RoutineError
 from em.runner.drivers import Effects, Wait, drive
 from em.runner.machine import Machine
+from em.runner.package import read_routine
+from em.runner.reason import Reason
 from em.runner.routine import Program
-from em.runner.run import RunResult
+from em.runner.run import PendingPrompt, RunResult
+from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool
+from em.runner.tools.coding import FILE_CHANGES, FILE_TEXT
+from em.values.call import Effect
 from em.values.canonical import Json, short
 from em.values.json_schema import misfit, properties_of
 
@@ -36,8 +46,10 @@ class Recording(NamedTuple):
     calls: Sequence[Call]
 
     @classmethod
-    def of(cls, example: Example, routine: Json) -> Self:
+    def of(cls, example: Example, routine: Json, asked: Json | None = None) -> Self:
         """Return an example with the inputs that a caller of this routine gives.
+
+        asked: what inputs were that nothing explains, where that is known.
 
         He leaves out what it does not take. What it asks for, because nothing explains it, he
         says as it was recorded: it goes as it is into a write.
@@ -46,8 +58,11 @@ class Recording(NamedTuple):
         is_open = schema.get("additionalProperties") is not False
         taken = properties_of(schema)
         given = {name: one for name, one in example.inputs.items() if is_open or name in taken}
+        given |= asked or {}
         for name in schema.get("required", ()):
-            found = [] if name in given else [*_written(name, routine["steps"], example.calls)]
+            if name in given:
+                continue
+            found = [*_written(name, routine["steps"], example.calls), *_named(name, example.calls)]
             if found:
                 given[name] = found[0]
         return cls(given, example.calls)
@@ -67,6 +82,14 @@ def _written(name: str, steps: Sequence[Json], calls: Sequence[Call]) -> Iterato
                 )
 
 
+def _named(name: str, calls: Sequence[Call]) -> Iterator[Any]:
+    """Yield the arguments of writes that an input is named after."""
+    for call in calls:
+        for argument, value in call.args.items():
+            if call.effect == "write" and name in (argument, f"{call.tool}_{argument}"):
+                yield value
+
+
 class Outcome(NamedTuple):
     """How a run compares with the recording.
 
@@ -78,88 +101,197 @@ class Outcome(NamedTuple):
     is_unrecorded: bool = False
 
 
+def program_of(routine: Json) -> Program:
+    """Return a learnt document as a program that runs."""
+    return Program(read_routine(routine, str(routine.get("name", "routine"))))
+
+
 class Ended(RoutineError):
     """A run in a recorded world is over."""
 
     code = "recording_ended"
 
 
+class NotReproduced(RoutineError):
+    """A replay differs from what was recorded."""
+
+    code = "not_reproduced"
+
+
 class World:
     """The world of one recording, for one run.
 
-    in_any_order: lists were put in another order, so what is made of them may come in any.
+    in_any_order: writes may come in any. key: by which the arguments of two writes are compared.
+    made: the calls of the run and the questions that it asked, in their order. acted: the ids of
+    the steps that wrote.
     """
 
-    def __init__(self, inputs: Json, calls: Sequence[Call], *, in_any_order: bool = False) -> None:
-        self.inputs, self._calls = inputs, calls
-        self._key = _unordered_key if in_any_order else _key
+    def __init__(
+        self,
+        inputs: Json,
+        calls: Sequence[Call],
+        *,
+        in_any_order: bool = False,
+        key: Callable[[Json], bytes] | None = None,
+    ) -> None:
+        self.inputs, self.calls = inputs, calls
+        self._key = key or _key
         self._in_any_order = in_any_order
+        self._asked = [call.result for call in calls if call.tool == APPROVAL]
         acts = [call.effect == "write" and call.error is None for call in calls]
-        self._left = [call for call, is_act in zip(calls, acts, strict=True) if is_act]
+        self._left = [
+            call
+            for call, is_act in zip(calls, acts, strict=True)
+            if is_act and call.tool != APPROVAL
+        ]
         self._made = 0
         # How many writes had been made before each call.
         self._moments = [0, *itertools.accumulate(acts)][:-1]
         self._end: Outcome | None = None
+        self._lock = threading.Lock()
+        self.made: list[Call] = []
+        self.acted: set[str] = set()
+        self._step = ""
+        # What the last run returned, and the check that it handed over at.
+        self.output: Any = None
+        self.reason: Reason | None = None
 
-    def run(self, program: Program) -> Outcome:
-        """Run a routine here, and compare what it did with the recording."""
-        writes = {call.tool for call in self._calls if call.effect == "write"}
-        writes |= {step.target for step in program.steps if step.is_write and step.target}
-        names = program.tool_names | {call.tool for call in self._calls}
-        stand_ins = {name: self._stand_in(name, is_write=name in writes) for name in names}
+    def run(
+        self,
+        program: Program,
+        functions: Mapping[str, Function] | None = None,
+        *,
+        writes: Collection[str] | None = None,
+        secrets: Secrets | None = None,
+    ) -> Outcome:
+        """Run a routine here, and compare what it did with the recording.
+
+        functions: computed where the recording does not have the same call. writes: the tools and
+        functions with an effect, if it is known better than the routine and the recording say.
+        """
+        acting = {call.tool for call in self.calls if call.effect == "write"}
+        acting |= {step.target for step in program.steps if step.is_write and step.target}
+        acting = acting if writes is None else {*writes}
+        names = program.tool_names | {call.tool for call in self.calls}
+        stand_ins = {name: self._stand_in(name, is_write=name in acting) for name in names}
+        own = {**dict.fromkeys(program.udf_names), **(functions or {})}
         machine = Machine(
             program,
             run_id="proof",
             tools={name: Tool(name, function) for name, function in stand_ins.items()},
-            udfs={name: self._stand_in(name, is_write=False) for name in program.udf_names},
+            udfs={
+                name: self._function(name, real, is_write=name in acting)
+                for name, real in own.items()
+            },
+            ask=self._answer,
+            on_start=self._start,
+            secrets=secrets,
         )
-        return self._outcome(drive(_without_pauses(machine.run(self.inputs))))
+        result = drive(_without_pauses(machine.run(self.inputs)))
+        self.output, self.reason = result.output, result.reason
+        return self.outcome("" if result.status == "ok" else _why_stopped(result))
+
+    def _start(self, step_id: str) -> None:
+        self._step = step_id
+
+    def _answer(self, pending: PendingPrompt) -> Json | None:
+        """Answer a question as the person did; None if nobody was asked."""
+        fields = [field["name"] for field in pending.fields]
+        is_question = bool(self._asked) and fields == [*self._asked[0]]
+        answer: Json | None = self._asked.pop(0) if is_question else None
+        self.made.append(Call(APPROVAL, {"message": pending.message}, answer, effect="write"))
+        return answer
 
     def _stand_in(self, name: str, *, is_write: bool) -> Function:
         def call(**args: Any) -> Any:
-            if self._end is not None:
-                raise Ended(self._end.reason)
-            found = self._write(name, args) if is_write else self._read(name, args)
+            found = self.take(name, args, is_write=is_write)
             if found.error is not None:
                 raise RuntimeError(str(found.error))
             return found.result
 
         return call
 
-    def _read(self, name: str, args: Json) -> Call:
-        """Return the recorded read; of several the one that was made after as many writes."""
-        key = _key(args)
-        found = [
-            (self._distance(moment), number, call)
-            for number, (call, moment) in enumerate(zip(self._calls, self._moments, strict=True))
-            if call.tool == name and call.effect == "read" and _key(call.args) == key
-        ]
-        if not found:
-            problem = f"{name}({short(args)}) was not recorded"
-            raise self._over(Outcome("handed over", problem, is_unrecorded=True))
-        return min(found, key=lambda row: row[:2])[2]
+    def _function(self, name: str, real: Function | None, *, is_write: bool) -> Function:
+        """Return a function of the routine: what was recorded counts, the rest is computed.
+
+        One with an effect is never called.
+        """
+        recorded = self._stand_in(name, is_write=is_write)
+
+        def call(*positional: Any, **args: Any) -> Any:
+            # Only an expression calls a function with positional arguments.
+            is_new = bool(positional) or self.find(name, args, is_write=is_write) is None
+            if real is None or is_write or not is_new:
+                return recorded(**args)
+            found = real(*positional, **args)
+            if not inspect.iscoroutine(found):
+                return found
+            import asyncio
+
+            return asyncio.run(found)
+
+        return call
+
+    def find(self, name: str, args: Json, *, is_write: bool) -> Call | None:
+        """Return the recorded call that is the same as this one; None if there is none.
+
+        Of several reads, the one that was made after as many writes counts, or the nearest to that.
+        One that failed and was made again counts only where no other was made.
+        """
+        if not is_write:
+            key = _key(args)
+            found = [
+                (self._distance(moment), call.error is not None, number, call)
+                for number, (call, moment) in enumerate(zip(self.calls, self._moments, strict=True))
+                if call.tool == name and call.effect == "read" and _key(call.args) == key
+            ]
+            return min(found, key=lambda row: row[:3])[3] if found else None
+        key = self._key(args)
+        following = self._left if self._in_any_order else self._next()
+        # One that failed was refused, and had no effect.
+        failed = [call for call in self.calls if call.error is not None]
+        same = (
+            call
+            for call in (*following, *failed)
+            if call.tool == name and self._key(call.args) == key
+        )
+        return next(same, None)
+
+    def take(self, name: str, args: Json, *, is_write: bool) -> Call:
+        """Return the same, and note that it was made. Raise Ended if there is none."""
+        with self._lock:
+            if self._end is not None:
+                raise Ended(self._end.reason)
+            self.made.append(Call(name, args, effect="write" if is_write else "read"))
+            found = self.find(name, args, is_write=is_write)
+            if found is None and is_write:
+                raise self._over(Outcome("wrong", self._difference(name, args)))
+            if found is None:
+                raise self._over(Outcome("handed over", self._unknown(name, args), True))
+            if is_write and found.error is None:
+                self._left.remove(found)
+                self._made += 1
+                self.acted.add(self._step)
+            self.made[-1] = self.made[-1]._replace(result=found.result, error=found.error)
+            return found
 
     def _distance(self, moment: int) -> tuple[int, int]:
         """Rank a moment: now, else before, else later."""
         side = 0 if moment == self._made else 1 if moment < self._made else 2
         return side, abs(moment - self._made)
 
-    def _write(self, name: str, args: Json) -> Call:
-        key = self._key(args)
-        following = self._left if self._in_any_order else self._left[:1]
-        for call in following:
-            if call.tool == name and self._key(call.args) == key:
-                self._left.remove(call)
-                self._made += 1
-                return call
-        for call in self._calls:
-            if call.error is not None and call.tool == name and _key(call.args) == _key(args):
-                return call  # it was refused, and had no effect
-        raise self._over(Outcome("wrong", self._difference(name, args)))
+    def _next(self) -> list[Call]:
+        """Return the writes that may come next: changes of files in a row have no order."""
+        files = [*itertools.takewhile(lambda call: call.tool in FILE_CHANGES, self._left)]
+        return files or self._left[:1]
 
     def _over(self, outcome: Outcome) -> Ended:
         self._end = outcome
         return Ended(outcome.reason)
+
+    def _unknown(self, name: str, args: Json) -> str:
+        """Say which read was not made."""
+        return f"{name}({short(args)}) was not recorded"
 
     def _difference(self, name: str, args: Json) -> str:
         """Say how a write differs from the recorded ones."""
@@ -174,24 +306,46 @@ class World:
         then = {one: recorded.get(one) for one in names}
         return f"it would have called {name} with {short(now)}; recorded is {short(then)}"
 
-    def _outcome(self, result: RunResult) -> Outcome:
+    def outcome(self, stopped: str, *, goes_on: bool = False) -> Outcome:
+        """Return how the run compares with the recording.
+
+        stopped: why the run stopped before its end, "" if it did not. goes_on: somebody goes on
+        where it stopped, so nothing stays half done.
+        """
         if self._end is not None:
             return self._end
         left = ", ".join(call.tool for call in self._left)
-        if result.status == "ok":
+        if not stopped:
             return (
                 Outcome("wrong", f"it would not have called {left}") if left else Outcome("right")
             )
-        stopped = _why_stopped(result)
-        if self._made and left:
+        if self._made and left and not goes_on:
             return Outcome("wrong", f"it would have stopped before {left}: {stopped}")
         return Outcome("handed over", stopped)
+
+
+class InTurn(World):
+    """The world of another run: calls are answered one after the other, whatever they ask."""
+
+    def __init__(self, inputs: Json, log: Sequence[Call]) -> None:
+        super().__init__(inputs, [call for call in log if call.tool == APPROVAL])
+        self._log = [call for call in log if call.tool != APPROVAL]
+
+    def take(self, name: str, args: Json, *, is_write: bool) -> Call:
+        """Return the next call of the other run, if it was of the same tool."""
+        if not self._log or self._log[0].tool != name:
+            raise self._over(Outcome("handed over", f"it calls {name} out of turn"))
+        found = self._log.pop(0)
+        effect: Effect = "write" if is_write else "read"
+        self.made.append(found._replace(args=args, effect=effect))
+        return found
 
 
 def _why_stopped(result: RunResult) -> str:
     for why in (result.reason, result.pending_prompt, result.failure):
         if why is not None:
-            return f"{why.step_id}: {why.message}" if why.step_id else why.message
+            asks = "it would have asked: " if why is result.pending_prompt else ""
+            return f"{why.step_id}: {asks}{why.message}" if why.step_id else f"{asks}{why.message}"
     return result.status
 
 
@@ -217,8 +371,13 @@ def _without_pauses(running: Effects[RunResult]) -> Effects[RunResult]:
 # ---- comparison
 
 
+_KEY = "idempotency_key"
+
+
 def _key(value: Any) -> bytes:
     """Return a value as bytes that are equal for equal values: 1 is 1.0, keys have no order."""
+    if isinstance(value, Mapping) and _KEY in value:  # it is another one each time
+        value = {name: one for name, one in value.items() if name != _KEY}
     return msgspec.json.encode(_plain(value), order="sorted")
 
 
@@ -230,25 +389,25 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _unordered_key(args: Json) -> bytes:
-    """Return the same for arguments in which lists, and texts made of them, may have any order.
+def unordered_key(args: Json, *, words: bool = False) -> bytes:
+    """Return the same for arguments in which lists may have any order; with `words`, texts too.
 
     Lists of equal length that stand side by side stay pairs.
     """
     lists = {name: value for name, value in args.items() if isinstance(value, list)}
-    rest: Json = {name: value for name, value in args.items() if name not in lists}
+    rest: Json = {name: value for name, value in args.items() if name not in (*lists, _KEY)}
     if len(lists) > 1 and len({len(value) for value in lists.values()}) == 1:
         rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-        return _key(_unordered(rest | {"": rows}))
-    return _key(_unordered(args))
+        lists = {"": rows}
+    return _key(_unordered({**rest, **lists}, words))
 
 
-def _unordered(value: Any) -> Any:
+def _unordered(value: Any, words: bool) -> Any:
     if isinstance(value, Mapping):
-        return {name: _unordered(one) for name, one in value.items()}
+        return {name: _unordered(one, words) for name, one in value.items()}
     if isinstance(value, list):
-        return sorted(map(_unordered, value), key=_key)
-    return sorted(re.findall(r"\w+", value)) if isinstance(value, str) else value
+        return sorted((_unordered(one, words) for one in value), key=_key)
+    return sorted(re.findall(r"\w+", value)) if words and isinstance(value, str) else value
 
 
 # ---- policies
@@ -266,10 +425,14 @@ def as_recorded(recording: Recording, _schema: Json) -> World:
 def other_order(recording: Recording, _schema: Json) -> World:
     """Return a world whose reads return keys and lists of records in another order."""
     calls = [
-        call._replace(result=_turned(call.result)) if call.effect == "read" else call
+        call._replace(result=_turned(call.result))
+        if call.effect == "read" and call.tool != FILE_TEXT
+        else call
         for call in recording.calls
     ]
-    return World(recording.inputs, calls, in_any_order=True)
+    # Texts may be made of lists, too.
+    key = partial(unordered_key, words=True)
+    return World(recording.inputs, calls, in_any_order=True, key=key)
 
 
 def fresh_inputs(recording: Recording, schema: Json) -> World:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from em.compiler.example import Example
 from em.compiler.places import is_code, is_scalar
+from em.compiler.requested import stands_in
 from em.errors import RoutineError
 from em.runner.template import fill, parse_template
 from em.values.canonical import Json, same
@@ -59,10 +60,11 @@ class Said(NamedTuple):
 
 def _template(example: Example, examples: Sequence[Example], schema: Json) -> str | None:
     """Return a request with holes for its inputs; None if it can't be read back to them."""
-    said = _all_said(example.inputs, schema)
-    if not example.request.strip() or not said:
+    said = _all_said(example, schema)
+    is_fixed = not schema.get("properties") and not example.inputs
+    if not example.request.strip() or not (said or is_fixed):
         return None
-    parts = [*_cut(example.request, said)]
+    parts = [*_cut(example.request, said)] if said else [(example.request, None)]
     if not _says_all(parts, said):
         return None
     words = "\n".join(words for words, value in parts if value is None)
@@ -81,7 +83,7 @@ def _template(example: Example, examples: Sequence[Example], schema: Json) -> st
 def _reads(template: str, example: Example, schema: Json) -> bool:
     """Return whether a template reads a recorded request to its own inputs."""
     found = fill([template], example.request, schema)
-    return found is not None and same(found, _given(example.inputs, schema))
+    return found is not None and same(found, _given(example.inputs, schema, example.request))
 
 
 def _misreads(
@@ -90,29 +92,34 @@ def _misreads(
     """Return whether a template reads a recorded request to anything else than was recorded."""
     for one in examples:
         found = fill([template], one.request, schema)
-        if found is not None and not same(found, _given(one.inputs, schema)):
+        if found is not None and not same(found, _given(one.inputs, schema, one.request)):
             return True
     return any(fill([template], one, schema) is not None for one in others)
 
 
-def _given(inputs: Any, schema: Any) -> Any:
-    """Return the inputs that the routine takes and that a request has to say."""
+def _given(inputs: Any, schema: Any, request: str) -> Any:
+    """Return the inputs that the routine takes and that a request has to say.
+
+    What is the same without being given need not be said; where it is said, it is an input too.
+    """
     if isinstance(inputs, list):
         items = schema.get("items", {}) if isinstance(schema, dict) else {}
-        return [_given(one, items) for one in inputs]
+        return [_given(one, items, request) for one in inputs]
     properties = properties_of(schema)
     if not isinstance(inputs, dict) or not properties:
         return inputs
     return {
-        name: _given(inputs[name], one)
+        name: _given(inputs[name], one, request)
         for name, one in properties.items()
-        if name in inputs and not ("default" in one and same(one["default"], inputs[name]))
+        if name in inputs
+        if not ("default" in one and same(one["default"], inputs[name]))
+        or stands_in(inputs[name], request)
     }
 
 
-def _all_said(inputs: Json, schema: Json) -> list[Said]:
+def _all_said(example: Example, schema: Json) -> list[Said]:
     """Return the values that a request has to say; nothing if it can't, or if two look alike."""
-    found = [*_said(_given(inputs, schema), schema, (), None)]
+    found = [*_said(_given(example.inputs, schema, example.request), schema, (), None)]
     forms = [form.lower() for one in found for form in one.forms]
     is_clear = len({*forms}) == len(forms) and all(one.forms for one in found)
     return found if is_clear and all(map(str.strip, forms)) else []
@@ -192,10 +199,11 @@ def _values_in(words: str, example: Example) -> Iterator[str]:
     """Yield what words say that is a value: ids, and texts that stand in the recording."""
     yield from (chunk.rstrip(".:'") for chunk in _CHUNK.findall(words) if is_code(chunk))
     recorded = [example.inputs, *([call.args, call.result] for call in example.calls)]
-    for _, value in scalars(recorded):
-        if not isinstance(value, str) or not value.strip():
-            continue
-        if re.search(f"{_BEFORE}{re.escape(value)}{_AFTER}", words, re.IGNORECASE):
+    folded = words.casefold()
+    known = {value for _, value in scalars(recorded) if isinstance(value, str) and value.strip()}
+    for value in sorted(known):
+        whole = f"{_BEFORE}{re.escape(value)}{_AFTER}"
+        if value.casefold() in folded and re.search(whole, words, re.IGNORECASE):
             yield value
 
 

@@ -2,8 +2,8 @@
 
 A value of an argument that stands in the request, as whole words and of any length, was asked for.
 Over several recordings it must stand in every request, and it must differ: what is the same in
-enough recordings is part of the task. A value that an input or an earlier result has is left to
-them.
+enough recordings is part of the task. A value that an input has is left to it, and so is a name or
+a word that an earlier result has. An id that the request says was chosen by who said it.
 """
 
 import re
@@ -11,8 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from em.compiler.calls import plain_name
 from em.compiler.example import Call, Example, Write
-from em.compiler.places import Place, input_places, is_exactly, is_scalar, key_of
+from em.compiler.places import Place, input_places, is_code, is_exactly, is_scalar, key_of
 
 ENOUGH_ALIKE = 3
 """Recordings in which a value of the request must be the same to count as part of the task."""
@@ -93,7 +94,7 @@ def _requested(example: Example) -> Iterator[tuple[Argument, Any]]:
             if (call.tool, place) in repeated or not _can_be_input(value):
                 continue
             is_known = any(is_exactly(value, one) for one in given)
-            is_known = is_known or any(read.holds(value) for read in known)
+            is_known = is_known or any(read.holds(value) for read in known if not is_code(value))
             if not is_known and stands_in(value, example.request):
                 yield Argument(call.tool, number, place), value
         known.append(next(reads))
@@ -144,12 +145,16 @@ def _is_plain(value: Any) -> bool:
 _PLAIN = re.compile(r"[a-z]+(?: [a-z]+)*")
 
 
+_LARGEST = 1e15
+"""Numbers below it have all their digits as floats, so they may be written in other ways."""
+
+
 def stands_in(value: Any, text: str) -> bool:
     """Return whether a text has a value as whole words; of a list every element."""
     if isinstance(value, list):
         return all(stands_in(one, text) for one in value)
     written = {str(value)}
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and abs(value) < _LARGEST:
         written |= {f"{value:,}", f"{value:.2f}", f"{value:,.2f}", f"{value:g}"}
     return any(_stands(one, text) for one in written if one.strip())
 
@@ -161,7 +166,7 @@ def _stands(words: str, text: str) -> bool:
 
 
 def _name(argument: Argument) -> str:
-    return str(argument.place[-1]) if argument.place else argument.tool
+    return plain_name(str(argument.place[-1]) if argument.place else argument.tool)
 
 
 def _fresh(wanted: str, taken: set[str]) -> str:

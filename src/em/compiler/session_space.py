@@ -16,18 +16,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.alignment import COARSE, Column, explained, pieces_of
-from em.compiler.context import contexts
+from em.compiler.alignment import COARSE, Column, explained, joined, pieces_of
 from em.compiler.evidence import CONSTANTS_SHOWN, ENOUGH_TO_ACT
 from em.compiler.example import Example, Read, Role
-from em.compiler.file_changes import EDIT
-from em.compiler.forms import FORMS
-from em.compiler.insertion import positions
-from em.compiler.places import Place, key_of
-from em.compiler.prompt import name_of
-from em.compiler.session import FEWEST, Look, Sessions, narrowed
-from em.compiler.skeleton import Spot
-from em.compiler.space import (
+from em.compiler.explanation import (
     Constant,
     Explanation,
     FromForm,
@@ -35,10 +27,17 @@ from em.compiler.space import (
     FromRead,
     FromText,
     Leaf,
-    Slot,
     Source,
-    Space,
 )
+from em.compiler.file_changes import EDIT
+from em.compiler.forms import FORMS, applied
+from em.compiler.places import Place, key_of
+from em.compiler.prompt import name_of
+from em.compiler.sessions import FEWEST, Look, Sessions, narrowed
+from em.compiler.skeleton import Spot
+from em.compiler.space import Slot, Space
+from em.compiler.surroundings import contexts, positions
+from em.compiler.term import unused
 from em.errors import RoutineError
 from em.runner.tools.coding import TODAY
 from em.values.canonical import short
@@ -141,7 +140,7 @@ class SessionSpace(Space):
         """Return what explains a value in all sessions; None if something of it is open."""
         leaf = self._empty(values, rows)
         is_same = all(key_of(one) == key_of(values[0]) and one == values[0] for one in values)
-        if is_same and not _is_dated(values[0]):
+        if is_same and not (isinstance(values[0], str) and _DATE.search(values[0])):
             source = Constant(key_of(values[0]))
             leaf.explanations[source] = self._explanation(source, values, rows, rows.sessions)
             return leaf
@@ -156,7 +155,7 @@ class SessionSpace(Space):
         )
         if built is None or not self._are_settled(built):
             return None
-        leaf.built = _joined(built)
+        leaf.built = joined(built)
         return leaf
 
     def _are_settled(self, built: Sequence[str | Leaf]) -> bool:
@@ -186,17 +185,13 @@ class SessionSpace(Space):
         self, source: Source, values: Sequence[Any], rows: Rows, made: Sequence[int]
     ) -> Explanation:
         """Return the evidence of the sessions that made a look."""
-        found: Explanation | None = None
-        for number, spot in zip(rows.sessions, self._spots(values, rows), strict=True):
-            if number not in made:
-                continue
-            one = Explanation(source, spot, self._cost)
-            if found is None:
-                found = one
-            else:
-                found.meet(one)
-        assert found is not None
-        return found
+        pairs = zip(rows.sessions, self._spots(values, rows), strict=True)
+        first, *others = (
+            Explanation(source, spot, self._cost) for number, spot in pairs if number in made
+        )
+        for other in others:
+            first.meet(other)
+        return first
 
     @cached_property
     def _cost(self) -> float:
@@ -237,8 +232,8 @@ class SessionSpace(Space):
                 return
         for name, given in self.inputs.items():
             own = [given[number] for number in rows.sessions]
-            for form, apply in FORMS.items():
-                if [*map(apply, own)] == [*values]:
+            for form in FORMS:
+                if [applied(form, one) for one in own] == [*values]:
                     source = FromInput((name,))
                     part = self._explanation(source, own, rows, rows.sessions)
                     yield _Found(FromForm(form, source), rows.sessions, [part])
@@ -301,8 +296,8 @@ class SessionSpace(Space):
             found: dict[str, list[tuple[str, str]]] = defaultdict(list)
             for token in dict.fromkeys(COARSE.findall(text)):
                 if len(token) > 2:
-                    for form, apply in FORMS.items():
-                        made = apply(token)
+                    for form in FORMS:
+                        made = applied(form, token)
                         if made and made != token:
                             found[made].append((form, token))
             self._forms[text] = found
@@ -365,11 +360,7 @@ class SessionSpace(Space):
         is_plain = all(one.strip() == one and one and "\n" not in one for one in values)
         if not is_plain or len(rows.sessions) < self.sessions.size:
             return None
-        name = wanted = name_of(values, self.sessions)
-        number = 1
-        while name in self.inputs:
-            number += 1
-            name = f"{wanted}_{number}"
+        name = unused(name_of(values, self.sessions), self.inputs)
         self.inputs[name] = values
         self.asked.append(name)
         for example, value in zip(self.examples, values, strict=True):
@@ -385,20 +376,6 @@ class _Found(NamedTuple):
     parts: Sequence[Explanation] = ()
 
 
-def _is_dated(value: Any) -> bool:
-    return isinstance(value, str) and _DATE.search(value) is not None
-
-
 def _is_glue(text: str) -> bool:
     """Return whether a text that all share may be inside a value: signs and spaces on a line."""
     return "\n" not in text and not any(map(str.isalnum, text))
-
-
-def _joined(built: Sequence[str | Leaf]) -> list[str | Leaf]:
-    found: list[str | Leaf] = []
-    for one in built:
-        if isinstance(one, str) and found and isinstance(found[-1], str):
-            found[-1] += one
-        else:
-            found.append(one)
-    return found

@@ -15,19 +15,20 @@ import msgspec
 
 from em.compiler.calls import TracedCall, identifier, specs_of
 from em.compiler.example import Role
+from em.compiler.explanation import Explanation, FromText
 from em.compiler.facts import Inputs, look_of
 from em.compiler.file_changes import EDIT
-from em.compiler.forms import FORMS
-from em.compiler.insertion import TELLING
+from em.compiler.forms import FORMS, applied
 from em.compiler.learner import Learnt, in_order, unconfirmed, with_ids, words_in
-from em.compiler.listing import VALUE
+from em.compiler.list_forms import VALUE
 from em.compiler.places import Place, is_code
 from em.compiler.prompt import inputs_of, requests_of
-from em.compiler.session import Look, gone, sessions_of
 from em.compiler.session_space import SessionSpace
-from em.compiler.space import Explanation, FromText, Slot
+from em.compiler.sessions import Look, gone, sessions_of
+from em.compiler.space import Slot
 from em.compiler.steps import Writer, hole
-from em.compiler.terms import Found, Given, Result, Term, Text, Value, literal, parts_of
+from em.compiler.surroundings import TELLING
+from em.compiler.term import Found, Given, Result, Term, Text, Value, literal, parts_of
 from em.errors import RoutineError
 from em.runner.expressions.file_lines import lines_once, lists_only, stands_once
 from em.runner.tools.coding import CREATE, FILE_TEXT, FILE_THERE, TODAY
@@ -86,7 +87,9 @@ class SessionWriter(Writer):
     def _write_read(self, role: Role, hint: str = "", name: str = "") -> str:
         if role in self.read_steps:
             return str(self.read_steps[role]["save_as"])
-        self._write_args(role)
+        # What the arguments need comes first, so that names are given in the order of use.
+        for argument, term in (self._args[role] or {}).items():
+            self.value(term, argument)
         look = self.space.looks[role]
         name = super()._write_read(role, name=self.fresh(_look_name(look)))
         shown = [look.text(number) for number in look.made]
@@ -97,11 +100,6 @@ class SessionWriter(Writer):
             held = f"{len(shown)}/{self.space.sessions.size}"
             self.read_steps[role] |= {"expect": {"type": "string", **schema}, "held": held}
         return name
-
-    def _write_args(self, role: Role) -> None:
-        """Write what the arguments need, so that names are given in the order of use."""
-        for name, term in (self._args[role] or {}).items():
-            self.value(term, name)
 
     def _promote(self, slot: Slot, number: int, place: Place) -> Term:
         raise RoutineError(f"nothing explains {place[-1]} of {slot.tool} in all sessions")
@@ -229,8 +227,8 @@ class _Assembly:
         """Check that inputs of which one was always a plain form of the other still agree."""
         for name, values in self._space.inputs.items():
             for other, given in self._space.inputs.items():
-                fits = (form for form, apply in FORMS.items() if [*map(apply, given)] == [*values])
-                form = next(fits, None)
+                made = ((form, [applied(form, one) for one in given]) for form in FORMS)
+                form = next((form for form, found in made if found == [*values]), None)
                 if form is not None and name != other and len({*values}) > 1:
                     self._check(f"{name} == {form.replace(VALUE, other)}")
 
@@ -287,7 +285,7 @@ class _Assembly:
         if isinstance(part, Given):
             return [*self._space.inputs[str(part.place[0])]]
         if isinstance(part, Found) and isinstance(part.of, Result):
-            from em.compiler.context import Context
+            from em.compiler.surroundings import Context
 
             look = self._space.looks[part.of.role]
             args = [json.loads(one.json) for one in part.args if isinstance(one, Value)]
@@ -337,7 +335,8 @@ class _Assembly:
 
     def _return(self, effects: Sequence[Json]) -> Json:
         paths = [step["args"]["file_path"] for step in effects if "file_path" in step["args"]]
-        value: Any = {"changed": [*dict.fromkeys(paths)]} if paths else None
+        last = hole(str(effects[-1]["save_as"])) if effects else None
+        value: Any = {"changed": [*dict.fromkeys(paths)]} if paths else last
         return {"type": "return", "value": value}
 
     def _tools(self, steps: Sequence[Json]) -> list[Json]:
@@ -368,6 +367,8 @@ class _Assembly:
 def _look(values: Sequence[str]) -> Json:
     """Return that a value is one word as it was, and on one line if it always was."""
     pattern = look_of(values) if all(map(is_code, values)) else None
+    if pattern is None and all(one.split() == [one] for one in values):
+        pattern = r"^\S+$"
     if pattern is None and not any("\n" in one for one in values):
         pattern = r"^[^\n\r]+$"
     return {} if pattern is None else {"pattern": pattern}

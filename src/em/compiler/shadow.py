@@ -6,7 +6,6 @@ made: it is looked up among those of the agent. A read that the agent never made
 as a hand-over. So the shadow calls no tool at all, and can't disturb the agent or its tools.
 """
 
-import inspect
 import logging
 import os
 import threading
@@ -20,16 +19,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.calls import calls_of, infer_effect
-from em.compiler.kind_draft import words_of
-from em.compiler.step_trials import why_stopped
-from em.compiler.verification import at_once
+from em.compiler.example import request_of
 from em.compiler.world import EffectMade, Verdict, World
 from em.errors import Conflict, EmError, RoutineError, UsageError
 from em.log.event import BEHAVIOUR_PREFIX, Draft, Event, EventQuery, shadow_stream
 from em.log.kinds import event_body
-from em.runner.drivers import drive
 from em.runner.journal import MOST_ARGS
-from em.runner.machine import Machine, check_input
+from em.runner.machine import check_input
 from em.runner.package import (
     ROUTINE,
     UDF,
@@ -40,10 +36,10 @@ from em.runner.package import (
     texts_of,
     unpacked,
 )
-from em.runner.routine import PlanStep, Program, RulesStep
-from em.runner.run import RunResult
+from em.runner.routine import Program
 from em.runner.secrets import Secrets
-from em.runner.tools import Function, Tool
+from em.runner.template import fill
+from em.runner.tools import Function
 from em.settings import AllowSettings
 from em.store.protocol import Artefact, Commit, Store
 from em.traces.recorder import error_text
@@ -122,28 +118,6 @@ class Prediction(NamedTuple):
 # --- one prediction -------------------------------------------------------------------------------
 
 
-def _function(world: World, name: str, effect: Effect, real: Function) -> Function:
-    """Return a function of the routine: what was recorded counts, the rest is computed.
-
-    One with an effect is never called.
-    """
-    recorded = world.stand_in(name, effect)
-
-    def call(*positional: Any, **args: Any) -> Any:
-        # Only an expression calls a function with positional arguments.
-        is_new = bool(positional) or world.find(name, args, effect) is None
-        if effect == "write" or not is_new:
-            return recorded(**args)
-        found = real(*positional, **args)
-        if not inspect.iscoroutine(found):
-            return found
-        import asyncio
-
-        return asyncio.run(found)
-
-    return call
-
-
 def predict(
     program: Program,
     trace: Trace,
@@ -157,27 +131,18 @@ def predict(
         why = trace.incomplete or f"the agent's run ended as {trace.outcome}"
         return Prediction("not_compared", why)
     effects = _effects_of(program, trace)
-    world = World(calls_of(trace, effects)[0])
+    calls = calls_of(trace, effects)[0]
+    world = World(calls, given)
     did = [EffectMade(one.name, one.args) for one in world.did]
-    unknown = next((one for one in world.calls if one.effect_unknown), None)
+    unknown = next((one for one in calls if one.effect_unknown), None)
     if unknown is not None:
         why = f"nobody knows whether {unknown.name} had an effect: it failed with {unknown.error}"
         return Prediction("not_compared", why, (), did)
-    own = udfs or {}
-    machine = Machine(
-        program,
-        run_id="shadow",
-        tools={
-            name: Tool(name, world.stand_in(name, effects[name])) for name in program.tool_names
-        },
-        udfs={
-            name: _function(world, name, effects.get(name, "read"), real)
-            for name, real in own.items()
-        },
-        secrets=secrets,
-    )
-    result = drive(at_once(machine.run(given)))
-    verdict, reason = _verdict(program, world, result, trace)
+    writes = {name for name, effect in effects.items() if effect == "write"}
+    verdict, reason = world.verdict(world.run(program, udfs, writes=writes, secrets=secrets))
+    acts = bool(did) or any(step.is_write for step in program.steps)
+    if verdict == "agreed" and not acts:
+        verdict, reason = compare_answers(world.output, trace.final_output)
     return Prediction(verdict, reason, world.would_do, did)
 
 
@@ -186,27 +151,13 @@ def _effects_of(program: Program, trace: Trace) -> dict[str, Effect]:
     found: dict[str, Effect] = {}
     recorded = {one.tool: one.effect for one in trace.calls if isinstance(one, ToolCall)}
     for step in program.steps:
-        if learnt := (step.planned or step.rules):
-            tools = learnt.writes
-            found |= {name: "write" if name in tools else "read" for name in learnt.tools}
-        elif step.kind in ("tool", "udf"):
+        if step.kind in ("tool", "udf"):
             known = recorded.get(step.target) if step.is_in_doubt else None
             effect: Effect = known or ("write" if step.is_write else "read")
             # A tool that one step reads with and another writes with counts as a write.
             found[step.target] = "write" if found.get(step.target) == "write" else effect
     others = {name: effect or infer_effect(name) for name, effect in recorded.items()}
     return {**others, **found}
-
-
-def _verdict(
-    program: Program, world: World, result: RunResult, trace: Trace
-) -> tuple[Verdict, str]:
-    asks = "" if result.pending_prompt is None else "it would have asked: "
-    verdict, reason = world.verdict(f"{asks}{why_stopped(result)}")
-    acts = any(step.is_write or step.planned or step.rules for step in program.steps)
-    if verdict == "agreed" and not acts and not world.did:
-        return compare_answers(result.output, trace.final_output)
-    return verdict, reason
 
 
 def compare_answers(would_return: Any, returned: Any) -> tuple[Verdict, str]:
@@ -241,22 +192,17 @@ def on_trial(store: Store) -> Iterator[Artefact]:
 def given_to(program: Program, trace: Trace) -> Json:
     """Return what a routine would have been given: the agent's arguments that it declares.
 
-    A routine that reads a request gets the words, unless the agent's arguments say all.
+    If they are not enough, the inputs that a request gives which fits one of its templates.
     """
+    schema = program.routine.input_schema or {}
     summary = program.by_names(trace.mission.input_summary)
-    undeclared = set(Declared(program.routine.input_schema or {}).without(summary))
+    undeclared = set(Declared(schema).without(summary))
     given = {name: value for name, value in summary.items() if name not in undeclared}
-    request = program.routine.request
-    names = [] if request is None else [request.input]
-    steps = program.routine.steps
-    names += [step.request for step in steps if isinstance(step, PlanStep | RulesStep)]
-    calls, _ = calls_of(trace, {})
-    is_spoken = bool(calls and calls[-1].said.strip())
-    for name in names:
-        words = words_of(trace, calls)
-        if name not in given and words and (is_spoken or not given):
-            given[name] = words
-    return given
+    if fits(program, given) or not program.routine.requests:
+        return given
+    said = [*(one for one in summary.values() if isinstance(one, str)), request_of(trace)]
+    filled = [one for text in said if (one := fill(program.routine.requests, text, schema))]
+    return {**given, **filled[0]} if filled else given
 
 
 def fits(program: Program, given: Json) -> bool:

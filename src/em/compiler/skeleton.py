@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from em.compiler.alignment import joined, places_of
 from em.compiler.evidence import SHORT_TEXT
 from em.compiler.example import Example, Turn
 from em.compiler.forms import JSON, PLAIN_NUMBER, QUERY, SHELL, URL, forms_of
-from em.compiler.listing import LENGTH
-from em.compiler.places import POSITION, Over, folded, last_name, walk, wholes
-from em.compiler.quoting import is_command, is_json, quotings
-from em.compiler.terms import singular
+from em.compiler.holes import is_command, is_json, quotings
+from em.compiler.list_forms import LENGTH
+from em.compiler.places import POSITION, Over, folded, is_number, last_name, walk, wholes
+from em.compiler.term import singular
 
 MOST_VALUES = 3_000
 """Known values that are looked for in a text; of those beyond it only the plain form is."""
@@ -94,11 +95,7 @@ def is_about(tool: str, name: str) -> bool:
 
 def numbers_before(spot: Spot) -> list[Any]:
     """Return the different numbers that were known before."""
-    found = {
-        value: None
-        for value, _, _ in known_values(spot)
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    found = dict.fromkeys(one.value for one in known_values(spot) if is_number(one.value))
     return [*found][:MOST_NUMBERS]
 
 
@@ -129,7 +126,7 @@ def tokens_of(spot: Spot) -> list[Token]:
             is_given = any(given for _, _, given in known[one])
             taken += [
                 span
-                for span in _places(text, one, taken)
+                for span in places_of(text, one, taken, _is_inside)
                 if not _is_scheme(text, *span)
                 if not is_label(text, *span) or (is_given and len(one) > 1)
             ]
@@ -242,27 +239,10 @@ def _one_quoting(tokens: list[Token]) -> list[Token]:
     ]
 
 
-def _places(text: str, one: str, taken: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return where a text stands in another as words of its own, beside what is taken."""
-    found: list[tuple[int, int]] = []
-    start = text.find(one)
-    while start >= 0:
-        stop = start + len(one)
-        is_free = all(stop <= first or last <= start for first, last in (*taken, *found))
-        if is_free and not _is_inside(text, start) and not _is_inside(text, stop):
-            found.append((start, stop))
-        start = text.find(one, stop if is_free else start + 1)
-    return found
-
-
 def _is_inside(text: str, at: int) -> bool:
     """Return whether a position is within a word or within a number."""
-    if at in (0, len(text)):
-        return False
-    before, after = text[at - 1], text[at]
-    if before.isdigit() and after.isdigit():
-        return True
-    return before.isalpha() and after.isalpha()
+    pair = text[at - 1 : at + 1] if at else ""
+    return len(pair) == 2 and (pair.isdigit() or pair.isalpha())
 
 
 def skeleton(spots: Sequence[Spot]) -> Pieces:
@@ -305,21 +285,16 @@ def _columns(rows: Mapping[int, list[Token]]) -> list[Column] | None:
     return merged
 
 
-def _pieces(columns: Sequence[Column], spots: Sequence[Spot]) -> Pieces:
-    pieces: Pieces = []
-    for column in columns:
-        if _is_value(column):
-            found = sorted(column.items())
-            pieces.append([Part(_inner(spots[one], token), token.values) for one, token in found])
-        elif pieces and isinstance(pieces[-1], str):
-            pieces[-1] += _text(column)
-        else:
-            pieces.append(_text(column))
-    return pieces
-
-
-def _inner(spot: Spot, token: Token) -> Spot:
-    return spot._replace(value=token.text)
+def _pieces(columns: Iterable[Column], spots: Sequence[Spot]) -> Pieces:
+    return joined(
+        [
+            Part(spots[one]._replace(value=token.text), token.values)
+            for one, token in sorted(column.items())
+        ]
+        if _is_value(column)
+        else _text(column)
+        for column in columns
+    )
 
 
 def _is_value(column: Column) -> bool:

@@ -9,12 +9,9 @@ the recording and dies only if everything it needs was recorded and gives someth
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-import msgspec
-
-from em.compiler.assumption import has_bits, is_computed, is_constant, is_given, is_number
-from em.compiler.edits import edits
+from em.compiler.assumption import has_bits, is_computed, is_constant, is_copy, is_given, varying
 from em.compiler.evidence import (
     BY_ITSELF,
     ENOUGH_TO_ACT,
@@ -24,27 +21,42 @@ from em.compiler.evidence import (
     is_small,
 )
 from em.compiler.example import Example, Read, Role, Said, Turn, Write
+from em.compiler.explanation import (
+    SHARE,
+    Atom,
+    Constant,
+    Explanation,
+    FromEdit,
+    FromForm,
+    FromInput,
+    FromNumbers,
+    FromRead,
+    FromText,
+    Leaf,
+    Source,
+    computed,
+    constant,
+    descend,
+    is_merged,
+)
 from em.compiler.forms import applied, part_forms
-from em.compiler.insertions import is_set_off
-from em.compiler.leftover import is_copy, varying
-from em.compiler.listing import COUNT, total, totals_of
+from em.compiler.holes import is_set_off
+from em.compiler.list_forms import COUNT, totals_of
 from em.compiler.places import (
     ELEMENT,
-    KEY,
     MISSING,
     RECORD,
     Key,
-    Mark,
     Over,
     Path,
     Place,
     at,
     covers,
-    elements,
     folded,
     follow,
     is_exactly,
     is_flat,
+    is_number,
     is_scalar,
     key_of,
     last_name,
@@ -70,206 +82,8 @@ from em.compiler.skeleton import (
 from em.values.canonical import Json, same
 from em.values.times import is_date
 
-SHARE = 0.5
-"""Once one explanation has three confirmations, others need this share of them to keep a vote."""
-TRIED = 25
-"""Earlier observations on which a new explanation is evaluated."""
-
-
-class FromInput(msgspec.Struct, frozen=True):
-    """The value is an input."""
-
-    place: Place
-
-
-class FromRead(msgspec.Struct, frozen=True):
-    """The value stands at a place in the result of a read."""
-
-    role: Role
-    place: Place
-
-
-class FromText(msgspec.Struct, frozen=True):
-    """The value is found in a text that was read: a part of a line, or the place for a line.
-
-    function: of expressions, with what it takes behind the text. effect: the number of the write
-    whose new text it takes too.
-    """
-
-    role: Role
-    function: str
-    args: tuple[str, ...]
-    effect: int | None = None
-
-
-class Constant(msgspec.Struct, frozen=True):
-    """The value is always the same."""
-
-    key: Key
-
-
-class FromForm(msgspec.Struct, frozen=True):
-    """The value is another one in a plain form: an amount with two decimals, a slug."""
-
-    form: str
-    of: FromInput | FromRead | FromText
-
-
-class FromNumbers(msgspec.Struct, frozen=True):
-    """The value is computed from two numbers."""
-
-    sign: Literal["*", "+", "-"]
-    left: FromInput | FromRead
-    right: FromInput | FromRead
-
-
-class FromEdit(msgspec.Struct, frozen=True):
-    """The value is the text that a read returned, with one value in it replaced."""
-
-    role: Role
-    old: FromInput | FromRead
-    new: FromInput | FromRead
-
-
-Source = FromInput | FromRead | FromText | FromForm | FromNumbers | FromEdit | Constant
-
-
-class Atom(NamedTuple):
-    """What inputs say about the chosen element of a list.
-
-    equals: its field is that input. key: its id is. covers: its record has all fields of that
-    input's record. merges: its record is the input's record with the fields of `changes` changed.
-    """
-
-    how: Literal["equals", "key", "covers", "merges"]
-    field: Place
-    input: Place
-    changes: Place = ()
-
-    def holds(self, key: Any, element: Any, example: Example, turn: Turn | None) -> bool | None:
-        """Return whether it is so; None if an input that it needs is not given."""
-        number = None if turn is None else turn.number
-        wanted = at(example.scope, self.input, number)
-        changes = at(example.scope, self.changes, number)
-        if wanted is MISSING or changes is MISSING:
-            return None
-        found = key if self.how == "key" else at(element, self.field)
-        if found is MISSING:
-            return False
-        if self.how == "covers":
-            return covers(found, wanted)
-        return is_merged(wanted, changes, found) if self.how == "merges" else same(wanted, found)
-
-
-def is_merged(old: Any, changes: Any, new: Any) -> bool:
-    """Return whether a record is another one with some of its fields changed."""
-    if not (is_flat(old) and isinstance(changes, dict) and is_flat(new)):
-        return False
-    return changes.keys() <= old.keys() and same({**old, **changes}, new)
-
-
-class Explanation:
-    """One explanation of a leaf, with the evidence for it in bits."""
-
-    def __init__(self, source: Source, spot: Spot, cost: float = 0.0, named: float = 0.0) -> None:
-        self.source = source
-        self.spots = [spot]
-        self.bits: dict[Key, float] = {key_of(spot.value): information(spot.value)}
-        self.cost, self.named = cost, named
-        # Bits of the choice among the values that stood at such places.
-        self.choice = 0.0
-        # By list on the way to the value: what inputs say about the chosen element, in bits.
-        self.atoms: list[dict[Atom, float]] = []
-        # By example: bits of a choice among several that no input names.
-        self.unnamed: dict[int, float] = {}
-        # The explanations of the values that this one is made from.
-        self.parts: list[Explanation] = []
-
-    @property
-    def net(self) -> float:
-        """The evidence for it, less what trying so many places gives by chance."""
-        if isinstance(self.source, Constant):
-            return 0.0
-        # Where names are equal, each further example that agrees counts, if only for a little.
-        again = self.examples - 1 if self.named else 0
-        return sum(self.bits.values()) - self.cost + self.named + again
-
-    @property
-    def examples(self) -> int:
-        """In how many examples it was found."""
-        return len({id(spot.example) for spot in self.spots})
-
-    def meet(self, other: "Explanation") -> None:
-        """Take the evidence of a further example."""
-        self.spots += other.spots
-        self.bits.update(other.bits)
-        self.cost = max(self.cost, other.cost)
-        self.choice += other.choice
-        self.unnamed.update(other.unnamed)
-        pairs = zip(self.atoms, other.atoms, strict=True)
-        self.atoms = [
-            {atom: bits + more[atom] for atom, bits in own.items() if atom in more}
-            for own, more in pairs
-        ]
-        for own_part, part in zip(self.parts, other.parts, strict=True):
-            own_part.meet(part)
-
-
-class Leaf:
-    """One value of a call over all examples, with everything that may explain it."""
-
-    def __init__(self) -> None:
-        self.explanations: dict[Source, Explanation] = {}
-        self.refuted: set[Source] = set()
-        self.spots: list[Spot] = []
-        # A text as constant texts and leaves between them, where that explains it.
-        self.built: list[str | Leaf] = []
-        # The known values that it may be as a part of a text, each with its form.
-        self.values: list[tuple[Any, str | None]] = []
-        # A part of a text that nothing explains and that hardly is constant.
-        self.asked = ""
-        # The input that a phrase of a text is about: without it, the phrase is not there.
-        self.given = ""
-
-    def add(self, space: "Space", spot: Spot, found: dict[Source, Explanation]) -> None:
-        """Meet the explanations of a further example."""
-        kept: dict[Source, Explanation] = {}
-        for source in {**self.explanations, **found}:
-            if source in self.refuted:
-                continue
-            old, new = self.explanations.get(source), found.get(source)
-            if old is None and new is not None:
-                tried = self.spots[:TRIED]
-                if any(space.is_refuted(new, one) for one in tried):
-                    self.refuted.add(source)
-                else:
-                    kept[source] = new
-            elif old is not None and new is not None:
-                old.meet(new)
-                kept[source] = old
-            elif old is not None:
-                if space.is_refuted(old, spot):
-                    self.refuted.add(source)
-                else:
-                    kept[source] = old
-        self.explanations = kept
-        self.spots.append(spot)
-
-    def settle(self) -> None:
-        """Take their vote from explanations that were rarely confirmed."""
-        confirmed = [
-            len(one.spots)
-            for one in self.explanations.values()
-            if not isinstance(one.source, Constant) and one.net >= ENOUGH_TO_ACT
-        ]
-        most = max(confirmed, default=0)
-        if most >= 3:
-            self.explanations = {
-                source: one
-                for source, one in self.explanations.items()
-                if len(one.spots) >= SHARE * most
-                or (isinstance(source, FromRead) and source.role.is_lookup)
-            }
+SHORTEST_EDITED = 20
+"""Characters of a text from which on it is no chance that another one is nearly the same."""
 
 
 class Slot:
@@ -339,6 +153,7 @@ class Space:
                         found[one].append(next(writes))
                 start += len(tools)
             return found
+        made = [write.tool for write in example.writes]
         number = 0
         while number < len(self.slots):
             body = self.slots[number].body
@@ -346,7 +161,7 @@ class Space:
             done = sum(map(len, found))
             following = [slot.tool for slot in self.slots[body.stop : body.stop + len(body)]]
             most = 1 if following == names else len(example.writes)
-            while len(found[body.start]) < most and _tools(example, done, len(names)) == names:
+            while len(found[body.start]) < most and made[done : done + len(names)] == names:
                 for one, write in zip(body, example.writes[done:], strict=False):
                     found[one].append(write)
                 done += len(names)
@@ -374,16 +189,11 @@ class Space:
 
     def _take_value(self, slot: Slot, spot: Spot, place: Place) -> None:
         value, example = spot.value, spot.example
-        is_whole = (
-            not is_scalar(value)
-            and bool(value)
-            and bool(place)
-            and any(
-                not marks_in(where)
-                for read in example.reads[: spot.before]
-                if read.holds(value)
-                for where, _ in read.paths(value)
-            )
+        is_whole = bool(place and value and not is_scalar(value)) and any(
+            not marks_in(where)
+            for read in example.reads[: spot.before]
+            if read.holds(value)
+            for where, _ in read.paths(value)
         )
         if isinstance(value, dict) and not is_whole:
             for name, one in value.items():
@@ -391,11 +201,8 @@ class Space:
         elif isinstance(value, list) and spot.turn is None and not is_whole:
             ways = self._lists_of(example, value, spot.before)
             if self.caution.by_person and not ways and self._is_fixed_list(spot):
-                constant = Constant(key_of(value))
-                slot.leaves[place].add(self, spot, {constant: Explanation(constant, spot)})
+                slot.leaves[place].add(self.is_refuted, spot, constant(spot))
                 return
-            if len(value) == 1:
-                ways.add(("one", ()))
             if not value:
                 ways.add(("none", ()))
             slot.take_list(place, ways)
@@ -404,7 +211,7 @@ class Space:
                 self._take_value(slot, inner, (*place, ELEMENT))
         else:
             found = self.explain(spot, last_name(place), slot.tool)
-            slot.leaves[place].add(self, spot, found)
+            slot.leaves[place].add(self.is_refuted, spot, found)
 
     def _is_fixed_list(self, spot: Spot) -> bool:
         """Return whether a list has several elements of which nothing is known."""
@@ -506,9 +313,18 @@ class Space:
         )
 
     def explain(
-        self, spot: Spot, name: str, tool: str = "", *, is_part: bool = False
+        self,
+        spot: Spot,
+        name: str,
+        tool: str = "",
+        *,
+        is_part: bool = False,
+        is_operand: bool = False,
     ) -> dict[Source, Explanation]:
-        """Return all explanations of a value of a call. is_part: it is a part of another one."""
+        """Return all explanations of a value of a call.
+
+        is_part: it is a part of another one. is_operand: another number is computed from it.
+        """
         example, turn, before, value = spot
         said = example.leaves(turn, before)
         found: dict[Source, Explanation] = {}
@@ -527,15 +343,14 @@ class Space:
         by_input = any(
             isinstance(one.source, FromInput) and one.net >= ENOUGH_TO_ACT for one in found.values()
         )
-        if not found and is_number(value):
+        if not found and is_number(value) and not is_operand:
             found = self._explain_by_numbers(spot) | self._explain_by_lists(spot, name)
         if not found and not is_part and is_scalar(value):
             found = self._explain_by_texts(spot) | self._explain_by_edits(spot)
         if self.caution.by_person:
             return found if is_part else self._assumed(found, spot, name)
         if not found or (information(value) - cost < ENOUGH_TO_ACT and not by_input):
-            constant = Constant(key_of(value))
-            found[constant] = Explanation(constant, spot)
+            found |= constant(spot)
         return found
 
     @staticmethod
@@ -561,8 +376,7 @@ class Space:
             for source, one in found.items()
         )
         if not kept and not is_open and is_constant(spot.value, spot.example, spot.before):
-            constant = Constant(key_of(spot.value))
-            kept[constant] = Explanation(constant, spot)
+            return constant(spot)
         return kept
 
     @staticmethod
@@ -572,7 +386,7 @@ class Space:
         if isinstance(source, FromInput):
             return is_given(value, last_name(source.place), name, example, spot.before)
         if isinstance(source, FromRead):
-            return not is_small(value) or one.named > 0
+            return not is_small(value) or one.named > 0 or _is_computed_by(source, example)
         numbers = numbers_before(spot) if isinstance(source, FromNumbers) else ()
         return isinstance(value, str) or is_computed(value, one.net, numbers, rivals)
 
@@ -580,7 +394,8 @@ class Space:
         """Return the pairs of numbers that a number may be computed from."""
         known: dict[FromInput | FromRead, tuple[Any, Explanation]] = {}
         for value in numbers_before(spot):
-            for source, one in self.explain(spot._replace(value=value), "", is_part=True).items():
+            operand = spot._replace(value=value)
+            for source, one in self.explain(operand, "", is_part=True, is_operand=True).items():
                 if isinstance(source, FromInput | FromRead):
                     known[source] = value, one
         found: dict[Source, Explanation] = {}
@@ -593,8 +408,7 @@ class Space:
                         continue
                     if key_of(computed(sign, one, other)) == key_of(spot.value):
                         source = FromNumbers(sign, left, right)
-                        found[source] = Explanation(source, spot, cost)
-                        found[source].parts = [by, by_other]
+                        found[source] = Explanation(source, spot, cost, parts=[by, by_other])
         return found
 
     def _explain_by_lists(self, spot: Spot, name: str) -> dict[Source, Explanation]:
@@ -606,15 +420,14 @@ class Space:
                 if form == COUNT and not is_called(names, name):
                     continue
                 tried += 1
-                made = total(form, items)
+                made = applied(form, items)
                 if made is None or not same(round(made, 6), spot.value):
                     continue
                 for source, one in self.explain(spot._replace(value=items), "").items():
                     if isinstance(source, FromInput | FromRead):
                         total_of = FromForm(form, source)
                         named = NAMED_ALIKE if form == COUNT else 0.0
-                        found[total_of] = Explanation(total_of, spot, named=named)
-                        found[total_of].parts = [one]
+                        found[total_of] = Explanation(total_of, spot, named=named, parts=[one])
         for one in found.values():
             one.cost = math.log2(tried)
         return found
@@ -629,8 +442,7 @@ class Space:
                 for source, one in self.explain(spot._replace(value=text), "").items():
                     if isinstance(source, FromRead):
                         part = FromForm(form, source)
-                        found[part] = Explanation(part, spot)
-                        found[part].parts = [one]
+                        found[part] = Explanation(part, spot, parts=[one])
         return found
 
     def _explain_by_edits(self, spot: Spot) -> dict[Source, Explanation]:
@@ -640,7 +452,7 @@ class Space:
         for number, read in reads if isinstance(spot.value, str) else ():
             if not isinstance(read.raw, str) or read.tool.startswith("#"):
                 continue
-            for old, new in edits(read, spot.value):
+            for old, new in _edits(read, spot.value):
                 pairs = [
                     self.explain(spot._replace(value=one), "", is_part=True) for one in (old, new)
                 ]
@@ -648,8 +460,7 @@ class Space:
                     for other, by_other in pairs[1].items():
                         if isinstance(one, FromRead) and isinstance(other, FromInput | FromRead):
                             edit = FromEdit(spot.example.role(number, spot.turn), one, other)
-                            found[edit] = Explanation(edit, spot)
-                            found[edit].parts = [by, by_other]
+                            found[edit] = Explanation(edit, spot, parts=[by, by_other])
         return found
 
     def _build(self, leaf: Leaf) -> None:
@@ -675,7 +486,7 @@ class Space:
         """Return the leaf of a known value in a text."""
         inner = Leaf()
         for part in parts:
-            inner.add(self, part.spot, self._explain_piece(part))
+            inner.add(self.is_refuted, part.spot, self._explain_piece(part))
             inner.values += part.values
         return inner
 
@@ -693,7 +504,7 @@ class Space:
                 continue
             phrase = Leaf()
             phrase.given = name
-            texts = dict(zip(having, _texts(found[1], len(having)), strict=True))
+            texts = {n: _text(found[1], at) for at, n in enumerate(having)}
             phrase.spots = [spot._replace(value=texts.get(n, "")) for n, spot in enumerate(spots)]
             before, inside, after = (
                 [one if isinstance(one, str) else self._piece(one) for one in pieces]
@@ -737,17 +548,15 @@ class Space:
         """Return the explanations of a known value in a text, in whichever form it stands there."""
         found: dict[Source, Explanation] = {}
         for value, form in part.values:
-            for source, one in self.explain(
-                part.spot._replace(value=value), "", is_part=True
-            ).items():
+            spot = part.spot._replace(value=value)
+            for source, one in self.explain(spot, "", is_part=True).items():
                 if isinstance(source, FromInput | FromRead):
                     if form is None:
                         one.spots = [part.spot]
                         found[source] = one
                     else:
                         made = FromForm(form, source)
-                        found[made] = Explanation(made, part.spot, one.cost)
-                        found[made].parts = [one]
+                        found[made] = Explanation(made, part.spot, one.cost, parts=[one])
         return found
 
     def _explain_by_read(
@@ -770,12 +579,10 @@ class Space:
             new.choice = self._choice(example, before, read.tool, place)
             new.atoms = self._atoms(example, turn, read.result, place, paths)
             old = found.setdefault(source, new)
-            if old is not new:
-                pairs = zip(old.atoms, new.atoms, strict=True)
-                old.atoms = [
-                    {atom: bits for atom, bits in own.items() if atom in more}
-                    for own, more in pairs
-                ]
+            old.atoms = [
+                {atom: bits for atom, bits in own.items() if atom in more}
+                for own, more in zip(old.atoms, new.atoms, strict=True)
+            ]
 
     @staticmethod
     def _is_common(spot: Spot) -> bool:
@@ -833,7 +640,7 @@ class Space:
         self.roles.setdefault(role, defaultdict(Leaf))
         for name, value in read.args.items():
             spot = Spot(example, turn, number, value)
-            self.roles[role][name].add(self, spot, self.explain(spot, name))
+            self.roles[role][name].add(self.is_refuted, spot, self.explain(spot, name))
 
     def _atoms(
         self, example: Example, turn: Turn | None, result: Any, place: Place, paths: list[Path]
@@ -948,12 +755,9 @@ class Space:
         return found if is_made else None
 
 
-def _texts(pieces: Pieces, count: int) -> list[str]:
-    """Return the texts that have these pieces."""
-    return [
-        "".join(one if isinstance(one, str) else one[number].spot.value for one in pieces)
-        for number in range(count)
-    ]
+def _text(pieces: Pieces, number: int) -> str:
+    """Return one of the texts that have these pieces."""
+    return "".join(one if isinstance(one, str) else one[number].spot.value for one in pieces)
 
 
 def _record_atoms(
@@ -974,12 +778,6 @@ def _record_atoms(
                 yield Atom("merges", field, place, other), bits if is_telling else 0.0
 
 
-def computed(sign: str, one: Any, other: Any) -> Any:
-    """Return what comes of two numbers; money is exact to the cent."""
-    made = {"*": one * other, "+": one + other, "-": one - other}[sign]
-    return round(made, 6) if isinstance(made, float) else made
-
-
 def _gives(read: Read, value: Any, said: Sequence[Any]) -> bool:
     """Return whether a read gives a value; of several elements, one that inputs speak of."""
     if not read.holds(value) or not isinstance(read.result, list) or len(read.result) == 1:
@@ -998,43 +796,29 @@ def _has_plain_output(example: Example) -> bool:
     return not (example.writes and isinstance(example.output, str) and " " in example.output)
 
 
-def _tools(example: Example, start: int, count: int) -> list[str]:
-    return [write.tool for write in example.writes[start : start + count]]
-
-
 def _named(place: Place, name: str) -> float:
     return NAMED_ALIKE if name and folded(last_name(place)) == folded(name) else 0.0
 
 
-def descend(
-    value: Any, place: Place, atoms: Sequence[dict[Atom, float]], spot: Spot, key: Any = None
-) -> list[Any] | None:
-    """Return the values at a place, of the elements that inputs choose.
+def _is_computed_by(source: FromRead, example: Example) -> bool:
+    """Return whether a value is the whole result of a function: it was called to compute it."""
+    return source.place == () and any(
+        call.is_udf and call.tool == source.role.tool for call in example.calls
+    )
 
-    None if an input that is needed is not given.
+
+def _edits(read: Read, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the values (old, new) of which replacing the one by the other gives a text.
+
+    old: a value of what was read that stands in its text once.
     """
-    for number, step in enumerate(place):
-        if step is KEY:
-            return [key]
-        if isinstance(step, Mark):
-            return _descend_each(value, step, place[number + 1 :], atoms, spot)
-        if not isinstance(value, dict) or step not in value:
-            return []
-        value = value[step]
-    return [value]
-
-
-def _descend_each(
-    value: Any, mark: Mark, rest: Place, atoms: Sequence[dict[Atom, float]], spot: Spot
-) -> list[Any] | None:
-    found: list[Any] = []
-    for number, element in elements(value, mark):
-        told = [atom.holds(number, element, spot.example, spot.turn) for atom in atoms[0]]
-        if None in told:
-            return None
-        if all(told):
-            inner = descend(element, rest, atoms[1:], spot, number)
-            if inner is None:
-                return None
-            found += inner
-    return found
+    raw = read.raw
+    if len(raw) < SHORTEST_EDITED or raw == text:
+        return
+    for _, _, old in walk(read.result):
+        if not isinstance(old, str) or not old or old == raw or raw.count(old) != 1:
+            continue
+        before, _, after = raw.partition(old)
+        is_edit = text.startswith(before) and text.endswith(after)
+        if is_edit and len(text) >= len(before) + len(after):
+            yield old, text[len(before) : len(text) - len(after)]

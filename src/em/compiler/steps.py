@@ -8,34 +8,16 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from em.compiler.calls import READING, plain_name
 from em.compiler.choice import Choice, Way, choice_of
-from em.compiler.evidence import ENOUGH_TO_ACT
-from em.compiler.example import READING, Role
-from em.compiler.forms import is_part
-from em.compiler.insertions import checks_of
-from em.compiler.listing import VALUE
-from em.compiler.places import (
-    ELEMENT,
-    KEY,
-    MISSING,
-    POSITION,
-    RECORD,
-    Over,
-    Place,
-    at,
-    input_places,
-    is_scalar,
-    key_of,
-    last_name,
-    marks_in,
-)
-from em.compiler.space import (
+from em.compiler.evidence import BY_ITSELF, ENOUGH_TO_ACT
+from em.compiler.example import APPROVAL, Role
+from em.compiler.explanation import (
     Atom,
     Constant,
     Explanation,
@@ -46,11 +28,29 @@ from em.compiler.space import (
     FromRead,
     FromText,
     Leaf,
-    Slot,
     Source,
-    Space,
 )
-from em.compiler.terms import (
+from em.compiler.forms import is_part
+from em.compiler.holes import checks_of
+from em.compiler.list_forms import VALUE
+from em.compiler.places import (
+    ELEMENT,
+    KEY,
+    MISSING,
+    POSITION,
+    RECORD,
+    TEXT,
+    Over,
+    Place,
+    at,
+    input_places,
+    is_scalar,
+    key_of,
+    last_name,
+    marks_in,
+)
+from em.compiler.space import Slot, Space
+from em.compiler.term import (
     At,
     Cases,
     Common,
@@ -68,6 +68,7 @@ from em.compiler.terms import (
     Optional,
     Phrase,
     Pick,
+    Raw,
     Result,
     Term,
     Text,
@@ -77,9 +78,11 @@ from em.compiler.terms import (
     field_text,
     fits_text,
     literal,
+    names_in,
     parts_of,
     path_text,
     singular,
+    unused,
 )
 from em.values.canonical import Json
 
@@ -133,7 +136,15 @@ class Writer:
         self.lent: set[Role] = set()
         for other in beside:
             self._borrow(other)
-        self.names = {str(place[0]) for place in self.ever if place}
+        # Inputs that a person wants to be as recorded in every run.
+        self.fixed = {
+            name: self.examples[0].inputs[name]
+            for name in sorted(self.caution.constants)
+            if all(name in example.inputs for example in self.examples)
+        }
+        self.functions = {call.tool for one in self.examples for call in one.calls if call.is_udf}
+        # What is saved under the name of a function would hide it.
+        self.names = self.functions | {str(place[0]) for place in self.ever if place}
         self.top: list[Json] = []
         self.blocks: list[Block] = []
         self.promoted: dict[tuple[int, Place], Promoted] = {}
@@ -147,7 +158,7 @@ class Writer:
         self._args: dict[Role, dict[str, Term] | None] = {}
         self._used: dict[Role, dict[str, list[Agreed]]] = {}
         self._texts: dict[Term, str] = {}
-        self._defaults = {
+        self.defaults = {
             name: self.examples[0].inputs[name]
             for name in self.examples[0].defaults
             if all(name in example.defaults for example in self.examples)
@@ -155,6 +166,9 @@ class Writer:
         self.read_steps: dict[Role, Json] = {}
         self._structures: dict[Role, Json] = {}
         self._pick_steps: list[tuple[Pick, Json]] = []
+        self._choices: dict[Pick, Choice] = {}
+        # By pick: other ways to choose that explain the recordings as well.
+        self._rivals: dict[Pick, list[Pick]] = {}
         self._chosen: set[Pick] = set()
         self._written: dict[str, str] = {}
         self._checks: dict[tuple[frozenset[str], int], Json] = {}
@@ -221,11 +235,13 @@ class Writer:
         """Return the term of an input; None for the element of a list that no loop goes over."""
         if place in self.hidden or (ELEMENT in place and self._block_of(place) is None):
             return None
+        if place[0] in self.fixed and ELEMENT not in place:
+            return Value(json.dumps(at(self.fixed, place)))
         return Given(place)
 
     def result(self, role: Role) -> Term | None:
         """Return the term of a read, or None if its arguments are not known."""
-        return None if self._args_of(role, ()) is None else Result(role)
+        return self._result(role, ())
 
     def argument_of(self, role: Role, name: str) -> Term | None:
         """Return where one argument of a read comes from, or None if that is not known."""
@@ -259,6 +275,8 @@ class Writer:
         term = self._result(source.role, trail)
         if term is None:
             return None
+        if source.place == (TEXT,):
+            return Raw(term) if isinstance(term, Result) else None
         return self._inside(term, one, source.place, trail, is_value=is_value)
 
     def _result(self, role: Role, trail: tuple[Role, ...]) -> Term | None:
@@ -278,9 +296,8 @@ class Writer:
         if isinstance(one.source, FromForm):
             return Formed(one.source.form, known[0])
         if isinstance(one.source, FromEdit):
-            if self._args_of(one.source.role, trail) is None:
-                return None
-            return Edited(Result(one.source.role), known[0], known[1])
+            of = self._result(one.source.role, trail)
+            return Edited(of, known[0], known[1]) if isinstance(of, Result) else None
         assert isinstance(one.source, FromNumbers)
         is_rounded = any(isinstance(spot.value, float) for spot in one.spots)
         return Computed(one.source.sign, known[0], known[1], is_rounded)
@@ -361,15 +378,6 @@ class Writer:
         self._rivals[picks[0]] = picks[1:]
         return picks[0]
 
-    @cached_property
-    def _choices(self) -> dict[Pick, Choice]:
-        return {}
-
-    @cached_property
-    def _rivals(self) -> dict[Pick, list[Pick]]:
-        """By pick: other ways to choose that explain the recordings as well."""
-        return {}
-
     def _limits(self, way: Way, trail: tuple[Role, ...]) -> Fits | None:
         """Return the limits that an element keeps to; None if one of them is not known."""
         found: list[tuple[Place, Term]] = []
@@ -377,13 +385,12 @@ class Writer:
             source = bound.source
             if isinstance(source, FromInput):
                 term = self._given(source.place)
-            elif self._args_of(source.role, trail) is None:
-                return None
             else:
-                names = tuple(str(step) for step in source.place)
-                term = Field(Result(source.role), names) if names else Result(source.role)
+                term = self._result(source.role, trail)
             if term is None:
                 return None
+            if isinstance(source, FromRead) and source.place:
+                term = Field(term, names_in(source.place))
             found.append((bound.field, Limit(term, bound.is_least)))
         return tuple(found)
 
@@ -423,12 +430,13 @@ class Writer:
         """Return the arguments of a read, or None if one of them is not determined."""
         if role in self._args:
             return self._args[role]
-        if role in trail or role not in self.space.roles:
+        if role in trail or role not in self.space.roles or not self.space.reads.get(role):
             return None
         args: dict[str, Term] = {}
         used: dict[str, list[Agreed]] = {}
         for name, leaf in self.space.roles[role].items():
-            found = self._value(leaf, name, (*trail, role))
+            is_fixed = self._is_fixed(role.tool, (name,))
+            found = self._same(leaf) if is_fixed else self._value(leaf, name, (*trail, role))
             if found is None:
                 if not trail:
                     self._args[role] = None
@@ -445,8 +453,20 @@ class Writer:
         A text that nothing explains as a whole may be made of values that are.
         """
         whole = self._whole(leaf, name, trail)
-        if whole is not None or not leaf.built:
+        is_weak = (
+            whole is not None
+            and isinstance(whole.term, Value)
+            and len(leaf.spots) < BY_ITSELF.constant
+            and not self.caution.by_person
+        )
+        if not leaf.built or (whole is not None and not is_weak):
             return whole
+        built = self._built(leaf, name, trail)
+        is_given = built is not None and not self.roles_of(built.term)
+        return built if whole is None or is_given else whole
+
+    def _built(self, leaf: Leaf, name: str, trail: tuple[Role, ...]) -> "Chosen | None":
+        """Return a text that is made of values which are explained."""
         parts: list[Term] = []
         agreed: list[Agreed] = []
         for piece in leaf.built:
@@ -487,6 +507,8 @@ class Writer:
 
     def _ask_for(self, piece: Leaf, name: str) -> Term:
         """Make a part of a text an input."""
+        if f"{name or 'text'}_part" in self.caution.constants:
+            return Value(json.dumps(piece.asked))
         key = (-1, (piece.asked,))
         if key not in self.promoted:
             made = self.fresh(f"{name or 'text'}_part")
@@ -496,7 +518,9 @@ class Writer:
 
     def _whole(self, leaf: Leaf, name: str, trail: tuple[Role, ...]) -> "Chosen | None":
         tried: list[tuple[Any, int, Explanation, Term]] = []
-        for one in sorted(leaf.explanations.values(), key=_order):
+        for one in sorted(
+            leaf.explanations.values(), key=lambda one: _ORDER.index(type(one.source))
+        ):
             if not self._is_supported(one):
                 continue
             term = self._term(one, trail)
@@ -511,6 +535,9 @@ class Writer:
                 len(repr(term)),
             )
             tried.append((cost, len(tried), one, term))
+        # What few recordings had alike is a constant only if the inputs don't explain it.
+        if any(not self._is_weak(row[2]) and not self.roles_of(row[3]) for row in tried):
+            tried = [row for row in tried if not self._is_weak(row[2])]
         if not tried:
             return None
         tried.sort(key=lambda row: row[:2])
@@ -518,14 +545,16 @@ class Writer:
         told = {id(spot.example) for row in cases for spot in row[2].spots}
         first = tried[0]
         covering = len(cases) > 1 and len(told) >= first[2].examples
-        if (not first[0][0] and not covering) or len(cases) == 1:
-            return Chosen(first[3], [Agreed(first[3], leaf, {first[2].source})])
-        if not cases:
+        if (not first[0][0] and not covering) or len(cases) < 2:
             return Chosen(first[3], [Agreed(first[3], leaf, {first[2].source})])
         terms = tuple(dict.fromkeys(row[3] for row in cases))
         used = {row[2].source for row in cases}
         term = terms[0] if len(terms) == 1 else Cases(name, terms)
         return Chosen(term, [Agreed(term, leaf, used)])
+
+    @staticmethod
+    def _is_weak(one: Explanation) -> bool:
+        return isinstance(one.source, Constant) and one.examples < BY_ITSELF.constant
 
     # ---- what terms need
 
@@ -552,31 +581,25 @@ class Writer:
 
     def block(self, term: Term) -> Block | None:
         """Return the loop whose rounds a term belongs to."""
-        if isinstance(term, Given):
-            return self._block_of(term.place) if ELEMENT in term.place else None
-        return next((one for one in map(self.block, self._children(term)) if one), None)
+        return next(iter(self._blocks(term)), None)
 
     def _conflicts(self, terms: Iterable[Term]) -> bool:
         """Return whether terms belong to the rounds of different loops."""
         return len({id(one) for term in terms for one in self._blocks(term)}) > 1
 
-    def _blocks(self, term: Term) -> Iterable[Block]:
-        if isinstance(term, Given):
-            found = self._block_of(term.place) if ELEMENT in term.place else None
-            return [found] if found else []
-        return [one for part in self._children(term) for one in self._blocks(part)]
+    def _blocks(self, term: Term) -> Iterator[Block]:
+        if not isinstance(term, Given):
+            for part in self._children(term):
+                yield from self._blocks(part)
+        elif ELEMENT in term.place and (found := self._block_of(term.place)):
+            yield found
 
     # ---- writing
 
     def fresh(self, wanted: str) -> str:
         """Return a name that nothing has yet."""
-        name, number = re.sub(r"\W", "_", wanted) or "value", 1
-        if not re.match(r"[A-Za-z_]", name):
-            name = f"_{name}"
-        wanted = name
-        while name in self.names:
-            number += 1
-            name = f"{wanted}_{number}"
+        wanted = f"{wanted}_result" if wanted in self.functions else wanted
+        name = unused(plain_name(wanted), self.names)
         self.names.add(name)
         return name
 
@@ -595,29 +618,15 @@ class Writer:
         """Return a term as a value of a step; write the steps that it needs."""
         if not isinstance(term, Text):
             return hole(self.text(term, hint))
-        self._check_text(term)
         return "".join(
             quoted(json.loads(part.json)) if isinstance(part, Value) else hole_text(self.text(part))
-            for part in term.parts
+            for part in self.checked(term).parts
         )
 
     def _text(self, term: Term, hint: str) -> str:
         if isinstance(term, Result):
             return self._write_read(term.role, hint)
-        if isinstance(term, Pick):
-            return self._write_pick(term)
-        if isinstance(term, Cases):
-            return self._write_cases(term)
         return str(_TEXTS[type(term)](self, term))
-
-    def limit_text(self, term: Limit) -> str:
-        """Return a limit as a condition of a selection."""
-        return f"at_{'least' if term.is_least else 'most'}({self.text(term.of)})"
-
-    def computed_text(self, term: Computed) -> str:
-        """Return two numbers that are computed with, as an expression."""
-        text = f"{self.text(term.left)} {term.sign} {self.text(term.right)}"
-        return f"({text}) | round(6)" if term.is_rounded else text
 
     def edited_text(self, term: Edited) -> str:
         """Return a text with one value replaced, as an expression; it must stand there once."""
@@ -626,12 +635,7 @@ class Writer:
         self.write_check(f"{raw}.count({old}) == 1", self.block(term), len(self.examples))
         return f"{raw} | replace({old}, {self.text(term.new)})"
 
-    def joined_text(self, term: Text) -> str:
-        """Return a text that is put together, as an expression."""
-        self._check_text(term)
-        return " ~ ".join(map(self.text, term.parts))
-
-    def _check_text(self, term: Text) -> None:
+    def checked(self, term: Text) -> Text:
         """Write what must hold of the values in a text."""
         for check, numbers in term.checks:
             parts = [term.parts[number] for number in numbers]
@@ -639,15 +643,7 @@ class Writer:
             text = check.replace(VALUE, " ~ ".join(dict.fromkeys(map(self.text, bare))))
             needed = frozenset().union(*map(self.needs, bare))
             self.write_check(text, self.block(term), len(self.examples), needed)
-
-    def phrase_text(self, term: Phrase) -> str:
-        """Return a part of a text that is there if an input is given, as an expression."""
-        return f'({self.text(term.of)} if {self.given_text([term.place])} else "")'
-
-    def common_text(self, term: Common) -> str:
-        """Return the value that all elements have in common, as an expression."""
-        path = literal(path_text(term.place))
-        return f"common({self.text(term.of)}, {path}{self.fits_text(term.fits)})"
+        return term
 
     def every_text(self, term: Every) -> str:
         """Return all values at a place, as an expression."""
@@ -656,9 +652,8 @@ class Writer:
             base = f"where({base}{self.fits_text(term.fits)})"
         if place in ((RECORD, KEY), (ELEMENT,)):
             return base
-        if place[0] is ELEMENT and len(place) > 1:
-            return f"every({base}, {literal(path_text(place[1:]))})"
-        return f"every({base}, {literal(path_text(place))})"
+        rest = place[1:] if place[0] is ELEMENT else place
+        return f"every({base}, {literal(path_text(rest))})"
 
     def fits_text(self, fits: Fits) -> str:
         """Return the conditions of a selection."""
@@ -666,8 +661,10 @@ class Writer:
 
     def input_text(self, place: Place) -> str:
         """Return the expression of an input."""
-        if place[0] in self._defaults:
-            name, value = field_text(str(place[0]), ()), self._defaults[str(place[0])]
+        if place[0] in self.fixed and ELEMENT not in place:
+            return literal(at(self.fixed, place))
+        if place[0] in self.defaults:
+            name, value = field_text(str(place[0]), ()), self.defaults[str(place[0])]
             return f"({name} if given({name}) else {literal(value)})"
         if isinstance(place[0], Over) and ELEMENT not in place:
             return self.text(self._list_term(place[0]))
@@ -678,18 +675,8 @@ class Writer:
             if place[-1] is POSITION:
                 items = self.input_text(place[:cut])
                 return f"({items}.index({block.over[place[:cut]]}) + 1)"
-            return field_text(block.over[place[:cut]], _names(place[cut + 1 :]))
-        return field_text(str(place[0]), _names(place[1:]))
-
-    def optional_text(self, place: Place) -> str:
-        """Return the expression of an argument that is left out unless its input is given."""
-        text = self.input_text(place)
-        return f"{text} if given({text}) else omitted"
-
-    @property
-    def defaults(self) -> Mapping[str, Any]:
-        """The inputs that need not be given, with the values that they then have."""
-        return self._defaults
+            return field_text(block.over[place[:cut]], names_in(place[cut + 1 :]))
+        return field_text(str(place[0]), names_in(place[1:]))
 
     def given_text(self, places: Iterable[Place]) -> str:
         """Return the condition that some inputs are given."""
@@ -734,15 +721,19 @@ class Writer:
         """Return the step that saves what a read returned: itself, or the structure of its text."""
         return self._structures.get(role, self.read_steps[role])
 
+    def raw_text(self, term: Raw) -> str:
+        """Return the name of the text that a read returned."""
+        self.text(term.of)
+        return str(self.read_steps[term.of.role]["save_as"])
+
     def is_used(self, name: str) -> bool:
         """Return whether a value is taken from what was read under a name."""
         inside = re.compile(rf"\b{re.escape(name)}[.\[,)]")
         return any(inside.search(text) for text in self._texts.values())
 
     def look(self, role: Role) -> None:
-        """Write a read that recordings made before they acted, unless it returns a bare value."""
-        results = [read.result for _, _, read in self.space.reads[role]]
-        if results and not is_scalar(results[0]):
+        """Write a read that recordings made before they acted."""
+        if self.space.reads[role]:
             self.result_text(role)
 
     def result_text(self, role: Role) -> str:
@@ -753,7 +744,8 @@ class Writer:
         by = f", {literal(path_text(term.by))}" if term.by else ""
         return f"{term.how}({self.text(term.of)}{by}{self.fits_text(term.fits)})"
 
-    def _write_pick(self, term: Pick) -> str:
+    def write_pick(self, term: Pick) -> str:
+        """Name an element of a list."""
         text = self._pick_text(term)
         name = self.fresh(term.name if term.name not in self.names else f"{term.name}_found")
         step = {"type": "let", "value": hole(text), "save_as": name, **self._when(term)}
@@ -783,7 +775,7 @@ class Writer:
         for one in self._children(term):
             self._choose(one)
 
-    def _write_cases(self, term: Cases) -> str:
+    def write_cases(self, term: Cases) -> str:
         """Save one name in several ways, each with the inputs that it needs."""
         name = self.fresh(term.name)
         for one in term.terms:
@@ -805,7 +797,9 @@ class Writer:
         """Return the name of what a write returned; of several with one tool, the first."""
         same = [one for one in self.space.slots if one.tool == tool]
         if slot is not None and slot is not same[0]:
-            return self.fresh(f"{tool}_done")
+            return self.fresh("approval" if tool == APPROVAL else f"{tool}_done")
+        if tool not in self._written and tool == APPROVAL:
+            self._written[tool] = self.fresh("approval")
         if tool not in self._written:
             self._written[tool] = self.fresh(
                 f"{tool}_done" if len(self.space.slots) > 1 else "done"
@@ -834,7 +828,7 @@ class Writer:
                 check["when"] = own + (f"({either})" if own and len(texts) > 1 else either)
 
     def _agree(self, value: Term, leaf: Leaf, used: set[Source], *, is_write: bool) -> None:
-        if isinstance(value, Written) or any(isinstance(one, Written) for one in every_term(value)):
+        if any(isinstance(one, Written) for one in every_term(value)):
             return
         ways: set[str] = set()
         for group in _facts(leaf, used, is_write=is_write):
@@ -911,7 +905,9 @@ class Writer:
         if is_loop:
             self._open_block(slot, place)
         is_complete = ELEMENT in place or len(leaf.spots) == len(slot.calls)
-        if is_complete and (number, self._list_place(place)) not in self.promoted:
+        if self._is_fixed(slot.tool, place) and is_complete:
+            found = self._same(leaf)
+        if found is None and is_complete and (number, self._list_place(place)) not in self.promoted:
             found = self._value(leaf, last_name(place))
         if found is None and is_complete and not is_loop:
             found = self.constant(leaf)
@@ -933,12 +929,21 @@ class Writer:
 
         Where it was read too, it must still be there.
         """
+        return None if len(leaf.spots) < self.caution.repeated else self._same(leaf)
+
+    @staticmethod
+    def _same(leaf: Leaf) -> Chosen | None:
         first = leaf.spots[0].value
-        is_same = all(key_of(spot.value) == key_of(first) for spot in leaf.spots)
-        if not is_same or len(leaf.spots) < self.caution.repeated:
+        if any(key_of(spot.value) != key_of(first) for spot in leaf.spots):
             return None
         term = Value(json.dumps(first))
         return Chosen(term, [Agreed(term, leaf, set())])
+
+    def _is_fixed(self, tool: str, place: Place) -> bool:
+        """Return whether a person wants an argument to be as recorded in every run."""
+        wanted = self.caution.constants - self.fixed.keys()
+        names = [name for name in place if isinstance(name, str)]
+        return any(not wanted.isdisjoint((one, f"{tool}.{one}", f"{tool}_{one}")) for one in names)
 
     def output(self) -> dict[Place, Term] | None:
         """Return the terms of what the routine returns; None if something is not explained."""
@@ -993,7 +998,7 @@ class Writer:
     @staticmethod
     def _list_term(over: Over) -> Term:
         """Return the list that a read returned."""
-        names = _names(over.place)
+        names = names_in(over.place)
         items: Term = Field(Result(over.role), names) if names else Result(over.role)
         if not over.field:
             return items
@@ -1010,53 +1015,55 @@ class Writer:
         made = self.promoted.get((number, outer))
         rounds = self._block_of_rounds(slot) if slot.is_repeated else None
         if made is None:
-            wanted = last_name(outer) or slot.tool
+            wanted = plain_name(last_name(outer) or slot.tool)
             name = wanted if wanted not in self.names else self.fresh(f"{slot.tool}_{wanted}")
             self.names.add(name)
             made = self.promoted[number, outer] = Promoted(number, outer, name)
             self.always.add((name,))
             if rounds is not None:
-                one = singular(name)
-                rounds.over[name,] = self.fresh(one if one != name else f"one_{name}")
+                rounds.over[name,] = self.fresh(_one_of(name))
             elif outer != place:
-                one = singular(name)
-                over: dict[Place, str] = {
-                    (name,): self.fresh(one if one != name else f"one_{name}")
-                }
-                self.blocks.append(Block(over, self.fresh(f"each_{one}")))
-        if rounds is not None:
-            return Given((made.name, ELEMENT))
-        if outer == place:
-            return Given((made.name,))
-        inner = place[len(outer) :]
+                over: dict[Place, str] = {(name,): self.fresh(_one_of(name))}
+                self.blocks.append(Block(over, self.fresh(f"each_{singular(name)}")))
+        inner = (ELEMENT,) if rounds is not None else place[len(outer) :]
         return Given((made.name, *inner))
 
 
 _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
+    Pick: Writer.write_pick,
+    Cases: Writer.write_cases,
     Given: lambda self, term: self.input_text(term.place),
-    Optional: lambda self, term: self.optional_text(term.place),
+    Optional: lambda self, term: "{0} if given({0}) else omitted".format(
+        self.input_text(term.place)
+    ),
     Value: lambda _, term: literal(json.loads(term.json)),
+    Raw: lambda self, term: self.raw_text(term),
     Written: lambda self, term: self.written_text(term.tool),
     Field: lambda self, term: field_text(self.text(term.of), term.names),
     At: lambda self, term: f"{self.text(term.of)}[{self.text(term.key)}]",
     KeyOf: lambda self, term: f"only_key({self.text(term.of)}{self.fits_text(term.fits)})",
-    Common: lambda self, term: self.common_text(term),
-    Every: lambda self, term: self.every_text(term),
-    Limit: lambda self, term: self.limit_text(term),
+    Common: lambda self, term: (
+        f"common({self.text(term.of)}, {literal(path_text(term.place))}{self.fits_text(term.fits)})"
+    ),
+    Every: Writer.every_text,
+    Limit: lambda self, term: f"at_{'least' if term.is_least else 'most'}({self.text(term.of)})",
     Merged: lambda self, term: f"merge({self.text(term.old)}, {self.text(term.changes)})",
-    Computed: lambda self, term: self.computed_text(term),
-    Edited: lambda self, term: self.edited_text(term),
+    Computed: lambda self, term: (
+        f"({self.text(term.left)} {term.sign} {self.text(term.right)}) | round(6)"
+        if term.is_rounded
+        else f"{self.text(term.left)} {term.sign} {self.text(term.right)}"
+    ),
+    Edited: Writer.edited_text,
     Formed: lambda self, term: term.form.replace(VALUE, self.text(term.of)),
-    Text: lambda self, term: self.joined_text(term),
-    Phrase: lambda self, term: self.phrase_text(term),
+    Text: lambda self, term: " ~ ".join(map(self.text, self.checked(term).parts)),
+    Phrase: lambda self, term: f'({self.text(term.of)} if {self.given_text([term.place])} else "")',
     Found: lambda self, term: f"{term.function}({', '.join(map(self.text, parts_of(term)))})",
 }
-"""How terms are printed that need no step of their own."""
+"""How terms are printed."""
 
 
-def _order(one: Explanation) -> int:
-    order = [FromInput, FromRead, FromText, FromForm, FromNumbers, FromEdit, Constant]
-    return order.index(type(one.source))
+_ORDER: list[Any] = [FromInput, FromRead, FromText, FromForm, FromNumbers, FromEdit, Constant]
+"""Explanations that cost as much are preferred in this order."""
 
 
 def _field(term: Term, name: str) -> Term:
@@ -1069,13 +1076,12 @@ def _name_of_one(place: Place) -> str:
     """Return a name for an element of a list."""
     if not isinstance(place[0], Over):
         return singular(last_name(place))
-    name = last_name(place[0].place) or read_name(place[0].role.tool)
+    return _one_of(last_name(place[0].place) or read_name(place[0].role.tool))
+
+
+def _one_of(name: str) -> str:
     one = singular(name)
     return one if one != name else f"one_{name}"
-
-
-def _names(place: Place) -> tuple[str, ...]:
-    return tuple(str(step) for step in place if isinstance(step, str))
 
 
 def _facts(leaf: Leaf, used: set[Source], *, is_write: bool) -> list[list[Explanation]]:
@@ -1084,8 +1090,10 @@ def _facts(leaf: Leaf, used: set[Source], *, is_write: bool) -> list[list[Explan
     Two fields of one element are one fact, of which one check is enough.
     """
     groups: dict[Any, list[Explanation] | None] = {}
+    is_named = any(leaf.explanations[one].named for one in used & leaf.explanations.keys())
     for source, one in leaf.explanations.items():
-        if isinstance(source, Constant) and not is_write:
+        # Where names say what a value is, it is no constant, however often it was the same.
+        if isinstance(source, Constant) and (is_named or not is_write):
             continue
         if isinstance(source, FromRead) and source.role.write is not None:
             continue
@@ -1116,19 +1124,23 @@ def quoted(text: str) -> str:
     return text
 
 
+def literal_value(value: Any) -> Any:
+    """Return a constant as a step has it: its texts are no templates."""
+    if isinstance(value, dict):
+        return {quoted(str(name)): literal_value(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [literal_value(one) for one in value]
+    return quoted(value) if isinstance(value, str) else value
+
+
 def hole(text: str) -> Any:
     """Return an expression as a value of a step; constants are written as they are."""
     try:
-        return {"true": True, "false": False, "none": None}[text]
-    except KeyError:
-        pass
-    try:
-        found = json.loads(text)
+        found = json.loads("null" if text == "none" else text)
     except ValueError:
-        return "{{ " + text + " }}"
-    if isinstance(found, str) and ("{{" in found or "{%" in found or "{#" in found):
-        return "{{ " + text + " }}"
-    return found
+        return hole_text(text)
+    is_template = isinstance(found, str) and quoted(found) != found
+    return hole_text(text) if is_template else found
 
 
 def read_name(tool: str) -> str:

@@ -21,16 +21,16 @@ from typing import Any
 import msgspec
 
 from em.compiler.calls import calls_of, tried_in_vain
-from em.compiler.compile_trace import CompiledTrace, compile_several, request_words
-from em.compiler.kind_draft import examples_of
-from em.compiler.session_draft import is_session, session_effects
-from em.compiler.shared_texts import FEWEST
+from em.compiler.checks import walked
+from em.compiler.compile_trace import Compiled, compile_several, request_words
+from em.compiler.example import request_of
+from em.compiler.session_effects import session_effects
+from em.compiler.sessions import is_session
 from em.errors import EmError
 from em.runner.package import kept_routines
-from em.runner.routine import PlanStep, ReturnStep, ToolStep, UdfStep
 from em.runner.trial import Trials
 from em.store.protocol import Store
-from em.traces.catalogue import get_traces, pooled_traces, trace_rows
+from em.traces.catalogue import get_traces, trace_rows
 from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, Message, ToolCall, Trace, UdfCall
 from em.values.canonical import Json
@@ -380,16 +380,16 @@ def _proved(one: Suggestion, store: Store) -> Suggestion:
     ref = next((in_use[event] for event in events if event in in_use), "")
     one = msgspec.structs.replace(one, kept_as=ref)
     try:
-        made = compile_several(kept, pool=pooled_traces(store, one.sample))
+        made = compile_several(kept)
     except EmError as error:
         return msgspec.structs.replace(one, problem=str(error))
     trials: Trials = made.draft.trials
     return msgspec.structs.replace(
         one,
-        steps=len(made.draft.recording) or len(one.way),
+        steps=len(made.draft.routine.steps),
         proof=trials.as_dict(),
         right_share=trials.right_share,
-        problem=_why_constant(made, kept) or (_why_unproved(trials, kept) if one.words else ""),
+        problem=_why_constant(made, kept) or (_why_unproved(made) if one.words else ""),
     )
 
 
@@ -403,39 +403,30 @@ def kept_from(store: Store) -> dict[str, str]:
     }
 
 
-def _why_unproved(trials: Trials, traces: Sequence[KeptTrace]) -> str:
-    """Say that a routine did none of the tasks that it was tried on."""
-    if not trials or trials.count("right") or trials.are_too_few:
+def _why_unproved(made: Compiled) -> str:
+    """Say that a routine did none of the tasks it was tried on, or that nobody asked for them."""
+    trials = made.draft.trials
+    if made.asked:
+        return f"no request says what {made.asked[0]} is"
+    if not trials or trials.count("right"):
         return ""
-    if len(traces) < FEWEST:
-        return f"{len(traces)} sessions don't show what varies; {FEWEST} that did the same may"
     return f"in none of its trials it did what was done; {trials.reasons()[0]}"
 
 
-def _why_constant(made: CompiledTrace, traces: Sequence[KeptTrace]) -> str:
+def _why_constant(made: Compiled, traces: Sequence[KeptTrace]) -> str:
     """Say why a routine would do the same on every run; empty if its effects depend on a task."""
-    steps = made.draft.routine.steps
-    if all(isinstance(step, ReturnStep) for step in steps):
+    steps = [*walked(made.draft.document["steps"])]
+    if all(step["type"] == "return" for step in steps):
         return "it would only give an answer that was recorded"
-    if any(isinstance(step, PlanStep) for step in steps):
+    writes = [step for step in steps if step.get("effect") == "write"]
+    if not writes or any(_depends(step.get("args")) or "when" in step for step in writes):
         return ""
-    reads = {tool.name for tool in made.draft.routine.tools if tool.known_effect == "read"}
-    writes = [step for step in steps if isinstance(step, ToolStep) and step.tool not in reads]
-    # Inputs that a run asks for, and that were the same in every trace.
-    same = {f"{{{{ {name} }}}}" for name, one in made.draft.routine.asks.items() if not one.others}
-    if (
-        not writes
-        or any(_depends(step.args, same) or step.when for step in writes)
-        or any(isinstance(step, UdfStep) for step in steps)
-    ):
-        return ""
-    said = {example.said for example in examples_of(traces, {}).values()}
-    if len(said) > 1:
+    if len({request_of(kept.trace) for kept in traces}) > 1:
         return "it would do the same on every run, though the requests differ"
-    if any(step.args for step in writes):
+    if any(step.get("args") for step in writes):
         return "it would do the same on every run: nothing varies in these traces"
     return ""
 
 
-def _depends(args: Any, same: set[str]) -> bool:
-    return any("{{" in text or "{%" in text for text in texts(args) if text not in same)
+def _depends(args: Any) -> bool:
+    return any("{{" in text or "{%" in text for text in texts(args))

@@ -54,7 +54,7 @@ HOMES: Mapping[str, str] = {
     "code_distrusted": "em.runner.authorship",
     "shadow_compared": "em.compiler.shadow",
     "routine_promoted": "em.compiler.shadow",
-    "routine_decided": "em.compiler.decision",
+    "routine_decided": "em.compiler.renewal",
     "routine_struck": "em.compiler.checks",
     "routine_retired": "em.runner.retirement",
     "routine_restored": "em.runner.retirement",

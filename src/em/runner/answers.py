@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.runner.agreement import INPUTS
 from em.runner.routine import Program
-from em.runner.run import PendingPrompt
+from em.runner.run import INPUTS, PendingPrompt
 from em.values import json_schema
 from em.values.canonical import Json
 from em.values.mismatch import closest
@@ -92,13 +91,10 @@ def check_steps(
 
     `asking`: names of other steps that ask something.
     """
-    plans = [step.planned for step in program.steps if step.planned is not None]
-    asks_inputs = program.is_settling or program.routine.checks == "hand_over"
-    settling = (INPUTS,) if asks_inputs or plans else ()
-    prompts = [*settling, *asking, *(step.id for step in program.steps if step.kind == "prompt")]
+    asks_inputs = program.routine.checks == "hand_over"
+    prompts = [*((INPUTS,) if asks_inputs else ()), *asking]
+    prompts += [step.id for step in program.steps if step.kind == "prompt"]
     calls = [step.id for step in program.steps if step.kind in ("tool", "udf")]
-    calls += [name for plan in plans for name in plan.effects]
-    calls += [name for step in program.steps if step.rules is not None for name in step.rules.rules]
     for name, answer in answers.items():
         asked = name in prompts or (name.endswith("?") and _CALL.sub("", name) in calls)
         if not asked:
@@ -122,17 +118,8 @@ def check_steps(
 
 
 def _check_inputs(program: Program, answer: Mapping[str, Any]) -> None:
-    """Reject answers for things that are not an input and not an argument that may be asked for."""
-    schema = program.routine.input_schema or {}
-    known = {
-        *json_schema.Declared(schema).names,
-        *(
-            f"{step.id}.{leaf.place}"
-            for step in program.steps
-            if step.terms is not None
-            for leaf in step.terms.leaves
-        ),
-    }
+    """Reject answers for things that are not an input."""
+    known = json_schema.Declared(program.routine.input_schema or {}).names
     for name in answer:
         if name not in known:
             raise UsageError(

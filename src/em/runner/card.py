@@ -22,9 +22,8 @@ from em.values.canonical import Json
 KIND = "routine"
 
 _MADE_BY = (
-    "runner/card.py", "runner/expressions/words.py", "runner/package.py", "runner/remedies.py",
-    "runner/public_form.py", "runner/routine.py", "runner/task_plan.py", "runner/trial.py",
-    "runner/tools/__init__.py", "runner/tools/coding.py", "values/canonical.py",
+    "runner/card.py", "runner/package.py", "runner/public_form.py", "runner/routine.py",
+    "runner/trial.py", "runner/tools/__init__.py", "runner/tools/coding.py", "values/canonical.py",
     "values/example_shape.py", "values/json_schema.py",
 )  # fmt: skip
 """The files whose code decides what a card says."""
@@ -186,7 +185,7 @@ def _made(artefact: Artefact) -> RoutineCard | None:
         routine = routine_of(artefact)
     except EmError:
         return None
-    said = one_line(description_of(routine, is_shared=bool(routine.trials)))
+    said = one_line(description_of(routine))
     about = said or f"Run the routine {one_line(routine.name, 100)}."
     if routine.trials:
         about = f"{about.rstrip('.')}. On other tasks of this kind: {routine.trials.summary}."
@@ -195,13 +194,11 @@ def _made(artefact: Artefact) -> RoutineCard | None:
     schema = closed(described_input(routine))
     effects = {tool.name: tool.known_effect for tool in routine.tools}
     calls = [step for step in routine.all_steps if isinstance(step, ToolStep)]
-    planned = routine.called_tools - {step.tool for step in calls}
-    found = {step.effect or effects.get(step.tool) for step in calls}
     return RoutineCard(
         title=one_line(routine.name, 100),
         about=about,
         input_schema=schema if schema.get("type") == "object" else {**schema, "type": "object"},
-        only_reads={*found, *map(effects.get, planned)} <= {"read"},
+        only_reads={step.effect or effects.get(step.tool) for step in calls} <= {"read"},
         needs=sorted(
             name
             for name in routine.called_tools

@@ -48,9 +48,6 @@ class RunOptions(TypedDict, total=False):
     """Functions beside those of udf.py."""
     answers: Mapping[str, Json] | None
     """A person's answers, by the ids of prompts."""
-    remember: bool
-    """Whether the routine may learn from these answers. Without it, they count for this run only.
-    A run that is journalled in a memory is learnt from when it has ended well."""
     on_step: Callable[[StepReport], None] | None
     """Called with the report of each step that ended."""
     on_start: Callable[[str], None] | None
@@ -91,7 +88,7 @@ def run_routine(
     `RunOptions` for the rest.
 
     dry_run: make the reads only; the result's `planned` has each call with an effect, with its
-    values, where they come from and its guards. Nothing is journalled.
+    values and where they come from. Nothing is journalled.
     """
     given, run_id = _input(input_data), run_id or new_id()
     store = None if dry_run else store
@@ -228,7 +225,6 @@ class _Run:
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self._answers = options.get("answers")
-        self._is_once = not options.get("remember", True)
         self._resume_with = options.get("resume_with", "")
         self._subject = options.get("subject")
         # What the tools get from a memory.
@@ -374,7 +370,7 @@ class _Run:
         if not self._answers:
             return []
         said = without_secrets(self.package.routine, self._answers)
-        return [answered_note(keepable(said, "answers"), once=self._is_once)]
+        return [answered_note(keepable(said, "answers"))]
 
 
 def _with_declared(

@@ -16,7 +16,6 @@ from em.errors import EmError, NotFound, RoutineError, UsageError
 from em.log.event import RUN_PREFIX, Event, EventQuery, run_stream
 from em.log.summary import Cursor, Summary, SummaryQuery
 from em.redaction.redactor import MARKER
-from em.runner.agreement import INPUTS
 from em.runner.journal import (
     ROUTINE_STARTED,
     WORKFLOW_STARTED,
@@ -26,7 +25,7 @@ from em.runner.journal import (
 )
 from em.runner.package import Package, unpacked
 from em.runner.reason import Reason
-from em.runner.run import HANDED_OVER, UNDONE, Failure, Item, PendingPrompt, RunResult
+from em.runner.run import HANDED_OVER, INPUTS, UNDONE, Failure, Item, PendingPrompt, RunResult
 from em.store.protocol import Store
 from em.values.call import Usage
 from em.values.canonical import Json
@@ -80,7 +79,6 @@ class PastRun:
     `started` is the body of its first event. `steps` are in the order in which they ended.
     `end` is the body of the event that paused or ended the run, and empty while it is running and
     once it was cancelled; `cancelled` is the body of the event that cancelled it.
-    `evidence` are the answers to questions for inputs that its routine may learn from.
     `is_partial`: part of it was forgotten. Nobody knows any more all that it did, so it is never
     resumed.
     """
@@ -113,7 +111,6 @@ class PastRun:
         self.status = "running"
         self.steps: list[PastStep] = []
         self.restored = Restored()
-        self.evidence: Json = {}
         self._intents: dict[ItemKey, tuple[Json, datetime]] = {}
         for event in events:
             self._take(event)
@@ -175,7 +172,7 @@ class PastRun:
     def _go_on(self, kind: str, body: Json) -> None:
         self.status, self.end, self.ended, self.cancelled = "running", {}, None, None
         if kind == "run_answered":
-            self._answer(body["answers"], once=body.get("once", False))
+            self._answer(body["answers"])
         elif kind == "run_resumed":
             # What was read before no longer counts; the log has it.
             self.restored = self.restored.without_reads()
@@ -211,14 +208,11 @@ class PastRun:
             self.restored.in_flight.difference_update(under_way)
             self.restored.effects.difference_update(under_way)
 
-    def _answer(self, answers: Json, *, once: bool) -> None:
+    def _answer(self, answers: Json) -> None:
         for step_id, given in answers.items():
             # Inputs are asked for in several rounds, all under one name.
             before = self.restored.answers.get(step_id, {}) if step_id == INPUTS else {}
             self.restored.answers[step_id] = {**before, **given}
-        said = answers.get(INPUTS, {})
-        kept = {name: value for name, value in self.evidence.items() if name not in said}
-        self.evidence = kept if once else {**kept, **said}
 
     def _begin(self, intent: Json, at: datetime) -> None:
         restored, key = self.restored, _key(intent)

@@ -34,11 +34,11 @@ from em.errors import (
 from em.log.event import Draft, EventQuery, run_stream
 from em.log.use import Uses
 from em.redaction.redactor import MARKER
-from em.runner.agreement import INPUTS
 from em.runner.answers import check_answers
 from em.runner.drivers import Outcome, Write
 from em.runner.routine import CompiledStep
 from em.runner.run import (
+    INPUTS,
     Failure,
     Item,
     Mismatch,
@@ -424,12 +424,9 @@ def retried_note(by: str) -> Note:
     return "run_retried", {"by": by} if by else {}
 
 
-def answered_note(answers: Mapping[str, Json], *, once: bool = False) -> Note:
-    """Return the note of answers; it is written before the run uses them.
-
-    once: they count for this run only; the routine must not learn from them.
-    """
-    return "run_answered", {"answers": dict(answers), **({"once": True} if once else {})}
+def answered_note(answers: Mapping[str, Json]) -> Note:
+    """Return the note of answers; it is written before the run uses them."""
+    return "run_answered", {"answers": dict(answers)}
 
 
 def keepable(value: Any, step_id: str) -> Any:
@@ -732,8 +729,8 @@ class Attempt:
     """A call to be made: the step, its scope, and what makes it safe to repeat."""
 
     __slots__ = (
-        "args", "given", "is_undone", "item", "item_hash", "key", "problem", "scope", "start",
-        "step", "writes",
+        "args", "is_undone", "item", "item_hash", "key", "problem", "scope", "start", "step",
+        "writes",
     )  # fmt: skip
 
     def __init__(
@@ -747,8 +744,6 @@ class Attempt:
         self.item_hash = ""
         # The arguments in the intent, for the first call.
         self.args: Json | None = None
-        # The arguments that the call was made with, if its result is compared with them.
-        self.given: Json | None = None
         # The idempotency key, if there is one and the tool takes it.
         self.key: Any = None
         # Why evaluating the key failed.

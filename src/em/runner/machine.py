@@ -5,22 +5,18 @@
 
 import contextvars
 import queue
-import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
-from em.runner.agreement import INPUTS, Agreement, Terms
 from em.runner.answers import check_answers, fields_of, input_field
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import FUNCTIONS
-from em.runner.expressions.language import GIVEN, compile_expression, compile_value
-from em.runner.expressions.words import check_in_words, left_of
+from em.runner.expressions.selection import OMITTED
 from em.runner.journal import (
     PAST_DONE,
     Attempt,
@@ -34,24 +30,18 @@ from em.runner.journal import (
     unknown,
 )
 from em.runner.reason import Reason, context_of_check, context_of_misfit, misfit_in_words
-from em.runner.remedies import Ask, Cure, Findings, HandedOver
 from em.runner.routine import (
     AssertStep,
     CompiledStep,
     Default,
     ForEachStep,
     LetStep,
-    PlanStep,
     Program,
     Retry,
-    RulesStep,
-    check_step,
-    effect_step,
-    fix_step,
-    look_step,
-    read_step,
+    ToolStep,
 )
 from em.runner.run import (
+    INPUTS,
     UNDONE,
     CheckFailed,
     Declined,
@@ -74,12 +64,11 @@ from em.runner.run import (
     report_of,
 )
 from em.runner.secrets import Secrets
-from em.runner.task_plan import EffectCall, NeedsRead, Results, Unplanned, secrets_in
 from em.runner.template import REQUEST, filling
 from em.runner.tools import Function, Tool, argument_problem, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem
-from em.values.canonical import Json, identical, same, short
+from em.values.canonical import Json, same, short
 from em.values.json_schema import Misfit
 from em.values.leaves import scalars
 from em.values.mismatch import closest
@@ -90,12 +79,10 @@ MAX_WAIT = 300.0
 SLACK = 5.0
 """Seconds beyond its timeout for a tool that enforces it itself."""
 
-MOST_RETURNED = 20
-"""Results of earlier effects that the next one is compared with."""
 _HAPPENED = "the step returned: its effect happened, and is not repeated"
 _UNKNOWN = "unknown: the call may have happened, and is not repeated"
 
-_EXPLAINED = "the arguments of a call with an effect come from what explains them, not from a fix"
+_CHECKED = "the values of a call with an effect are checked before it, and a fix can't change them"
 
 _ONCE = Retry(attempts=1)
 
@@ -162,13 +149,16 @@ class Calls:
         auto_fix: AutoFix | None,
         notebook: Notebook,
         reports: Reports,
+        *,
+        are_checked: bool = False,
     ) -> None:
+        """Take what calls need. are_checked: the routine checks what it writes beforehand."""
+        self._are_checked = are_checked
         self._tools = tools
         self._udfs = udfs
         self._auto_fix = auto_fix
         self.notebook = notebook
         self.reports = reports
-        self._returned: deque[Any] = deque(maxlen=MOST_RETURNED)
         # Whether a call with an effect was made, or may have been.
         self.has_acted = False
         # The calls with an effect that returned.
@@ -256,10 +246,10 @@ class Calls:
             return fix.default
         if fix.strategy == "modify_args" and returned and not attempt.is_repeatable:
             fix = Fix(strategy="fail", reason=_HAPPENED)
-        explained = step.terms is not None and attempt.writes
-        # Arguments may have other names now; their values are explained, and stay.
-        if fix.strategy == "modify_args" and explained and not _same_values(args, fix.args):
-            fix = Fix(strategy="fail", reason=_EXPLAINED)
+        # Arguments may have other names now; their values were checked, and stay.
+        is_checked = self._are_checked and attempt.writes
+        if fix.strategy == "modify_args" and is_checked and not _same_values(args, fix.args):
+            fix = Fix(strategy="fail", reason=_CHECKED)
         if fix.strategy == "fail":
             if fix.reason:
                 failure = failure_of(step.id, error, {"args": args, "fix": fix.reason})
@@ -273,7 +263,7 @@ class Calls:
             attempt.is_undone = False
             failure = failure_of(step.id, again, {"args": fix.args, "fix": fix.reason})
             return self._left(attempt, again, failure, count + 1)
-        self._check_expected(attempt, value, count + 1, fix.args)
+        self._check_expected(attempt, value, count + 1)
         self.reports.add(step.id, "done", count + 1, start, failure.message, told)
         return value
 
@@ -400,28 +390,18 @@ class Calls:
             self.reports.add(step.id, "done", count, attempt.start)
             return value
 
-    def _check_expected(
-        self, attempt: Attempt, value: Any, count: int, args: Json | None = None
-    ) -> None:
+    def _check_expected(self, attempt: Attempt, value: Any, count: int) -> None:
         """End the run if a call returned something else than it must.
-
-        args: what it was given, if a fix changed that.
 
         It was made: neither a retry, nor a fix, nor `on_error` may decide what that means.
         """
-        given = attempt.given if args is None else args
         step = attempt.step
-        if step.expect is not None:
-            unfit = misfit_of(step, value)
-            if unfit is not None:
-                problem: RoutineError = unfit_result(step, unfit, is_made=attempt.writes)
-                about = context_of_misfit(step.save_as or step.id, unfit)
-                raise self._surprised(attempt, value, problem, count, about)
-        surprise = unexpected(step, attempt.scope, value, given, self._returned)
-        if surprise is not None:
-            raise self._surprised(attempt, value, surprise, count)
+        unfit = misfit_of(step, value)
+        if unfit is not None:
+            problem = unfit_result(step, unfit, is_made=attempt.writes)
+            about = context_of_misfit(step.save_as or step.id, unfit)
+            raise self._surprised(attempt, value, problem, count, about)
         if attempt.writes:
-            self._returned.append(value)
             self.made.append(attempt.item_key)
 
     def _surprised(
@@ -430,12 +410,12 @@ class Calls:
         value: Any,
         problem: RoutineError,
         count: int,
-        about: Json | None = None,
+        about: Json,
     ) -> Failed:
         """Report and note a call that returned something unexpected; return the run's failure."""
         step = attempt.step
         args = plain(quietly(step.args, attempt.scope))
-        context = {"args": args, "result": plain(value), **(about or {})}
+        context = {"args": args, "result": plain(value), **about}
         failure = failure_of(step.id, problem, context)
         self.reports.add(step.id, "failed", count, attempt.start, failure.message)
         self._kept(attempt, value, self.reports.made[-1])
@@ -452,10 +432,7 @@ class Calls:
             raise attempt.problem
         _check(attempt.step.pre, attempt.scope, attempt.step, "pre")
         args, attempt.args = attempt.args, None
-        call = self.call(attempt.step, attempt.scope, args, attempt.key)
-        if attempt.step.expected.needs_given:
-            attempt.given = _as_sent(call.args)
-        return call
+        return self.call(attempt.step, attempt.scope, args, attempt.key)
 
     def _side_by_side(self, step: CompiledStep, attempts: list[Attempt], start: float) -> Steps:
         notebook = self.notebook
@@ -605,68 +582,6 @@ def unfit_result(step: CompiledStep, found: Misfit, *, is_made: bool) -> Routine
     )
 
 
-def unexpected(
-    step: CompiledStep,
-    scope: Json,
-    value: Any,
-    args: Json | None = None,
-    before: Iterable[Any] = (),
-) -> UnexpectedResult | None:
-    """Return the error of a call that returned something else than it must; None if it did not.
-
-    args: what it was given; evaluated again unless it is known. before: what earlier effects of the
-    run returned. What was as strange in those is not what this call did.
-    """
-    if not step.expects:
-        return None
-    result = _as_noted(value)
-    seen = {**scope, "result": result}
-    if step.expected.needs_given and step.is_write:
-        seen[GIVEN] = quietly(step.args, scope) if args is None else args
-    is_held = step.expected.hold(seen)
-    if is_held and len(step.expected.sources) == len(step.expects):
-        return None
-    for text, holds in step.expects:
-        if is_held and text in step.expected.sources:
-            continue
-        try:
-            if holds(seen):
-                continue
-            found = compile_expression(left_of(text), "")(seen)
-            if _is_from_before(text, found, result, before):
-                continue
-            now = f"now it is {short(found)}"
-        except EmError as error:
-            now = f"now it can't be seen: {error.message}"
-        made = "the call was made" if step.is_write else f"{step.target} was called as a check"
-        return UnexpectedResult(
-            f"{made} and returned {short(result)}; it was expected that"
-            f" {check_in_words(text)}, and {now}. Nothing was done after it",
-            place=f"step {step.id}",
-            fix="look at what the call did, and finish by hand; don't run it again",
-        )
-    return None
-
-
-def _is_from_before(text: str, strange: Any, result: Any, before: Iterable[Any]) -> bool:
-    """Return whether all that is strange in a record was so after an earlier effect on it."""
-    if not text.startswith("strange_fields(result, ") or not isinstance(result, dict):
-        return False
-    fields = {re.split("[. ]", one)[0] for one in strange}
-    return any(
-        _are_one(one, result) and all(identical(one[name], result.get(name)) for name in fields)
-        for one in map(_as_noted, before)
-        if isinstance(one, dict) and fields <= one.keys()
-    )
-
-
-def _are_one(record: Json, other: Json) -> bool:
-    """Return whether two records are of one thing: they have the same fields and the same ids."""
-    ids = [name for name in record if re.search(r"(?:^id|_id|Id|ID)$", name)]
-    are_equal = all(identical(record[name], other.get(name)) for name in ids)
-    return bool(ids) and are_equal and record.keys() == other.keys()
-
-
 def _after_effects(failure: Failure, done: Sequence[str]) -> Failure:
     """Return a failure after effects, which says that they were made."""
     if not done:
@@ -676,13 +591,6 @@ def _after_effects(failure: Failure, done: Sequence[str]) -> Failure:
         message=f"{failure.message}; these effects were made: {', '.join(done)}",
         context={**failure.context, "done": [*done]},
     )
-
-
-def _as_sent(args: Json) -> Json:
-    """Return arguments as they are before the call, which may change its lists."""
-    plain = all(type(one) in (str, int, float, bool, type(None)) for one in args.values())
-    noted: Json = dict(args) if plain else _as_noted(args)
-    return noted
 
 
 def _as_noted(value: Any) -> Any:
@@ -764,6 +672,7 @@ class Machine:
         ask: Callable[[PendingPrompt], Json | None] | None = None,
     ) -> None:
         self._program = program
+        self._hands_over = program.routine.checks == "hand_over"
         # Why the program can't run here at all; reported as the result.
         self._refusal = refusal
         self._run_id = run_id
@@ -789,8 +698,6 @@ class Machine:
         self._is_ending = False
         # Whether the inputs were taken, and the steps began.
         self._is_prepared = False
-        self._hands_over = program.routine.checks == "hand_over"
-        self._agreement: Agreement | None = None
 
     def _line(self, notes: list[Note] | None) -> Calls:
         """Return a line of steps: its notebook, its reports and its calls."""
@@ -798,7 +705,14 @@ class Machine:
         if self._hooks is not None:
             notebook.sources = self._hooks.sources
         reports = Reports(self._on_step)
-        return Calls(self._tools, self._own, self._auto_fix, notebook, reports)
+        return Calls(
+            self._tools,
+            self._own,
+            self._auto_fix,
+            notebook,
+            reports,
+            are_checked=self._hands_over,
+        )
 
     def run(self, input_data: Json) -> Generator[Effect, Any, RunResult]:
         """Yield effects, then return the result. A failing step does not raise."""
@@ -895,9 +809,6 @@ class Machine:
         input_data = self._program.by_names(input_data)
         if not self._hands_over:
             input_data = self._from_words(input_data)
-        if self._program.is_settling:
-            self._agreement = self._program.agreement(self._answer)
-            input_data = self._agreement.inputs(input_data)
         if routine.input_schema is not None and not self._hands_over:
             check_input(routine.input_schema, input_data)
         try:
@@ -906,18 +817,16 @@ class Machine:
             raise Failed(failure_of(error.data["step"], error, {})) from error
         self._secrets.check()
         self._is_prepared = True
+        if self._hands_over and self._auto_fix is None:
+            self._check_arguments()
         if self._hands_over:
             input_data = self._take_input(input_data)
         self._secrets.learn(input_data)
         self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
-        if self._agreement is not None:
-            self._agreement.learn(("", *input_data), self._scope)
 
     def _take_input(self, given: Json) -> Json:
         """Return the inputs of a run that hands over if they don't fit."""
-        given = self._from_words(given)
-        if not self._program.is_settling:
-            given = self._ask_missing(given)
+        given = self._ask_missing(self._from_words(given))
         if self._program.routine.input_schema is not None:
             self._check_given(self._program.routine.input_schema, given)
         return given
@@ -1007,11 +916,6 @@ class Machine:
             if step.kind == "tool" and step.target not in self._tools:
                 error = missing_tool(step.target, self._tools)
                 error.place = f"step {step.id}, field tool"
-            elif needed := (step.planned or step.rules):
-                if needed.tools <= self._tools.keys():
-                    continue
-                error = missing_tool(min(needed.tools - self._tools.keys()), self._tools)
-                error.place = f"step {step.id}"
             elif step.kind == "udf" and step.target not in self._udfs:
                 error = RoutineError(
                     f"there is no function {step.target!r}",
@@ -1021,6 +925,23 @@ class Machine:
             if error is not None:
                 error.data["step"] = step.id
                 raise error
+
+    def _check_arguments(self) -> None:
+        """Fail before anything is done if a later write can't be made as the routine says.
+
+        The first write itself fails before it is made.
+        """
+        writes = [step for step in self._program.steps if step.is_write and step.kind == "tool"]
+        for step in writes[1:]:
+            source = step.source
+            assert isinstance(source, ToolStep)
+            names = [name for name, one in source.args.items() if OMITTED not in str(one)]
+            problem = argument_problem(self._tools[step.target], names)
+            if problem:
+                error = RoutineError(
+                    problem, place=f"step {step.id}", fix="compile the routine again"
+                )
+                raise Failed(failure_of(step.id, error, {}))
 
     def _begin(self, step: CompiledStep) -> float:
         """Say that a step begins; return when."""
@@ -1033,8 +954,6 @@ class Machine:
         for step in self._program.outer_steps:
             start = self._begin(step)
             if step.is_plain and not is_kept:
-                if step.terms is not None:
-                    self._settle(step, step.terms)
                 try:
                     call = calls.call(step, self._scope)
                     calls.has_acted = calls.has_acted or self._has_effect(step)
@@ -1057,7 +976,7 @@ class Machine:
                 value = yield from self._do(step, start)
             if step.save_as is not None:
                 check_conflict(step, self._saved, value)
-                self._save(step.save_as, value)
+                self._saved[step.save_as] = self._scope[step.save_as] = value
         return None
 
     def _evaluate(self, step: CompiledStep, start: float) -> Any:
@@ -1149,43 +1068,6 @@ class Machine:
             return (yield from self._calls.once(step, scope, None, start, turn))
         items = self._evaluated(step, step.for_each, scope)
         return (yield from self._calls.for_each(step, items, scope, start, turn))
-
-    def _save(self, name: str, value: Any) -> None:
-        """Save the result of a step, and check the guards that waited for it."""
-        self._saved[name] = self._scope[name] = value
-        if self._agreement is not None:
-            self._agreement.learn((name,), self._scope)
-
-    def _turns(self, loop: CompiledStep) -> Steps:
-        """Make the steps of a loop: all of them for one item, then all of them for the next.
-
-        In a turn the name of a result stands for that turn's; afterwards for the list of all.
-        """
-        scopes = self._turn_scopes(loop)
-        made: dict[str, list[Any]] = {one.save_as: [] for one in loop.turns if one.save_as}
-        for step in loop.turns:
-            self._notebook.check_count(step, len(scopes))
-        for number, own in enumerate(scopes):
-            for step in loop.turns:
-                start = self._begin(step)
-                if step.when is not None and not self._evaluated(step, step.when, own):
-                    self._reports.add(step.id, "skipped", 0, start)
-                    continue
-                if step.kind == "assert":
-                    self._assert(step, start, [own])
-                    continue
-                value = yield from self._calls.once(step, own, number, start)
-                if step.save_as is not None:
-                    own[step.save_as] = value
-                    made[step.save_as].append(value)
-        for name, values in made.items():
-            self._save(name, values)
-
-    def _turn_scopes(self, loop: CompiledStep) -> list[Json]:
-        """Return what the steps in each turn of a loop see."""
-        if loop.for_each is None or not loop.turns:
-            return []
-        return scopes_of(loop, self._evaluated(loop, loop.for_each), self._scope)
 
     def _hooked(self, hooks: Hooks) -> Steps:
         """Run the steps with hooks around them: in their order, or side by side."""
@@ -1287,137 +1169,16 @@ class Machine:
         threading.Thread(target=context.run, args=(work,), daemon=True).start()
 
     def _do(self, step: CompiledStep, start: float) -> Steps:
-        if step.is_pure:
-            return self._evaluate(step, start)
         if step.kind == "for_each":
             return (yield from self._block(step, self._scope, start, None))
-        return (yield from self._do_seed(step, start))
-
-    def _do_seed(self, step: CompiledStep, start: float) -> Steps:
-        if step.kind == "assert":
-            if step.terms is not None:
-                self._settle(step, step.terms)
-            value = self._assert(step, start)
-            yield from self._turns(step)
-            return value
         if step.kind == "prompt":
             answer = self._ask(step, self._scope)
             self._reports.add(step.id, "done", 0, start)
             return answer
-        if step.planned is not None:
-            return (yield from self._act(step, step.planned, start))
-        if step.rules is not None:
-            return (yield from self._cure(step, step.rules, start))
-        if step.terms is not None:
-            self._settle(step, step.terms)
         if step.for_each is None:
             return (yield from self._calls.once(step, self._scope, None, start))
         items = self._evaluated(step, step.for_each)
         return (yield from self._calls.for_each(step, items, self._scope, start))
-
-    def _settle(self, step: CompiledStep, terms: Terms) -> None:
-        """Settle what a step requires before its call."""
-        assert self._agreement is not None
-        acts = self._has_effect(step) or (step.kind != "assert" and self._program.only_reads)
-        self._agreement.settle(terms, self._scope, writes=acts)
-
-    def _act(self, step: CompiledStep, planned: PlanStep, start: float) -> Steps:
-        """Find out what to do, then do it: a list of results for each effect."""
-        plan = yield from self._find_effects(step, planned, start)
-        for one in plan if len(plan) > 1 else ():
-            # Before the first effect: nobody wants half of them.
-            problem = argument_problem(self._tools[planned.effects[one.effect].tool], one.args)
-            if problem:
-                error = RoutineError(f"{problem}; nothing was done", fix="record the task again")
-                return self._calls.given_up(step, failure_of(step.id, error, {}), 0, start)
-        results: dict[str, list[Any]] = {name: [] for name in planned.effects}
-        made: list[str] = []
-        for number, one in enumerate(plan):
-            call = effect_step(one.effect, planned.effects[one.effect])
-            scope = {**self._scope, call.as_name: {"tool": call.target, "args": one.args}}
-            try:
-                value = yield from self._calls.once(call, scope, number, start)
-                made.append(one.effect)
-                results[one.effect].append(value)
-                yield from self._check_goal(one, planned, value, number, start)
-            except Failed as failed:
-                if failed.failure.error_type == UnexpectedResult.__name__:
-                    made = [done.effect for done in plan[: number + 1]]  # it was made
-                raise Failed(_after_effects(failed.failure, made)) from None
-        return results
-
-    def _check_goal(
-        self, one: EffectCall, planned: PlanStep, result: Any, number: int, start: float
-    ) -> Steps:
-        """Make the reads that must show an effect. End the run if one shows something else."""
-        effect = planned.effects[one.effect]
-        checks = [check.without(effect.slots.keys() - one.args.keys()) for check in effect.checks]
-        for place, check in enumerate(checks):
-            if not check.shows:
-                continue
-            read = check_step(one.effect, check)
-            made = {**FUNCTIONS, **one.args, "result": result}
-            args = self._evaluated(read, compile_value(check.args, f"step {read.id}"), made)
-            own = {read.as_name: {"tool": check.tool, "args": args}}
-            scope = {**self._scope, **one.args, **own}
-            yield from self._calls.once(read, scope, number * len(checks) + place, start)
-
-    def _find_effects(self, step: CompiledStep, planned: PlanStep, start: float) -> Steps:
-        """Make the reads that a plan needs, and ask where it is not clear."""
-        from em.runner.planner import planner_of  # large, and few routines have a plan
-
-        results = Results()
-        while True:
-            try:
-                plan = planner_of(planned.plan, results).plan(planned.request, self._scope)
-            except NeedsRead as need:
-                scope = {**self._scope, step.as_name: {"tool": need.tool, "args": need.arguments}}
-                read = read_step(step.id, need.tool)
-                value = yield from self._calls.once(read, scope, len(results), start)
-                results.add(need, value)
-            except Unplanned as error:
-                question = error.question(planned.request)
-                answers = self._answer(question)
-                if all(self._scope.get(name) == answer for name, answer in answers.items()):
-                    raise Pause(question) from None
-                self._scope |= answers
-            else:
-                for name, value in secrets_in(planned.plan, plan):
-                    self._secrets.add(name, value)
-                self._reports.add(step.id, "done", 0, start)
-                return plan
-
-    def _cure(self, step: CompiledStep, rules: RulesStep, start: float) -> Steps:
-        """Follow rules until all is well; return the calls with an effect that were made."""
-        cure = Cure(rules.remedies, Findings(str(self._scope.get(rules.request, ""))))
-        course, answer, number = cure.course(), None, 0
-        while True:
-            try:
-                ask = course.send(answer)
-            except StopIteration as end:
-                self._reports.add(step.id, "done", 0, start)
-                return list(end.value)
-            except HandedOver as error:
-                failure = failure_of(step.id, error, {"done": error.done})
-                return self._calls.given_up(step, failure, 0, start)
-            try:
-                answer = yield from self._asked(step, ask, number, start)
-            except Failed as failed:
-                # What returned something unexpected was made all the same.
-                is_made = ask.rule and failed.failure.error_type == UnexpectedResult.__name__
-                done = [*cure.done, *([ask.tool] if is_made else [])]
-                context = {**failed.failure.context, "done": done}
-                raise Failed(msgspec.structs.replace(failed.failure, context=context)) from None
-            number += 1
-
-    def _asked(self, step: CompiledStep, ask: Ask, number: int, start: float) -> Steps:
-        """Make a call that rules want."""
-        if ask.rule:
-            call = fix_step(ask.rule, ask.tool, ask.expects)
-        else:
-            call = look_step(step.id, ask.tool)
-        scope = {**self._scope, call.as_name: {"tool": ask.tool, "args": ask.args}}
-        return (yield from self._calls.once(call, scope, number, start))
 
     def _assert(self, step: CompiledStep, start: float, scopes: list[Json] | None = None) -> Any:
         assert step.check is not None

@@ -19,16 +19,16 @@ from em.errors import InvalidRoutine, NotFound, RoutineError, SandboxError, Usag
 from em.log.event import Draft
 from em.runner.authorship import WRITTEN_BY, code_notes, runs_in_sandbox
 from em.runner.card import KIND
-from em.runner.routine import Program, Routine
+from em.runner.routine import Program, Routine, removed_fields
 from em.runner.template import parse_template
 from em.runner.tools import Function, functions_of, load_file
-from em.runner.trial import Trial, Trials
+from em.runner.trial import Proof, Trials, read_proof
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Store
 from em.trust import Database, content_hash
 from em.values.canonical import Json
 from em.values.files import read_file
 from em.values.json_schema import schema_problem
-from em.values.mismatch import mismatch
+from em.values.mismatch import dotted, mismatch
 from em.values.strict_yaml import load_yaml
 from em.values.syntax_tree import module_of
 
@@ -150,7 +150,7 @@ def _bound(statements: list[ast.stmt]) -> Iterator[str]:
 
 ROUTINE = "routine.yaml"
 UDF = "udf.py"
-TRIALS = "trials.json"
+PROOF = "proof.json"
 
 
 class Package:
@@ -213,10 +213,10 @@ class Package:
     def trials(self) -> Trials:
         """How the routine did on traces that it was not learnt from."""
         try:
-            text = read_file(self.folder / TRIALS, RoutineError).decode()
+            text = read_file(self.folder / PROOF, RoutineError).decode()
         except (FileNotFoundError, UnicodeDecodeError):
             return Trials()
-        return trials_of({ROUTINE: self.text, TRIALS: text})
+        return trials_of({ROUTINE: self.text, PROOF: text})
 
     def udfs(self, *, trust: bool = False) -> Udfs:
         """Load the functions of udf.py; in the sandbox if a model wrote them, unless trusted.
@@ -229,29 +229,21 @@ class Package:
         return load_udfs(path, trust=trust)
 
 
-class _TriedRoutine(msgspec.Struct, frozen=True):
-    """The file `trials.json`: trials, and the hash of the routine.yaml that was tried."""
-
-    routine: str
-    trials: Sequence[Trial]
-    were_shown: bool = False
-
-
-def render_trials(trials: Trials, routine: str) -> str:
-    """Render `trials.json` for the text of a routine.yaml."""
-    own = hashlib.sha256(routine.encode()).hexdigest()
-    tried = _TriedRoutine(own, trials.made, trials.were_shown)
-    return msgspec.json.format(msgspec.json.encode(tried), indent=2).decode() + "\n"
+def proof_of(files: Mapping[str, str]) -> Proof | None:
+    """Read the proof of a package; None without one."""
+    try:
+        return read_proof(files[PROOF])
+    except (KeyError, msgspec.MsgspecError):
+        return None
 
 
 def trials_of(files: Mapping[str, str]) -> Trials:
-    """Read the trials of a package. They are outdated if its routine.yaml was changed since."""
-    try:
-        tried = msgspec.json.decode(files[TRIALS], type=_TriedRoutine)
-    except (KeyError, msgspec.MsgspecError):
-        return Trials()
-    now = hashlib.sha256(files[ROUTINE].encode()).hexdigest()
-    return Trials(tried.trials, is_outdated=tried.routine != now, were_shown=tried.were_shown)
+    """Read the trials of a package on traces that it was not learnt from.
+
+    They are outdated if its routine.yaml was changed since.
+    """
+    proof = proof_of(files)
+    return Trials() if proof is None else proof.left_out(files[ROUTINE])
 
 
 def write_files(files: Mapping[str, str], folder: Path) -> None:
@@ -272,7 +264,8 @@ def write_files(files: Mapping[str, str], folder: Path) -> None:
         beside = folder / f".{name}.{os.getpid()}"
         try:
             beside.write_text(text, encoding="utf-8", newline="\n")
-            _set_aside(folder / name, text)
+            if name != PROOF:
+                _set_aside(folder / name, text)
             os.replace(beside, folder / name)
         finally:
             beside.unlink(missing_ok=True)
@@ -333,6 +326,10 @@ def read_routine(value: Any, place: str) -> Routine:
     try:
         return msgspec.convert(value, Routine)
     except msgspec.ValidationError as error:
+        for where, problem in removed_fields(value):
+            raise InvalidRoutine(
+                problem, place=f"{place}, {dotted(where)}", fix="compile it again"
+            ) from None
         found = mismatch(error)
         raise InvalidRoutine(
             found.message,
@@ -391,12 +388,14 @@ def keep_routine(
     *,
     retired: bool = False,
     note: Draft | None = None,
+    retires: Mapping[str, Draft] | None = None,
     expected_pos: Mapping[str, int] | None = None,
 ) -> KeptRoutine:
     """Store a package as a new version; an unchanged package keeps its version.
 
     retired: store it out of use: its name still means the version before.
-    note: an event that says why, in the same commit. expected_pos: as of a commit.
+    note: an event that says why, in the same commit. retires: by their ids, older versions to take
+    out of use with it, each with its event. expected_pos: as of a commit.
     """
     routine = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
     if not routine.name or any(sign in routine.name for sign in "@/\\."):
@@ -405,14 +404,38 @@ def keep_routine(
             place=f"{ROUTINE}, name",
             fix="use a name without @, /, \\ and dots",
         )
-    body: Json = {"files": dict(files)}
+    body: Json = {"files": _as_proved(store, routine.name, files)}
     draft = ArtefactDraft(
         kind=KIND, name=routine.name, body=body, from_events=from_events, retired=retired
     )
+    retires = retires or {}
     notes = [*code_notes(files, routine.name, from_events), *([] if note is None else [note])]
-    commit = Commit(artefacts=[draft], events=notes, expected_pos=expected_pos or {})
+    commit = Commit(
+        artefacts=[draft],
+        events=[*notes, *retires.values()],
+        retire=list(retires),
+        expected_pos=expected_pos or {},
+    )
     (artefact,) = store.commit(commit).artefacts
     return _kept(artefact)
+
+
+def current_version(store: Store, name: str) -> Artefact:
+    """Return the version that a name means; if none is in use, the newest."""
+    found = [one for one in kept_routines(store, name) if one.body is not None]
+    used = [one for one in found if one.retired_at is None] or found
+    return used[-1] if used else find_routine(store, name)
+
+
+def _as_proved(store: Store, name: str, files: Mapping[str, str]) -> dict[str, str]:
+    """Return files with the proof of the newest version, in use or not, if only its date is new."""
+    versions = [*kept_routines(store, name)]
+    old = texts_of(versions[-1]) if versions and versions[-1].body is not None else {}
+    is_same = {**old, PROOF: ""} == {**files, PROOF: ""}
+    was, now = proof_of(old) if is_same else None, proof_of(files)
+    if was is not None and now is not None and msgspec.structs.replace(now, at=was.at) == was:
+        return old
+    return dict(files)
 
 
 def kept_routines(store: Store, name: str | None = None) -> Iterator[Artefact]:

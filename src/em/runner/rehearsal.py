@@ -1,34 +1,24 @@
 """Rehearsal: a dry run. It makes the reads, and plans each call with an effect without making it.
 
-It runs on the machine, with the same questions and guards. Where a real run would stop, to ask or
+It runs on the machine, with the same questions and checks. Where a real run would stop, to ask or
 because it fails, a rehearsal notes that and goes on, so that all calls with an effect can be shown
 with what is known about them. What would need the result of a call that was not made must wait.
 """
 
+import re
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from em.errors import EmError, ExpressionError
-from em.runner.agreement import INPUTS, single_places
-from em.runner.expressions.language import GIVEN, compile_expression, compile_value, names_in
-from em.runner.expressions.words import check_in_words, in_words, left_of
+from em.runner.expressions.language import compile_value, names_in
+from em.runner.expressions.words import in_words
 from em.runner.journal import Turn
 from em.runner.machine import Machine, Steps, check_conflict, scopes_of
-from em.runner.remedies import Cure, Findings, HandedOver, facts_in_words
-from em.runner.requirements import expected_in_words, result_in_words
-from em.runner.routine import (
-    CompiledStep,
-    ForEachStep,
-    PlanStep,
-    PromptStep,
-    RulesStep,
-    Step,
-    ToolStep,
-    UdfStep,
-)
+from em.runner.requirements import result_in_words
+from em.runner.routine import CompiledStep, ForEachStep, PromptStep, Step, ToolStep, UdfStep
 from em.runner.run import (
     Failed,
     Failure,
@@ -37,22 +27,16 @@ from em.runner.run import (
     PendingPrompt,
     Planned,
     PlannedArgument,
-    PlannedGuard,
     RunResult,
-    failure_of,
     plain,
 )
-from em.runner.task_plan import EffectCall
 from em.values.canonical import Json, short
 
 YOUR_ANSWER = "your answer"
 _UNKNOWN = object()
 _SKIPPED = object()
-_BARE = ("when", "check", "guards", "agree", "checks", "expects", "over")
+_BARE = ("when", "check", "checks", "over")
 """The fields of a step that hold bare expressions."""
-_AFTER = ("post", "expects")
-"""Those in which `result` is what the call returned."""
-_OWN = frozenset({"result", GIVEN})
 
 
 class Rehearsal(Machine):
@@ -88,7 +72,6 @@ class Rehearsal(Machine):
             except Pause as pause:
                 self._question = self._question or pause.prompt
                 self._lack(step)
-                self._lack_answers(pause.prompt)
                 if not self._acts(step):
                     self._wait(step, source, [YOUR_ANSWER])
             except Failed as failed:
@@ -111,8 +94,6 @@ class Rehearsal(Machine):
     def _tried(self, step: CompiledStep, source: Step) -> Steps:
         """Return the value of a step; _UNKNOWN if the step or what it needs was not done."""
         needs = self._needs(source)
-        if not needs and self._written and step.is_check and not self._acts(step):
-            needs = [f"the effect of {self._written}"]  # it must show what was not done
         if needs:
             self._wait(step, source, needs)
             return _UNKNOWN
@@ -120,24 +101,6 @@ class Rehearsal(Machine):
             return (yield from self._rehearse(step, source))
         self._reports.add(step.id, "skipped", 0, time.perf_counter())
         return _SKIPPED
-
-    def _turns(self, loop: CompiledStep) -> Steps:
-        """Make the reads of each turn, and plan its calls with an effect."""
-        for number, own in enumerate(self._turn_scopes(loop)):
-            for step in loop.turns:
-                start = time.perf_counter()
-                if step.when is not None and not self._evaluated(step, step.when, own):
-                    continue
-                if step.kind == "assert":
-                    self._assert(step, start, [own])
-                elif self._acts(step):
-                    source = step.source
-                    assert isinstance(source, ToolStep | UdfStep)
-                    self._written = step.id
-                    self._plan_item(step, source, number, own)
-                else:
-                    value = yield from self._calls.once(step, own, number, start)
-                    own.update({} if step.save_as is None else {step.save_as: value})
 
     def _end_block(self, step: CompiledStep, records: list[Json], start: float) -> Any:
         """Return the records of all turns; _UNKNOWN if one lacks the result of a write."""
@@ -200,46 +163,12 @@ class Rehearsal(Machine):
             return self._evaluated(step, step.value)
         if step.kind == "prompt":
             return self._shown(step)
-        if step.planned is not None:
-            effects = yield from self._find_effects(step, step.planned, start)
-            self._planned += [_shown_effect(one, step.planned) for one in effects]
-            return _UNKNOWN
-        if step.rules is not None:
-            return (yield from self._shown_fixes(step, step.rules, start))
-        if step.kind == "assert" or not self._acts(step):
+        if step.is_pure:
+            return self._evaluate(step, start)
+        if not self._acts(step):
             return (yield from self._do(step, start))
         assert isinstance(source, ToolStep | UdfStep)
-        try:
-            if step.terms is not None and self._agreement is not None:
-                self._agreement.settle(step.terms, self._scope, writes=True)
-        finally:
-            self._plan(step, source)
-        return _UNKNOWN
-
-    def _shown_fixes(self, step: CompiledStep, rules: RulesStep, start: float) -> Steps:
-        """Make the looks, and show the first fix; what comes next depends on its effect."""
-        cure = Cure(rules.remedies, Findings(str(self._scope.get(rules.request, ""))))
-        course, answer, number = cure.course(), None, 0
-        try:
-            while True:
-                ask = course.send(answer)
-                if ask.rule:
-                    break
-                answer = yield from self._asked(step, ask, number, start)
-                number += 1
-        except StopIteration as end:
-            self._reports.add(step.id, "done", 0, start)
-            return list(end.value)
-        except HandedOver as error:
-            failure = failure_of(step.id, error, {})
-            return self._calls.given_up(step, failure, 0, start)
-        self._planned += _shown_rule(cure, ask.rule)
-        for name in cure.suggested(cure.state):
-            if name != ask.rule:
-                # The public form of a rule has no calls.
-                tool = next((call.tool for call in rules.rules[name].calls), "")
-                needs = [f"the effect of {ask.rule}"]
-                self._planned.append(Planned(step=name, does="wait", tool=tool, needs=needs))
+        self._plan(step, source)
         return _UNKNOWN
 
     def _keep(self, step: CompiledStep, value: Any) -> None:
@@ -249,24 +178,12 @@ class Rehearsal(Machine):
             if self._written:
                 self._stale.add(step.save_as)
             check_conflict(step, self._saved, value)
-            self._save(step.save_as, value)
+            self._saved[step.save_as] = self._scope[step.save_as] = value
 
     def _lack(self, step: CompiledStep) -> None:
         if step.save_as is not None and step.save_as not in self._saved:
             of = "the answer to" if step.kind == "prompt" else "the result of"
             self._lacking[step.save_as] = f"{of} {step.id}"
-
-    def _lack_answers(self, prompt: PendingPrompt) -> None:
-        """Let later steps wait for the inputs that a question asks for."""
-        for field in prompt.fields if prompt.step_id == INPUTS else ():
-            name = field["name"]
-            if name in self._inputs and name not in self._scope:
-                self._lacking.setdefault(name, YOUR_ANSWER)
-
-    @property
-    def _inputs(self) -> Collection[str]:
-        """The names of inputs that a run may ask for."""
-        return () if self._agreement is None else self._agreement.input_names
 
     def _is_uncertain(self, step: CompiledStep, source: Step) -> bool:
         """Return whether a step may have failed only because a call before it was not made."""
@@ -361,8 +278,7 @@ class Rehearsal(Machine):
                 does="write",
                 tool=step.target,
                 item=item,
-                arguments=list(self._arguments(step, source, scope)),
-                guards=[self._guard(text, scope) for text in source.guards],
+                arguments=list(self._arguments(source, scope)),
                 expects=result_in_words(source),
                 needs=needs or [],
                 shows="" if needs else self._preview(step, scope),
@@ -379,31 +295,17 @@ class Rehearsal(Machine):
         except EmError as error:
             return "" if isinstance(error, ExpressionError) else f"refused: {error}"
 
-    def _arguments(
-        self, step: CompiledStep, source: ToolStep | UdfStep, scope: Json
-    ) -> Iterator[PlannedArgument]:
-        settled = {} if self._agreement is None else self._agreement.settled.get(source.id, {})
-        for place, template in single_places(source.args, source.agree):
-            if place in settled:
-                yield PlannedArgument(place=place, source=YOUR_ANSWER, value=plain(settled[place]))
-                continue
+    def _arguments(self, source: ToolStep | UdfStep, scope: Json) -> Iterator[PlannedArgument]:
+        for place, template in _single_values(source.args):
             words = self._words(template)
-            agree = [in_words(text) for text in source.agree.get(place, ())]
             try:
                 value = plain(compile_value(template, f"step {source.id}, {place}")(scope))
             except EmError as error:
-                problem = self._why_not(step, _names_of({"args": template}), error)
-                yield PlannedArgument(place=place, source=words, agree=agree, problem=problem)
+                needs = self._lacks(_names_of(template))
+                problem = f"needs {' and '.join(needs)}" if needs else error.message
+                yield PlannedArgument(place=place, source=words, problem=problem)
             else:
-                yield PlannedArgument(place=place, source=words, agree=agree, value=value)
-
-    def _why_not(self, step: CompiledStep, names: set[str], error: EmError) -> str:
-        needs = [one for one in self._lacks(names) if one != YOUR_ANSWER]
-        if needs:
-            return f"needs {' and '.join(needs)}"
-        inputs = () if step.terms is None else self._inputs
-        missing = any(name in inputs and name not in self._scope for name in names)
-        return "is asked for" if missing else error.message
+                yield PlannedArgument(place=place, source=words, value=value)
 
     def _words(self, template: Any) -> str:
         """Say where the value of an argument comes from."""
@@ -413,18 +315,6 @@ class Rehearsal(Machine):
         if bare in self._saved or self._lacking.get(bare, YOUR_ANSWER) != YOUR_ANSWER:
             return f"the result `{bare}`"
         return in_words(template)
-
-    def _guard(self, text: str, scope: Json) -> PlannedGuard:
-        words, place = check_in_words(text), "guards"
-        names = names_in(text, place, bare=True)
-        if self._lacks(names) or not self._stale.isdisjoint(names):
-            return PlannedGuard(guard=words)
-        try:
-            holds = bool(compile_expression(text, place)(scope))
-            now = short(compile_expression(left_of(text), place)(scope))
-        except EmError as error:
-            return PlannedGuard(guard=words, holds=False, now=error.message)
-        return PlannedGuard(guard=words, holds=holds, now=now)
 
 
 def _names_of(value: Any, *, bare: bool = False) -> set[str]:
@@ -436,8 +326,8 @@ def _names_of(value: Any, *, bare: bool = False) -> set[str]:
             return set()
     if isinstance(value, dict):
         inner = (
-            # The own result and arguments of a step are not what it waits for.
-            _names_of(item, bare=bare or key in _BARE) - (_OWN if key in _AFTER else set())
+            # The own result of a step is not what it waits for.
+            _names_of(item, bare=bare or key in _BARE) - ({"result"} if key == "post" else set())
             for key, item in value.items()
         )
         return set().union(*inner)
@@ -446,43 +336,17 @@ def _names_of(value: Any, *, bare: bool = False) -> set[str]:
     return set()
 
 
-def _shown_rule(cure: Cure, name: str) -> Iterator[Planned]:
-    """Yield the calls that a rule would make."""
-    rule = cure.remedies.rules[name]
-    for call in rule.calls:
-        yield Planned(
-            step=name,
-            does="write",
-            tool=call.tool,
-            arguments=[
-                PlannedArgument(
-                    place=place,
-                    value=cure.found.agreed(place, origins),
-                    source=str(origins[0]),
-                    agree=[str(one) for one in origins[1:]],
-                )
-                for place, origins in call.args.items()
-            ],
-            guards=[
-                PlannedGuard(guard=" and ".join(facts_in_words(when)), holds=True)
-                for when in rule.when
-            ],
-        )
+_PLAIN_KEY = re.compile(r"[^.\[\]\"]+")
 
 
-def _shown_effect(one: EffectCall, planned: PlanStep) -> Planned:
-    """Return a call that a plan would make."""
-    effect = planned.effects[one.effect]
-    return Planned(
-        step=one.effect,
-        does="write",
-        tool=effect.tool,
-        arguments=[
-            PlannedArgument(
-                place=name, value=value, source=effect.slots[name].records or "the request"
-            )
-            for name, value in one.args.items()
-        ],
-        guards=[PlannedGuard(guard=check_in_words(text), holds=True) for text in effect.guards],
-        expects=expected_in_words(effect),
-    )
+def _single_values(args: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each single value of arguments with its place, such as `items[0].sku`."""
+    if not args or not isinstance(args, dict | list):
+        yield from [(place, args)] if place else []
+        return
+    for part, inner in args.items() if isinstance(args, dict) else enumerate(args):
+        if isinstance(part, str) and _PLAIN_KEY.fullmatch(part):
+            inside = f"{place}.{part}" if place else part
+        else:
+            inside = f"{place}[{msgspec.json.encode(part).decode()}]"
+        yield from _single_values(inner, inside)

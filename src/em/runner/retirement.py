@@ -4,22 +4,29 @@ The name of a routine means its newest version in use. A retired version can sti
 is neither run by that name nor offered to agents. The log says who retired and who restored it.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from em.errors import RoutineError
 from em.log.event import Draft, EventQuery, routine_stream
 from em.log.kinds import event_body
 from em.runner.card import KIND
-from em.runner.package import find_routine
+from em.runner.package import find_routine, routine_of
 from em.store.protocol import Artefact, Commit, Store
 
 
 @event_body("routine_retired")
 class RoutineRetired(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version of a routine was taken out of use."""
+    """A version of a routine was taken out of use.
+
+    from_events: what the reason quotes, if it does.
+    """
 
     routine: str
     by: str = ""
+    reason: str = ""
+    from_events: Sequence[str] = ()
 
 
 @event_body("routine_restored")
@@ -47,13 +54,13 @@ class InUse(msgspec.Struct, frozen=True, kw_only=True):
     now: str = ""
 
 
-def retire(store: Store, ref: str, *, by: str = "") -> InUse:
+def retire(store: Store, ref: str, *, by: str = "", reason: str = "") -> InUse:
     """Take a version out of use: its name then means the version before. It can still be read."""
     artefact = find_routine(store, ref)
     name = _ref(artefact)
     changed = artefact.retired_at is None
     if changed:
-        note = _note("routine_retired", artefact, by)
+        note = retirement(artefact, by=by, reason=reason)
         store.commit(Commit(events=[note], retire=[artefact.id]))
     return InUse(routine=name, changed=changed, now=_now(store, artefact.name))
 
@@ -70,7 +77,9 @@ def restore(store: Store, ref: str, *, by: str = "") -> InUse:
             fix=f"compare it with an agent, then: em routine promote {name}",
         )
     if changed:
-        note = _note("routine_restored", artefact, by)
+        routine_of(artefact)  # raises for a form that is not run any more
+        body = RoutineRestored(routine=name, by=by)
+        note = _note("routine_restored", artefact, body)
         store.commit(Commit(events=[note], restore=[artefact.id]))
     return InUse(routine=name, changed=changed, now=_now(store, artefact.name))
 
@@ -82,9 +91,19 @@ def was_in_use(store: Store, artefact: Artefact) -> bool:
     return any((event.body or {}).get("routine") == name for event in store.read(query))
 
 
-def _note(kind: str, artefact: Artefact, by: str) -> Draft:
-    body = {"routine": _ref(artefact), **({"by": by} if by else {})}
-    return Draft(stream=routine_stream(artefact.name), kind=kind, body=body)
+def retirement(
+    artefact: Artefact, *, by: str = "", reason: str = "", from_events: Sequence[str] = ()
+) -> Draft:
+    """Return the event that says that a version was retired, for the commit that retires it."""
+    body = RoutineRetired(
+        routine=_ref(artefact), by=by, reason=reason, from_events=tuple(from_events)
+    )
+    return _note("routine_retired", artefact, body)
+
+
+def _note(kind: str, artefact: Artefact, body: RoutineRetired | RoutineRestored) -> Draft:
+    stream = routine_stream(artefact.name)
+    return Draft(stream=stream, kind=kind, body=msgspec.to_builtins(body))
 
 
 def _ref(artefact: Artefact) -> str:

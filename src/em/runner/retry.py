@@ -5,10 +5,8 @@ can't do anything twice: it reads, it surely had no effect, or it has an idempot
 """
 
 from em.errors import EmError, RoutineError
-from em.runner.agreement import GuardFailed
 from em.runner.history import PastRun
 from em.runner.journal import question_of
-from em.runner.remedies import HandedOver
 from em.runner.run import HANDED_OVER, Declined, OutputMissing, UnexpectedResult
 
 RETRIED = ("failed", "cancelled")
@@ -21,7 +19,6 @@ _FINAL = {
     Declined.__name__: "a person did not agree to {step}",
 }
 """By the error of a failure: why such a run can't go on."""
-_READS_STAY = (GuardFailed.__name__, HandedOver.__name__)
 
 
 def retry_problem(past: PastRun) -> str:
@@ -54,8 +51,6 @@ def _failure_problem(past: PastRun) -> str:
         return _FINAL[kind].format(step=step)
     if past.status == "failed" and not step and not past.steps:
         return "it failed before its first step: start a new run"
-    if kind in _READS_STAY and past.restored.has_acted({}):
-        return "it acted before it stopped, so what it read stays, and it would stop here again"
     return ""
 
 

@@ -5,37 +5,22 @@ call.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from em.errors import InvalidRoutine
 from em.redaction.patterns import is_secret_name
-from em.runner.agreement import (
-    SETTLED,
-    Agreement,
-    Answer,
-    Contract,
-    Terms,
-    names_in_expression,
-    names_of_value,
-    with_answers,
-)
-from em.runner.expressions.direct import together
-from em.runner.expressions.language import GIVEN, Evaluate, compile_expression, compile_value
+from em.runner.expressions.language import Evaluate, all_steps, compile_expression, compile_value
 from em.runner.expressions.selection import ABSENT, OMITTED
-from em.runner.remedies import Look, Remedies, Rule
-from em.runner.symptoms import Plain
-from em.runner.task_plan import FAILED_READ, Check, Form, Known, Plan, Read, Wording
-from em.runner.task_plan import Effect as PlannedEffect
 from em.settings import McpServer
 from em.values.call import Effect
 from em.values.canonical import Json
 from em.values.json_schema import by_names, matcher
 from em.values.leaves import texts
+from em.values.mismatch import Where
 
 OnError = Literal["fail", "continue"]
 FieldType = Literal[
@@ -107,8 +92,6 @@ class _Common(
     save_as: str | None = None
     for_each: Any = None
     as_: str = msgspec.field(default="item", name="as")
-    within: str | None = None
-    """The assert with `for_each` in whose turns this step is made; it stands right behind it."""
     parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     retry: Retry | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
@@ -116,14 +99,6 @@ class _Common(
     checks: Checks | None = None
     effect: Effect | None = None
     idempotency_key: str | None = None
-    agree: dict[str, list[str]] = {}
-    """By argument: further expressions for its value. Unless all give the same, the run asks."""
-    guards: Sequence[str] = ()
-    """Expressions that held when it was recorded, and must hold before the call."""
-    reasons: dict[str, str] = {}
-    """By guard, with which error the call failed in a trace where it did not hold."""
-    expects: Sequence[str] = ()
-    """Expressions over `result` that must hold after the call; otherwise the run stops there."""
     expect: Json | None = None
     """A JSON Schema for the result. What does not fit it is a failed check."""
     held: Annotated[str, msgspec.Meta(pattern=r"^(\d+/\d+)?$")] = ""
@@ -135,22 +110,14 @@ class _Common(
             if getattr(self, name) != _DEFAULTS[name]:
                 kind = self.__struct_config__.tag
                 raise ValueError(f"a `{kind}` step can't have `{name}`")
-        if self.for_each is not None and (self.agree or self.guards):
-            raise ValueError("a step with `for_each` can't have `agree` or `guards`")
-        if self.within is not None and (self.for_each is not None or self.agree or self.guards):
-            raise ValueError("a step with `within` can't have `for_each`, `agree` or `guards`")
 
 
 _CALLS_ONLY = (
-    "parallel", "retry", "timeout", "checks", "effect", "idempotency_key", "agree", "guards",
-    "reasons", "expects", "expect",
+    "parallel", "retry", "timeout", "checks", "effect", "idempotency_key", "expect",
 )  # fmt: skip
-_PLAIN_ONLY = (*_CALLS_ONLY, "held", "for_each", "within", "on_error")
+_PLAIN_ONLY = (*_CALLS_ONLY, "held", "for_each", "on_error")
 """What a step that is no call and no check can't have."""
-_DEFAULTS = {
-    field.name: {} if field.default is msgspec.NODEFAULT else field.default
-    for field in msgspec.structs.fields(_Common)
-}
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(_Common)}
 
 
 class ToolStep(_Common, frozen=True, kw_only=True, tag="tool.call"):
@@ -179,7 +146,7 @@ class AssertStep(_Common, frozen=True, kw_only=True, tag="assert"):
 class LetStep(_Common, frozen=True, kw_only=True, tag="let"):
     """Name a value."""
 
-    NO_USE = (*(name for name in _CALLS_ONLY if name != "expect"), "for_each", "within")
+    NO_USE = (*(name for name in _CALLS_ONLY if name != "expect"), "for_each")
 
     value: Any
 
@@ -198,9 +165,7 @@ class ForEachStep(_Common, frozen=True, kw_only=True, tag="for_each"):
     max: more rows than this are a failed check.
     """
 
-    NO_USE = (
-        *(name for name in _CALLS_ONLY if name != "expect"), "for_each", "within", "on_error",
-    )  # fmt: skip
+    NO_USE = (*(name for name in _CALLS_ONLY if name != "expect"), "for_each", "on_error")
 
     over: dict[str, str]
     steps: Sequence["Step"]
@@ -215,8 +180,6 @@ class ForEachStep(_Common, frozen=True, kw_only=True, tag="for_each"):
             if not isinstance(step, ToolStep | UdfStep | AssertStep | LetStep | ForEachStep):
                 kind = step.__struct_config__.tag
                 raise TypeError(f"a `{kind}` step can't stand in the block of a `for_each` step")
-            if step.within is not None or step.agree or step.guards:
-                raise ValueError("a step in a block can't have `within`, `agree` or `guards`")
 
     @property
     def saved_names(self) -> list[str]:
@@ -241,109 +204,7 @@ class ReturnStep(_Common, frozen=True, kw_only=True, tag="return"):
     value: Any = None
 
 
-class PlanStep(_Common, frozen=True, kw_only=True, tag="plan"):
-    """Find out which calls with an effect the request asks for, then make them.
-
-    The reads that this needs are made first. The result has the list of results of each effect.
-    """
-
-    NO_USE = _PLAIN_ONLY
-
-    request: str = "request"
-    """The input that holds the request in words."""
-    effects: dict[str, PlannedEffect] = {}
-    reads: dict[str, list[Read]] = {}
-    inputs: dict[str, Known] = {}
-    form: Form | None = None
-    signs: Sequence[str] = ()
-    wording: Wording = Wording()
-
-    @property
-    def plan(self) -> Plan:
-        """What is done, and what must be known for it."""
-        return Plan(
-            effects=self.effects,
-            reads=self.reads,
-            inputs=self.inputs,
-            form=self.form,
-            signs=self.signs,
-            wording=self.wording,
-        )
-
-    @property
-    def tools(self) -> set[str]:
-        """The tools that it calls."""
-        checks = {check.tool for effect in self.effects.values() for check in effect.checks}
-        return self.writes | checks | {r.tool for reads in self.reads.values() for r in reads}
-
-    @property
-    def writes(self) -> set[str]:
-        """The tools that it calls for their effect."""
-        return {effect.tool for effect in self.effects.values()}
-
-
-class RulesStep(_Common, frozen=True, kw_only=True, tag="rules"):
-    """Look at the state of things, and fix what a rule explains, until all is well.
-
-    The result is the list of the calls with an effect that were made.
-    """
-
-    NO_USE = _PLAIN_ONLY
-
-    request: str = "request"
-    """The input that holds the request in words."""
-    looks: dict[str, Look] = {}
-    goal: Sequence[str] = ()
-    known: dict[str, list[Plain]] = {}
-    lists: dict[str, list[Plain]] = {}
-    healthy: dict[str, list[Plain]] = {}
-    moves: dict[str, list[str]] = {}
-    apart: Sequence[dict[str, Plain]] = ()
-    rules: dict[str, Rule] = {}
-
-    def __post_init__(self) -> None:
-        """Check that the goal names looks."""
-        super().__post_init__()
-        for name in self.goal:
-            if name not in self.looks:
-                raise ValueError(f"`goal` must name looks, got {name!r}")
-
-    @property
-    def remedies(self) -> Remedies:
-        """What to look at, what is known, and the rules."""
-        return Remedies(
-            looks=self.looks,
-            goal=self.goal,
-            known=self.known,
-            lists=self.lists,
-            healthy=self.healthy,
-            moves=self.moves,
-            apart=self.apart,
-            rules=self.rules,
-        )
-
-    @property
-    def tools(self) -> set[str]:
-        """The tools that it calls."""
-        return self.remedies.tools
-
-    @property
-    def writes(self) -> set[str]:
-        """The tools that it calls for their effect."""
-        return {call.tool for rule in self.rules.values() for call in rule.calls}
-
-
-Step = (
-    ToolStep
-    | UdfStep
-    | AssertStep
-    | LetStep
-    | ForEachStep
-    | PromptStep
-    | ReturnStep
-    | PlanStep
-    | RulesStep
-)
+Step = ToolStep | UdfStep | AssertStep | LetStep | ForEachStep | PromptStep | ReturnStep
 
 
 def walked(steps: Iterable[Step]) -> Iterator[Step]:
@@ -352,6 +213,26 @@ def walked(steps: Iterable[Step]) -> Iterator[Step]:
         yield step
         if isinstance(step, ForEachStep):
             yield from walked(step.steps)
+
+
+_REMOVED = frozenset({"request", "asks", "decided", "seen"})
+_REMOVED_OF_STEPS = frozenset({"within", "agree", "guards", "reasons", "expects"})
+_REMOVED_STEPS = ("plan", "rules")
+
+
+def removed_fields(value: Any) -> Iterator[tuple[Where, str]]:
+    """Yield the fields of a parsed routine that routines no longer have, each with its place.
+
+    A routine that has one was compiled by an earlier em, and must be compiled again.
+    """
+    for name in sorted(_REMOVED & value.keys()) if isinstance(value, dict) else ():
+        yield (name,), f"routines no longer have the field {name!r}"
+    steps = value.get("steps") if isinstance(value, dict) else None
+    for where, step in all_steps(steps if isinstance(steps, list) else ()):
+        if step.get("type") in _REMOVED_STEPS:
+            yield (*where, "type"), f"routines no longer have steps of the type {step['type']!r}"
+        for name in sorted(_REMOVED_OF_STEPS & step.keys()):
+            yield (*where, name), f"steps no longer have the field {name!r}"
 
 
 class HttpCall(
@@ -484,57 +365,20 @@ class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return self.env or f"EM_SECRET_{self.name.upper()}"
 
 
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An input that nothing recorded explains well enough.
+class Review(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """What a person said when a routine was compiled; compiling it again keeps to it.
 
-    recorded: its value in the recording. It counts when all other inputs are the recorded ones.
-    candidates: expressions that gave this value in the recording; a question shows their values.
-    is_unused: no step uses it, though it may have been the reason for something that was done.
-    tasks: how many different tasks had this value, by the recording and by people's answers.
-    others: its values in other recordings. If there are any, it is asked for on every run.
-    found: checks that what reads held of it is still there, and looks the same.
+    inputs: arguments that are inputs, though nothing showed it. constants: inputs that are always
+    as recorded.
     """
 
-    recorded: Any
-    candidates: Sequence[str] = ()
-    is_unused: bool = False
-    tasks: int = 1
-    others: Sequence[Any] = ()
-    found: Sequence[str] = ()
+    inputs: Sequence[str] = ()
+    constants: Sequence[str] = ()
 
 
-class Decided(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a person decided about a value or a check. Compiling the routine again keeps it.
-
-    of: an asked input (`note`), an argument (`pay.amount`), or the step or effect of a guard.
-    take: the expression that gives the value. places: the arguments that it is the value of.
-    drop: the guard that need not hold. ignore: the input plays no part.
-    """
-
-    of: str
-    take: str = ""
-    places: Sequence[str] = ()
-    drop: str = ""
-    ignore: bool = False
-
-
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The request in words, with the inputs that it mentions: `refund order {{ order_id }}`.
-
-    A run that is given the text under the name `input` takes its inputs from there.
-    Other words are asked about, since they may ask for something else.
-    decides: some value may follow from the wording alone, so inputs without it are asked about too.
-    between: the inputs that are lists in the words, with what stands between their items.
-    each: how an item of such a list reads if it has several parts: `{{ old }} for {{ new }}`.
-    closed: the inputs whose recorded values repeat, as `on` and `off` do; others are asked about.
-    """
-
-    input: str
-    template: str
-    decides: bool = False
-    between: dict[str, list[str]] = {}
-    each: dict[str, str] = {}
-    closed: Sequence[str] = ()
+NO_REVIEW = Review()
 
 
 class Routine(
@@ -553,21 +397,15 @@ class Routine(
     """Requests in words, with `{holes}` for inputs; a text that is one of them gives the inputs."""
     output_schema: Json | None = None
     secrets: Sequence[Secret] = ()
-    request: Request | None = None
-    asks: dict[str, Asked] = {}
-    decided: Sequence[Decided] = ()
+    review: Review = NO_REVIEW
     struck: Sequence[str] = ()
     """Checks that a person struck, as texts: compiling the routine again leaves them out."""
-    seen: dict[str, str] = {}
-    """What reads returned when recorded, as hashes: recorded answers count only while it is so."""
     steps: Sequence[Step] = ()
 
     @property
     def called_tools(self) -> set[str]:
         """The tools that its steps call."""
-        calls = {step.tool for step in self.all_steps if isinstance(step, ToolStep)}
-        plans = [step.tools for step in self.steps if isinstance(step, PlanStep | RulesStep)]
-        return calls.union(*plans)
+        return {step.tool for step in self.all_steps if isinstance(step, ToolStep)}
 
     @property
     def all_steps(self) -> Iterator[Step]:
@@ -594,52 +432,27 @@ class Routine(
         return None
 
 
-class Expected(NamedTuple):
-    """What a call must return.
-
-    hold: returns True only if all of `sources` hold. needs_given: one compares the result with what
-    the call was given.
-    """
-
-    hold: Callable[[Any], bool]
-    sources: Collection[str]
-    needs_given: bool
-
-
-@lru_cache(maxsize=1_000)
-def _expected(texts: tuple[str, ...]) -> Expected:
-    hold, sources = together(texts)
-    needs_given = any(GIVEN in text and GIVEN in names_in_expression(text) for text in texts)
-    return Expected(hold, frozenset(sources), needs_given)
-
-
 class CompiledStep:
     """A step with its expressions compiled.
 
-    `kind` is tool, udf, assert, let, for_each, prompt, return, plan or rules.
+    `kind` is tool, udf, assert, let, for_each, prompt or return.
     """
 
     __slots__ = (
-        "args", "args_schema", "as_name", "check", "expect", "expected", "expects", "for_each",
-        "gate", "id", "is_asking", "is_in_block", "is_in_doubt", "is_plain", "is_write", "key",
-        "kind", "message", "most", "on_error", "over", "parallel", "planned", "post", "pre",
-        "prompt", "result_schema", "retry", "rules", "save_as", "secret_args", "source", "steps",
-        "target", "terms", "timeout", "turns", "value", "when", "within",
+        "args", "args_schema", "as_name", "check", "expect", "for_each", "gate", "id",
+        "is_in_block", "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "most",
+        "on_error", "over", "parallel", "post", "pre", "prompt", "result_schema", "retry",
+        "save_as", "secret_args", "source", "steps", "target", "timeout", "value", "when",
     )  # fmt: skip
 
-    def __init__(self, step: Step, spec: ToolSpec | None, *, is_asking: bool = False) -> None:
+    def __init__(self, step: Step, spec: ToolSpec | None) -> None:
         place = f"step {step.id}"
         self.source = step
         self.id = step.id
-        # The routine asks for inputs, so each step has to see whether its own are there.
-        self.is_asking = is_asking
         self.save_as = step.save_as
         self.when = _expression(step.when, f"{place}, field when")
         self.for_each = _value(step.for_each, f"{place}, field for_each")
         self.as_name = step.as_
-        self.within = step.within
-        # The steps that are made in each turn of this one's `for_each`.
-        self.turns: list[CompiledStep] = []
         self.parallel = step.parallel
         self.retry = step.retry
         self.timeout = step.timeout
@@ -647,8 +460,6 @@ class CompiledStep:
         checks = step.checks
         self.pre = _expressions(checks.pre if checks else (), f"{place}, field checks.pre")
         self.post = _expressions(checks.post if checks else (), f"{place}, field checks.post")
-        self.expects = _expressions(step.expects, f"{place}, field expects")
-        self.expected = _expected(tuple(step.expects))
         self.expect = None if step.expect is None else matcher(step.expect)
         self.key = _value(step.idempotency_key, f"{place}, field idempotency_key")
         self.is_write = _is_write(step, spec)
@@ -667,27 +478,20 @@ class CompiledStep:
         self.message: Evaluate = _nothing
         self.prompt: Evaluate | None = None
         self.value: Evaluate = _nothing
-        self.planned: PlanStep | None = None
-        self.rules: RulesStep | None = None
         # The lists of a block, the most rows that it takes, and its steps.
         self.over: dict[str, Evaluate] = {}
         self.most: int | None = None
         self.steps: list[CompiledStep] = []
         self.is_in_block = False
-        # What must be settled before the call; only compiled routines have it.
-        self.terms: Terms | None = None
         self._take_details(step, place)
-        # Only a call and a name for its result: the common case has a fast path. Its terms may
-        # have to be settled first.
+        # Only a call and a name for its result: the common case has a fast path.
         self.is_plain = self.kind in ("tool", "udf") and not (
             self.when
             or self.for_each
-            or self.within
             or self.retry
             or self.pre
             or self.post
             or self.timeout
-            or self.expects
             or self.key
         )
         if self.args_schema is not None or self.result_schema is not None:
@@ -696,19 +500,7 @@ class CompiledStep:
     @property
     def is_pure(self) -> bool:
         """Whether this only evaluates something: a value with a name, or a plain assert."""
-        return self.kind == "let" or (
-            self.kind == "assert" and self.terms is None and not self.turns
-        )
-
-    @property
-    def is_check(self) -> bool:
-        """Whether this is a read that must show something."""
-        return bool(self.expects) and not self.is_write
-
-    @property
-    def is_loop_check(self) -> bool:
-        """Whether this checks every item of a list, so that other steps can be made in turns."""
-        return self.kind == "assert" and self.for_each is not None
+        return self.kind in ("let", "assert")
 
     def _take_details(self, step: Step, place: str) -> None:
         if isinstance(step, ToolStep | UdfStep):
@@ -716,14 +508,10 @@ class CompiledStep:
             self.target = step.tool if isinstance(step, ToolStep) else step.function
             self.args = _arguments(step.args, f"{place}, field args")
             self.secret_args = any(map(is_secret_name, step.args))
-            self._take_terms(step)
         elif isinstance(step, AssertStep):
             self.kind = "assert"
             self.check = compile_expression(step.check, f"{place}, field check")
             self.message = compile_value(step.message, f"{place}, field message")
-            if self.is_asking:
-                needed = needed_beside_args(step)
-                self.terms = Terms(step.id, {}, {}, (), may_write=False, more=needed)
         elif isinstance(step, LetStep):
             self.kind = "let"
             self.value = compile_value(step.value, f"{place}, field value")
@@ -738,117 +526,21 @@ class CompiledStep:
             self.kind = "prompt"
             prompt = msgspec.to_builtins(step.prompt)
             self.prompt = compile_value(prompt, f"{place}, field prompt")
-        elif isinstance(step, PlanStep):
-            self.kind = "plan"
-            self.planned = step
-        elif isinstance(step, RulesStep):
-            self.kind = "rules"
-            self.rules = step
         elif isinstance(step, ReturnStep):
             self.value = compile_value(step.value, f"{place}, field value")
-
-    def _take_terms(self, step: "ToolStep | UdfStep") -> None:
-        if not self.is_asking and not step.agree and not step.guards:
-            return
-        more = needed_beside_args(step)
-        self.terms = Terms(
-            step.id,
-            step.args,
-            step.agree,
-            step.guards,
-            self.is_write,
-            more,
-            step.when,
-            step.reasons,
-        )
-        args = self.args
-
-        def evaluate(scope: Any) -> Any:
-            settled = scope.get(SETTLED)
-            return with_answers(args(scope), settled.get(step.id, {})) if settled else args(scope)
-
-        self.args = evaluate
-
-
-def needed_beside_args(step: Step) -> list[str]:
-    """Return the names that a loop or a check needs, but for the item of the loop."""
-    found = set(names_of_value(step.for_each))
-    if isinstance(step, AssertStep):
-        found |= names_in_expression(step.check)
-    return sorted(found - {step.as_} if step.for_each is not None else found)
-
-
-def read_step(step_id: str, tool: str) -> CompiledStep:
-    """Return the step of one read of a plan, whose arguments stand under `item`.
-
-    A read that fails tells as much as one that finds nothing.
-    """
-    step = ToolStep(id=step_id, tool=tool, on_error=Default(FAILED_READ), effect="read")
-    return _with_item(step)
-
-
-def effect_step(name: str, effect: PlannedEffect) -> CompiledStep:
-    """Return the step of one effect of a plan, whose arguments stand under `item`."""
-    does: Effect = "read" if effect.reads else "write"
-    return _call_step(name, effect.tool, does, tuple(effect.expects))
-
-
-def check_step(name: str, check: Check) -> CompiledStep:
-    """Return the step of a read after an effect, whose arguments stand under `item`."""
-    return _call_step(f"{name}_check", check.tool, "read", tuple(check.shows))
-
-
-def look_step(step_id: str, tool: str) -> CompiledStep:
-    """Return the step of one look of rules, whose arguments stand under `item`."""
-    return _with_item(ToolStep(id=step_id, tool=tool, effect="read"))
-
-
-def fix_step(name: str, tool: str, expects: Sequence[str]) -> CompiledStep:
-    """Return the step of one call of a rule's fix, whose arguments stand under `item`."""
-    return _call_step(name, tool, "write", tuple(expects))
-
-
-@lru_cache(maxsize=1_000)
-def _call_step(name: str, tool: str, does: Effect, expects: tuple[str, ...]) -> CompiledStep:
-    """Return the step of a call; its expressions are compiled once, not in every run."""
-    return _with_item(ToolStep(id=name, tool=tool, effect=does, expects=expects))
-
-
-def _with_item(step: ToolStep) -> CompiledStep:
-    compiled = CompiledStep(step, None)
-    compiled.args = lambda scope: scope[compiled.as_name]["args"]
-    return compiled
 
 
 class Program:
     """A routine, ready to run."""
 
-    __slots__ = (
-        "_contract", "declared_names", "is_settling", "only_reads", "outer_steps", "routine",
-        "steps", "tool_names", "udf_names",
-    )  # fmt: skip
+    __slots__ = ("declared_names", "outer_steps", "routine", "steps", "tool_names", "udf_names")
 
     def __init__(self, routine: Routine) -> None:
         self.routine = routine
-        top = self._compiled(routine.steps)
-        # Also those in blocks.
-        self.steps = list(_all_of(top))
-        self.is_settling = any(step.terms is not None for step in self.steps)
-        self._contract: Contract | None = None
-        # Without an effect, the answer is what other words may ask something else of.
-        self.only_reads = not any(
-            step.is_write
-            or step.kind == "plan"
-            or (step.terms is not None and step.terms.is_checked)
-            for step in self.steps
-        )
-        for step in self.steps:
-            if step.terms is not None and self.only_reads:
-                step.terms.may_write = True
+        # Without those that are made in blocks.
+        self.outer_steps = self._compiled(routine.steps)
+        self.steps = list(_all_of(self.outer_steps))
         _check_ids(self.steps)
-        _take_turns(top)
-        # Without those that are made in blocks or in the turns of others.
-        self.outer_steps = [step for step in top if step.within is None]
         self.tool_names = routine.called_tools
         # The called tools that need no code.
         self.declared_names = {
@@ -859,11 +551,10 @@ class Program:
     def _compiled(self, steps: Iterable[Step]) -> list[CompiledStep]:
         """Return steps with their expressions compiled, and with them those of their blocks."""
         specs = {tool.name: tool for tool in self.routine.tools}
-        is_asking = bool(self.routine.asks or self.routine.request)
         found = []
         for step in steps:
             spec = specs.get(step.tool) if isinstance(step, ToolStep) else None
-            made = CompiledStep(step, spec, is_asking=is_asking)
+            made = CompiledStep(step, spec)
             if isinstance(step, ForEachStep):
                 made.steps = self._compiled(step.steps)
                 for inner in made.steps:
@@ -871,22 +562,10 @@ class Program:
             found.append(made)
         return found
 
-    def agreement(self, answer: Answer) -> Agreement:
-        """Return what one run settles; `answer` answers its questions."""
-        if self._contract is None:
-            saved = [step.save_as for step in self.steps]
-            self._contract = Contract(self.routine, [step.terms for step in self.steps], saved)
-        return Agreement(self._contract, answer)
-
     def by_names(self, given: Json) -> Json:
         """Return inputs under the names that the routine has for them."""
         schema = self.routine.input_schema
         return given if schema is None else by_names(schema, given)
-
-    def inputs(self, given: Any) -> Any:
-        """Return the inputs of a run that was given these: also those of its request."""
-        given = self.by_names(given)
-        return self.agreement(_nothing).inputs(given) if self.is_settling else given
 
 
 def _all_of(steps: Iterable[CompiledStep]) -> Iterator[CompiledStep]:
@@ -902,26 +581,6 @@ def _check_ids(steps: list[CompiledStep]) -> None:
         if step.id in seen:
             raise InvalidRoutine(f"two steps have the id {step.id!r}", place=f"step {step.id}")
         seen.add(step.id)
-
-
-def _take_turns(steps: list[CompiledStep]) -> None:
-    """Give each loop the steps that are made in its turns; they stand right behind it."""
-    leader: CompiledStep | None = None
-    for step in steps:
-        if step.within is None:
-            leader = step
-        elif leader is None or leader.id != step.within or not leader.is_loop_check:
-            raise InvalidRoutine(
-                f"`within` must name the assert with `for_each` before it, got {step.within!r}",
-                place=f"step {step.id}, field within",
-            )
-        elif step.as_name != leader.as_name:
-            raise InvalidRoutine(
-                f"`as` must be {leader.as_name!r}, as in step {leader.id}, got {step.as_name!r}",
-                place=f"step {step.id}, field as",
-            )
-        else:
-            leader.turns.append(step)
 
 
 def _is_write(step: Step, spec: ToolSpec | None) -> bool:

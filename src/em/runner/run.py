@@ -14,6 +14,8 @@ from em.runner.reason import Reason
 from em.values.canonical import Json
 
 Status = Literal["ok", "failed", "needs_input", "cancelled"]
+INPUTS = "inputs"
+"""The step id of the question for missing inputs."""
 StepStatus = Literal["done", "skipped", "failed", "defaulted"]
 HANDED_OVER = "handed_over"
 """The status in lists of a run whose result is `needs_input` with a reason."""
@@ -53,37 +55,16 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     fix: Json | None = None
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers of a run that its routine now knows, by name.
-
-    where: the new version, or the folder whose routine.yaml was replaced. problem: why they could
-    not be written.
-    """
-
-    names: Sequence[str] = ()
-    where: str = ""
-    problem: str = ""
-
-
 class PlannedArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One argument of a call that was planned: its value, or the problem why it has none.
 
-    source: where it comes from, in words. agree: what gave the same value, in words.
+    source: where it comes from, in words.
     """
 
     place: str
     source: str
     value: Any = msgspec.UNSET
-    agree: Sequence[str] = ()
     problem: str = ""
-
-
-class PlannedGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A guard in words, whether it holds (None: not known yet), and its value now."""
-
-    guard: str
-    holds: bool | None = None
-    now: str = ""
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,7 +79,6 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str = ""
     item: Item = None
     arguments: Sequence[PlannedArgument] = ()
-    guards: Sequence[PlannedGuard] = ()
     expects: Sequence[str] = ()
     needs: Sequence[str] = ()
     message: str = ""
@@ -113,9 +93,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Only a result that was read from the journal is `cancelled`: the run itself raises Cancelled.
 
-    remembered: the answers that the routine knows from now on. planned: what a dry run left undone;
-    its status says how the run would go. bound: the input as a model put it, if its reading
-    of the request was used.
+    planned: what a dry run left undone; its status says how the run would go.
     """
 
     run_id: str
@@ -126,9 +104,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason | None = None
     context: Json = {}
     steps: Sequence[StepReport] = ()
-    remembered: Remembered | None = None
     planned: Sequence[Planned] = ()
-    bound: Json = {}
 
 
 @event_body("run_started")
@@ -219,10 +195,9 @@ class RunCancelled(msgspec.Struct, frozen=True):
 
 @event_body("run_answered")
 class RunAnswered(msgspec.Struct, frozen=True):
-    """Somebody answered. once: for this run only; the routine must not learn from the answers."""
+    """Somebody answered."""
 
     answers: dict[str, Json]
-    once: bool = False
 
 
 @event_body("run_ended")
@@ -460,11 +435,6 @@ def failure_of(step_id: str, error: Exception, context: Json) -> Failure:
     return Failure(
         step_id=step_id, error_type=type(error).__name__, message=message, context=context
     )
-
-
-def cause_of(failure: Failure) -> str:
-    """Return why a run failed, without what it did before."""
-    return str(failure.context.get("cause") or failure.message)
 
 
 def quietly(evaluate: Callable[[Json], Any], scope: Json) -> Any:

@@ -1,6 +1,8 @@
-"""Trial: how a learnt routine did on a trace that it was not learnt from."""
+"""Trial: how a routine did on a recording. The file `proof.json` has all trials of a routine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
@@ -17,12 +19,20 @@ ENOUGH_TRIALS = 4
 OWN_TRACES = "on the traces that its model was shown"
 
 
+AS_RECORDED = "as recorded"
+LEFT_OUT = "left out"
+"""The trials in which a recording is not learnt from."""
+ENOUGH = 3
+"""Times that a routine must be right on recordings that it was not learnt from."""
+
+
 class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How what was learnt from other traces did on this one."""
+    """What a routine did on one recording. is_unrecorded: it needed a read that was not made."""
 
     trace: str
     verdict: Verdict
     reason: str = ""
+    is_unrecorded: bool = False
 
 
 class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -74,8 +84,8 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
         wrong, every = self.count("wrong"), len(self.made)
         if wrong:
             return (
-                f"WARNING: this routine did the WRONG thing in {wrong} of {every} trials. It was"
-                " stored by force."
+                f"WARNING: what the other recordings teach did the WRONG thing in {wrong} of"
+                f" {every} trials. More recordings may be needed."
             )
         if every and not self.count("right") and not self.are_too_few:
             return (
@@ -112,3 +122,81 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
             for one in self.made
             if one.reason and verdict in ("", one.verdict)
         ]
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The file `proof.json`: what was tried, when, and with which tools.
+
+    routine: the hash of the routine.yaml that was tried. tools: hashes of the tools' schemas, as
+    far as they are known. trials: by how the recordings were replayed. were_shown: as of `Trials`.
+    """
+
+    at: datetime
+    routine: str
+    trials: Mapping[str, Sequence[Trial]]
+    tools: Mapping[str, str] = {}
+    were_shown: bool = False
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether it does nothing on its own recordings but what was recorded there.
+
+        It may hand some of them over, not all. A recording that lacks a read which the routine
+        makes shows nothing against it. What fewer recordings teach may still be wrong.
+        """
+        own = self.trials.get(AS_RECORDED, ())
+        is_kept = any(one.verdict == "right" or one.is_unrecorded for one in own)
+        return is_kept and self.count("wrong") == self.count("wrong", LEFT_OUT)
+
+    @property
+    def is_enough_alone(self) -> bool:
+        """Whether it may be used without a person's word: right on recordings left out of it."""
+        is_shown = self.count("right", AS_RECORDED) > 0 and not self.count("wrong")
+        return self.is_proved and is_shown and self.count("right", LEFT_OUT) >= ENOUGH
+
+    def count(self, verdict: Verdict, how: str = "") -> int:
+        """Return how many trials of one sort, or of all, ended so."""
+        chosen = [self.trials.get(how, ())] if how else self.trials.values()
+        return sum(one.verdict == verdict for trials in chosen for one in trials)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The trials in one sentence for each sort."""
+        return [
+            f"{how}: right in {self.count('right', how)} of {len(trials)}, handed over in"
+            f" {self.count('handed over', how)}, wrong in {self.count('wrong', how)}"
+            for how, trials in self.trials.items()
+            if trials
+        ]
+
+    def reasons(self, verdict: Verdict) -> list[str]:
+        """Return why trials ended so, one sentence each."""
+        return [
+            f"{one.trace}, {how}: {one.reason}"
+            for how, trials in self.trials.items()
+            for one in trials
+            if one.verdict == verdict and one.reason
+        ]
+
+    def left_out(self, routine: str) -> Trials:
+        """Return the trials on recordings that were left out. routine: the text as it is now."""
+        return Trials(
+            self.trials.get(LEFT_OUT, ()),
+            is_outdated=self.routine != hash_of(routine),
+            were_shown=self.were_shown,
+        )
+
+
+def hash_of(routine: str) -> str:
+    """Return the hash of the text of a routine.yaml."""
+    return sha256(routine.encode()).hexdigest()
+
+
+def render_proof(proof: Proof) -> str:
+    """Return the text of `proof.json`."""
+    return msgspec.json.format(msgspec.json.encode(proof), indent=2).decode() + "\n"
+
+
+def read_proof(text: str) -> Proof:
+    """Parse `proof.json`. Raise msgspec.ValidationError if it is no proof."""
+    return msgspec.json.decode(text, type=Proof)

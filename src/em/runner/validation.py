@@ -7,7 +7,6 @@ from typing import Any, Literal
 import msgspec
 
 from em.errors import ExpressionError, RoutineError
-from em.runner.agreement import place_parts
 from em.runner.expressions.language import (
     Inputs,
     References,
@@ -16,15 +15,14 @@ from em.runner.expressions.language import (
     texts_in,
 )
 from em.runner.package import ROUTINE, UDF, udf_names
-from em.runner.routine import Routine, ToolSpec
+from em.runner.routine import Routine, ToolSpec, removed_fields
 from em.runner.template import parse_template
 from em.runner.tools import Tool, argument_problem
 from em.runner.tools.declarations import argument_names
-from em.runner.wording import names_of_request
 from em.values import json_schema
 from em.values.canonical import Json
 from em.values.files import read_file
-from em.values.mismatch import Found, Where, closest, shape_problems
+from em.values.mismatch import Found, Where, closest, dotted, shape_problems
 from em.values.strict_yaml import Lines, load_yaml_with_nodes, repeated_names
 
 INPUT = "input.json"
@@ -107,7 +105,9 @@ class _Package:
 
     def _routine(self, value: Json) -> Iterator[Found]:
         """Check the routine by itself: its fields, its schemas, its steps' ids and order."""
-        yield from shape_problems(value, Routine)
+        removed = dict(removed_fields(value))
+        yield from ((where, problem, "compile it again") for where, problem in removed.items())
+        yield from (one for one in shape_problems(value, Routine) if one[0] not in removed)
         for where, schema in _schemas(value):
             for inside, problem in json_schema.schema_problems(schema):
                 yield (*where, *inside), f"invalid JSON Schema: {problem}", ""
@@ -115,8 +115,6 @@ class _Package:
         steps = _steps(value)
         yield from _ids(steps)
         yield from _flow(steps)
-        yield from _agreeing(steps)
-        yield from _asking(value)
         yield from _requests(value)
         yield from self._called(value, steps)
 
@@ -163,7 +161,6 @@ class _Package:
         inputs = Inputs(value.get("input_schema"), self._json(INPUT)[0], value.get("secrets"))
         references = References(steps, inputs, functions or frozenset())
         yield from map(told, references.problems())
-        yield from map(told, references.candidates(value.get("asks")))
         for found in references.shadows():
             yield told(found, "warning")
         for name, (where, fix) in references.assumed.items():
@@ -211,7 +208,7 @@ class _Package:
                 key: value for key, value in recorded.items() if not declared.without([key])
             }
         for where, problem in json_schema.value_problems(schema, recorded):
-            place = _dotted(where) or "value"
+            place = dotted(where) or "value"
             message = f"it does not fit {field}: {problem}"
             yield Problem(str(self._folder / name), lines.of(where), place, message)
 
@@ -261,40 +258,10 @@ def _schemas(value: Json) -> Iterator[tuple[Where, Any]]:
 
 
 def _calls(steps: list[Any]) -> Iterator[tuple[Where, str, Any]]:
-    """Yield the tools that steps call: where each is named, and its arguments.
-
-    The arguments are None where the values of a request decide which of them there are.
-    """
-    own = {"tool.call": lambda step: [((), step, "args")], "plan": _of_plan, "rules": _of_rules}
+    """Yield the tools that steps call: where each is named, and its arguments."""
     for where, step in all_steps(steps):
-        find = own.get(str(step.get("type")))
-        for path, call, args in find(step) if find is not None else ():
-            if isinstance(call, dict) and isinstance(call.get("tool"), str):
-                given = (call.get(args) or {}) if args else None
-                yield (*where, *path), call["tool"], given
-
-
-def _of_plan(step: Json) -> Iterator[tuple[Where, Any, str]]:
-    """Yield the calls of a plan, and the field with their arguments."""
-    for name, ways in _items(step, "reads"):
-        yield from ((("reads", name, n), way, "args") for n, way in enumerate(_list(ways)))
-    for name, effect in _items(step, "effects"):
-        yield ("effects", name), effect, ""
-        checks = _list(effect.get("checks")) if isinstance(effect, dict) else []
-        for n, check in enumerate(checks):
-            yield ("effects", name, "checks", n), check, "args"
-
-
-def _of_rules(step: Json) -> Iterator[tuple[Where, Any, str]]:
-    yield from ((("looks", name), look, "") for name, look in _items(step, "looks"))
-    for name, rule in _items(step, "rules"):
-        calls = _list(rule.get("calls")) if isinstance(rule, dict) else []
-        yield from ((("rules", name, "calls", n), call, "args") for n, call in enumerate(calls))
-
-
-def _items(value: Json, field: str) -> Iterator[tuple[str, Any]]:
-    found = value.get(field)
-    yield from found.items() if isinstance(found, dict) else ()
+        if step.get("type") == "tool.call" and isinstance(step.get("tool"), str):
+            yield where, step["tool"], step.get("args") or {}
 
 
 def _of_a_server(name: str, declared: Mapping[str, Json]) -> bool:
@@ -372,36 +339,6 @@ def _flow(steps: list[Any]) -> Iterator[Found]:
             return
 
 
-def _agreeing(steps: list[Any]) -> Iterator[Found]:
-    """Yield the places of `agree` where the step has no argument."""
-    for where, step in all_steps(steps):
-        agree = step.get("agree")
-        for place in agree if isinstance(agree, dict) else ():
-            args = step.get("args")
-            value: Any = args if isinstance(args, dict) else {}
-            try:
-                for part in place_parts(str(place)):
-                    value = value[part]
-            except (KeyError, IndexError, TypeError):
-                fix = closest(str(place), [*map(str, args)] if isinstance(args, dict) else [])
-                fix = fix or "name an argument, as in `amount` or `items[0].id`"
-                yield (*where, "agree", place), f"the step has no argument {place!r}", fix
-
-
-def _asking(value: Json) -> Iterator[Found]:
-    """Yield the names of `asks` and `request` that are not inputs."""
-    declared = json_schema.Declared(value.get("input_schema"))
-    try:
-        names = list(_asked_names(value))
-    except RoutineError as error:
-        yield ("request", "template"), error.message, error.fix
-        return
-    for where, name in names:
-        if name not in declared.names:
-            fix = closest(name, declared.names) or "declare it in input_schema"
-            yield where, f"{name!r} is not an input", fix
-
-
 def _requests(value: Json) -> Iterator[Found]:
     """Yield the templates that can't be read, and their holes that are not inputs."""
     declared = json_schema.Declared(value.get("input_schema"))
@@ -416,19 +353,6 @@ def _requests(value: Json) -> Iterator[Found]:
             yield ("requests", number), f"{hole!r} is not an input", fix
 
 
-def _asked_names(value: Json) -> Iterator[tuple[Where, str]]:
-    asks, request = value.get("asks"), value.get("request")
-    for name in asks if isinstance(asks, dict) else ():
-        yield ("asks", name), str(name)
-    if not isinstance(request, dict):
-        return
-    if isinstance(request.get("input"), str):
-        yield ("request", "input"), request["input"]
-    if isinstance(request.get("template"), str):
-        for name in names_of_request(request["template"]):
-            yield ("request", "template"), name
-
-
 def _place(value: Json, where: Where) -> str:
     found, rest, step_id = value, where, None
     while len(rest) >= 2 and rest[0] == "steps" and isinstance(rest[1], int):
@@ -436,10 +360,5 @@ def _place(value: Json, where: Where) -> str:
         step_id = step.get("id", rest[1]) if isinstance(step, dict) else rest[1]
         found, rest = step, rest[2:]
     if step_id is None:
-        return _dotted(where) or "routine"
-    return f"step {step_id}, field {_dotted(rest)}" if rest else f"step {step_id}"
-
-
-def _dotted(where: Where) -> str:
-    parts = (f"[{part}]" if type(part) is int else f".{part}" for part in where)
-    return "".join(parts).lstrip(".")
+        return dotted(where) or "routine"
+    return f"step {step_id}, field {dotted(rest)}" if rest else f"step {step_id}"

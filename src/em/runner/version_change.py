@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.runner.authorship import WRITTEN_BY
-from em.runner.expressions.words import in_words, request_in_words
+from em.runner.expressions.words import in_words
 from em.runner.package import UDF
-from em.runner.requirements import Requirement, decided_in_words, requirements
-from em.runner.routine import PlanStep, Routine, RulesStep, ToolStep, UdfStep
-from em.runner.task_plan import Effect, Slot
+from em.runner.requirements import Requirement, requirements
+from em.runner.routine import Routine, ToolStep, UdfStep
 from em.runner.trial import Trials
 from em.values.canonical import identical, short
 from em.values.json_schema import properties_of
@@ -38,14 +37,10 @@ def file_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 def _in_sentences(old: Routine, new: Routine) -> list[str]:
     return [
-        *_of_decisions(old, new),
-        *_of_form(old, new),
+        *_of_review(old, new),
         *_of_inputs(old, new),
-        *_of_request(old, new),
+        *_of_requests(old, new),
         *_of_calls(old, new),
-        *_of_slots(old, new),
-        *_of_rules(old, new),
-        *_of_reads(old, new),
         *_of_requirements(old, new),
     ]
 
@@ -56,27 +51,9 @@ def proof_change(old: Trials, new: Trials) -> str:
     return f"proof: {new.summary or none}; before: {old.summary or none}"
 
 
-def _plan(routine: Routine) -> PlanStep | None:
-    return next((step for step in routine.steps if isinstance(step, PlanStep)), None)
-
-
-def _of_decisions(old: Routine, new: Routine) -> Iterator[str]:
-    for one in new.decided:
-        if one not in old.decided:
-            yield f"decided: {decided_in_words(one)}"
-    for one in old.decided:
-        if one not in new.decided:
-            yield f"no longer decided: {decided_in_words(one)}"
+def _of_review(old: Routine, new: Routine) -> Iterator[str]:
     yield from (f"struck: {text}" for text in new.struck if text not in old.struck)
     yield from (f"no longer struck: {text}" for text in old.struck if text not in new.struck)
-
-
-def _of_form(old: Routine, new: Routine) -> Iterator[str]:
-    was, is_ = _plan(old) is not None, _plan(new) is not None
-    if is_ and not was:
-        yield "it finds out from the request what to do; before it repeated the steps of one trace"
-    elif was and not is_:
-        yield "it repeats the steps of its traces; before it found out from the request what to do"
 
 
 def _of_inputs(old: Routine, new: Routine) -> Iterator[str]:
@@ -85,30 +62,19 @@ def _of_inputs(old: Routine, new: Routine) -> Iterator[str]:
         yield f"new input: {name}"
     for name in before.keys() - after.keys():
         yield f"no longer an input: {name}"
-    for name in sorted(new.asks.keys() - old.asks.keys()):
-        why = f"; it was {', '.join(map(short, one))} too" if (one := new.asks[name].others) else ""
-        yield f"it asks for {name}{why}"
-    for name in sorted(old.asks.keys() - new.asks.keys()):
-        yield f"it no longer asks for {name}"
 
 
 def _properties(routine: Routine) -> Mapping[str, Any]:
     return properties_of(routine.input_schema)
 
 
-def _of_request(old: Routine, new: Routine) -> Iterator[str]:
-    before = "" if old.request is None else old.request.template
-    after = "" if new.request is None else new.request.template
-    if after and after != before:
-        was = f"; before: {request_in_words(before)}" if before else ""
-        yield f"it takes the request: {request_in_words(after)}{was}"
-    elif before and not after and _plan(new) is None:
-        yield f"it no longer takes the request: {request_in_words(before)}"
-    decided = old.request is not None and old.request.decides
-    if new.request is not None and new.request.decides and not decided:
-        yield "it asks about inputs without the request, since the wording may decide something"
-    elif decided and not (new.request is not None and new.request.decides):
-        yield "it no longer asks about inputs without the request: the wording decides nothing"
+def _of_requests(old: Routine, new: Routine) -> Iterator[str]:
+    for text in new.requests:
+        if text not in old.requests:
+            yield f"it takes the request: {short(text)}"
+    for text in old.requests:
+        if text not in new.requests:
+            yield f"it no longer takes the request: {short(text)}"
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -122,8 +88,6 @@ def _calls(routine: Routine) -> dict[str, _Call]:
 
 def _of_calls(old: Routine, new: Routine) -> Iterator[str]:
     """Yield how the calls of two routines of steps differ."""
-    if _plan(old) is not None or _plan(new) is not None:
-        return
     before, after = _calls(old), _calls(new)
     for step_id in after:
         if step_id not in before:
@@ -154,103 +118,22 @@ def _value(value: Any) -> str:
     return f"always {short(value)}"
 
 
-# --- plans ----------------------------------------------------------------------------------------
-
-
-def _effects(routine: Routine) -> Mapping[str, Effect]:
-    plan = _plan(routine)
-    return {} if plan is None else plan.effects
-
-
-def _of_slots(old: Routine, new: Routine) -> Iterator[str]:
-    before, after = _effects(old), _effects(new)
-    if not before or not after:
-        for name in after:
-            yield f"learnt to make {name}"
-        return
-    for name in after:
-        if name not in before:
-            yield f"learnt to make {name}"
-            continue
-        words = [word for word in after[name].words if word not in before[name].words]
-        if words:
-            yield f"{name}: asked for by {', '.join(words)} too"
-        was, now = before[name].each, after[name].each
-        if was != now:
-            yield f"{name}: one sentence may name {f'several {now}' if now else f'one {was} only'}"
-        for slot in dict.fromkeys([*before[name].slots, *after[name].slots]):
-            one, other = before[name].slots.get(slot), after[name].slots.get(slot)
-            yield from (f"{name}: {slot} {words}" for words in _of_slot(one, other))
-    for name in before:
-        if name not in after:
-            yield f"no longer makes {name}"
-
-
-def _of_slot(old: Slot | None, new: Slot | None) -> Iterator[str]:
-    if old is None or new is None:
-        yield "is new" if old is None else "is left out"
-        return
-    if old.records != new.records:
-        yield f"is {_home(new)}; before: {_home(old)}"
-    values = [value for value in new.values if value not in old.values]
-    if values and old.values:
-        yield f"may be {', '.join(map(short, values))} too"
-    elif bool(old.values) != bool(new.values):
-        yield "is one of a few values" if new.values else "may be any value"
-    if new.default != old.default:
-        known = ", and ".join(map(in_words, new.default))
-        yield f"is {known} if the words don't say it" if known else "must be said"
-    yield from (f"may be said as {short(one)}" for one in new.whole if one not in old.whole)
-    yield from (f"may not be said as {short(one)}" for one in old.whole if one not in new.whole)
-    if new.many and not old.many:
-        yield "may be several"
-
-
-def _home(slot: Slot) -> str:
-    return f"chosen from {in_words(slot.records)}" if slot.records else "said in the request"
-
-
-def _rules(routine: Routine) -> Mapping[str, Any]:
-    return next((step.rules for step in routine.steps if isinstance(step, RulesStep)), {})
-
-
-def _of_rules(old: Routine, new: Routine) -> Iterator[str]:
-    before, after = _rules(old), _rules(new)
-    yield from (f"learnt the rule {name}" for name in after if name not in before)
-    yield from (f"no longer has the rule {name}" for name in before if name not in after)
-
-
-def _of_reads(old: Routine, new: Routine) -> Iterator[str]:
-    before, after = _plan(old), _plan(new)
-    if before is None or after is None:
-        return
-    for name in after.reads.keys() | before.reads.keys():
-        was = {read.tool for read in before.reads.get(name, ())}
-        now = {read.tool for read in after.reads.get(name, ())}
-        for tool in sorted(now - was):
-            yield f"{name} is read by {tool}" + (" too" if was else "")
-        for tool in sorted(was - now):
-            yield f"{name} is no longer read by {tool}"
-
-
 # --- requirements ---------------------------------------------------------------------------------
 
 
 def _of_requirements(old: Routine, new: Routine) -> Iterator[str]:
-    """Yield the checks that were relaxed and added, of steps and effects that both have."""
+    """Yield the checks that were relaxed and added; those of a new or lost call go with it."""
     before = {one.step_id: one for one in requirements(old)}
     after = {one.step_id: one for one in requirements(new)}
-    planned = _plan(new) is not None
-    shared = set().union(*(of(old).keys() & of(new).keys() for of in (_effects, _calls, _rules)))
+    told = _calls(old).keys() ^ _calls(new).keys()
     for step_id in [*after, *(one for one in before if one not in after)]:
-        if step_id in shared:
-            empty = Requirement(step_id, [], [], [])
-            one, other = before.get(step_id, empty), after.get(step_id, empty)
-            if not planned:  # what a plan says of its values is compared by slot
-                yield from _of_checks(step_id, one.agree, other.agree)
-                yield from _of_checks(step_id, one.when, other.when)
-            yield from _of_checks(step_id, one.hold, other.hold)
-            yield from _of_checks(step_id, one.expect, other.expect, "afterwards ")
+        if step_id in told:
+            continue
+        empty = Requirement(step_id, [], [])
+        one, other = before.get(step_id, empty), after.get(step_id, empty)
+        yield from _of_checks(step_id, one.when, other.when)
+        yield from _of_checks(step_id, one.hold, other.hold)
+        yield from _of_checks(step_id, one.expect, other.expect, "afterwards ")
 
 
 def _of_checks(
@@ -294,7 +177,7 @@ def _of_fields(old: Routine, new: Routine, told: list[str]) -> Iterator[str]:
 
 
 def _name(path: _Path) -> str:
-    """Name a field: `pay: retry.attempts`, `request.decides`, `tools.fetch.effect`."""
+    """Name a field: `pay: retry.attempts`, `tools.fetch.effect`."""
     if path[0] != "steps" or len(path) == 1:
         return ".".join(path)
     return f"{path[1]}: {'.'.join(path[2:]) or 'the step'}"
@@ -321,8 +204,6 @@ def _routine(tree: Mapping[str, Any]) -> Routine:
 
 
 def _differences(before: Any, after: Any, path: _Path) -> Iterator[_Difference]:
-    if path == ("request",):  # a sentence about a new request tells only its words
-        before, after = ({} if one is _MISSING else one for one in (before, after))
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
             was, now = before.get(name, _MISSING), after.get(name, _MISSING)
@@ -367,10 +248,7 @@ def _is_told(old: Routine, after: Mapping[str, Any], one: _Difference, told: lis
     try:
         return _in_sentences(old, _undone(after, one.path, one.undone)) != told
     except msgspec.ValidationError:
-        if one.path[0] != "request":
-            return False
-        # The request needs this field, so the sentences must tell the request as a whole.
-        return _in_sentences(old, _undone(after, ("request",), _tree(old).get("request"))) != told
+        return False
 
 
 def _undone(after: Mapping[str, Any], path: _Path, value: Any) -> Routine:

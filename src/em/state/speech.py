@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from em.runner.frames import framing_of
+from em.state.frames import framing_of
 from em.text.terms import words_of
 
 USERS = frozenset({"user", "human"})

@@ -265,16 +265,6 @@ def get_traces(
 
 SHORTEST = 4
 """First characters of an id that are enough to find a trace."""
-POOLED = 100
-"""Traces of other tasks that a routine may learn from what their reads give: the newest."""
-
-
-def pooled_traces(store: Store, but: Iterable[str]) -> list[KeptTrace]:
-    """Read the newest traces but some, those that succeeded; as many events for any log."""
-    left_out = {*but}
-    found = list_traces(store, outcome="success", limit=POOLED + len(left_out)).traces
-    ids = [one.id for one in found if one.id not in left_out and not one.incomplete]
-    return get_traces(store, ids[:POOLED])
 
 
 def _get(store: Store, trace_id: str, subjects: Collection[str] | None = None) -> KeptTrace:

@@ -7,7 +7,6 @@ JSON can't express (NaN, keys that are not text) are refused with their path, ne
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha256
 from math import isfinite
 from typing import Any
 
@@ -66,11 +65,6 @@ def _refuse_converted(value: Any, place: str) -> None:
 def identical(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON. Python finds 1, 1.0 and True equal; a tool may not."""
     return bool(_encode(one) == _encode(other))
-
-
-def digest_unordered(value: Any) -> str:
-    """Return a short hash of a value in which the order of keys and of items does not count."""
-    return sha256(_encode(_sorted(value))).hexdigest()[:DIGEST]
 
 
 def _sorted(value: Any) -> Any:

@@ -34,6 +34,12 @@ def mismatch(error: Exception) -> Mismatch:
     return Mismatch(message, path.rstrip("`").lstrip("."))
 
 
+def dotted(where: Where) -> str:
+    """Return a path as a text: `steps[0].args.to`."""
+    parts = (f"[{part}]" if type(part) is int else f".{part}" for part in where)
+    return "".join(parts).lstrip(".")
+
+
 def shape_problems(value: Any, kind: Any, where: Where = ()) -> Iterator[Found]:
     """Yield everything in a value that its type refuses, at any depth."""
     members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)

@@ -1,9 +1,7 @@
 """Structure of texts: JSON, Python literals, `key: value` lines and tables, read as such."""
 
 import re
-from typing import Any
-
-import msgspec
+from typing import Any, NoReturn
 
 MOST = 1_000_000
 """Characters of a text that is looked at; a longer one stays a text unless it is JSON."""
@@ -31,10 +29,15 @@ def structured(value: Any) -> Any:
 
 
 def _literal(text: str) -> Any:
-    """Return the list or mapping that JSON or a Python literal writes out, or None."""
+    """Return the list or mapping that JSON or a Python literal writes out, or None.
+
+    It needs the standard library only, since exported scripts have a copy of it.
+    """
+    import json  # only a text that may be JSON needs it
+
     try:
-        found = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        found = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
         if len(text) > MOST:
             return None
         import ast  # only a text that is no JSON needs it
@@ -44,6 +47,11 @@ def _literal(text: str) -> Any:
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             return None
     return _plain(found) if isinstance(found, dict | list | tuple) else None
+
+
+def _refuse(name: str) -> NoReturn:
+    """Refuse NaN and infinities, which are not JSON."""
+    raise ValueError(name)
 
 
 def _plain(value: Any) -> Any:

@@ -10,15 +10,18 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.calls import identifier
-from em.compiler.draft import Draft, GivenUdfs, Recorded
+from em.compiler.calls import identifier, infer_effect
+from em.compiler.draft import Draft, Recorded
+from em.compiler.example import APPROVAL, Call
+from em.compiler.given_udfs import GivenUdfs
 from em.compiler.package_files import package_texts
-from em.compiler.verification import verify_draft
+from em.compiler.replay_world import World
 from em.errors import WorkflowError
 from em.runner.expressions.language import lexed
 from em.runner.history import run_query
 from em.runner.routine import (
     AssertStep,
+    Program,
     Prompt,
     PromptStep,
     ReturnStep,
@@ -179,17 +182,44 @@ def compile_run(
     views = [view_of(past), *_others(store, past)]
     builder = _Builder(plan_of(past.definition), past, views, may_freeze, effect_of)
     draft = builder.build(name)
-    source = _constants(builder.frozen)
-    functions: dict[str, Any] = {}
-    exec(compile(source, "udf.py", "exec"), functions)  # noqa: S102 - constants, generated above
-    own = {one.name: functions[one.name] for one in builder.frozen if one.frozen}
-    verify_draft(draft, own)
+    _prove(draft)
     return CompiledWorkflow(
-        name=draft.routine.name,
-        files=package_texts(draft, GivenUdfs(own, source)),
+        name=draft.name,
+        files=package_texts(draft),
         frozen=builder.frozen,
         inputs=list(draft.input),
         from_events=[event.id for event in past.run.events],
+    )
+
+
+def _prove(draft: Draft) -> None:
+    """Replay the run: the routine must make the same calls and return the same output.
+
+    Its constants are called too: they must return what the model answered.
+    """
+    recorded = draft.recordings[0]
+    for call in recorded.calls:
+        if call.is_udf and not identical(draft.udfs.functions[call.tool](), call.result):
+            raise _not_repeated(draft, f"{call.tool} returns another value")
+    # A write is answered only if it is the next recorded one, and so is each call of a tool here.
+    calls = [call if call.is_udf else call._replace(effect="write") for call in recorded.calls]
+    world = World(recorded.inputs, calls)
+    steps = [
+        msgspec.structs.replace(step, parallel=1) if isinstance(step, ToolStep) else step
+        for step in draft.routine.steps
+    ]
+    outcome = world.run(Program(msgspec.structs.replace(draft.routine, steps=steps)))
+    if outcome.verdict != "right":
+        raise _not_repeated(draft, outcome.reason)
+    if not identical(world.output, draft.output):
+        raise _not_repeated(draft, "it returns another output")
+
+
+def _not_repeated(draft: Draft, why: str) -> WorkflowError:
+    return WorkflowError(
+        f"the routine does not repeat the run: {why}",
+        place=f"workflow {draft.name}",
+        fix="compile another run, or run the workflow itself",
     )
 
 
@@ -230,8 +260,7 @@ class _Builder:
         self._inputs: Json = dict(past.params)
         self._tools: dict[str, ToolSpec] = {}
         self._steps: list[Step] = []
-        self._recording: list[Recorded] = []
-        self._answers: dict[str, Json] = {}
+        self._recording: list[Call] = []
         # By step: the expression for its output in the routine.
         self._outputs: dict[str, str] = {}
         self.frozen: list[Frozen] = []
@@ -249,16 +278,18 @@ class _Builder:
             output_schema=kind_of(view.output),
             steps=self._steps,
         )
+        document = {"version": "1", **msgspec.to_builtins(routine)}
+        document["steps"] = [_in_order(step) for step in document["steps"]]
+        recorded = Recorded(inputs=self._inputs, calls=self._recording, output=view.output)
+        source = _constants(self.frozen)
+        functions: Json = {}
+        exec(compile(source, "udf.py", "exec"), functions)  # noqa: S102 - constants only
+        own = {one.name: functions[one.name] for one in self.frozen if one.frozen}
         return Draft(
-            routine=routine,
-            input=self._inputs,
+            document={key: part for key, part in document.items() if part},
+            recordings=[recorded],
             output=view.output,
-            recording=self._recording,
-            answers=self._answers,
-            calls=(),
-            verdicts=(),
-            explained=(),
-            comments={},
+            udfs=GivenUdfs(own, source),
         )
 
     def _ordered(self) -> list[PlannedStep]:
@@ -319,9 +350,7 @@ class _Builder:
             self._inputs[name] = value
             return
         self._steps.append(UdfStep(id=name.removesuffix("_output"), function=name, save_as=name))
-        self._recording.append(
-            Recorded(name.removesuffix("_output"), name, is_udf=True, args={}, result=value)
-        )
+        self._recording.append(Call(name, {}, value, is_udf=True))
 
     def _names(self, step: PlannedStep) -> dict[str, str]:
         """Return, for each name in the `memory` of a step, its expression in the routine."""
@@ -381,7 +410,10 @@ class _Builder:
         self._steps.append(PromptStep(id=name, prompt=prompt, save_as=name, when=when))
         answers = self._past.run.restored.answers
         if step.name in answers:
-            self._answers[name] = answers[step.name]
+            given = answers[step.name]
+            answer = {field.name: given.get(field.name, field.default) for field in prompt.fields}
+            question = Call(APPROVAL, {"message": prompt.message}, answer, effect="write")
+            self._recording.append(question)
         if not is_gate:
             return None
         agreed = f"{name}.approve" if when is None else f"({when}) and {name}.approve"
@@ -423,7 +455,7 @@ class _Builder:
                 idempotency_key=key,
             )
         )
-        self._record(step, tool, raw=raw)
+        self._record(step, spec, raw=raw)
 
     def _key(self, rewrite: Rewrite, definition: Any) -> str:
         if "run_id" in definition.idempotency_key:
@@ -436,20 +468,26 @@ class _Builder:
             return f"{{{{ {rewrite.expression(given)} }}}}"
         return rewrite.value(given)
 
-    def _record(self, step: PlannedStep, tool: str, *, raw: bool) -> None:
+    def _record(self, step: PlannedStep, spec: ToolSpec, *, raw: bool) -> None:
         view = self._view(step.name)
         if view.status != "done":
             return
         made = view.inputs if isinstance(view.inputs, list) else [view.inputs]
+        effect = step.definition.effect or spec.effect or infer_effect(spec.name)
         outputs = view.output if step.call.for_each is not None else [view.output]
         for args, output in zip(made, outputs, strict=True):
             result = output
             if raw:
                 result = {"output": output, "classification": view.classification}
                 result |= {"metadata": view.metadata} if view.metadata else {}
-            self._recording.append(
-                Recorded(step.definition.variable, tool, is_udf=False, args=args, result=result)
-            )
+            self._recording.append(Call(spec.name, args, result, effect=effect))
+
+
+def _in_order(step: Json) -> Json:
+    """Return the fields of a step in the order in which people read them."""
+    first, last = ("id", "type", "when", "tool", "function", "args"), ("save_as",)
+    names = [*first, *(name for name in step if name not in first + last), *last]
+    return {name: step[name] for name in names if name in step}
 
 
 def _bare(when: str | bool) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from em.compiler.checks import is_plain
 from em.compiler.export.python import Section, export_python, signatures
 from em.compiler.export.script import Failed, NeedsInput
 from em.compiler.package_files import render_routine
@@ -16,9 +15,9 @@ from em.errors import ExportError
 from em.runner.authorship import refuse_unread
 from em.runner.package import ROUTINE, KeptRoutine, Package
 from em.runner.public_form import described_input, description_of, public_form
-from em.runner.routine import PlanStep, PromptStep, Routine, RulesStep, ToolStep
+from em.runner.routine import PromptStep, Routine
 from em.runner.tools import one_line, tool_name
-from em.runner.tools.coding import FILE_TEXT, is_coding_tool
+from em.runner.tools.coding import is_coding_tool
 from em.runner.trial import Trials
 from em.values.canonical import Json
 from em.values.syntax_tree import module_of
@@ -166,16 +165,14 @@ def langchain_tool(tools: Any = None, answers: Any = None) -> Any:
 _OPENAI = '''\
 def handle(arguments: Any, tools: Any = None, answers: Any = None) -> str:
     """Return the text to send back for a call of FUNCTION; `tools` are those that it calls."""
-    return openai_answer(run, {schema}, arguments, tools, answers)
+    return openai_answer(run, ROUTINE["input_schema"], arguments, tools, answers)
 '''
 
 
 def _section(constants: Json, code: str, usage: str, *functions: Callable[..., Any]) -> Section:
     """Return a section with some code and the functions that it calls."""
-    name = code.partition("(")[0].removeprefix("def ")
     copied = [inspect.getsource(function) for function in functions]
-    names = [name, *(function.__name__ for function in functions)]
-    return Section(constants, "\n\n".join([code, *copied]), names, usage)
+    return Section(constants, "\n\n".join([code, *copied]), usage)
 
 
 def export_langchain(package: Package, *, trust: bool = False) -> str:
@@ -195,26 +192,24 @@ def export_langchain(package: Package, *, trust: bool = False) -> str:
 
 def export_openai(package: Package, *, trust: bool = False) -> str:
     """Return a module with FUNCTION, for a model, and `handle`, which answers its calls."""
-    routine = package.routine
-    schema = _schema(routine)
+    schema = _schema(package.routine)
     strict = strict_schema(schema)
     function = {
         **_about(package),
         "parameters": strict or schema,
         "strict": strict is not None,
     }
-    handler = _OPENAI.format(schema="INPUT_SCHEMA" if routine.input_schema is not None else "{}")
     usage = "    client.chat.completions.create(..., tools=[FUNCTION])\n"
     usage += "    handle(call.function.arguments, my_tools)"
     constants = {"FUNCTION": {"type": "function", "function": function}}
     functions = (for_agent, openai_answer, without_nulls, takes_null)
-    section = _section(constants, handler, usage, *functions)
+    section = _section(constants, _OPENAI, usage, *functions)
     return export_python(package, trust=trust, section=section)
 
 
 def _about(package: Package) -> Json:
-    name, is_shared = package.routine.name, bool(package.trials)
-    said = one_line(description_of(package.routine, is_shared=is_shared))
+    name = package.routine.name
+    said = one_line(description_of(package.routine))
     return {"name": tool_name(name), "description": said or f"Run {one_line(name, 100)}."}
 
 
@@ -237,13 +232,13 @@ def export_skill(
 ) -> dict[str, str]:
     """Return the files of the skill by path. `tools`: a file with the tools, which is included.
 
-    A script can't find out what a request asks for. The skill of a learnt routine has the routine
-    itself, and runs it with em. Both are without personal data of the recordings.
+    The skill of a routine whose tools em has itself, for files and shell commands, has the routine,
+    and runs it with em. Both are without personal data of the recordings.
     """
     routine = package.routine
-    if is_learnt(routine):
+    if tools is None and needs_em(routine):
         text = render_routine(public_form(routine, is_shared=bool(package.trials)), {})
-        files = {f"{LEARNT}/{ROUTINE}": text, "SKILL.md": _learnt_skill(package, tools)}
+        files = {f"{FOLDER}/{ROUTINE}": text, "SKILL.md": _em_skill(package)}
     else:
         files = {
             "scripts/routine.py": export_python(package, trust=trust, routine=public_form(routine)),
@@ -276,17 +271,15 @@ def tool_skill(routine: KeptRoutine) -> tuple[str, str]:
     return name, "\n\n".join(parts) + "\n"
 
 
-LEARNT = "routine"
-"""The folder of a learnt routine in its skill."""
+FOLDER = "routine"
+"""The folder of the routine in a skill that runs it with em."""
 
 
-def is_learnt(routine: Routine) -> bool:
-    """Return whether only em can run a routine.
-
-    It finds out from the request what to do, or from the texts of files.
-    """
-    by_files = FILE_TEXT in routine.called_tools
-    return by_files or any(isinstance(step, PlanStep | RulesStep) for step in routine.steps)
+def needs_em(routine: Routine) -> bool:
+    """Return whether em has all tools of a routine: those of coding agents, and shell commands."""
+    own = {tool.name for tool in routine.tools if tool.shell is not None}
+    called = routine.called_tools
+    return bool(called) and all(name in own or is_coding_tool(name) for name in called)
 
 
 def _tools(path: Path) -> str:
@@ -314,7 +307,7 @@ def _tools(path: Path) -> str:
 def _head(routine: Routine, trials: Trials, more: str = "", *, name: str = "") -> list[str]:
     """Return the front matter and the title of a SKILL.md."""
     name = name or skill_name(routine.name)
-    said = description_of(routine, is_shared=bool(trials))
+    said = description_of(routine)
     about = one_line(said, 900) or f"Runs the routine {one_line(routine.name, 100)}"
     about = f"{more} {about}".strip()
     return [
@@ -331,40 +324,34 @@ def _input_part(routine: Routine, how: str = "Write `input.json` to fit this sch
     ]
 
 
-def _tools_part(routine: Routine, what: str) -> list[str]:
+def _tools_part(routine: Routine) -> list[str]:
     return [
-        f"## Tools to bring\n\n{what} calls these; write them as functions of a file, and "
+        "## Tools to bring\n\nThe script calls these; write them as functions of a file, and "
         "name it as `--tools`:",
         "\n".join(["```python", *signatures(routine), "```"]),
     ]
 
 
-def _learnt_skill(package: Package, tools: str | Path | None) -> str:
+def _em_skill(package: Package) -> str:
     routine, trials = package.routine, package.trials
-    option = f"--tools {'scripts/tools.py' if tools is not None else 'TOOLS.py'}"
-    has_own = tools is None and all(
-        tool.shell is not None or is_coding_tool(tool.name) for tool in routine.tools
-    )
-    option = _allowed(routine) if has_own else option
+    option = _allowed(routine)
     needs = "'em-core[shell]'" if any(tool.shell for tool in routine.tools) else "em-core"
     proof = f" On other tasks of this kind it was {trials.summary}." if trials else ""
     parts = [
         *_head(routine, trials, trials.warning),
-        "A kind of task that was done before. It reads the request, looks up what it needs, and"
-        f" acts only if the request and the records say one thing; otherwise it asks.{proof}",
-        f"```bash\nem run {LEARNT} --input input.json {option} --json\n```",
+        "A kind of task that was done before. It reads what it needs, and acts only if everything"
+        f" is as it was when the task was recorded; otherwise it hands over.{proof}",
+        f"```bash\nem run {FOLDER} --input input.json {option} --json\n```",
         f"It needs em (`pip install {needs}`), and no model. `status` is `ok`, `failed` or"
-        " `needs_input`. Then `pending_prompt` says what is missing: ask a person, don't make"
-        " answers up, and write them to `answers.json` as `{STEP: {FIELD: VALUE}}` with the"
-        " `step_id` of the prompt:",
+        " `needs_input`. With `needs_input`, `reason` says what is not as recorded: nothing was"
+        " done, so do the task by hand. A `pending_prompt` says what is missing: ask a person,"
+        " don't make answers up, and write them to `answers.json` as `{STEP: {FIELD: VALUE}}` with"
+        " the `step_id` of the prompt:",
         f"```bash\nem resume RUN_ID --answers answers.json {option} --json\n```",
         "If it failed, the answer says what was done before. Finish by hand then, and don't run it"
         " again. `--dry-run` shows what would be done.",
         *_input_part(routine),
-        "Give the request as the person wrote it. Inputs by name are for what it does not say.",
     ]
-    if tools is None and not has_own:
-        parts += _tools_part(routine, "The routine")
     return "\n\n".join(parts) + "\n"
 
 
@@ -379,11 +366,10 @@ def _allowed(routine: Routine) -> str:
 
 def _skill(package: Package, *, with_tools: bool) -> str:
     routine = package.routine
-    called = sorted({step.tool for step in routine.all_steps if isinstance(step, ToolStep)})
+    called = routine.called_tools
     asked = [step for step in routine.steps if isinstance(step, PromptStep)]
     option = " --tools scripts/tools.py" if with_tools else " --tools TOOLS.py" if called else ""
-    settles = bool(routine.asks or routine.request)
-    option += " --answers answers.json" if asked or settles else ""
+    option += " --answers answers.json" if asked else ""
     parts = [
         *_head(routine, package.trials),
         "A task that was done before, as a script: it takes the same steps every time and asks no "
@@ -396,26 +382,14 @@ def _skill(package: Package, *, with_tools: bool) -> str:
     ]
     if asked:
         parts += [_questions(asked)]
-    if settles:
-        parts += [_ASKING]
-    if is_plain(routine):
+    if routine.checks == "hand_over":
         parts += [_HANDING_OVER]
     if called and not with_tools:
-        parts += _tools_part(routine, "The script")
+        parts += _tools_part(routine)
     if routine.secrets:
         named = ", ".join(f"`{one_line(secret.variable, 100)}`" for secret in routine.secrets)
         parts += [f"## Secrets\n\nThese environment variables must be set: {named}."]
     return "\n\n".join(parts) + "\n"
-
-
-_ASKING = """\
-## When it asks or stops
-
-The script acts only if everything that may explain a value agrees. With other inputs it may say \
-"step inputs waits for an answer", and what each value may be. Ask a person, don't make answers \
-up, and run it again with the answers in `answers.json`: `{"inputs": {"NAME": "…"}}`. If it says \
-GuardFailed, the world differs from the recording: do the task by hand instead. Both happen before \
-the first effect wherever it can be known by then."""
 
 
 _HANDING_OVER = """\

@@ -8,14 +8,17 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 from em.errors import ExportError
 from em.values.syntax_tree import module_of
 
-_REPLACED = {"short": "def short(value: Any) -> str:\n    return repr(value)[:300]\n"}
+_REPLACED = {
+    "short": "def short(value: Any) -> str:\n    return repr(value)[:300]\n",
+    "_decoded": "def _decoded(text: str) -> Any:\n    import json\n\n"
+    "    return json.loads(text, parse_constant=int)  # which refuses NaN\n",
+}
 """Functions of em that need more than the standard library, and what a script has instead."""
 
 
@@ -23,7 +26,8 @@ class Closure:
     """The definitions that some names of some modules need."""
 
     def __init__(self) -> None:
-        self._imports: set[str] = set()
+        self.imports: dict[str, str] = {}
+        """The lines that import something, each with the name that it defines."""
         self._begun: dict[str, ModuleType] = {}
         self._code: dict[str, str] = {}
 
@@ -43,7 +47,11 @@ class Closure:
         for other in _names_in(node):
             if other != name and other in vars(home):
                 self.add(other, home)
-        self._code[name] = textwrap.dedent(ast.get_source_segment(_source(home), node) or "")
+        source = _source(home)
+        parts = [ast.get_source_segment(source, node) or ""]
+        for one in reversed(getattr(node, "decorator_list", ())):
+            parts.insert(0, f"@{ast.get_source_segment(source, one)}")
+        self._code[name] = textwrap.dedent("\n".join(parts))
 
     def _home(self, name: str, value: Any, module: ModuleType) -> ModuleType | None:
         """Return the module of em that defines a name; None if it is imported."""
@@ -63,20 +71,16 @@ class Closure:
     def _import(self, line: str, module: str, name: str) -> None:
         if module.split(".", maxsplit=1)[0] not in sys.stdlib_module_names:
             raise ExportError(f"a script can't have {name!r}: it needs {module}")
-        self._imports.add(line)
+        self.imports[line] = name
 
-    def text(self) -> str:
-        """Return the imports and definitions."""
-        lines = ["from __future__ import annotations", *sorted(self._imports)]
-        return "\n".join(lines) + "\n\n\n" + "\n\n\n".join(self._code.values()) + "\n"
+    @property
+    def names(self) -> set[str]:
+        """The names that the code defines."""
+        return {*self._code}
 
-
-def code_of(names: Iterable[tuple[str, ModuleType]]) -> str:
-    """Return the code that names of modules need, with its imports."""
-    closure = Closure()
-    for name, module in names:
-        closure.add(name, module)
-    return closure.text()
+    def code(self) -> str:
+        """Return the definitions, each after those that it needs."""
+        return "\n\n\n".join(self._code.values()) + "\n"
 
 
 def _source(module: ModuleType) -> str:
@@ -120,21 +124,6 @@ def _import_of(name: str, module: ModuleType) -> ast.ImportFrom:
 
 
 def _names_in(node: ast.stmt) -> list[str]:
-    """Return the names that a definition uses when it runs; not those of annotations."""
-    found: list[str] = []
-    waiting: list[Any] = [node]
-    while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, ast.Name):
-            found.append(one.id)
-        for field, value in ast.iter_fields(one):
-            is_local = isinstance(one, ast.FunctionDef | ast.arg | ast.AnnAssign)
-            if field in ("annotation", "returns") and is_local and not _is_class_field(node):
-                continue
-            parts = value if isinstance(value, list) else [value]
-            waiting += [part for part in parts if isinstance(part, ast.AST)]
+    """Return the names that a definition uses."""
+    found = (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
     return list(dict.fromkeys(found))
-
-
-def _is_class_field(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ClassDef)

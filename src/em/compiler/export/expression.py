@@ -1,24 +1,28 @@
 """An expression of a routine as Python: `order.status` is `order["status"]`, the rest is alike."""
 
-import json
+import builtins
+import math
 import sys
-from collections.abc import Callable, Mapping
-from types import ModuleType
+from collections.abc import Callable, Collection, Mapping
+from keyword import iskeyword
+from types import FunctionType, ModuleType
 from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
 from em.errors import ExportError
-from em.runner.expressions.functions import SELECTIONS
+from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.language import whole_expression
+from em.runner.expressions.selection import OMITTED
 
-FUNCTIONS: dict[str, ModuleType] = {
+COPIED: dict[str, ModuleType] = {
     name: sys.modules[function.__module__]
-    for name, function in SELECTIONS.items()
-    if name != "given"
+    for name, function in FUNCTIONS.items()
+    if isinstance(function, FunctionType) and function.__name__ == name and name != "given"
 }
-"""The functions of plain routines that a script may have, with the modules they are copied from."""
-_BUILTINS = ("len", "sum", "min", "max", "sorted", "round", "any", "all", "abs", "str", "int",
-             "float")  # fmt: skip
+"""The functions of expressions that a script has copies of, with the modules that define them."""
+BUILTINS = frozenset(name for name in FUNCTIONS if hasattr(builtins, name))
+"""The functions of expressions that Python has too."""
 _SIGNS = {
     "eq": "==", "ne": "!=", "lt": "<", "lteq": "<=", "gt": ">", "gteq": ">=", "in": "in",
     "notin": "not in",
@@ -32,75 +36,154 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "length": lambda of: f"len({of})",
     "lower": lambda of: f"str({of}).lower()",
     "upper": lambda of: f"str({of}).upper()",
-    "title": lambda of: f"str({of}).title()",
     "capitalize": lambda of: f"str({of}).capitalize()",
     "trim": lambda of: f"str({of}).strip()",
-    "round": lambda of, *digits: f"round({', '.join((of, *digits))})",
-    "int": lambda of: f"int({of})",
+    "round": lambda of, digits="0": f"round({of}, {digits})",
     "join": lambda of, glue='""': f"{glue}.join(map(str, {of}))",
-    "format": lambda of, *values: f"{of} % ({', '.join(values)},)",
 }
-_JINJA = Environment(autoescape=False)  # noqa: S701 - it parses, and renders nothing
+_JINJA = Environment(autoescape=False, keep_trailing_newline=True)  # noqa: S701 - it only parses
 
 
-def python_expression(text: str, place: str) -> str:
+class Names:
+    """How values and functions of a routine are called in Python. Here: by their own names."""
+
+    functions: Collection[str] = ()
+    """The functions of udf.py."""
+    coroutines: Collection[str] = ()
+
+    def variable(self, name: str) -> str:
+        """Return the variable that holds a value."""
+        return name
+
+    def may_be_missing(self, _name: str, *, is_certain: bool) -> bool:
+        """Return whether a value that is used may not be there.
+
+        is_certain: it is used whenever the step is made.
+        """
+        return False
+
+
+def python_expression(text: str, place: str, names: Names | None = None) -> str:
     """Return a bare expression as Python."""
+    return _Printer(place, names or Names()).text(_tree(text, place))
+
+
+def python_value(value: Any, place: str, names: Names | None = None) -> str:
+    """Return a value of a step as Python; each text in it may have expressions."""
+    if isinstance(value, Mapping):
+        inner = (f"{literal(key)}: {python_value(one, place, names)}" for key, one in value.items())
+        return "{" + ", ".join(inner) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(python_value(one, place, names) for one in value) + "]"
+    if isinstance(value, str) and "{" in value:
+        return _template(value, place, names or Names())
+    if isinstance(value, float) and not math.isfinite(value):
+        raise refused(f"the number {value!r}", place)
+    return literal(value)
+
+
+def literal(value: Any) -> str:
+    """Return a scalar as Python: a text in double quotes where that needs no more escapes."""
+    shown = repr(value)
+    if not isinstance(value, str) or shown[0] == '"' or '"' in value:
+        return shown
+    return '"' + shown[1:-1].replace("\\'", "'") + '"'
+
+
+def refused(construct: str, place: str) -> ExportError:
+    """Return the error of something that a script can't do."""
+    return ExportError(
+        f"an exported script can't do this: {construct}",
+        place=place,
+        fix="run the routine with `em run`, or move this into a function of udf.py",
+    )
+
+
+def is_word(word: str) -> bool:
+    """Return whether Python can use a text as a name."""
+    plain = word.isidentifier() and word.isascii() and not word.startswith("__")
+    return plain and not iskeyword(word)
+
+
+def keywords(values: Mapping[str, str]) -> list[str]:
+    """Return code as keyword arguments; names that can't be keywords come last."""
+    parts = [f"{name}={one}" for name, one in values.items() if is_word(name)]
+    odd = [f"{literal(name)}: {one}" for name, one in values.items() if not is_word(name)]
+    return [*parts, *(["**{" + ", ".join(odd) + "}"] if odd else [])]
+
+
+def names_given(text: str, place: str) -> set[str]:
+    """Return the names that are there wherever an expression is true."""
+    return _given_by(_tree(text, place), holds=True)
+
+
+def _tree(text: str, place: str) -> nodes.Node:
     try:
         (output,) = _JINJA.parse("{{ " + text + " }}").body
-    except (TemplateSyntaxError, ValueError) as error:
+        assert isinstance(output, nodes.Output)
+        (tree,) = output.nodes
+    except (TemplateSyntaxError, ValueError, AssertionError) as error:
         raise ExportError(f"not an expression: {error}", place=place) from None
-    assert isinstance(output, nodes.Output)
-    return _Printer(place).text(output.nodes[0])
+    return tree
 
 
-def python_value(value: Any, place: str, *, is_plain: bool = False) -> str:
-    """Return a value of a step as Python. is_plain: it has no expressions."""
-    if isinstance(value, Mapping):
-        inner = (
-            f"{json.dumps(name, ensure_ascii=False)}: {python_value(one, place, is_plain=is_plain)}"
-            for name, one in value.items()
-        )
-        return "{" + ", ".join(inner) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(python_value(one, place, is_plain=is_plain) for one in value) + "]"
-    if not isinstance(value, str):
-        return repr(value)
-    return _quoted(value) if is_plain or "{" not in value else _template(value, place)
-
-
-def _template(text: str, place: str) -> str:
+def _template(text: str, place: str, names: Names) -> str:
     """Return a text with expressions as Python: an expression alone keeps its type."""
+    whole = whole_expression(text)
+    if whole is not None:
+        return python_expression(whole, place, names)
     try:
         body = _JINJA.parse(text).body
     except TemplateSyntaxError as error:
         raise ExportError(f"not a template: {error}", place=place) from None
     if any(not isinstance(one, nodes.Output) for one in body):
-        raise ExportError("plain Python has no {% … %} of templates", place=place)
+        raise refused("{% … %} in a text", place)
     parts = [part for output in body for part in output.nodes]  # type: ignore[attr-defined]
-    if not any(not isinstance(part, nodes.TemplateData) for part in parts):
-        return _quoted("".join(part.data for part in parts))
-    printer = _Printer(place)
-    if len(parts) == 1:
-        return printer.text(parts[0])
-    words, values = "", []
-    for part in parts:
-        if isinstance(part, nodes.TemplateData):
-            words += part.data.replace("{", "{{").replace("}", "}}")
-        else:
-            words += "{}"
-            values.append(printer.text(part))
-    return f"{_quoted(words)}.format({', '.join(values)})"
+    if all(isinstance(part, nodes.TemplateData) for part in parts):
+        return literal("".join(part.data for part in parts))
+    printed = (
+        literal(part.data)
+        if isinstance(part, nodes.TemplateData)
+        else _Printer(place, names).text(part)
+        for part in parts
+    )
+    return f"as_text({', '.join(printed)})"
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+def _given_by(node: nodes.Node, *, holds: bool) -> set[str]:
+    """Return the names that are there if an expression is true, or if it is not."""
+    if isinstance(node, nodes.Not):
+        return _given_by(node.node, holds=not holds)
+    if isinstance(node, nodes.And if holds else nodes.Or):
+        return _given_by(node.left, holds=holds) | _given_by(node.right, holds=holds)
+    if not holds or not isinstance(node, nodes.Call) or _called_name(node) != "given":
+        return set()
+    return {found[0] for found in map(_path, node.args) if found[0]}
+
+
+def _called_name(node: nodes.Call) -> str:
+    return node.node.name if isinstance(node.node, nodes.Name) else ""
+
+
+def _path(node: nodes.Node) -> tuple[str, list[str]]:
+    """Return the name and the parts of a reference; no name for another expression."""
+    parts: list[str] = []
+    while isinstance(node, nodes.Getattr | nodes.Getitem):
+        if isinstance(node, nodes.Getitem) and not isinstance(node.arg, nodes.Const):
+            return "", []
+        part = node.attr if isinstance(node, nodes.Getattr) else node.arg.value  # type: ignore[attr-defined]
+        parts.insert(0, literal(part))
+        node = node.node
+    return (node.name, parts) if isinstance(node, nodes.Name) else ("", [])
 
 
 class _Printer:
     """Prints the nodes of one expression."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, place: str, names: Names) -> None:
+        self._place, self._names = place, names
+        self._given: frozenset[str] = frozenset()
+        self._is_certain = True
 
     def text(self, node: nodes.Node) -> str:
         """Return a node as Python."""
@@ -108,44 +191,81 @@ class _Printer:
         if make is not None:
             return str(make(node))
         if isinstance(node, nodes.BinExpr) and type(node) in _OPERATORS:
-            sign = _OPERATORS[type(node)]
-            return f"{self._inner(node.left)} {sign} {self._inner(node.right)}"
+            is_power = isinstance(node, nodes.Pow)
+            left, right = (self._inner(one, is_tight=is_power) for one in (node.left, node.right))
+            return f"{left} {_OPERATORS[type(node)]} {right}"
         raise self._problem(type(node).__name__)
 
-    def _inner(self, node: nodes.Node) -> str:
+    def _inner(self, node: nodes.Node, *, is_tight: bool = False) -> str:
         """Return a node in brackets if it has operators of its own."""
         text = self.text(node)
-        is_open = isinstance(node, nodes.BinExpr | nodes.Compare | nodes.Not | nodes.CondExpr)
-        return f"({text})" if is_open or isinstance(node, nodes.Concat) else text
+        is_open = isinstance(
+            node,
+            nodes.BinExpr | nodes.Compare | nodes.Not | nodes.CondExpr | nodes.Concat | nodes.Test,
+        )
+        return f"({text})" if is_open or (is_tight and isinstance(node, nodes.Neg)) else text
+
+    def _behind(self, node: nodes.Node, given: set[str]) -> str:
+        """Return a part that is evaluated only under a condition, which says what is there."""
+        before = self._given, self._is_certain
+        self._given, self._is_certain = self._given | given, False
+        try:
+            return self._inner(node)
+        finally:
+            self._given, self._is_certain = before
+
+    def _and(self, node: nodes.And) -> str:
+        right = self._behind(node.right, _given_by(node.left, holds=True))
+        return f"{self._inner(node.left)} and {right}"
+
+    def _or(self, node: nodes.Or) -> str:
+        right = self._behind(node.right, _given_by(node.left, holds=False))
+        return f"{self._inner(node.left)} or {right}"
+
+    def _condexpr(self, node: nodes.CondExpr) -> str:
+        if node.expr2 is None:
+            raise self._problem("an if without an else")
+        first = self._behind(node.expr1, _given_by(node.test, holds=True))
+        other = self._behind(node.expr2, _given_by(node.test, holds=False))
+        return f"{first} if {self._inner(node.test)} else {other}"
 
     def _name(self, node: nodes.Name) -> str:
-        return {"true": "True", "false": "False", "none": "None"}.get(node.name, node.name)
+        name = node.name
+        if name == OMITTED:
+            return "MISSING"
+        variable = self._names.variable(name)
+        if name in self._given or not self._names.may_be_missing(name, is_certain=self._is_certain):
+            return variable
+        return f"have({variable}, {literal(name)})"
 
     def _const(self, node: nodes.Const) -> str:
-        return _quoted(node.value) if isinstance(node.value, str) else repr(node.value)
+        return literal(node.value)
 
     def _getattr(self, node: nodes.Getattr) -> str:
-        return f"{self._inner(node.node)}[{_quoted(node.attr)}]"
+        return f"{self._inner(node.node, is_tight=True)}[{literal(node.attr)}]"
 
     def _getitem(self, node: nodes.Getitem) -> str:
-        return f"{self._inner(node.node)}[{self.text(node.arg)}]"
+        return f"{self._inner(node.node, is_tight=True)}[{self.text(node.arg)}]"
+
+    def _slice(self, node: nodes.Slice) -> str:
+        parts = ["" if one is None else self.text(one) for one in (node.start, node.stop)]
+        return ":".join([*parts, *([] if node.step is None else [self.text(node.step)])])
 
     def _compare(self, node: nodes.Compare) -> str:
         parts = [self._inner(node.expr)]
         parts += [f"{_SIGNS[one.op]} {self._inner(one.expr)}" for one in node.ops]
         return " ".join(parts)
 
+    def _test(self, node: nodes.Test) -> str:
+        if node.name != "none":
+            raise self._problem(f"the test {node.name!r}")
+        return f"{self._inner(node.node)} is None"
+
     def _not(self, node: nodes.Not) -> str:
         return f"not {self._inner(node.node)}"
 
     def _neg(self, node: nodes.Neg) -> str:
         return f"-{self._inner(node.node)}"
-
-    def _condexpr(self, node: nodes.CondExpr) -> str:
-        if node.expr2 is None:
-            raise self._problem("an if without an else")
-        parts = [self._inner(one) for one in (node.expr1, node.test, node.expr2)]
-        return f"{parts[0]} if {parts[1]} else {parts[2]}"
 
     def _concat(self, node: nodes.Concat) -> str:
         return " + ".join(f"str({self.text(one)})" for one in node.nodes)
@@ -158,32 +278,41 @@ class _Printer:
         return "{" + ", ".join(pairs) + "}"
 
     def _filter(self, node: nodes.Filter) -> str:
-        if node.node is None or node.name not in _FILTERS or node.kwargs:
-            raise self._problem(f"the filter {node.name!r}")
-        return _FILTERS[node.name](self._inner(node.node), *map(self.text, node.args))
+        is_plain = node.node is not None and not node.kwargs and not node.dyn_args
+        if is_plain and isinstance(node.node, nodes.Name) and node.name in ("default", "d"):
+            if len(node.args) == 1:
+                variable = self._names.variable(node.node.name)
+                return f"default_to({variable}, {self.text(node.args[0])})"
+        elif is_plain and node.name in _FILTERS and len(node.args) <= _MOST_ARGS.get(node.name, 0):
+            assert node.node is not None
+            return _FILTERS[node.name](
+                self._inner(node.node, is_tight=True), *map(self.text, node.args)
+            )
+        raise self._problem(f"the filter {node.name!r}")
 
     def _call(self, node: nodes.Call) -> str:
-        called = node.node
+        name = _called_name(node)
+        if not name:
+            raise self._problem("the call of a method")
+        if name == "given":
+            return " and ".join(map(self._asked, node.args))
+        if node.dyn_args is not None or node.dyn_kwargs is not None:
+            raise self._problem(f"* in the arguments of {name!r}")
+        if name not in self._names.functions and name not in COPIED and name not in BUILTINS:
+            raise self._problem(f"the function {name!r}")
         args = [self.text(one) for one in node.args]
-        args += [f"{one.key}={self.text(one.value)}" for one in node.kwargs]
-        if isinstance(called, nodes.Getattr) and isinstance(called.node, nodes.Const):
-            return f"{self.text(called.node)}.{called.attr}({', '.join(args)})"
-        if not isinstance(called, nodes.Name):
-            raise self._problem("a call of something that is no function")
-        if called.name == "given":
-            return " and ".join(map(self._given, node.args))
-        if called.name not in FUNCTIONS and called.name not in _BUILTINS:
-            raise self._problem(f"the function {called.name!r}")
-        return f"{called.name}({', '.join(args)})"
+        args += keywords({one.key: self.text(one.value) for one in node.kwargs})
+        called = f"awaited({name})" if name in self._names.coroutines else name
+        return f"{called}({', '.join(args)})"
 
-    def _given(self, node: nodes.Expr) -> str:
-        path: list[str] = []
-        while isinstance(node, nodes.Getattr):
-            path.insert(0, _quoted(node.attr))
-            node = node.node
-        return f"given({', '.join([self.text(node), *path])})"
+    def _asked(self, node: nodes.Expr) -> str:
+        name, parts = _path(node)
+        if not name:
+            raise self._problem("`given` of something that is no reference")
+        return f"given({', '.join([self._names.variable(name), *parts])})"
 
     def _problem(self, what: str) -> ExportError:
-        return ExportError(
-            f"plain Python has no form for this expression: {what}", place=self._place
-        )
+        return refused(what, self._place)
+
+
+_MOST_ARGS = {"round": 1, "join": 1}

@@ -1,251 +1,568 @@
 """A routine as a plain Python function: reads, checks, writes, return, one line each.
 
-`function_text` is for reading. `script_text` adds what the function calls beside its tools, so that
-it runs without em. What plain Python can't say is an ExportError that names the step.
+`function_text` is for reading. A script has the same function, in which each step stands under its
+id (`with step("order"):`). What plain Python can't say is an ExportError that names the step.
 """
 
-import json
+import ast
 import re
+import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from keyword import iskeyword
-from types import ModuleType
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from em.compiler.checks import walked
 from em.compiler.export import prelude
-from em.compiler.export.closure import code_of
-from em.compiler.export.expression import FUNCTIONS, python_expression, python_value
+from em.compiler.export.expression import (
+    BUILTINS,
+    COPIED,
+    Names,
+    is_word,
+    keywords,
+    literal,
+    names_given,
+    python_expression,
+    python_value,
+    refused,
+)
 from em.compiler.layout import Layout
 from em.errors import ExportError
+from em.runner.expressions.selection import OMITTED
+from em.runner.tools import one_line
 from em.values.canonical import Json
+from em.values.leaves import texts
+from em.values.syntax_tree import module_of
 
 WIDTH = 100
+PRELUDE = (
+    "MISSING", "check", "expect", "given", "have", "default_to", "row", "agreed", "side_by_side",
+    "attempt", "again", "as_text",
+)  # fmt: skip
+"""What a function may call of `prelude`."""
+_OWN = ("tools", "ask", "step", "awaited", "map", "Any")
 _TYPES = {
     "string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list",
     "object": "dict",
 }  # fmt: skip
-_NEEDS_RUNNER = ("for_each", "retry", "timeout", "on_error", "idempotency_key", "parallel")
-_LAYOUT = Layout(lambda value: python_value(value, "", is_plain=True), WIDTH - 8)
+_STEP = frozenset(
+    "id type description when save_as for_each as retry on_error checks effect expect held tool"
+    " args function check message value over steps max prompt".split()
+)
+"""The fields of steps that a function does; any other needs the runner."""
+_ROUTINE = frozenset(
+    "version name description checks tools input_schema requests output_schema secrets struck"
+    " steps".split()
+)
+_FIELD_TYPES = ("text", "confirm", "json")
+_NOTES = frozenset(
+    "title description default examples deprecated readOnly writeOnly $schema $comment".split()
+)
+"""Words of JSON Schema that check nothing."""
+_ABOUT_ARGUMENTS = frozenset({"type", "properties", "required", "additionalProperties"})
+"""Words of the input schema that a signature says, or that are written for each input."""
+_LAYOUT = Layout(literal, WIDTH - 8)
 """Of schemas; most lines stand in one or two blocks."""
-_PRELUDE = ("check", "expect", "MISSING", "given", "row", "agreed", "side_by_side")
-_PYTHON = ("tools", "str", "int", "len", "map", "round")
-"""Names of Python that a function may use."""
-_CALLED = re.compile(r"(?<![.\w])([a-z_]\w*)\(")
-_USED = re.compile(r"(?<![.\w])([a-z_]\w*)\(|\bMISSING\b")
 
 
 def function_text(document: Json) -> str:
-    """Return the function of a routine."""
-    return _Function(document).text()
+    """Return the function of a routine, for reading."""
+    return Function(document).text()
 
 
-def script_text(document: Json) -> str:
-    """Return the function with all that it calls, but for its tools."""
-    text, names = function_text(document), names_called(document)
-    udfs = {step["function"] for step in _walked(document["steps"]) if step["type"] == "udf.call"}
-    own = f"from udf import {', '.join(sorted(udfs))}\n\n\n" if udfs else ""
-    return f"{code_of(names)}\n\n{own}{text}"
+class Function(Names):
+    """Prints one routine.
 
+    It is printed twice: the first time finds the inputs that nothing declares, and the values that
+    must be there although their steps may be skipped.
+    """
 
-def names_called(document: Json) -> list[tuple[str, ModuleType]]:
-    """Return what the function calls beside its tools, with the modules that have it."""
-    used = {call or "MISSING" for call in _USED.findall(function_text(document))}
-    known = {**dict.fromkeys(_PRELUDE, prelude), **FUNCTIONS}
-    return [(name, module) for name, module in known.items() if name in used]
-
-
-class _Function:
-    def __init__(self, document: Json) -> None:
+    def __init__(
+        self,
+        document: Json,
+        *,
+        functions: Collection[str] = (),
+        coroutines: Collection[str] = (),
+        taken: Collection[str] = (),
+        is_script: bool = False,
+    ) -> None:
         self._document = document
+        self.functions, self.coroutines = functions, coroutines
+        self._is_script = is_script
         self._schema = document.get("input_schema") or {}
-        self._writes = {
-            tool["name"] for tool in document.get("tools", ()) if tool.get("effect") != "read"
-        }
-        self._has_written = False
+        self._writes = writes_of(document)
+        self._reserved = {*PRELUDE, *_OWN, *COPIED, *BUILTINS, *functions, *_udfs_of(document)}
+        name = re.sub(r"\W", "_", document["name"], flags=re.ASCII)
+        self.name = name if is_word(name) and name not in taken else f"do_{name}"
+        self.inputs: dict[str, str] = {}
+        """The inputs of the routine, each with its parameter."""
+        self.secrets: dict[str, str] = {}
+        self._variables: dict[str, str] = {}
+        self._open: set[str] = set()
+        """The values that may be missing here."""
+        self._local: set[str] = set()
+        """The values that are defined in the block that is printed now, or in the function."""
+        self._skippable: dict[str, str] = {}
+        """The values whose steps may be skipped, with the first such step."""
+        self._again: set[str] = set()
+        """The steps that save a value under a name that another step has saved."""
+        self._is_conditional = self._has_written = False
+        self._undeclared: dict[str, None] = {}
+        self._needed: set[str] = set()
+        """The first steps of values that must be there, although all their steps may be skipped."""
 
     def text(self) -> str:
-        document = self._document
-        self._check_names()
-        lines = [self._signature(), *self._docstring()]
-        lines += [f"    {line}" for line in self._inputs()]
-        lines += [f"    {line}" for line in self._steps(document["steps"])]
+        """Return the function."""
+        for field in sorted(self._document.keys() - _ROUTINE):
+            raise refused(f"`{field}`", field)
+        self._body()
+        body = self._body()
+        lines = [self._signature(), *self._docstring(), *(f"    {line}" for line in body)]
         return "\n".join(lines) + "\n"
 
-    def _check_names(self) -> None:
-        """Raise if a value has the name of something that the function calls."""
-        steps = self._document["steps"]
-        taken = {*_PRELUDE, *_PYTHON, *_CALLED.findall(json.dumps(steps))}
-        for name in (*self._schema.get("properties", ()), *_saved_names(steps)):
-            if not name.isidentifier() or iskeyword(name) or name in taken:
-                raise ExportError(f"{name!r} can't be the name of a value in plain Python")
+    def names_called(self) -> set[str]:
+        """Return the names that the function uses and does not define."""
+        tree = module_of(self.text())
+        return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
-    def _docstring(self) -> Iterator[str]:
-        said = self._document.get("description") or f"Do what was recorded as {self._name()}."
-        yield '    """' + said.replace("\\", "").replace('"', "'")
-        yield ""
-        yield "    Raise an exception where something is not as recorded."
-        yield "    Nothing was done then, unless a write came before."
-        yield '    """'
+    # --- names ---
 
-    def _name(self) -> str:
-        name = re.sub(r"\W", "_", self._document["name"])
-        return name if name.isidentifier() else f"run_{name}"
+    def variable(self, name: str) -> str:
+        """Return the variable that holds a value; what nothing defines is an input."""
+        if name not in self._variables:
+            self._undeclared[name] = None
+            return self._free(name)
+        return self._variables[name]
+
+    def may_be_missing(self, name: str, *, is_certain: bool) -> bool:
+        """Return whether a value may not be there, and note that it must."""
+        is_open = name in self._open or name not in self._variables
+        if is_open and name in self._skippable and is_certain and not self._is_conditional:
+            self._needed.add(self._skippable[name])
+        return is_open
+
+    def _free(self, name: str) -> str:
+        """Return a variable that holds no other value."""
+        word = re.sub(r"\W", "_", name, flags=re.ASCII)
+        word = word if is_word(word) else f"value_{word}".rstrip("_")
+        while word in self._reserved or word in self._variables.values():
+            word += "_"
+        return word
+
+    def _define(self, name: str, *, is_open: bool = False) -> str:
+        """Return the variable for a value that is saved here; in a block it is the block's own."""
+        if name not in self._local:
+            self._local.add(name)
+            self._variables[name] = self._free(name)
+        (self._open.add if is_open else self._open.discard)(name)
+        return self._variables[name]
+
+    @contextmanager
+    def _block(self) -> Iterator[None]:
+        """Keep the names that are defined in here to the steps in here."""
+        before = self._variables, self._open, self._local, self._skippable
+        self._variables, self._open = dict(self._variables), set(self._open)
+        self._local, self._skippable = set(), {}
+        try:
+            yield
+        finally:
+            self._variables, self._open, self._local, self._skippable = before
+
+    @contextmanager
+    def _condition(self, given: Iterable[str]) -> Iterator[None]:
+        """Print steps that are made under a condition, which says that some values are there."""
+        before = self._open, self._is_conditional
+        self._open, self._is_conditional = self._open - set(given), True
+        try:
+            yield
+        finally:
+            self._open, self._is_conditional = before
+
+    # --- the frame ---
+
+    def _body(self) -> list[str]:
+        self._variables, self._open, self._local = {}, set(), set()
+        self._skippable, self._again = {}, set()
+        self._is_conditional = self._has_written = False
+        required = self._schema.get("required", ())
+        declared = [*self._schema.get("properties", ()), *self._undeclared]
+        self.inputs = {
+            name: self._define(name, is_open=name not in required)
+            for name in dict.fromkeys([*required, *declared])
+        }
+        secrets = [one["name"] for one in self._document.get("secrets", ())]
+        self.secrets = {name: self._define(name) for name in secrets}
+        lines = [] if self._is_script else [*self._input_checks()]
+        return [*lines, *self._steps(self._document["steps"])] or ["return None"]
 
     def _signature(self) -> str:
-        properties = self._schema.get("properties", {})
-        required = self._schema.get("required", ())
-        ordered = sorted(properties, key=lambda name: name not in required)
+        properties, required = self._schema.get("properties", {}), self._schema.get("required", ())
         parts = [
-            f"{name}: {_hint(properties[name])}" + ("" if name in required else " = MISSING")
-            for name in ordered
+            f"{word}: {_hint(properties.get(name))}" + ("" if name in required else " = MISSING")
+            for name, word in self.inputs.items()
         ]
-        return _wrapped(f"def {self._name()}(", [*parts, "*", "tools: Any"], ") -> Any:")
+        parts += ["*", "tools: Any", *(f"{word}: str" for word in self.secrets.values())]
+        if any(step["type"] == "prompt.user" for step in walked(self._document["steps"])):
+            parts.append("ask: Any")
+        return _wrapped(f"def {self.name}(", parts, ") -> Any:")
 
-    def _inputs(self) -> Iterator[str]:
+    def _docstring(self) -> list[str]:
+        about = self._document.get("description") or f"Do what {self._document['name']} says."
+        if self._hands_over:
+            about += "\n\nRaise an exception where something is not as recorded.\n"
+            about += "Nothing was done then, unless a write came before."
+        return docstring(about, "    ").rstrip("\n").split("\n")
+
+    @property
+    def _hands_over(self) -> bool:
+        return self._document.get("checks") == "hand_over"
+
+    def _input_checks(self) -> Iterator[str]:
         """Yield what the inputs must look like."""
         properties = self._schema.get("properties", {})
-        required = self._schema.get("required", ())
         for name, schema in properties.items():
-            if name in required:
-                yield from _expected(name, schema)
-            else:
-                yield f"if given({name}):"
-                yield from (f"    {line}" for line in _expected(name, schema))
-        rest = {word: one for word, one in self._schema.items() if word not in _ABOUT_ARGUMENTS}
-        if rest:
-            values = ", ".join(f"{name}={name}" for name in properties)
-            yield from _expected(f"row({values})", rest)
-
-    def _steps(self, steps: Sequence[Json]) -> Iterator[str]:
-        """Yield the lines of steps; names that are found in several ways must agree."""
-        times = Counter(step["save_as"] for step in steps if "save_as" in step)
-        last = {step["save_as"]: number for number, step in enumerate(steps) if "save_as" in step}
-        begun: set[str] = set()
-        for number, step in enumerate(steps):
-            name = step.get("save_as", "")
-            if times[name] > 1 and name not in begun:
-                begun.add(name)
-                yield f"{name} = MISSING"
-            lines = [*self._step(step, is_shared=times[name] > 1)]
-            if "when" in step:
-                yield f"if {self._expression(step, step['when'])}:"
+            word, kept = self.inputs[name], checked_schema(schema, name)
+            if not kept:
+                continue
+            lines = _expected(word, kept)
+            if name in self._open:
+                yield f"if given({word}):"
                 lines = [f"    {line}" for line in lines]
             yield from lines
-            if times[name] > 1 and last[name] == number:
-                yield f'check(given({name}), "nothing says which {name}")'
+        rest = {word: one for word, one in self._schema.items() if word not in _ABOUT_ARGUMENTS}
+        if kept := checked_schema(rest, "input_schema"):
+            values = keywords({name: self.inputs[name] for name in properties})
+            yield from _expected(f"row({', '.join(values)})", kept)
 
-    def _step(self, step: Json, *, is_shared: bool) -> Iterator[str]:
-        for field in _NEEDS_RUNNER:
-            if step.get(field) is not None:
-                raise ExportError(f"plain Python has no {field!r}", place=f"step {step['id']}")
-        make = getattr(self, "_" + step["type"].replace(".", "_").replace("return", "end"), None)
-        if make is None:
-            raise ExportError(f"plain Python has no {step['type']!r}", place=f"step {step['id']}")
-        yield from make(step, is_shared)
+    # --- steps ---
 
-    def _tool_call(self, step: Json, is_shared: bool) -> Iterator[str]:
-        tool = step["tool"]
-        is_write = step.get("effect") == "write" or tool in self._writes
-        if is_write and not self._has_written:
-            self._has_written = True
-            yield "# Everything is as recorded: from here on things are done."
-        called = f"tools.{tool}" if tool.isidentifier() else f"getattr(tools, {tool!r})"
-        yield from self._called(step, called, is_shared)
+    def _steps(self, steps: Sequence[Json]) -> Iterator[str]:
+        """Yield the lines of steps; a value that is found in several ways must agree."""
+        saves = Counter(step["save_as"] for step in steps if "save_as" in step)
+        seen: Counter[str] = Counter()
+        for step in steps:
+            name, lines = step.get("save_as", ""), []
+            seen[name] += 1
+            if name and seen[name] > 1:
+                self._again.add(step["id"])
+            elif saves[name] > 1 and name in self._local:
+                raise refused("an input that steps save twice", f"step {step['id']}, field save_as")
+            if name and "when" in step and name not in self._local:
+                self._skippable[name] = step["id"]
+                lines.append(f"{self._define(name, is_open=True)} = MISSING")
+            lines += self._made(step)
+            if seen[name] == saves[name] and name in self._open:
+                lines += self._demand(name)
+            if self._is_script:
+                yield f"with step({literal(step['id'])}):"
+                lines = [f"    {line}" for line in lines]
+            yield from lines
 
-    def _udf_call(self, step: Json, is_shared: bool) -> Iterator[str]:
-        yield from self._called(step, step["function"], is_shared)
+    def _demand(self, name: str) -> Iterator[str]:
+        """Yield the check that a value is there, if something needs it whatever was skipped."""
+        if self._hands_over and self._skippable.get(name) in self._needed:
+            word = self._define(name)
+            yield f"check(given({word}), {literal(f'nothing says which {name}')})"
 
-    def _called(self, step: Json, called: str, is_shared: bool) -> Iterator[str]:
-        args = step.get("args", {})
-        place = f"step {step['id']}"
-        if all(map(str.isidentifier, args)):
-            parts = [f"{name}={python_value(one, place)}" for name, one in args.items()]
-        else:
-            parts = [f"**{python_value(args, place)}"]
-        yield from self._saved(step, _wrapped(f"{called}(", parts, ")"), is_shared)
-
-    def _let(self, step: Json, is_shared: bool) -> Iterator[str]:
-        value = python_value(step["value"], f"step {step['id']}")
-        yield from self._saved(step, value, is_shared)
-
-    def _saved(self, step: Json, value: str, is_shared: bool) -> Iterator[str]:
-        name = step.get("save_as")
-        if name is None:
-            yield from value.split("\n")
+    def _made(self, step: Json) -> Iterator[str]:
+        """Yield the lines of a step, under its condition."""
+        for field in sorted(step.keys() - _STEP):
+            raise refused(f"`{field}`", f"step {step['id']}, field {field}")
+        about = one_line(step.get("description", ""), 300)
+        yield from (f"# {line}" for line in textwrap.wrap(about, WIDTH - 10))
+        when = step.get("when")
+        if when is None:
+            yield from self._step(step)
             return
-        made = f"agreed({name}, {value})" if is_shared else value
-        yield from f"{name} = {made}".split("\n")
-        if step.get("expect"):
-            yield from _expected(name, step["expect"])
+        place = f"step {step['id']}, field when"
+        condition = python_expression(when, place, self)
+        with self._condition(names_given(when, place)):
+            lines = [*self._step(step)]
+        yield f"if {condition}:"
+        yield from (f"    {line}" for line in lines)
 
-    def _assert(self, step: Json, _is_shared: bool) -> Iterator[str]:
-        held = f"# held in {step['held']}" if "held" in step else ""
-        message = f", {json.dumps(step['message'])}" if step.get("message") else ""
-        line = f"check({self._expression(step, step['check'])}{message})"
+    def _step(self, step: Json) -> Iterator[str]:
+        makers = {
+            "tool.call": self._call, "udf.call": self._call, "assert": self._assert,
+            "let": self._let, "for_each": self._for_each, "prompt.user": self._prompt,
+        }  # fmt: skip
+        kind = step["type"]
+        if kind == "return":
+            yield f"return {self._value(step, 'value')}"
+            return
+        if kind not in makers:
+            raise refused(f"`{kind}` steps", f"step {step['id']}")
+        yield from makers[kind](step)
+
+    def _saved(self, step: Json, code: str) -> str:
+        """Return code whose value gets the name that the step says, if it says one."""
+        if not step.get("save_as"):
+            return code
+        word = self._define(step["save_as"])
+        return f"{word} = " + (f"agreed({word}, {code})" if step["id"] in self._again else code)
+
+    def _call(self, step: Json) -> Iterator[str]:
+        is_write = self._is_write(step)
+        if is_write and not self._has_written and self._hands_over:
+            yield "# Everything is as recorded: from here on things are done."
+        self._has_written |= is_write
+        if step.get("for_each") is None:
+            yield from self._called(step)
+        else:
+            yield from self._looped(step, self._called)
+
+    def _looped(self, step: Json, made: Callable[[Json], Iterator[str]]) -> Iterator[str]:
+        """Yield the loop of a step with `for_each`: its result is the list of all results."""
+        over = python_value(step["for_each"], f"step {step['id']}, field for_each", self)
+        name, is_call = step.get("save_as"), step["type"] != "assert"
+        results = self._free(name) if name else ""
+        with self._block():
+            self._variables[""] = results
+            item = self._define(step.get("as", "item"))
+            one = "each result"
+            inner = [*made({**step, "for_each": None, "save_as": one if name and is_call else ""})]
+            result = self._variables.get(one, "")
+        if name:
+            yield f"{results} = []"
+        yield f"for ({item},) in side_by_side({over}):"
+        yield from (f"    {line}" for line in inner)
+        if name and is_call:
+            yield f"    {results}.append({result})"
+        if name:
+            yield from self._renamed(step, results if is_call else "None")
+
+    def _renamed(self, step: Json, results: str) -> Iterator[str]:
+        """Yield the assignment of the results of a loop, if they have not their name already."""
+        line = self._saved(step, results)
+        if line != f"{results} = {results}":
+            yield line
+
+    def _called(self, step: Json) -> Iterator[str]:
+        """Yield a call with its checks."""
+        checks, schema = step.get("checks") or {}, step.get("expect")
+        is_caught = step.get("on_error", "fail") != "fail"
+        if checks and is_caught:
+            raise refused("`checks` with `on_error`", f"step {step['id']}, field checks")
+        for text in checks.get("pre", ()):
+            yield self._checked(step, text, "pre")
+        call = self._attempted(step, self._repeated(step, self._target(step)), schema)
+        if not step.get("save_as") and not checks.get("post") and (not schema or is_caught):
+            yield from call.split("\n")
+            return
+        if step.get("save_as"):
+            yield from self._saved(step, call).split("\n")
+            word = self._variables[step["save_as"]]
+        else:
+            word = self._free("result")
+            yield from f"{word} = {call}".split("\n")
+        if checks.get("post"):
+            with self._block():
+                self._variables["result"] = word
+                lines = [self._checked(step, text, "post") for text in checks["post"]]
+            yield from lines
+        if schema and not is_caught:
+            yield from _expected(word, checked_schema(schema, f"step {step['id']}, field expect"))
+
+    def _checked(self, step: Json, text: str, when: str) -> str:
+        holds = python_expression(text, f"step {step['id']}, field checks", self)
+        return f"check({holds}, {literal(f'the {when}-check failed: {text}')})"
+
+    def _target(self, step: Json) -> str:
+        """Return the call of a tool or a function."""
+        place, args = f"step {step['id']}, field args", step.get("args", {})
+        if step["type"] == "tool.call":
+            tool = step["tool"]
+            called = f"tools.{tool}" if is_word(tool) else f"getattr(tools, {literal(tool)})"
+        elif step.get("effect") == "write":
+            problem = "a script can't tell whether a function of udf.py did something"
+            raise ExportError(
+                problem, place=f"step {step['id']}, field effect", fix="make it a tool"
+            )
+        elif not is_word(step["function"]):
+            raise refused(
+                f"the function {step['function']!r}", f"step {step['id']}, field function"
+            )
+        else:
+            called = step["function"]
+            called = f"awaited({called})" if called in self.coroutines else called
+        parts = keywords({name: python_value(one, place, self) for name, one in args.items()})
+        if any(OMITTED in text for text in texts(args)):
+            parts = [f"**row({', '.join(parts)})"]
+        return _wrapped(f"{called}(", parts, ")")
+
+    def _repeated(self, step: Json, call: str) -> str:
+        retry = step.get("retry")
+        if retry is None:
+            return call
+        if self._is_write(step):
+            raise refused("`retry` of a write", f"step {step['id']}, field retry")
+        known = {"attempts": 3, "backoff": 0.1, **retry}
+        said = ", ".join(f"{name}={_LAYOUT.flow(value)}" for name, value in known.items())
+        return f"again(lambda: {call}, {said})"
+
+    def _attempted(self, step: Json, code: str, schema: Any = None) -> str:
+        """Return code that goes on with the value of `on_error` where it fails."""
+        on_error = step.get("on_error", "fail")
+        if on_error == "fail":
+            return code
+        otherwise = on_error.get("default") if isinstance(on_error, Mapping) else None
+        parts = [f"lambda: {code}", _LAYOUT.flow(otherwise)]
+        if schema:
+            parts.append(_LAYOUT.flow(checked_schema(schema, f"step {step['id']}, field expect")))
+        return f"attempt({', '.join(parts)})"
+
+    def _let(self, step: Json) -> Iterator[str]:
+        value = self._attempted(step, self._value(step, "value"), step.get("expect"))
+        yield self._saved(step, value)
+        if step.get("expect") and step.get("on_error", "fail") == "fail":
+            schema = checked_schema(step["expect"], f"step {step['id']}, field expect")
+            yield from _expected(self._variables[step["save_as"]], schema)
+
+    def _assert(self, step: Json) -> Iterator[str]:
+        if step.get("for_each") is not None:
+            if step.get("on_error", "fail") != "fail":
+                raise refused("`on_error`", f"step {step['id']}, field on_error")
+            yield from self._looped(step, self._assert)
+            return
+        held = f"# held in {one_line(step['held'], 20)}" if step.get("held") else ""
+        message = self._value(step, "message") if step.get("message") else ""
+        if message and message != literal(step["message"]):
+            message = f"lambda: {message}"
+        holds = python_expression(step["check"], f"step {step['id']}, field check", self)
+        line = self._attempted(
+            step, f"check({', '.join([holds, message] if message else [holds])})"
+        )
+        line = self._saved(step, line)
         if held and len(line) + len(held) + 2 > _LAYOUT.width:
             yield held
             held = ""
         yield f"{line}  {held}".rstrip()
 
-    def _for_each(self, step: Json, _is_shared: bool) -> Iterator[str]:
-        over = {name: self._expression(step, text) for name, text in step["over"].items()}
-        most = f", most={step['max']}" if step.get("max") is not None else ""
-        each = ", ".join(over) + ("," if len(over) == 1 else "")
+    def _prompt(self, step: Json) -> Iterator[str]:
+        prompt, place = step["prompt"], f"step {step['id']}, field prompt"
+        for field in prompt.get("fields", ()):
+            if field.get("type", "text") not in _FIELD_TYPES:
+                raise refused(f"the field {field['name']!r} of type {field['type']}", place)
+        message = python_value(prompt["message"], place, self)
+        fields = python_value(prompt.get("fields", []), place, self)
+        line = _wrapped("ask(", [literal(step["id"]), message, fields], ")")
+        yield from self._saved(step, line).split("\n")
+
+    def _for_each(self, step: Json) -> Iterator[str]:
+        place = f"step {step['id']}, field over"
+        over = {name: python_expression(one, place, self) for name, one in step["over"].items()}
+        most = [f"most={literal(step['max'])}"] if step.get("max") is not None else []
         name = step.get("save_as")
+        result = self._free(name) if name else ""
+        with self._block():
+            self._variables[""] = result
+            words = [self._define(one) for one in over]
+            lines = [*self._steps(step["steps"])]
+            saved = [one["save_as"] for one in step["steps"] if "save_as" in one]
+            each = {one: self._variables[one] for one in dict.fromkeys([*over, *saved])}
+        if result:
+            yield f"{result} = []"
+        rows = ", ".join([*over.values(), *most])
+        yield f"for {', '.join(words)}{',' * (len(words) == 1)} in side_by_side({rows}):"
+        if result:
+            lines += _wrapped(f"{result}.append(row(", keywords(each), "))").split("\n")
+        yield from (f"    {line}" for line in lines)
         if name:
-            yield f"{name} = []"
-        yield f"for {each} in side_by_side({', '.join(over.values())}{most}):"
-        saved = [*dict.fromkeys(one["save_as"] for one in step["steps"] if "save_as" in one)]
-        for one in saved:
-            if all("when" in inner for inner in step["steps"] if inner.get("save_as") == one):
-                yield f"    {one} = MISSING"
-        yield from (f"    {line}" for line in self._steps(step["steps"]))
-        if name:
-            values = [f"{one}={one}" for one in (*over, *saved)]
-            lines = _wrapped(f"{name}.append(row(", values, "))").split("\n")
-            yield from (f"    {line}" for line in lines)
+            yield from self._renamed(step, result)
+            if step.get("expect"):
+                schema = checked_schema(step["expect"], f"step {step['id']}, field expect")
+                yield from _expected(self._variables[name], schema)
 
-    def _end(self, step: Json, _is_shared: bool) -> Iterator[str]:
-        yield "return " + python_value(step.get("value"), f"step {step['id']}")
+    def _is_write(self, step: Json) -> bool:
+        return step["type"] == "tool.call" and self._writes[step["tool"]]
 
-    def _expression(self, step: Json, text: str) -> str:
-        return python_expression(text, f"step {step['id']}")
+    def _value(self, step: Json, field: str) -> str:
+        return python_value(step.get(field), f"step {step['id']}, field {field}", self)
 
 
-_ABOUT_ARGUMENTS = ("type", "properties", "required", "additionalProperties", "$schema")
-"""Words of the input schema that a signature says, or that are written for each input."""
+# --- what a document says -------------------------------------------------------------------------
 
 
-def _hint(schema: Json) -> str:
-    kind = schema.get("type")
+def writes_of(document: Json) -> dict[str, bool]:
+    """Return each tool that is called, and whether it has an effect: in doubt yes."""
+    declared = {tool["name"]: _effect_of(tool) for tool in document.get("tools", ())}
+    found: dict[str, bool] = {}
+    for step in walked(document["steps"]):
+        if step["type"] == "tool.call":
+            is_write = (step.get("effect") or declared.get(step["tool"])) != "read"
+            found[step["tool"]] = found.get(step["tool"], False) or is_write
+    return found
+
+
+def _effect_of(tool: Json) -> str | None:
+    """Return the declared effect of a tool; an HTTP GET or HEAD is a read."""
+    http = tool.get("http")
+    is_read = http is not None and http.get("method", "GET") in ("GET", "HEAD")
+    return tool.get("effect") or ("read" if is_read else None)
+
+
+def _udfs_of(document: Json) -> set[str]:
+    return {step["function"] for step in walked(document["steps"]) if step["type"] == "udf.call"}
+
+
+def checked_schema(schema: Any, place: str) -> Any:
+    """Return a schema without its notes; raise if it has words that a script does not check."""
+    if not isinstance(schema, Mapping):
+        return schema
+    made: Json = {}
+    for word, value in schema.items():
+        if word in _NOTES:
+            continue
+        if word not in prelude.WORDS or (word == "format" and value not in prelude.FORMATS):
+            said = f"format {value!r}" if word == "format" else repr(word)
+            raise refused(f"{said} of JSON Schema", place)
+        if word == "properties":
+            made[word] = {name: checked_schema(one, place) for name, one in value.items()}
+        elif word == "anyOf":
+            made[word] = [checked_schema(one, place) for one in value]
+        else:
+            is_schema = word in ("items", "additionalProperties")
+            made[word] = checked_schema(value, place) if is_schema else value
+    return made
+
+
+# --- layout ---------------------------------------------------------------------------------------
+
+
+def docstring(text: str, pad: str) -> str:
+    """Return a docstring that holds a text, whatever it is."""
+    printable = "".join(char if char.isprintable() or char == "\n" else " " for char in text)
+    safe = printable.replace("\\", "\\\\").replace('"""', "'''").strip()
+    lines: list[str] = []
+    for line in safe.split("\n"):
+        wrapped = textwrap.wrap(line, WIDTH - 6 - len(pad)) or [""]
+        lines += [line] if line.startswith("    ") else wrapped
+    if len(lines) == 1 and not lines[0].endswith('"'):
+        return f'{pad}"""{lines[0]}"""\n'
+    body = "\n".join(f"{pad}{line}".rstrip() for line in lines[1:])
+    return f'{pad}"""{lines[0]}\n{body}\n{pad}"""\n'
+
+
+def constant(name: str, value: Any) -> str:
+    """Return the assignment of a JSON value to a constant."""
+    head = f"{name}: dict[str, Any] = "
+    line = head + _LAYOUT.flow(value)
+    lines = [] if len(line) <= WIDTH else _LAYOUT.broken(value, 4, len(head))
+    return head + "\n".join(lines) if lines else line
+
+
+def _hint(schema: Any) -> str:
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
     return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
 
 
-def _expected(name: str, schema: Json) -> Iterator[str]:
-    for word in _schema_words(schema):
-        if word not in prelude.WORDS:
-            raise ExportError(f"plain Python has no {word!r} of JSON Schema", place=name)
-    start = f"expect({name}, "
-    end = f', "{name}")' if name.isidentifier() else ")"
+def _expected(code: str, schema: Any) -> list[str]:
+    start = f"expect({code}, "
+    end = f", {literal(code)})" if code.isidentifier() else ")"
     line = f"{start}{_LAYOUT.flow(schema)}{end}"
     fits = len(line) <= _LAYOUT.width
     lines = [line] if fits else _LAYOUT.broken(schema, 4, len(start), len(end))
-    yield from [start + lines[0], *lines[1:-1], lines[-1] + end] if len(lines) > 1 else [line]
-
-
-def _schema_words(schema: Any) -> Iterator[str]:
-    for word, value in schema.items():
-        yield word
-        inner: Sequence[Any] = ()
-        if word == "properties":
-            inner = [*value.values()]
-        elif word == "anyOf":
-            inner = value
-        elif word == "items":
-            inner = [value]
-        for one in inner:
-            if isinstance(one, Mapping):
-                yield from _schema_words(one)
+    return [start + lines[0], *lines[1:-1], lines[-1] + end] if len(lines) > 1 else [line]
 
 
 def _wrapped(head: str, parts: Sequence[str], end: str) -> str:
@@ -260,16 +577,3 @@ def _wrapped(head: str, parts: Sequence[str], end: str) -> str:
             now = "   "
         now += f" {part},"
     return "\n".join([*lines, now, end])
-
-
-def _saved_names(steps: Sequence[Json]) -> Iterator[str]:
-    for step in _walked(steps):
-        if "save_as" in step:
-            yield step["save_as"]
-        yield from step.get("over", ())
-
-
-def _walked(steps: Sequence[Json]) -> Iterator[Json]:
-    for step in steps:
-        yield step
-        yield from _walked(step.get("steps", ()))

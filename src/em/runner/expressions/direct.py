@@ -4,39 +4,26 @@ They are evaluated in every replay, and a call through Jinja's sandbox costs abo
 much. Only references, literals, the functions of `SELECTIONS`, `len`, `sum`, `str`, `int`, `float`,
 `+ - *`, one comparison, `in`, `and`, `or`, `not` and `a if b else c` are known here; everything
 else is left to Jinja.
-
-`together` compiles many of them to one function, for guards: a routine has dozens of them.
 """
 
 import ast
 import itertools
 import operator
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
-from math import isfinite
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeGuard
 
 from em.errors import ExpressionError
-from em.runner.expressions.functions import (
-    ANY,
-    ANY_TEXT,
-    FUNCTIONS,
-    KEYS,
-    SELECTIONS,
-    bounded,
-    field_kind,
-    is_like,
-    may_report,
-    objection,
-)
+from em.runner.expressions.functions import FUNCTIONS, SELECTIONS, bounded
+from em.runner.expressions.guard_functions import GUARD_FUNCTIONS
 from em.runner.expressions.selection import given
 from em.values.syntax_tree import expression_of
 
 Reference = Callable[[str, tuple[str | int, ...], str], Callable[[Any], Any]]
 Evaluate = Callable[[Any], Any]
 
-_CALLED = {*SELECTIONS, "len", "sum", "str", "int", "float"}
+_OWN = {**SELECTIONS, **GUARD_FUNCTIONS}
+_CALLED = {**_OWN, **{name: FUNCTIONS[name] for name in ("len", "sum", "float")}}
 _WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -52,37 +39,11 @@ _COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
 }
 _COMPARISON = re.compile(r" (?:==|!=|>=|<=|>|<|in|and|or|if) |^not ")
-_SIGNS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.In: "in",
-    ast.NotIn: "not in",
-}
-PARSED = "parsed"
-"""The function whose value is read many times, and made once."""
-_TYPES: dict[Any, type] = {"mapping": dict, "list": list, "text": str, "boolean": bool}
-_FULL = "((not {0}.isspace() and {0}) if type({0}) is str else ({0} or type({0}) in SINGLE))"
-"""That a value has something: a text more than spaces, a list a member; a number always has."""
 _REFERENCES = (ast.Name, ast.Attribute, ast.Subscript)
 LONGEST = 4_000
 """Longer expressions are left to Jinja."""
 PLAIN = frozenset((str, int, float, bool, type(None), list, dict))
 """The types of most values; no value of exactly one of them is a function, or `Missing`."""
-
-
-_BUILT_IN: dict[str, Any] = {
-    "__builtins__": {},
-    "PLAIN": PLAIN,
-    "NUMBERS": (int, float),
-    "SINGLE": (int, float, bool),
-    **{one.__name__: one for one in (type, str, list, dict, bool, all, map)},
-    **{one.__name__: one for one in (field_kind, is_like, objection)},
-}
-"""What the code of checks has beside the functions of expressions."""
 
 
 class _Other(Exception):
@@ -119,317 +80,10 @@ _NOT_KNOWN = (SyntaxError, ValueError, RecursionError, MemoryError, _Other)
 
 
 def _parsed(source: str, *, is_written: bool = False) -> ast.expr:
-    selects = any(f"{name}(" in source for name in SELECTIONS)
+    selects = any(f"{name}(" in source for name in _OWN)
     if len(source) > LONGEST or not (is_written or selects or _COMPARISON.search(source)):
         raise _Other
     return expression_of(source.strip())
-
-
-class Together(NamedTuple):
-    """Expressions that were compiled to one function.
-
-    hold: returns True only if each of them holds. After False they must be evaluated one by one,
-    to see whether one does not hold, or has no value.
-    sources: the expressions; others have parts that are not known here.
-    """
-
-    hold: Callable[[Any], bool]
-    sources: Collection[str]
-
-
-def together(sources: Collection[str]) -> Together:
-    """Compile expressions to one function of Python that tells whether all of them hold.
-
-    It looks up each value once, and compares plain JSON values only. Where it finds another type,
-    a missing key, or a function of udf.py in the place of one of em's, it returns False. It depends
-    on nothing but the expressions, so it is kept: a routine is tried on many recordings.
-    """
-    return _together(tuple(sources))
-
-
-@lru_cache(maxsize=1_000)
-def _together(sources: Sequence[str]) -> Together:
-    code = _Conjunction(sources)
-    known = [source for source in sources if code.takes(source)]
-    check = code.compiled()
-
-    def hold(scope: Any) -> bool:
-        try:
-            return bool(check(scope))
-        except Exception:  # noqa: BLE001 - evaluating them one by one says what is wrong
-            return False
-
-    return Together(hold, known)
-
-
-class _Conjunction:
-    """Code that checks expressions one after the other.
-
-    What an expression says gets into the code in two ways only: as the `repr` of a text or number,
-    and as a function or an operator of the closed sets above. The names of values become texts:
-    `order.status == "open"` is `type(v0 := scope['order']) in PLAIN and
-    type(v1 := v0['status']) in PLAIN and (v1 == 'open')`.
-    """
-
-    def __init__(self, sources: Collection[str] = ()) -> None:
-        self._conditions: list[str] = []
-        self._functions: set[str] = set()
-        # The variables that hold the values at these paths.
-        self._variables: dict[tuple[str | int, ...], str] = {}
-        # What else the code has by name: constants, and checks of the members of lists.
-        self._held: dict[str, Any] = {}
-        self._count = 0
-        # The only fields that a value has if it is as recorded; none of them reports an error.
-        self._silent = dict(filter(None, map(_silent_fields, sources)))
-
-    def takes(self, source: str) -> bool:
-        """Add an expression; return False if it has a part that is not known here."""
-        count, variables = len(self._conditions), dict(self._variables)
-        try:
-            self._conditions.append(self._code(_parsed(source)))
-        except _NOT_KNOWN:
-            del self._conditions[count:]
-            self._variables = variables
-            return False
-        return True
-
-    def compiled(self) -> Callable[[Any], Any]:
-        """Return the function. It checks first that the functions are em's own."""
-        own = [f"scope.get({name!r}, {name}) is {name}" for name in sorted(self._functions)]
-        code = f"lambda scope: {' and '.join([*own, *self._conditions]) or True}"
-        names = {name: FUNCTIONS[name] for name in self._functions}
-        scope = {**_BUILT_IN, **names, **self._held}
-        check: Callable[[Any], Any] = eval(code, scope)  # noqa: S307 - only what `_code` wrote
-        return check
-
-    def _code(self, node: ast.expr) -> str:
-        if _is_constant(node):
-            return _literal(_constant(node))
-        if isinstance(node, _REFERENCES):
-            start, path = _reference_in(node)
-            name = self._made(start) if isinstance(start, ast.Call) else start.id
-            return self._variable((name, *path))
-        if isinstance(node, ast.Call):
-            is_kept = _function_in(node) == PARSED
-            return self._variable((self._made(node),)) if is_kept else self._call(node)
-        if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            return self._comparison(node.left, node.ops[0], node.comparators[0])
-        return self._structure(node)
-
-    def _structure(self, node: ast.expr) -> str:
-        if isinstance(node, ast.List):
-            return f"[{', '.join(map(self._code, node.elts))}]"
-        if isinstance(node, ast.Dict):
-            keys = [self._code(key) for key in node.keys if key and _is_constant(key)]
-            pairs = zip(keys, map(self._code, node.values), strict=True)
-            return f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}"
-        raise _Other
-
-    def _call(self, node: ast.Call) -> str:
-        name = _function_in(node)
-        if node.keywords:
-            raise _Other
-        self._functions.add(name)
-        return f"{name}({', '.join(map(self._code, node.args))})"
-
-    def _made(self, node: ast.Call) -> str:
-        """Return the name under which the value of a call is kept, which is evaluated once.
-
-        No value of the scope has it: a name has no brackets.
-        """
-        code = self._call(node)
-        if (code,) not in self._variables:
-            variable = self._variables[code,] = f"v{len(self._variables)}"
-            self._conditions.append(f"type({variable} := {code}) in PLAIN")
-        return code
-
-    def _comparison(self, left: ast.expr, how: ast.cmpop, right: ast.expr) -> str:
-        sign = _SIGNS.get(type(how))
-        if sign is None:
-            raise _Other
-        if isinstance(how, ast.Eq) and isinstance(left, ast.Call) and _is_constant(right):
-            short = self._in_short(left, _constant(right))
-            if short is not None:
-                self._functions.add(_function_in(left))
-                return short
-        if not isinstance(how, ast.In | ast.NotIn):
-            return f"({self._code(left)} {sign} {self._code(right)})"
-        if not isinstance(right, ast.List):
-            raise _Other
-        return f"({self._code(left)} {sign} {self._code(right)})"
-
-    # --- checks of records ------------------------------------------------------------------------
-
-    def _in_short(self, node: ast.Call, wanted: Any) -> str | None:
-        """Return faster code for a check of a record; None if there is none.
-
-        It may be false though the check holds, but never the other way round.
-        """
-        name, args = _function_in(node), node.args
-        if name == "shape_of" and wanted in _TYPES and len(args) == 1:
-            return f"type({self._code(args[0])}) is {_TYPES[wanted].__name__}"
-        if name == "strange_fields" and wanted is None and len(args) == 2:
-            return self._likeness(args[0], _known_fields(args[1]))
-        is_plain = wanted is None and args and isinstance(args[0], _REFERENCES)
-        return self._of_keys(name, args[0], args[1:]) if is_plain else None
-
-    def _of_keys(self, name: str, value: ast.expr, rest: Sequence[ast.expr]) -> str | None:
-        """Return faster code for a check of the keys of a mapping; None if there is none."""
-        keys = _constants(rest)
-        if name == "error_of" and ast.unparse(value) in self._silent:
-            return self._only_keys(self._silent[ast.unparse(value)], value, "error_of({0})")
-        if name == "strange_keys" and keys is not None:
-            others = "".join(f", {key!r}" for key in keys)
-            return self._only_keys(frozenset(keys), value, f"strange_keys({{0}}{others})")
-        if name == "empty_keys" and keys is not None:
-            fields = [ast.Subscript(value, ast.Constant(key)) for key in keys]
-            return " and ".join(_FULL.format(self._code(field)) for field in fields) or "True"
-        return None
-
-    def _only_keys(self, keys: frozenset[Any], value: ast.expr, otherwise: str) -> str:
-        """Return code that a mapping has only these keys, or else that a function finds nothing."""
-        code = self._code(value)
-        return f"({code}.keys() <= {self._hold(keys)} or {otherwise.format(code)} is None)"
-
-    def _likeness(self, value: ast.expr, known: Mapping[str, Any]) -> str:
-        """Return code that checks in one walk that a record has no strange fields."""
-        tree: dict[str, Any] = {}
-        for path, was in known.items():
-            node = tree
-            for part in path.split("."):
-                node = node.setdefault(part, {})
-            node[""] = was
-        own = self._code(value)
-        way = next((path for path, name in self._variables.items() if name == own), None)
-        if way is not None:
-            return self._walk(tree, own, own, way)
-        held = self._fresh()
-        return self._walk(tree, f"({held} := {own})", held)
-
-    def _walk(
-        self,
-        tree: Mapping[str, Any],
-        first: str,
-        value: str,
-        path: tuple[str | int, ...] | None = None,
-    ) -> str:
-        """Return code for a tree of fields: under a part of a path what follows, under "" its kind.
-
-        first: the code of the value where it is used first. path: the way to it, if it has
-        variables.
-        """
-        parts = []
-        fields = {part: own for part, own in tree.items() if part not in ("", ANY, KEYS)}
-        if "" in tree:
-            parts.append(self._kind(tree[""], first, value))
-        if KEYS in tree or fields:
-            parts.append(f"type({value if parts else first}) is dict")
-        if KEYS in tree:
-            names = tree[KEYS][""]
-            others = "".join(f", {one!r}" for one in names)
-            held = self._hold(frozenset(names))
-            self._held["strange_keys"] = FUNCTIONS["strange_keys"]
-            parts.append(f"({value}.keys() <= {held} or strange_keys({value}{others}) is None)")
-        for name, own in fields.items():
-            inner = None if path is None else (*path, name)
-            known = self._variables.get(inner) if inner is not None else None
-            if known is not None:
-                parts.append(self._walk(own, known, known, inner))
-            else:
-                held = self._fresh()
-                parts.append(self._walk(own, f"({held} := {value}.get({name!r}))", held))
-        if ANY in tree:
-            check = self._hold(self._function(tree[ANY]))
-            members = f"{value} if type({value}) is list else {value}.values()"
-            is_empty = f"not {value if parts else first}"
-            parts.append(f"({is_empty} or all(map({check}, {members})))")
-        return " and ".join(parts) or "True"
-
-    def _function(self, tree: Mapping[str, Any]) -> Callable[[Any], Any]:
-        """Return the check of one member of a list."""
-        member = self._fresh()
-        code = f"lambda {member}: {self._walk(tree, member, member)}"
-        check: Callable[[Any], Any] = eval(code, {**_BUILT_IN, **self._held})  # noqa: S307 - as above
-        return check
-
-    def _kind(self, was: Any, first: str, value: str) -> str:
-        """Return code that checks the kind of a value, or that it is one of some."""
-        if was == "number":
-            return f"type({first}) in NUMBERS"
-        if was == "text":
-            return f"type({first}) is str and not objection({value})"
-        if isinstance(was, list):
-            if all(isinstance(one, str) for one in was):
-                return f"({first}) in {self._hold(frozenset(was))}"
-        elif was in _TYPES or was == ANY_TEXT:
-            return f"type({first}) is {_TYPES.get(was, str).__name__}"
-        elif " or " not in was:
-            return f"field_kind({first}) == {was!r}"
-        return f"is_like({first}, {self._hold(was)})"
-
-    def _hold(self, value: Any) -> str:
-        """Return the name under which the code has a value."""
-        name = f"c{len(self._held)}"
-        self._held[name] = value
-        return name
-
-    def _fresh(self) -> str:
-        self._count += 1
-        return f"w{self._count}"
-
-    def _variable(self, path: tuple[str | int, ...]) -> str:
-        """Return the variable of a value. It gets the value where it is needed first."""
-        if path not in self._variables:
-            holder = self._variable(path[:-1]) if path[1:] else "scope"
-            variable = self._variables[path] = f"v{len(self._variables)}"
-            self._conditions.append(f"type({variable} := {holder}[{path[-1]!r}]) in PLAIN")
-        return self._variables[path]
-
-
-def _silent_fields(source: str) -> tuple[str, frozenset[Any]] | None:
-    """Return a value and its only fields, if a check says so and none may report an error."""
-    if not source.startswith("strange_keys("):
-        return None
-    try:
-        node = _parsed(source)
-    except _NOT_KNOWN:
-        return None
-    call = node.left if isinstance(node, ast.Compare) else None
-    keys = _constants(call.args[1:]) if isinstance(call, ast.Call) else None
-    if not isinstance(call, ast.Call) or keys is None or any(map(may_report, keys)):
-        return None
-    return ast.unparse(call.args[0]), frozenset(keys)
-
-
-def _known_fields(node: ast.expr) -> dict[str, Any]:
-    """Return what `strange_fields` is given, if it is a literal of the right form."""
-    known = ast.literal_eval(_with_constants(node))
-    if not isinstance(known, dict) or not all(isinstance(path, str) for path in known):
-        raise _Other
-    for path, was in known.items():
-        is_names = path.rpartition(".")[2] == KEYS
-        if not isinstance(was, list) and (is_names or not isinstance(was, str)):
-            raise _Other
-    return known
-
-
-def _with_constants(node: ast.expr) -> ast.expr:
-    """Return an expression in which `true`, `false` and `none` are the values they stand for."""
-    return _Constants().visit(node)  # type: ignore[no-any-return]  # what a transformer returns
-
-
-class _Constants(ast.NodeTransformer):
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Replace a word that stands for a value."""
-        if node.id not in _WORDS:
-            raise _Other
-        return ast.copy_location(ast.Constant(_WORDS[node.id]), node)
-
-
-def _literal(value: str | float | None) -> str:
-    if isinstance(value, float) and not isfinite(value):
-        raise _Other
-    return repr(value)
 
 
 class _Compiler:
@@ -553,7 +207,7 @@ class _Compiler:
 
     def _called(self, node: ast.Call) -> Evaluate:
         name = _function_in(node)
-        own = FUNCTIONS[name]
+        own = _CALLED[name]
         args = [self.compiled(arg) for arg in node.args]
         if name == given.__name__ and not node.keywords:
             return self._given(node.args, args)

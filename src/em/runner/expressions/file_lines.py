@@ -4,11 +4,8 @@ Whatever is not clear fails: a line that is not there, or that is there twice.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
-
-_ROOTS = frozenset({"src", "lib", "python", "source", "sources", "app"})
-"""Folders that are often not part of a module's name."""
 
 
 def line_part(text: Any, before: str, after: str) -> str:
@@ -164,25 +161,16 @@ def line_count(text: Any) -> int:
     return whole.count("\n")
 
 
-def module_name(path: Any, *roots: str) -> str:
-    """Return the name that Python imports a file by: `shop.cart` for `src/shop/cart.py`.
-
-    roots: folders that are not part of the name. Fail where another one may be such a folder.
-    """
-    plain = str(path).removeprefix("./")
-    parts = plain.removesuffix(".py").split("/")
-    if not plain.endswith(".py"):
-        raise ValueError(f"{plain!r} is not a file of Python")
-    if parts[0] in roots and len(parts) > 1:
-        parts = parts[1:]
-    elif parts[0] in _ROOTS:
-        raise ValueError(f"it is not clear whether {parts[0]!r} is part of a module's name")
-    parts = parts[:-1] if parts[-1] == "__init__" else parts
-    if not parts or not all(part.isidentifier() for part in parts):
-        raise ValueError(f"{plain!r} can't be imported by its path")
-    return ".".join(parts)
-
-
 def sign_of(text: str) -> str:
     """Return what kind of sign a text is: a digit, a letter, or itself."""
     return "digit" if text.isdigit() else "letter" if text.isalpha() else text
+
+
+LINES: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        line_part, line_count, lines_after, lines_before, lines_above, lines_through,
+        lines_to_last, end_of_list, sorted_place, lines_once, stands_once, absent, lists_only,
+    )
+}  # fmt: skip
+"""These functions by name."""

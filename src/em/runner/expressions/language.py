@@ -17,6 +17,7 @@ import msgspec
 from em.errors import ExpressionError
 from em.runner.expressions.direct import PLAIN, compile_direct
 from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.guard_functions import GUARD_FUNCTIONS
 from em.values.canonical import Json
 from em.values.json_schema import Declared
 from em.values.leaves import scalars
@@ -232,7 +233,7 @@ def _jinja() -> "Sandboxed":
     """Import Jinja when the first expression needs more than a reference."""
     from em.runner.expressions.jinja import Sandboxed
 
-    return Sandboxed(FUNCTIONS)
+    return Sandboxed({**GUARD_FUNCTIONS, **FUNCTIONS})
 
 
 _NEVER_EVALUATED = (
@@ -283,10 +284,9 @@ class References:
         yield from self._all(self._steps, ())
 
     def _all(self, steps: Sequence[Any], where: Where) -> Iterator[Found]:
-        checks = {"plan": self._plan, "rules": self._rules, "for_each": self._block}
         for number, step in enumerate(steps):
             if isinstance(step, dict):
-                check = checks.get(str(step.get("type")), self._step)
+                check = self._block if step.get("type") == "for_each" else self._step
                 yield from check(step, (*where, "steps", number))
                 if isinstance(step.get("save_as"), str):
                     self._known |= {step["save_as"]}
@@ -303,81 +303,20 @@ class References:
         self._known = outside
 
     def _step(self, step: Json, where: Where) -> Iterator[Found]:
-        loops = step.get("for_each") is not None or step.get("within") is not None
-        own = {str(step.get("as", "item"))} if loops else set()
+        own = {str(step.get("as", "item"))} if step.get("for_each") is not None else set()
         for field, item in step.items():
             path = (*where, field)
             # The item is defined only where the step runs for each one.
-            is_outside = field in ("when", "for_each") and step.get("within") is None
-            known = set() if is_outside else own
+            known = set() if field in ("when", "for_each") else own
             if field in ("when", "check"):
                 yield from self._bare(item, path, known)
             elif field == "checks":
                 yield from self._checks(item, path, known)
-            elif field in ("guards", "expects"):
-                after = known | {"result", GIVEN} if field == "expects" else set()
-                yield from self._all_bare(item, path, after)
-            elif field == "agree":
-                for place, sources in item.items() if isinstance(item, dict) else ():
-                    yield from self._all_bare(sources, (*path, place))
             elif field in _NEVER_EVALUATED:
                 for at, _ in texts_in(item, path):
                     yield at, "an expression here is not evaluated", "write the value itself"
             elif field != "description":
                 yield from self._value(item, path, known)
-
-    def _plan(self, step: Json, where: Where) -> Iterator[Found]:
-        """Yield the problems of a plan, in which reads are functions."""
-        reads, inputs = _mapping(step, "reads"), _mapping(step, "inputs")
-        for name, ways in reads.items():
-            for number, read in enumerate(ways if isinstance(ways, list) else ()):
-                own = {*reads, *inputs, *map(str, _list(read, "given"))}
-                args = read.get("args") if isinstance(read, dict) else None
-                yield from self._value(args, (*where, "reads", name, number, "args"), own)
-        effects = _mapping(step, "effects")
-        for name, effect in effects.items():
-            at = (*where, "effects", name)
-            slots = _mapping(effect, "slots")
-            own = {*reads, *slots, *effects, "item"}
-            for slot, content in slots.items():
-                path = (*at, "slots", slot)
-                yield from self._slot(content, path, own, slots)
-            for field, known in (("guards", own), ("expects", {"result", GIVEN})):
-                for number, text in enumerate(_list(effect, field)):
-                    yield from self._bare(text, (*at, field, number), known)
-            for number, check in enumerate(_list(effect, "checks")):
-                path, seen = (*at, "checks", number), {*slots, "result"}
-                yield from self._value(_mapping(check, "args"), (*path, "args"), seen)
-                yield from self._all_bare(_list(check, "shows"), (*path, "shows"), seen)
-
-    def _rules(self, step: Json, where: Where) -> Iterator[Found]:
-        """Yield the problems of rules: what the results of their calls must be like."""
-        for name, rule in _mapping(step, "rules").items():
-            for number, call in enumerate(_list(rule, "calls")):
-                path = (*where, "rules", name, "calls", number, "expects")
-                for place, text in enumerate(_list(call, "expects")):
-                    yield from self._bare(text, (*path, place), {"result", GIVEN})
-
-    def _slot(
-        self, slot: Any, where: Where, own: Set[str], slots: Mapping[str, Any]
-    ) -> Iterator[Found]:
-        if not isinstance(slot, dict):
-            return
-        if slot.get("records"):
-            yield from self._bare(slot["records"], (*where, "records"), own)
-        for field in ("among", "default"):
-            for number, text in enumerate(_list(slot, field)):
-                yield from self._bare(text, (*where, field, number), own)
-        of = slot.get("of")
-        if of and str(of) not in slots:
-            fix = closest(str(of), sorted(slots))
-            yield (*where, "of"), f"the effect has no slot {of!r}", fix
-
-    def candidates(self, asks: Any) -> Iterator[Found]:
-        """Yield the problems of the candidates of asked inputs; call it after `problems`."""
-        for name, asked in asks.items() if isinstance(asks, dict) else ():
-            sources = asked.get("candidates") if isinstance(asked, dict) else ()
-            yield from self._all_bare(sources, ("asks", name, "candidates"))
 
     def _all_bare(self, sources: Any, where: Where, own: Set[str] = frozenset()) -> Iterator[Found]:
         for number, source in enumerate(sources if isinstance(sources, list) else ()):

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date, datetime
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -11,6 +12,8 @@ from em.values.canonical import short
 from em.values.structure import structured
 from em.values.times import is_date
 
+_ROOTS = frozenset({"src", "lib", "python", "source", "sources", "app"})
+"""Folders that are often not part of a module's name."""
 _FIELD = re.compile(r"\{(\w*)(?::([^{}]+))?\}", re.ASCII)
 
 
@@ -36,6 +39,25 @@ def file_part(path: str, part: str) -> str:
     if part not in ("name", "stem"):
         raise ValueError(f"file_part() knows `name`, `stem` and `folder`, got {part!r}")
     return known.name if part == "name" else known.stem
+
+
+def module_name(path: Any, *roots: str) -> str:
+    """Return the name that Python imports a file by: `shop.cart` for `src/shop/cart.py`.
+
+    roots: folders that are not part of the name. Fail where another one may be such a folder.
+    """
+    plain = str(path).removeprefix("./")
+    parts = plain.removesuffix(".py").split("/")
+    if not plain.endswith(".py"):
+        raise ValueError(f"{plain!r} is not a file of Python")
+    if parts[0] in roots and len(parts) > 1:
+        parts = parts[1:]
+    elif parts[0] in _ROOTS:
+        raise ValueError(f"it is not clear whether {parts[0]!r} is part of a module's name")
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    if not parts or not all(part.isidentifier() for part in parts):
+        raise ValueError(f"{plain!r} can't be imported by its path")
+    return ".".join(parts)
 
 
 def shown(value: Any, form: str) -> str:
@@ -99,8 +121,63 @@ def _part(item: Any, name: str, form: str | None) -> str:
     return str(value) if form is None else shown(value, form)
 
 
+def between(text: Any, before: str, after: str) -> str:
+    """Return the part of a text between two texts. Each of the two must occur just once."""
+    whole = str(text)
+    if before and whole.count(before) != 1:
+        raise ValueError(f"the text must contain {before!r} once")
+    rest = whole.partition(before)[2] if before else whole
+    if after and rest.count(after) != 1:
+        raise ValueError(f"the text must contain {after!r} once")
+    return rest.partition(after)[0] if after else rest
+
+
+_KINDS = {
+    "e-mail": re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+"),
+    "date": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\S*"),
+    "time": re.compile(r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?"),
+    "number": re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)*"),
+    "code": re.compile(r"(?=\S*[0-9])\S*[^\s,;]"),
+    "word": re.compile(r"\S*[^\s,;]"),
+}
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value looks like, so that an error message is not taken for an id."""
+    if type(value) is str and len(value) <= SHORT:
+        return _kind_of_text(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(sorted({kind_of(one) for one in value}))
+    if isinstance(value, bool | Mapping) or value is None:
+        return "none" if value is None else type(value).__name__
+    return _looked_at(str(value))
+
+
+SHORT = 200
+"""Characters of a text whose kind is worth remembering."""
+
+
+def _looked_at(text: str) -> str:
+    kinds = (kind for kind, form in _KINDS.items() if form.fullmatch(text))
+    return next((kind for kind in kinds if kind != "date" or _is_day(text)), "text")
+
+
+def _is_day(text: str) -> bool:
+    """Return whether a text begins with a day that the calendar has."""
+    try:
+        date.fromisoformat(text[:10])
+    except ValueError:
+        return False
+    return True
+
+
+_kind_of_text = lru_cache(maxsize=10_000)(_looked_at)
+
+
 TEXTS: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (structure, word, slug, file_part, shown, quoted, days, lines)
-}
+    for function in (
+        structure, between, word, slug, file_part, module_name, shown, quoted, days, lines,
+    )
+}  # fmt: skip
 """These functions by name."""

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from em.values.canonical import short
 from em.values.syntax_tree import expression_of
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {
@@ -23,6 +22,8 @@ _FORM_NAMES = {
     **{form: f"a {form}" for form in ("date", "time", "number", "code", "word", "text")},
 }
 """What `kind_of` returns, in words."""
+_STATEMENTS = frozenset("given has distinct absent stands_once lists_only".split())
+"""Functions that are said as a whole sentence."""
 _SUMS: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times"}
 
 
@@ -60,24 +61,6 @@ def _quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_NEAR = 40
-"""Characters that are shown of a request on each side of what varies."""
-
-
-def request_in_words(template: str) -> str:
-    """Quote the template of a request; of a long one, the words around what varies."""
-    parts = re.split(r"(\{\{.*?\}\})", " ".join(template.split()))
-    for number in range(0, len(parts), 2):
-        text = parts[number]
-        if len(text) > 2 * _NEAR:
-            head = text[: _NEAR if number else 0].rpartition(" ")[0]
-            tail = text[-_NEAR:].partition(" ")[2] if number < len(parts) - 1 else ""
-            if not head and not tail:
-                head = text[: 2 * _NEAR].rpartition(" ")[0] or text[:_NEAR]
-            parts[number] = " ".join(filter(None, (head, "…", tail)))
-    return _quoted("".join(parts))
-
-
 def check_in_words(text: str) -> str:
     """Say what a check requires: `order.status` is "delivered", `result` reports no error."""
     node = _parsed(text)
@@ -91,32 +74,9 @@ def check_in_words(text: str) -> str:
         return word.join(check_in_words(ast.unparse(one)) for one in node.values)
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "among" and len(node.args) > 1:
         return f"{_said(node.args[1])} is {_said(node)}"
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in _STATEMENTS:
+        return _said(node)
     return " ".join(_compared(node) or (_said(node), "holds"))
-
-
-def change_in_words(text: str, now: Any) -> str:
-    """Say what was and what is: `order.status` is "paid" now; it was "open" when recorded.
-
-    now: the value of the left side of the check, which does not hold.
-    """
-    node = _parsed(text)
-    about = _change_of_a_result(node, now)
-    if about is not None:
-        return about
-    compared = _compared(node)
-    if compared is None:
-        return f"{past_in_words(text)}, and does not hold now"
-    if _is_one_of(node):
-        return f"{compared[0]} is {_in_short(now)} now; it {_past(node, compared)} when recorded"
-    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
-        # `now` is not the value that is looked for.
-        is_other = isinstance(node.ops[0], ast.NotIn) and _is_constant(node.left)
-        end = f"it is {compared[2]} now" if is_other else "it is not so now"
-        return f"{past_in_words(text)}; {end}"
-    is_now = _in_short(now)
-    if _is_form(node) and isinstance(now, str):
-        is_now = _FORM_NAMES.get(now, short(now))
-    return f"{compared[0]} is {is_now} now; it {_past(node, compared)} when recorded"
 
 
 def left_of(text: str) -> str:
@@ -131,56 +91,6 @@ def _is_one_of(node: ast.expr | None) -> bool:
     if not isinstance(node, ast.Compare) or [type(op) for op in node.ops] != [ast.In]:
         return False
     return isinstance(node.comparators[0], ast.List) and not _is_constant(node.left)
-
-
-def _in_short(value: Any) -> str:
-    return "empty" if value is None else short(value)
-
-
-def _change_of_a_result(node: ast.expr | None, now: Any) -> str | None:
-    """Say how what a read returned differs from all recorded results; None for other checks."""
-    if not isinstance(node, ast.Compare) or not isinstance(node.left, ast.Call):
-        return None
-    name, args = ast.unparse(node.left.func), node.left.args
-    if name == "size_of" and ast.unparse(node.comparators[0]) != "0":
-        return None
-    say = _CHANGES.get((name, now != "nothing" and bool(now)))
-    if say is None or not args:
-        return None
-    listed = ", ".join(map(str, now)) if isinstance(now, list) else now
-    shown = listed if isinstance(listed, str) else short(listed)
-    members = counted(now, "member") if isinstance(now, int) else ""
-    return say.format(what=_said(args[0]), now=shown, members=members)
-
-
-_CHANGES = {
-    ("error_of", True): "{what} reports an error: {now}",
-    ("shape_of", False): "there is no such {what} now; all recorded runs had one",
-    ("size_of", True): "{what} was empty in all recorded runs; now it has {members}",
-    ("size_of", False): "{what} was not empty in any recorded run; now it is",
-    ("strange_keys", True): "{what} has a field that no recorded one had: {now}",
-    ("empty_keys", True): "{what} had in all recorded runs what is missing now: {now}",
-    ("strange_items", True): "{what} has what no recorded one had: {now}",
-    ("strange_fields", True): "{what} is unlike all recorded ones: {now}",
-    ("strange_text", True): "{what} says what no recorded one said: {now}",
-}
-"""By function, and whether it returns something now."""
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: 1 member, 2 members."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def past_in_words(text: str) -> str:
-    """Say what a check has shown: `order.status` was "open" when recorded."""
-    node = _parsed(text)
-    compared = _compared(node)
-    if compared is not None:
-        return f"{compared[0]} {_past(node, compared)} when recorded"
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "among" and len(node.args) > 1:
-        return f"{_said(node.args[1])} was {_said(node)} when recorded"
-    return f"{f'`{text}`' if node is None else _said(node)} held when recorded"
 
 
 def _compared(node: ast.expr | None) -> tuple[str, str, str] | None:
@@ -214,14 +124,6 @@ def _is_form(node: ast.expr | None) -> bool:
     return isinstance(left, ast.Call) and ast.unparse(left.func) == "kind_of" and bool(left.args)
 
 
-def _past(node: ast.expr | None, compared: tuple[str, str, str]) -> str:
-    """Say how something compared when it was recorded."""
-    _, how, right = compared
-    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
-        how = "is" if _is_constant(node.comparators[0]) or _is_form(node) else "is the same as"
-    return f"{how.replace('is', 'was', 1)} {right}"
-
-
 def _about_a_result(node: ast.expr | None) -> str | None:
     """Say what is expected of a result; None for other checks."""
     if not isinstance(node, ast.Compare) or [type(op) for op in node.ops] != [ast.Eq]:
@@ -241,12 +143,10 @@ def _about_a_result(node: ast.expr | None) -> str | None:
 
 _EXPECTED = {
     ("error_of", "none"): "{0} reports no error",
-    ("missing_keys", "none"): "{0} has {1}",
     ("empty_keys", "none"): "{0} has {1}",
     ("strange_keys", "none"): "{0} has no field that no recorded one had",
     ("strange_items", "none"): "{0} has nothing that no recorded one had",
     ("strange_fields", "none"): "{0} is like all recorded ones",
-    ("strange_text", "none"): "{0} says nothing that no recorded one said",
     ("size_of", "0"): "{0} is empty",
 }
 """By function, and what it must return."""
@@ -334,22 +234,34 @@ def _items(node: ast.expr) -> str:
     return _said(node)
 
 
-def _pick(node: ast.Call) -> str:
-    fields = " and ".join(f"{one.arg} is {_said(one.value)}" for one in node.keywords)
-    return f"the one of {_items(node.args[0])} where {fields}"
+def _chosen(node: ast.Call) -> str:
+    """Say which one of some values is meant: the only one, or the one with these fields."""
+    fields = " and ".join(_fields(node, 1))
+    items = _items(node.args[0])
+    return f"the one of {items} where {fields}" if fields else f"the only one of {items}"
 
 
-def _select(node: ast.Call) -> str:
-    where = [*(one.value for one in node.keywords if one.arg == "where"), *node.args[1:]][0]
-    if not isinstance(where, ast.Dict) or not where.keys:
-        raise TypeError
-    pairs = [(key, one) for key, one in zip(where.keys, where.values, strict=True) if key]
-    fields = " and ".join(f"{_text(key)} is {_said(one)}" for key, one in pairs)
-    return f"all of {_items(node.args[0])} where {fields}"
+def _all_that_fit(node: ast.Call) -> str:
+    fields = " and ".join(_fields(node, 1))
+    items = _items(node.args[0])
+    return f"all of {items} where {fields}" if fields else items
+
+
+def _fields(node: ast.Call, first: int) -> list[str]:
+    """Say what the fields of a selection must be; its description may stand at a position."""
+    found = []
+    for more in node.args[first:]:
+        if not isinstance(more, ast.Dict) or None in more.keys:
+            raise TypeError
+        pairs = zip(more.keys, more.values, strict=True)
+        found += [f"{_text(key)} is {_said(one)}" for key, one in pairs if key]
+    return [*found, *(f"{one.arg} is {_said(one.value)}" for one in node.keywords)]
 
 
 def _outermost(node: ast.Call, which: str) -> str:
-    return f"the one of {_items(node.args[0])} with the {which} {_text(node.args[1])}"
+    fields = " and ".join(_fields(node, 2))
+    one = f"the one of {_items(node.args[0])} with the {which} {_text(node.args[1])}"
+    return f"{one} where {fields}" if fields else one
 
 
 def _fact(node: ast.Call) -> str:
@@ -357,72 +269,55 @@ def _fact(node: ast.Call) -> str:
     return f"`{field}` of {_items(node.args[0])} where {key} is {wanted}"
 
 
-def _still_found(node: ast.Call) -> str:
-    value, path, facts = _said(node.args[1]), _text(node.args[3]), node.args[5]
-    said = f"{value} was in `{ast.unparse(node.args[2])}{path and f'.{path}'}`"
-    if isinstance(facts, ast.Dict) and facts.keys:
-        pairs = zip(facts.keys, facts.values, strict=True)
-        said += ", " + ", ".join(f"{_text(key)} {_said(fact)}" for key, fact in pairs if key)
-    return said
+def _saying(form: str) -> Callable[[ast.Call], str]:
+    """Return a function that fills its arguments in words into a text."""
+    return lambda node: form.format(*map(_said, node.args))
 
 
 _SAID: dict[str, Callable[[ast.Call], str]] = {
-    "among": lambda node: f"one of {_items(node.args[0])}",
     "every": _items,
-    "only": lambda node: f"the only one of {_items(node.args[0])}",
-    "pick": _pick,
-    "select": _select,
-    "least": lambda node: _outermost(node, "smallest"),
-    "most": lambda node: _outermost(node, "largest"),
-    "fact_of": _fact,
-    "still_found": _still_found,
-    "least_of": lambda node: f"the smallest {_fact(node)}",
-    "strange_keys": lambda node: f"what no recorded one had in {_said(node.args[0])}",
-    "strange_items": lambda node: f"what no recorded one had in {_said(node.args[0])}",
-    "strange_fields": lambda node: f"what is unlike all recorded ones in {_said(node.args[0])}",
-    "parsed": lambda node: _said(node.args[0]),
-    "empty_keys": lambda node: f"what is missing in {_said(node.args[0])}",
-    "strange_text": lambda node: f"what no recorded one said in {_said(node.args[0])}",
-    "size_of": lambda node: f"the size of {_said(node.args[0])}",
-    "error_of": lambda node: f"the error of {_said(node.args[0])}",
-    "keyed": lambda node: f"the records of {_said(node.args[0])}",
-    "value_at": lambda node: f"{_said(node.args[0])} at {_said(node.args[1])}",
-    "between": lambda node: (
-        f"the part of {_said(node.args[0])} between {_said(node.args[1])} and {_said(node.args[2])}"
-    ),
-    "line_part": lambda node: (
-        f"the part of a line of {_said(node.args[0])} between {_said(node.args[1])} and"
-        f" {_said(node.args[2])}"
-    ),
-    "line_like": lambda node: (
-        f"the one line of {_said(node.args[0])} like {' … '.join(map(_said, node.args[1:]))}"
-    ),
-    "once": lambda node: f"what stands once in {_said(node.args[0])}: {_said(node.args[1])}",
-    "lines_before": lambda node: (
-        f"the first line of {_said(node.args[0])} that begins with {_said(node.args[1])}"
-    ),
-    "absent": lambda node: f"{_said(node.args[1])} does not stand in {_said(node.args[0])}",
-    "lines_after": lambda node: f"behind {_said(node.args[1])} in {_said(node.args[0])}",
-    "lines_above": lambda node: f"before {_said(node.args[1])} in {_said(node.args[0])}",
-    "lines_through": lambda node: (
-        f"the end of the lines of {_said(node.args[0])} that begin with {_said(node.args[1])}"
-    ),
-    "sorted_place": lambda node: (
-        f"in order among the lines of {_said(node.args[0])} that begin with {_said(node.args[1])}"
-    ),
-    "stands_once": lambda node: f"{_said(node.args[1])} stands once in {_said(node.args[0])}",
+    "only": _chosen,
+    "where": _all_that_fit,
+    "has": lambda node: f"one of {_all_that_fit(node).removeprefix('all of ')} is there",
+    "only_key": lambda node: f"the key of {_chosen(node)}",
+    "smallest": lambda node: _outermost(node, "smallest"),
+    "largest": lambda node: _outermost(node, "largest"),
+    "given": lambda node: f"{' and '.join(map(_said, node.args))} is given",
+    "distinct": lambda node: f"no value of {_items(node.args[0])} is there twice",
+    "days": _saying("the days from {0} to {1}"),
+    "between": _saying("the part of {0} between {1} and {2}"),
+    "line_part": _saying("the part of a line of {0} between {1} and {2}"),
+    "lines_before": _saying("the first line of {0} that begins with {1}"),
+    "lines_after": _saying("behind {1} in {0}"),
+    "lines_above": _saying("before {1} in {0}"),
+    "lines_through": _saying("the end of the lines of {0} that begin with {1}"),
+    "sorted_place": _saying("in order among the lines of {0} that begin with {1}"),
+    "line_count": _saying("the end of {0}"),
+    "absent": _saying("{1} does not stand in {0}"),
+    "stands_once": _saying("{1} stands once in {0}"),
     "lists_only": lambda node: (
         f"{_said(node.args[0])} lists only {', '.join(map(_said, node.args[1:]))}"
     ),
-    "line_count": lambda node: f"the end of {_said(node.args[0])}",
-    "module_name": lambda node: f"the module of {_said(node.args[0])}",
-    "looks_like": lambda node: (
-        f"{_said(node.args[0])} begins with a {_text(node.args[1]) or 'sign'} and ends with a"
-        f" {_text(node.args[2]) or 'sign'}"
-    ),
+    "module_name": _saying("the module of {0}"),
+    "structure": _saying("{0}"),
     "len": lambda node: f"the number of {_items(node.args[0])}",
     "sum": lambda node: f"the sum of {_items(node.args[0])}",
-    "str": lambda node: _said(node.args[0]),
-    "int": lambda node: _said(node.args[0]),
-    "float": lambda node: _said(node.args[0]),
+    "float": _saying("{0}"),
+    # Those of the guards of behaviours.
+    "among": lambda node: f"one of {_items(node.args[0])}",
+    "pick": _chosen,
+    "fact_of": _fact,
+    "least_of": lambda node: f"the smallest {_fact(node)}",
+    "least": lambda node: _outermost(node, "smallest"),
+    "most": lambda node: _outermost(node, "largest"),
+    "strange_keys": _saying("what no recorded one had in {0}"),
+    "strange_items": _saying("what no recorded one had in {0}"),
+    "strange_fields": _saying("what is unlike all recorded ones in {0}"),
+    "empty_keys": _saying("what is missing in {0}"),
+    "size_of": _saying("the size of {0}"),
+    "error_of": _saying("the error of {0}"),
+    "value_at": _saying("{0} at {1}"),
+    "parsed": _saying("{0}"),
+    "str": _saying("{0}"),
+    "int": _saying("{0}"),
 }

@@ -199,6 +199,15 @@ _WRITES = {
 """The tools for files, each with its method of `Files`."""
 
 
+FILE_CHANGES = frozenset(_WRITES)
+"""The tools that change files."""
+
+
+def effect_of_tool(tool: str) -> Effect | None:
+    """Return the effect of a tool for files; None if it is another tool."""
+    return "read" if tool in _READS else "write" if tool in _WRITES else None
+
+
 def is_coding_tool(name: str) -> bool:
     """Return whether coding agents call a tool by this name that em has too."""
     return name in SHELLS or name in _READS or name in _WRITES

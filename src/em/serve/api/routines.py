@@ -1,4 +1,4 @@
-"""HTTP API of routines: list, decide, strike, retire; start, list, read and answer their runs."""
+"""HTTP API of routines: list, strike, retire; start, list, read and answer their runs."""
 
 from collections.abc import Callable
 from typing import Annotated, TypeVar
@@ -8,7 +8,6 @@ from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.compiler.checks import checks_of, document_of
-from em.compiler.decision import current_version
 from em.errors import UsageError
 from em.log.event import EventQuery, run_stream
 from em.log.summary import Cursor
@@ -26,28 +25,31 @@ from em.runner.history import (
     read_stored_run,
     run_query,
 )
-from em.runner.package import find_routine, kept_routines, routine_of, texts_of, trials_of
+from em.runner.package import (
+    current_version,
+    find_routine,
+    kept_routines,
+    routine_of,
+    texts_of,
+    trials_of,
+)
 from em.runner.retry import refuse_retry
 from em.runner.run import HANDED_OVER
 from em.serve.api.shapes import (
+    AnswersIn,
     CheckOut,
     Checks,
-    ChoiceOut,
-    DecidedOut,
-    DecideIn,
     InUseOut,
     Pagination,
     ProofOut,
-    QuestionOut,
-    Questions,
     RetryIn,
     RoutineOut,
     Routines,
-    RunAnswersIn,
     RunIn,
     RunOut,
     Runs,
     StrikeIn,
+    StruckOut,
     WorkflowRunOut,
     fill,
 )
@@ -90,33 +92,6 @@ def _routine(one: Artefact) -> RoutineOut:
     )
 
 
-@get("/routines/{ref:str}/questions", responses=errors(404), sync_to_thread=True, tags=["routines"])
-def list_questions(request: AnyRequest, ref: FromPath[str]) -> Questions:
-    """List what a person can decide about a routine, `name` or `name@version`."""
-    service = service_of(request)
-    service.caller(request).must_see(None)
-    return Questions(
-        [
-            fill(QuestionOut, one, choices=[fill(ChoiceOut, choice) for choice in one.choices])
-            for one in service.memory.undecided(ref)
-        ]
-    )
-
-
-@post(
-    "/routines/{ref:str}/decide",
-    responses=errors(404, 409),
-    status_code=200,
-    sync_to_thread=True,
-    tags=["routines"],
-)
-def decide_routine(request: AnyRequest, ref: FromPath[str], data: JSONBody[DecideIn]) -> DecidedOut:
-    """Store a routine with a person's decision as a new version. The log says who decided."""
-    service = service_of(request)
-    by = _decider(request)
-    return fill(DecidedOut, service.memory.decide(ref, data.choice, by=by))
-
-
 @get("/routines/{ref:str}/checks", responses=errors(404), sync_to_thread=True, tags=["routines"])
 def list_checks(request: AnyRequest, ref: FromPath[str]) -> Checks:
     """List the checks of a learnt routine, `name` or `name@version`."""
@@ -136,11 +111,11 @@ def list_checks(request: AnyRequest, ref: FromPath[str]) -> Checks:
     sync_to_thread=True,
     tags=["routines"],
 )
-def strike_check(request: AnyRequest, ref: FromPath[str], data: JSONBody[StrikeIn]) -> DecidedOut:
+def strike_check(request: AnyRequest, ref: FromPath[str], data: JSONBody[StrikeIn]) -> StruckOut:
     """Store a learnt routine without one of its checks as a new version."""
-    by = _decider(request)
+    by = _owner(request)
     memory = service_of(request).memory
-    return fill(DecidedOut, memory.strike(ref, data.check, reason=data.reason, by=by))
+    return fill(StruckOut, memory.strike(ref, data.check, reason=data.reason, by=by))
 
 
 @post(
@@ -152,7 +127,7 @@ def strike_check(request: AnyRequest, ref: FromPath[str], data: JSONBody[StrikeI
 )
 def retire_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
     """Take a version, `name@version`, out of use: its name then means the one before."""
-    by = _decider(request)
+    by = _owner(request)
     return fill(InUseOut, service_of(request).memory.retire(ref, by=by))
 
 
@@ -165,11 +140,11 @@ def retire_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
 )
 def restore_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
     """Put a retired version, `name@version`, in use again."""
-    by = _decider(request)
+    by = _owner(request)
     return fill(InUseOut, service_of(request).memory.restore(ref, by=by))
 
 
-def _decider(request: AnyRequest) -> str:
+def _owner(request: AnyRequest) -> str:
     """Return who decides about routines, which are everybody's: no token limited to subjects."""
     caller = service_of(request).caller(request, "write")
     caller.must_see(None)
@@ -187,20 +162,19 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
     def go(data: RunIn, run_id: str) -> RunOut:
         # Pass the routine itself: the name alone could be taken for a folder on this machine.
         routine = routine_of(find_routine(service.store, data.routine))
-        answers, remember = data.answers or None, data.remember
+        answers = data.answers or None
         if not service.store.head(run_stream(run_id))[0]:
             result = service.memory.run(
                 routine,
                 data.input,
                 run_id=run_id,
                 answers=answers,
-                remember=remember,
                 subject=data.subject,
             )
             return fill(RunOut, result)
         past = read_run(service.store, run_id)
         if past.status == "running":
-            return fill(RunOut, service.memory.resume(run_id, answers=answers, remember=remember))
+            return fill(RunOut, service.memory.resume(run_id, answers=answers))
         return _run(past)
 
     return await respond_with_run(request, key, data, go, 201)
@@ -326,14 +300,14 @@ def _run(past: PastRun) -> RunOut:
     tags=["routines"],
 )
 async def post_answers(
-    request: AnyRequest, run_id: FromPath[str], data: JSONBody[RunAnswersIn], key: Key = None
+    request: AnyRequest, run_id: FromPath[str], data: JSONBody[AnswersIn], key: Key = None
 ) -> Response[RunOut]:
     """Answer a run's prompts, by the ids of their steps, and resume it."""
     service = service_of(request)
 
-    def go(data: RunAnswersIn, _new_id: str) -> RunOut:
+    def go(data: AnswersIn, _new_id: str) -> RunOut:
         read_served_run(service.store, run_id)
-        result = service.memory.resume(run_id, answers=data.answers, remember=data.remember)
+        result = service.memory.resume(run_id, answers=data.answers)
         return fill(RunOut, result)
 
     return await respond_with_run(request, key, data, go, 200)
@@ -379,8 +353,6 @@ def cancel_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
 
 HANDLERS = [
     list_routines,
-    list_questions,
-    decide_routine,
     list_checks,
     strike_check,
     retire_routine,

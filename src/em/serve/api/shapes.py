@@ -15,7 +15,7 @@ import msgspec
 from em.compiler.shadow import ENOUGH, Comparison
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
 from em.runner.reason import Reason
-from em.runner.run import Failure, PendingPrompt, Remembered
+from em.runner.run import Failure, PendingPrompt
 from em.serve.api.step import StepIn
 from em.state.checkpoint import Checkpoint
 from em.state.origin import Origin
@@ -368,40 +368,8 @@ class Routines(msgspec.Struct, frozen=True):
     pagination: Pagination
 
 
-class ChoiceOut(msgspec.Struct, frozen=True):
-    """One answer to a question about a routine."""
-
-    id: str
-    words: str
-
-
-class QuestionOut(msgspec.Struct, frozen=True):
-    """Something about a routine that a person can decide.
-
-    kind: `value` for one that runs ask for, `agreement` for an argument with several explanations
-    that must agree, `input` for one that no step uses, `check` for the checks before an effect.
-    """
-
-    of: str
-    kind: str
-    words: str
-    choices: Sequence[ChoiceOut]
-
-
-class Questions(msgspec.Struct, frozen=True):
-    """What a person can decide about a routine."""
-
-    questions: Sequence[QuestionOut]
-
-
-class DecideIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A person's decision: the id of a choice."""
-
-    choice: str
-
-
-class DecidedOut(msgspec.Struct, frozen=True):
-    """A decision in words, and the versions before and after it."""
+class StruckOut(msgspec.Struct, frozen=True):
+    """What was struck, in words, and the versions before and after it."""
 
     words: str
     old: str
@@ -482,14 +450,12 @@ class PromoteIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A stored routine (`name` or `name@version`) and its input.
 
-    remember: write answers to the question `inputs` into the routine; false if no person gave them.
     subject: who the run is about; it is forgotten with them.
     """
 
     routine: Name
     input: Json = {}
     answers: dict[str, Json] = {}
-    remember: bool = True
     subject: Name | None = None
 
 
@@ -503,12 +469,6 @@ class RetryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run to be taken up where it stopped. answers: to what it asks on its way, if known."""
 
     answers: dict[str, Json] = {}
-
-
-class RunAnswersIn(AnswersIn, frozen=True):
-    """Answers to a routine's run. remember: as for a new run."""
-
-    remember: bool = True
 
 
 class RunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -525,7 +485,6 @@ class RunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failure: Failure | None = None
     pending_prompt: PendingPrompt | None = None
     reason: Reason | None = None
-    remembered: Remembered | None = None
     started_at: datetime | None = None
 
 

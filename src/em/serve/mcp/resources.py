@@ -15,8 +15,9 @@ from mcp_types import (
 )
 
 from em.errors import EmError, TooLarge
-from em.runner.package import ROUTINE, TRIALS, find_routine, routine_of, texts_of
+from em.runner.package import ROUTINE, find_routine, proof_of, texts_of
 from em.runner.tools import one_line
+from em.runner.trial import AS_RECORDED
 from em.serve.auth import Caller
 from em.serve.mcp import tools as own_tools
 from em.serve.mcp.desk import LARGEST, Desk
@@ -85,17 +86,37 @@ class Reading:
         )
 
 
+_PUBLIC = ("version", "name", "description")
+_RECORDED = ("default", "examples", "enum", "const")
+"""What the schema of an input says in values of recordings."""
+
+
 def _public(artefact: "Artefact") -> str:
-    """Return the routine.yaml of a version as others may see it; as it is if a person wrote it."""
-    from em.compiler.package_files import render_routine
-    from em.runner.public_form import public_form
-    from em.runner.validation import RECORDING
+    """Return the routine.yaml of a version as others may see it.
+
+    What is in the text of a routine, several recordings have in common, or a person wrote it. Of
+    one that was learnt from a single recording only the inputs and tools are shown: its constants
+    and words may be about somebody.
+    """
+    from em.compiler.checks import document_of
+    from em.compiler.routine_text import routine_text
 
     files = texts_of(artefact)
-    if not artefact.from_events and not {RECORDING, TRIALS} & files.keys():
+    proof = proof_of(files)
+    recordings = 0 if proof is None else len(proof.trials.get(AS_RECORDED, ()))
+    if recordings > 1 or not (recordings or artefact.from_events):
         return files[ROUTINE]
-    routine = routine_of(artefact)
-    return render_routine(public_form(routine, is_shared=bool(routine.trials)), {})
+    document = document_of(files)
+    schema = document.get("input_schema") or {}
+    properties = {
+        name: {word: value for word, value in one.items() if word not in _RECORDED}
+        for name, one in schema.get("properties", {}).items()
+    }
+    shown: Json = {name: document[name] for name in _PUBLIC if name in document}
+    if properties:
+        shown["input_schema"] = {**schema, "properties": properties}
+    text = routine_text({**shown, "tools": document.get("tools", [])})
+    return f"# learnt from one recording: its steps are not shown\n{text}"
 
 
 def state_as_json(state: "State") -> Json:

@@ -201,7 +201,6 @@ class Routines:
             self._desk.tools,
             input_data=asked.input,
             answers=asked.answers or None,
-            remember=asked.from_person,
         )
 
     async def _converse(self, ctx: Context, go: Go) -> Answer:
@@ -240,7 +239,7 @@ class Routines:
 
     def _answered(self, run_id: str, prompt: PendingPrompt, answer: Json) -> Go:
         answers = {prompt.step_id: answer}
-        asked = own_tools.Resume(run_id=run_id, answers=answers, from_person=True)
+        asked = own_tools.Resume(run_id=run_id, answers=answers)
         return lambda: self._resume(asked)
 
     def _waiting(self, run_id: str) -> PendingPrompt:
@@ -256,8 +255,6 @@ class Routines:
         words = ""
         if result.status == "ok":
             shown["output"] = result.output
-            if result.remembered is not None:
-                shown["remembered"] = plain(result.remembered)
         elif result.failure is not None:
             shown["failure"] = plain(result.failure)
             place = f"step {result.failure.step_id}: " if result.failure.step_id else ""
@@ -267,7 +264,7 @@ class Routines:
             shown["next"] = (
                 f"{note + '; ' if note else ''}ask the person: {words_of(result.pending_prompt)} "
                 f'Then call `{RESUME}` with run_id, answers {{"{result.pending_prompt.step_id}": '
-                "{FIELD: VALUE}} and from_person true"
+                "{FIELD: VALUE}}"
             )
         elif result.reason is not None:
             shown["reason"] = plain(result.reason)

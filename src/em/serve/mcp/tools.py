@@ -169,13 +169,6 @@ class Resume(Arguments, frozen=True):
     answers: Annotated[
         dict[str, Json], _about("For each step that asks, by its id: fields with values.")
     ] = {}
-    from_person: Annotated[
-        bool,
-        _about(
-            "True if a person gave these answers: the routine remembers them and asks once. "
-            "Answers of your own count for this run only."
-        ),
-    ] = False
     input: Annotated[Json, _about("The input again, if it contained secrets.")] | None = None
 
 

@@ -11,11 +11,8 @@ from em.runner.routine import (
     AssertStep,
     ForEachStep,
     LetStep,
-    PlanStep,
     PromptStep,
-    ReturnStep,
     Routine,
-    RulesStep,
     Step,
     ToolStep,
     UdfStep,
@@ -131,13 +128,14 @@ INPUT = "input"
 
 
 class Node(NamedTuple):
-    """A box: the input, or a step."""
+    """A box: the input, or a step. depth: how many blocks it stands in."""
 
     id: str
     title: str
     detail: str
     kind: str
     y: int
+    depth: int = 0
 
 
 class Edge(NamedTuple):
@@ -162,12 +160,13 @@ class Graph(NamedTuple):
 
 def graph_of(routine: Routine) -> Graph:
     """Lay out a routine as a graph of its steps."""
-    every = list(routine.all_steps)
-    steps = every[:MOST_STEPS]
+    every = list(_walked(routine.steps, 0))
+    shown = every[:MOST_STEPS]
+    steps = [step for step, _ in shown]
     inputs = [*properties_of(routine.input_schema)]
     inputs += [secret.name for secret in routine.secrets]
     nodes = [Node(INPUT, "input", _cut(", ".join(map(str, inputs)) or "nothing"), "input", 8)]
-    nodes += [_node(step, 8 + ROW * (number + 1)) for number, step in enumerate(steps)]
+    nodes += [_node(step, 8 + ROW * number, depth) for number, (step, depth) in enumerate(shown, 1)]
     made = {step.save_as: number + 1 for number, step in enumerate(steps) if step.save_as}
     for number, step in enumerate(steps, 1):
         made |= dict.fromkeys(step.over, number) if isinstance(step, ForEachStep) else {}
@@ -186,9 +185,18 @@ def graph_of(routine: Routine) -> Graph:
     )
 
 
-def _node(step: Step, y: int) -> Node:
+def _walked(steps: Sequence[Step], depth: int) -> Iterator[tuple[Step, int]]:
+    """Yield every step in the order of the text, with how many blocks it stands in."""
+    for step in steps:
+        yield step, depth
+        if isinstance(step, ForEachStep):
+            yield from _walked(step.steps, depth + 1)
+
+
+def _node(step: Step, y: int, depth: int) -> Node:
     detail, kind = _detail(step)
-    return Node(_cut(step.id), _cut(step.id), _cut(detail), kind, y)
+    longest = LONGEST - 2 * depth
+    return Node(_cut(step.id), _cut(step.id, longest), _cut(detail, longest), kind, y, depth)
 
 
 def _detail(step: Step) -> tuple[str, str]:
@@ -200,23 +208,11 @@ def _detail(step: Step) -> tuple[str, str]:
         return step.check, "assert"
     if isinstance(step, PromptStep):
         return step.prompt.message, "prompt"
-    if isinstance(step, PlanStep | RulesStep):
-        return _learnt(step)
-    return _plain_detail(step)
-
-
-def _plain_detail(step: LetStep | ForEachStep | ReturnStep) -> tuple[str, str]:
     if isinstance(step, ForEachStep):
         return ", ".join(f"{name} of {text}" for name, text in step.over.items()), "for_each"
-    if isinstance(step, LetStep):
-        return msgspec.json.encode(step.value).decode(), "let"
-    return msgspec.json.encode(step.value).decode(), "return"
-
-
-def _learnt(step: PlanStep | RulesStep) -> tuple[str, str]:
-    if isinstance(step, PlanStep):
-        return ", ".join(step.effects), "plan"
-    return ", ".join(step.rules), "rules"
+    return msgspec.json.encode(step.value).decode(), "let" if isinstance(
+        step, LetStep
+    ) else "return"
 
 
 def _names(step: Step) -> set[str]:
@@ -235,8 +231,6 @@ def _expressions(step: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     for field, item in step.items():
         if field in ("when", "check"):
             yield str(item), True
-        elif field == "checks":
-            yield from ((str(one), True) for part in item.values() for one in part)
         elif field == "over":
             yield from ((str(one), True) for one in item.values())
         elif field not in ("id", "type", "description", "steps"):
@@ -251,6 +245,6 @@ def _edge(nodes: Sequence[Node], source: int, target: int, names: Sequence[str])
     return Edge(path, nodes[source].title, nodes[target].title, ", ".join(names))
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, longest: int = LONGEST) -> str:
     line = " ".join(str(text).split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

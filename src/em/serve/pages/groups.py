@@ -16,21 +16,21 @@ from itertools import islice
 import msgspec
 from litestar import Response, get
 
-from em.compiler.compile_trace import CompiledTrace, compile_several
+from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.suggestions import Suggestion
 from em.errors import EmError, InputError, NotFound, StoreBusy
 from em.log.event import EventQuery, trace_stream
 from em.log.summary import SummaryQuery
 from em.memory import Memory
 from em.runner.card import KIND
-from em.runner.requirements import asked_for, requirements
 from em.serve.auth import PAGES
 from em.serve.guard import log_line
 from em.serve.pages.drawing import graph_of
+from em.serve.pages.review import review_of
 from em.serve.pages.view import address, page, parameter
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Store
-from em.traces.catalogue import TraceSummary, get_traces, pooled_traces, summaries_of
+from em.traces.catalogue import TraceSummary, get_traces, summaries_of
 from em.values.canonical import Json
 
 CHANGED = ("trace_started", "trace_ended", "trace_labelled", "erased")
@@ -295,7 +295,7 @@ class _Compiling:
 
     def __init__(self) -> None:
         self.done = threading.Event()
-        self.made: CompiledTrace | None = None
+        self.made: Compiled | None = None
         self.problem: EmError | None = None
         self.until = float("inf")
 
@@ -333,8 +333,7 @@ class Compilations:
 
     def _compile(self, traces: Sequence[str], one: _Compiling) -> None:
         try:
-            kept, pool = get_traces(self._store, traces), pooled_traces(self._store, traces)
-            one.made = compile_several(kept, pool=pool if len(traces) > 1 else ())
+            one.made = compile_several(get_traces(self._store, traces))
         except EmError as error:
             one.problem = error
         except Exception as error:
@@ -373,8 +372,7 @@ def get_group(request: AnyRequest) -> Response[str]:
         draft=None if made is None else made.draft,
         title="" if routine is None else sentence(plain(routine.name)),
         graph=None if routine is None else graph_of(routine),
-        requirements=[] if routine is None else list(requirements(routine)),
-        asked_for=[] if routine is None else list(asked_for(routine)),
+        review=None if made is None else review_of(made),
         kept_as=kept_as(service.store, _first_events(service.store, ids)),
     )
 

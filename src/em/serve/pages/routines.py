@@ -1,4 +1,4 @@
-"""Pages of routines: the list; one with its graph, files and versions; a form to run it."""
+"""Pages of routines: the list; one with its code, proof and versions; a form to run it."""
 
 import asyncio
 from collections import Counter
@@ -10,13 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 from litestar import Response, get, post
 
-from em.compiler.checks import document_of, is_plain
-from em.compiler.decision import current_version, questions
-from em.compiler.export.function import function_text
 from em.compiler.growth import made_of
-from em.compiler.outline import outline_of
 from em.compiler.shadow import ENOUGH, NotPromoted
-from em.errors import EmError, ExportError, InputError, UsageError
+from em.errors import EmError, InputError, UsageError
 from em.log.event import EventQuery, routine_stream, shadow_stream, trace_stream
 from em.log.summary import Summary
 from em.runner.card import ListedRoutine, list_routines
@@ -24,22 +20,24 @@ from em.runner.history import run_query
 from em.runner.package import (
     ROUTINE,
     KeptRoutine,
+    current_version,
     find_routine,
     kept_routines,
+    proof_of,
     routine_of,
     texts_of,
 )
-from em.runner.requirements import asked_for, decided_in_words, requirements
 from em.runner.retirement import was_in_use
 from em.runner.routine import Routine
 from em.runner.run import HANDED_OVER
 from em.runner.tools.coding import is_coding_tool
-from em.runner.trial import Trials, Verdict
+from em.runner.trial import Proof, Trial, Trials, Verdict
 from em.runner.version_change import changes, file_changes, proof_change
 from em.serve.auth import PAGES
 from em.serve.pages.diff import DiffBlock, diff_of
 from em.serve.pages.drawing import Chart, chart, graph_of
 from em.serve.pages.forms import Field, form_of, input_fields, read_fields
+from em.serve.pages.review import review_of_kept
 from em.serve.pages.runs import background_of
 from em.serve.pages.shadow import shadow_view
 from em.serve.pages.table import SINCE, UNTIL, Column, Filter, ListShape, ListView
@@ -56,7 +54,6 @@ SHOWN_RUNS, SHOWN_TRIALS, SHOWN_TRACES, SHOWN_ACTS = 8, 200, 20, 20
 OUTCOMES = ("ok", "handed over", "asked", "failed")
 _VERDICTS: Sequence[Verdict] = ("wrong", "handed over", "right")
 _ACTS = {
-    "routine_decided": "decided about {ref}: {what}",
     "routine_struck": "changed {ref}: {what}",
     "routine_retired": "retired {ref}",
     "routine_restored": "restored {ref}",
@@ -140,7 +137,6 @@ def _show(
     artefact = _version(store, ref)
     routine, texts = routine_of(artefact), texts_of(artefact)
     versions = list(kept_routines(store, artefact.name))
-    open_ = questions(routine)
     return page(
         request,
         "routine.html",
@@ -151,13 +147,7 @@ def _show(
         texts=texts,
         graph=graph_of(routine),
         proof=_proof(store, artefact, routine),
-        outline=outline_of(document_of(texts)) if is_plain(routine) else None,
-        python=_python(routine, texts),
-        requirements=[] if is_plain(routine) else list(requirements(routine)),
-        to_decide=[one for one in open_ if one.kind in ("value", "input")],
-        agreeing=[one for one in open_ if one.kind == "agreement"],
-        checks={one.of: one for one in open_ if one.kind == "check"},
-        decided=[decided_in_words(one) for one in routine.decided],
+        review=review_of_kept(routine, texts),
         runs=_runs(store, artefact.name),
         versions=versions,
         current=current_version(store, artefact.name).version,
@@ -171,16 +161,8 @@ def _show(
         needs_code=_needs_code(routine),
         after=after,
         problem=problem,
-        done=done if done in ("decided", "struck", "retired", "restored") else "",
+        done=done if done in ("struck", "retired", "restored") else "",
     )
-
-
-def _python(routine: Routine, texts: Mapping[str, str]) -> str:
-    """Return a plain routine as a function; empty for another, and if Python can't say it."""
-    try:
-        return function_text(document_of(texts)) if is_plain(routine) else ""
-    except ExportError:
-        return ""
 
 
 def _version(store: Store, ref: str) -> Artefact:
@@ -192,33 +174,59 @@ def _version(store: Store, ref: str) -> Artefact:
 
 
 class Tried(NamedTuple):
-    """A trace that a routine was tried on or learnt from: what was asked, and what came of it."""
+    """A recording that a routine was tried on or learnt from, with its trials by policy."""
 
     trace: str
     goal: str
-    verdict: str = ""
-    reason: str = ""
+    trials: Mapping[str, Trial] = {}
+
+    @property
+    def worst(self) -> int:
+        """Where it stands in the list: what went wrong stands first."""
+        return min((_VERDICTS.index(one.verdict) for one in self.trials.values()), default=0)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why its trials were not right, each reason once."""
+        return [*dict.fromkeys(one.reason for one in self.trials.values() if one.reason)]
 
 
 class ProofView(NamedTuple):
-    """The proof of a routine: its trials, the traces that it was learnt from, and both counts."""
+    """The proof of a routine: its trials by policy and by recording, and what it was learnt from.
 
+    trials: those on recordings that were left out. counts: how these went. policies: each with how
+    often it was right, handed over and wrong. tried: at most SHOWN_TRIALS of `tried_count`.
+    """
+
+    proof: Proof | None
     trials: Trials
     counts: Sequence[tuple[Verdict, int]]
+    policies: Mapping[str, Sequence[int]]
     tried: Sequence[Tried]
+    tried_count: int
     learnt_from: Sequence[Tried]
     learnt_count: int
 
 
 def _proof(store: Store, artefact: Artefact, routine: KeptRoutine) -> ProofView:
-    trials = routine.trials
-    made = sorted(trials.made, key=lambda one: _VERDICTS.index(one.verdict))[:SHOWN_TRIALS]
+    trials, proof = routine.trials, proof_of(texts_of(artefact))
+    by_recording: dict[str, dict[str, Trial]] = {}
+    made = {} if proof is None else {how: one for how, one in proof.trials.items() if one}
+    for how, some in made.items():
+        for one in some:
+            by_recording.setdefault(one.trace, {})[how] = one
+    tried = sorted((Tried(one, "", by) for one, by in by_recording.items()), key=lambda t: t.worst)
+    tried = tried[:SHOWN_TRIALS]
     known, _ = made_of(store, artefact)
-    goals = _goals(store, [*(one.trace for one in made), *known[:SHOWN_TRACES]])
+    goals = _goals(store, [*(one.trace for one in tried), *known[:SHOWN_TRACES]])
+    best = [*reversed(_VERDICTS)]
     return ProofView(
+        proof,
         trials,
-        [(verdict, trials.count(verdict)) for verdict in reversed(_VERDICTS)],
-        [Tried(one.trace, goals.get(one.trace, ""), one.verdict, one.reason) for one in made],
+        [(verdict, trials.count(verdict)) for verdict in best],
+        {how: [sum(one.verdict == v for one in some) for v in best] for how, some in made.items()},
+        [one._replace(goal=goals.get(one.trace, "")) for one in tried],
+        len(by_recording),
         [Tried(one, goals.get(one, "")) for one in known[:SHOWN_TRACES]],
         len(known),
     )
@@ -266,9 +274,8 @@ def _runs(store: Store, name: str) -> RunsView:
 
 def _outcome(row: Summary) -> str:
     """Say how a run went; one that a check stopped before it acted was handed over."""
-    if row.status == "failed":
-        return "handed over" if row.shown.get("error") == "GuardFailed" else "failed"
-    return {"ok": "ok", "needs_input": "asked", HANDED_OVER: "handed over"}.get(row.status, "")
+    known = {"needs_input": "asked", HANDED_OVER: "handed over", "ok": "ok", "failed": "failed"}
+    return known.get(row.status, "")
 
 
 class Act(NamedTuple):
@@ -302,23 +309,8 @@ def _fields(routine: Routine, texts: dict[str, str]) -> list[Field]:
     except msgspec.MsgspecError:
         example = {}
     secret = {one.name for one in routine.secrets}
-    # A recorded value that nothing explains must not be taken for one that a person chose.
-    example = {name: value for name, value in example.items() if name not in routine.asks}
     fields = input_fields(routine.input_schema, example)
-    help_ = {
-        one.name: f"recorded: {one.recorded}. Leave it empty, and the run asks where it has to."
-        for one in asked_for(routine)
-    }
-    if routine.request is not None:
-        help_[routine.request.input] = (
-            f"The whole request in words, like: {routine.request.template}."
-            " The inputs that it mentions are read from it."
-        )
-    return [
-        field._replace(help=help_.get(field.name, field.help))
-        for field in fields
-        if field.name not in secret
-    ]
+    return [field for field in fields if field.name not in secret]
 
 
 def _needs_code(routine: Routine) -> list[str]:
@@ -436,21 +428,6 @@ async def post_promote(request: AnyRequest) -> Response[str]:
     return await asyncio.to_thread(work)
 
 
-@post(f"{PAGES}/routine/decide", include_in_schema=False)
-async def post_decide(request: AnyRequest) -> Response[str]:
-    """Store a routine with a person's decision, and show the new version."""
-
-    def act(service: Service, ref: str, form: Mapping[str, Any], by: str) -> str:
-        choice = str(form.get("choice", ""))
-        checks = [one for one in service.memory.undecided(ref) if one.kind == "check"]
-        is_check = any(one.id == choice for question in checks for one in question.choices)
-        if is_check and form.get("sure") != "yes":
-            raise InputError("tick the box to drop a check", place="sure")
-        return service.memory.decide(ref, choice, by=by).new
-
-    return await _act(request, "decided", act)
-
-
 @post(f"{PAGES}/routine/strike", include_in_schema=False)
 async def post_strike(request: AnyRequest) -> Response[str]:
     """Store a routine without one of its checks, and show the new version."""
@@ -514,7 +491,6 @@ HANDLERS = [
     get_routine,
     post_run,
     post_promote,
-    post_decide,
     post_strike,
     post_retire,
     post_restore,

@@ -11,12 +11,11 @@ from typing import Any
 import msgspec
 from litestar import Response, get, post
 
-from em.compiler.checks import Check, to_strike
+from em.compiler.checks import Check, to_strike, value_in_words
 from em.errors import EmError, NotFound, StoreBusy, UsageError
 from em.log.event import run_stream
 from em.log.summary import Cursor
 from em.memory import Memory
-from em.runner.agreement import INPUTS
 from em.runner.cancellation import cancel_run
 from em.runner.history import (
     STATUSES,
@@ -34,6 +33,7 @@ from em.runner.journal import how_to_resume
 from em.runner.package import find_routine, routine_of
 from em.runner.retry import RETRIED, refuse_retry, retry_problem
 from em.runner.routine import Routine
+from em.runner.run import INPUTS
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import spans
 from em.serve.pages.forms import form_of, prompt_fields, read_fields
@@ -213,7 +213,6 @@ def _show(
         seconds=_seconds(past),
         saved=savings(service.store, past) if past.status == "ok" else [],
         prompt=prompt,
-        asks_inputs=(prompt or {}).get("step_id") == INPUTS,
         stopped_by=(past.failure or {}).get("error_type", ""),
         done=((past.failure or {}).get("context") or {}).get("done", ()),
         fields=prompt_fields(prompt.get("fields", ())) if prompt else [],
@@ -222,6 +221,7 @@ def _show(
         retry_problem=_retry_problem(past),
         is_told=_may_grow(past),
         is_live=past.status == "running",
+        recorded=_recorded(past),
         to_strike=_to_strike(service.store, past),
         problem=problem,
     )
@@ -231,6 +231,12 @@ def _to_strike(store: Store, past: PastRun) -> tuple[str, Check] | None:
     """Return the version and the check of it that a person can strike after a hand-over."""
     reason = past.result().reason if past.reason is not None else None
     return to_strike(store, past.stored, reason) if reason is not None and past.stored else None
+
+
+def _recorded(past: PastRun) -> Any:
+    """Return what the check of a hand-over expects: in words, if it is a schema."""
+    recorded = (past.reason or {}).get("recorded")
+    return value_in_words(recorded) if isinstance(recorded, dict) else recorded
 
 
 def _may_grow(past: PastRun) -> bool:

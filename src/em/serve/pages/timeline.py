@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from em.compiler.draft import Draft
-from em.compiler.explanations import Explained
-from em.runner.expressions.language import names_in
+from em.runner.routine import Routine, ToolStep, UdfStep
 from em.serve.pages.view import short
 from em.traces.trace import Approval, Message, ToolCall, Trace, UdfCall
 
@@ -17,25 +15,15 @@ LONGEST_ROW = 140
 MOST_LINES = 400
 """Lines of a change of a file that are shown."""
 CONTEXT = 3
-FROM = {
-    "mission": "the input",
-    "input": "the input",
-    "said": "the user's words",
-    "result": "an earlier result",
-    "constant": "a constant",
-    "key": "a key of a result",
-    "only": "the only item",
-    "match": "a matching item",
-    "index": "a position in a list",
-    "parts": "several parts",
-    "secret": "a secret",
-    "asked": "a question to you",
-}
-"""Where a value comes from, in words."""
+UNUSED = "not used"
+"""What a row says of a call that the routine does not make."""
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
-    """An event in one line. `depth` is 1 for what was done after a message; `became` is a step."""
+    """An event in one line. `depth` is 1 for what was done after a message.
+
+    became: the step of the routine that makes the call, or UNUSED.
+    """
 
     number: int
     kind: str
@@ -47,11 +35,10 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     became: str
 
 
-def rows_of(trace: Trace, draft: Draft | None) -> list[Row]:
+def rows_of(trace: Trace, routine: Routine | None) -> list[Row]:
     """Return a row for each event of a trace, in their order."""
-    became = {} if draft is None else _became(draft)
     rows: list[Row] = []
-    calls, depth = 0, 0
+    depth = 0
     for number, event in enumerate(trace.events):
         if isinstance(event, Message):
             depth = 1
@@ -60,8 +47,7 @@ def rows_of(trace: Trace, draft: Draft | None) -> list[Row]:
             text = _line(event.prompt)
             rows.append(Row(number, "approval", "asked", text, None, False, depth, ""))
         else:
-            rows.append(_call_row(number, event, depth, became.get(calls, "")))
-            calls += 1
+            rows.append(_call_row(number, event, depth, _became(event, routine)))
     return rows
 
 
@@ -88,29 +74,31 @@ def _line(value: Any) -> str:
     return short(value, LONGEST_ROW)
 
 
-def _became(draft: Draft) -> dict[int, str]:
-    """Return the step that each call became, or `pruned`."""
-    steps = iter(draft.recording)
-    found: dict[int, str] = {}
-    for call, verdict in zip(draft.calls, draft.verdicts, strict=True):
-        recorded = next(steps, None) if verdict.keep else None
-        found[call.index] = "pruned" if recorded is None else recorded.step
-    return found
+def _step_of(event: ToolCall | UdfCall, routine: Routine) -> ToolStep | UdfStep | None:
+    """Return the first step that calls the same tool or function; none for a call that failed."""
+    if event.error is not None:
+        return None
+    called = _called(event)
+    for step in routine.all_steps:
+        if isinstance(step, ToolStep) and called == ("tool", step.tool):
+            return step
+        if isinstance(step, UdfStep) and called == ("udf", step.function):
+            return step
+    return None
 
 
-class Wire(NamedTuple):
-    """Where a value of a call comes from; `source` is the event that gave it, if one did."""
-
-    place: str
-    recorded: Any
-    words: str
-    wired: Any
-    note: str
-    source: int | None
+def _became(event: ToolCall | UdfCall, routine: Routine | None) -> str:
+    if routine is None:
+        return ""
+    step = _step_of(event, routine)
+    return UNUSED if step is None else step.id
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One event with all that it holds."""
+    """One event with all that it holds.
+
+    wired: the arguments with which the step that makes the call is written.
+    """
 
     number: int
     kind: str
@@ -121,12 +109,11 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     error: Any = None
     seconds: float | None = None
     became: str = ""
-    reason: str = ""
-    wires: Sequence[Wire] = ()
+    wired: Any = None
     changes: Sequence[tuple[str, Sequence[str]]] = ()
 
 
-def shown_event(trace: Trace, draft: Draft | None, number: int) -> Shown | None:
+def shown_event(trace: Trace, routine: Routine | None, number: int) -> Shown | None:
     """Return an event of a trace by its number; None if there is none."""
     if not 0 <= number < len(trace.events):
         return None
@@ -137,9 +124,7 @@ def shown_event(trace: Trace, draft: Draft | None, number: int) -> Shown | None:
         return Shown(
             number=number, kind="approval", name="asked", text=event.prompt, result=event.answer
         )
-    places = [at for at, one in enumerate(trace.events) if isinstance(one, ToolCall | UdfCall)]
-    call = places.index(number)
-    verdict = None if draft is None else _verdict(draft, call)
+    step = None if routine is None else _step_of(event, routine)
     kind, name = _called(event)
     return Shown(
         number=number,
@@ -149,35 +134,10 @@ def shown_event(trace: Trace, draft: Draft | None, number: int) -> Shown | None:
         result=event.result,
         error=event.error,
         seconds=None if event.duration_ms is None else event.duration_ms / 1e3,
-        became="" if draft is None else _became(draft).get(call, ""),
-        reason="" if verdict is None else verdict,
-        wires=[] if draft is None else [*_wires(draft, call, places)],
+        became=_became(event, routine),
+        wired=None if step is None else step.args,
         changes=[*changes_in(event.args)],
     )
-
-
-def _verdict(draft: Draft, call: int) -> str | None:
-    both = zip(draft.calls, draft.verdicts, strict=True)
-    return next((verdict.reason for one, verdict in both if one.index == call), None)
-
-
-def _wires(draft: Draft, call: int, places: Sequence[int]) -> Iterator[Wire]:
-    """Yield where the values of a call come from."""
-    made: dict[str, int] = {}
-    became = {step: index for index, step in _became(draft).items() if step != "pruned"}
-    for step in draft.routine.steps:
-        if step.save_as and step.id in became:
-            made[step.save_as] = places[became[step.id]]
-    for one in draft.explained:
-        if one.call == call:
-            words = FROM.get(one.how, one.how)
-            yield Wire(one.place, one.recorded, words, one.wired, one.note, _source(one, made))
-
-
-def _source(one: Explained, made: Mapping[str, int]) -> int | None:
-    text = one.wired if isinstance(one.wired, str) else ""
-    named = [made[name] for name in sorted(names_in(text, "")) if name in made]
-    return named[0] if named else None
 
 
 def changes_in(args: Any) -> Iterator[tuple[str, Sequence[str]]]:

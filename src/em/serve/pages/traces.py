@@ -7,16 +7,17 @@ import time
 import msgspec
 from litestar import Response, get, post
 
-from em.compiler.compile_trace import compile_trace
-from em.compiler.draft import Draft
+from em.compiler.compile_trace import Compiled, compile_trace
 from em.errors import EmError, NotFound
 from em.log.summary import Cursor
 from em.runner.package import kept_routines
+from em.runner.routine import Routine
 from em.serve.auth import PAGES
 from em.serve.pages.drawing import graph_of
 from em.serve.pages.forms import form_of
+from em.serve.pages.review import review_of
 from em.serve.pages.table import SINCE, SUBJECT, UNTIL, Column, Filter, Found, ListShape, ListView
-from em.serve.pages.timeline import rows_of, shown_event, tools_in
+from em.serve.pages.timeline import UNUSED, rows_of, shown_event, tools_in
 from em.serve.pages.view import (
     HEADERS,
     address,
@@ -107,10 +108,11 @@ def get_traces_page(request: AnyRequest) -> Response[str]:
 @get(f"{PAGES}/trace", include_in_schema=False, sync_to_thread=True)
 def get_trace(request: AnyRequest) -> Response[str]:
     """Show one trace: a timeline of its events, one of them whole, and the routine it becomes."""
-    service, stored, draft, problem = _opened(request)
+    service, stored, made, problem = _opened(request)
     caller = service.caller(request)
     number = whole_number(request, "n")
-    rows = rows_of(stored.trace, draft)
+    routine = _routine(made)
+    rows = rows_of(stored.trace, routine)
     first = (number or 0) // ROWS * ROWS
     return page(
         request,
@@ -125,10 +127,11 @@ def get_trace(request: AnyRequest) -> Response[str]:
         count=len(rows),
         tools=tools_in(rows),
         longest=max((row.seconds or 0.0 for row in rows), default=0.0),
-        event=None if number is None else shown_event(stored.trace, draft, number),
-        draft=draft,
-        steps=0 if draft is None else len({row.became for row in rows} - {"", "pruned"}),
-        graph=None if draft is None else graph_of(draft.routine),
+        event=None if number is None else shown_event(stored.trace, routine, number),
+        review=None if made is None else review_of(made),
+        used=sum(row.became not in ("", UNUSED) for row in rows),
+        unused=UNUSED,
+        graph=None if routine is None else graph_of(routine),
         problem=problem,
         routines=_made_of(service, stored) if caller.subjects is None else [],
         may_keep=caller.subjects is None,
@@ -141,26 +144,28 @@ def get_trace(request: AnyRequest) -> Response[str]:
 @get(f"{PAGES}/trace/rows", include_in_schema=False, sync_to_thread=True)
 def get_rows(request: AnyRequest) -> Response[bytes]:
     """Return all rows of a trace's timeline as JSON, for the script that draws those in view."""
-    _, stored, draft, _ = _opened(request)
-    data = msgspec.json.encode({"rows": rows_of(stored.trace, draft)})
+    _, stored, made, _ = _opened(request)
+    data = msgspec.json.encode({"rows": rows_of(stored.trace, _routine(made))})
     return Response(data, media_type="application/json", headers=HEADERS)
 
 
 @get(f"{PAGES}/trace/event", include_in_schema=False, sync_to_thread=True)
 def get_trace_event(request: AnyRequest) -> Response[str]:
     """Return one event of a trace, as the part of a page that the script puts in."""
-    _, stored, draft, _ = _opened(request)
+    _, stored, made, _ = _opened(request)
     number = whole_number(request, "n")
-    event = None if number is None else shown_event(stored.trace, draft, number)
+    event = None if number is None else shown_event(stored.trace, _routine(made), number)
     if event is None:
         raise NotFound(f"this trace has no event {number}", place="n")
-    asked = parameter(request, "compile")
-    return page(request, "trace_event.html", event=event, stored=stored, compile=asked)
+    return page(request, "trace_event.html", event=event, unused=UNUSED)
 
 
 @post(f"{PAGES}/trace/keep", include_in_schema=False)
 async def post_keep(request: AnyRequest) -> Response[str]:
-    """Compile a trace, or several together, store the routine, and go to its page."""
+    """Compile a trace, or several together, store the routine, and go to its page.
+
+    `inputs` and `constants` name arguments, with commas between them, as of `Memory.compile`.
+    """
     form = await form_of(request)
     service = service_of(request)
     service.caller(request, "write").must_see(None)
@@ -168,10 +173,19 @@ async def post_keep(request: AnyRequest) -> Response[str]:
     ids = [*map(str, given)] if isinstance(given, list) else [str(given)]
 
     def work() -> Response[str]:
-        kept = service.memory.compile(ids, name=name or None)
+        kept = service.memory.compile(
+            ids,
+            name=name or None,
+            inputs=_names(form.get("inputs", "")),
+            constants=_names(form.get("constants", "")),
+        )
         return go_to(address("/routine", ref=kept.ref))
 
     return await asyncio.to_thread(work)
+
+
+def _names(given: object) -> list[str]:
+    return [name.strip() for name in str(given).split(",") if name.strip()]
 
 
 @post(f"{PAGES}/trace/lesson", include_in_schema=False)
@@ -193,7 +207,7 @@ async def post_lesson(request: AnyRequest) -> Response[str]:
 
 def _opened(
     request: AnyRequest,
-) -> tuple[Service, KeptTrace, Draft | None, EmError | None]:
+) -> tuple[Service, KeptTrace, Compiled | None, EmError | None]:
     """Return the trace that a request names, and what it compiles to."""
     service = service_of(request)
     subjects = service.caller(request).subjects
@@ -211,10 +225,10 @@ class Drafts:
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[object, ...], tuple[float, Draft | None, EmError | None]] = {}
+        self._made: dict[tuple[object, ...], tuple[float, Compiled | None, EmError | None]] = {}
         self._lock = threading.Lock()
 
-    def of(self, stored: KeptTrace) -> tuple[Draft | None, EmError | None]:
+    def of(self, stored: KeptTrace) -> tuple[Compiled | None, EmError | None]:
         """Compile a trace, without storing the routine."""
         key = (stored.id, stored.trace.outcome, len(stored.event_ids))
         with self._lock:
@@ -224,12 +238,16 @@ class Drafts:
             if key in self._made:
                 return self._made[key][1:]
         try:
-            made: tuple[Draft | None, EmError | None] = (compile_trace(stored.trace), None)
+            made: tuple[Compiled | None, EmError | None] = (compile_trace(stored.trace), None)
         except EmError as error:
             made = (None, error)
         with self._lock:
             self._made[key] = (time.monotonic(), *made)
         return made
+
+
+def _routine(made: Compiled | None) -> Routine | None:
+    return None if made is None else made.draft.routine
 
 
 def _drafts_of(request: AnyRequest) -> Drafts:

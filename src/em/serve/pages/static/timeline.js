@@ -5,6 +5,7 @@
 const HEIGHT = 30;
 const AROUND = 12;
 const FEW = 20;
+const UNUSED = "not used";
 
 class Timeline {
   constructor(root, rows) {
@@ -36,7 +37,6 @@ class Timeline {
     this.box.addEventListener("scroll", () => this.draw(), { passive: true });
     this.box.addEventListener("keydown", (event) => this.key(event));
     this.inside.addEventListener("click", (event) => this.click(event));
-    this.panel.addEventListener("click", (event) => this.follow(event));
     this.panel.addEventListener("input", (event) => this.find(event));
     const asked = new URL(location.href).searchParams.get("n");
     this.chosen = asked === null ? -1 : Number(asked);
@@ -58,7 +58,7 @@ class Timeline {
     const fits = ([, , name, text, , failed, , became]) =>
       (!tool || name === tool) &&
       (!outcome ||
-        (outcome === "failed" ? failed : outcome === "pruned" ? became === "pruned" : became && became !== "pruned")) &&
+        (outcome === "failed" ? failed : outcome === UNUSED ? became === UNUSED : became && became !== UNUSED)) &&
       (!words || `${name} ${text}`.toLowerCase().includes(words));
     const all = !words && !tool && !outcome;
     let under = -1;
@@ -112,7 +112,7 @@ class Timeline {
     add("name", name);
     add("text", text);
     if (failed) add("badge bad", "failed");
-    if (became) add("tag", became === "pruned" ? became : `→ ${became}`);
+    if (became) add("tag", became === UNUSED ? became : `→ ${became}`);
     if (seconds !== null && this.longest > 0) {
       const bar = document.createElement("meter");
       bar.max = this.longest;
@@ -178,13 +178,6 @@ class Timeline {
     } catch {
       this.panel.textContent = "This event could not be loaded. Choose it again to try once more.";
     }
-  }
-
-  follow(event) {
-    const link = event.target.closest("[data-go]");
-    if (!link) return;
-    event.preventDefault();
-    this.choose(Number(link.dataset.go));
   }
 
   find(event) {

@@ -1,0 +1,253 @@
+"""Constancy: what must stay as it was in the records that a person's one recording read.
+
+Which fields of a record matter can't be known from one recording. So every field that the routine
+does not use is checked as far as it can be a state: words, truth values, nothing, empty and zero
+stay as they were, and a positive number stays positive. A person strikes what does not matter, and
+a further recording in which a field differs strikes it too. What equalled an input, or a value of
+another record, must still do so.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from em.compiler.evidence import is_small
+from em.compiler.example import Example
+from em.compiler.facts import cut_at_values, sentence_pattern, type_of
+from em.compiler.places import (
+    ELEMENT,
+    Over,
+    Place,
+    at,
+    is_code,
+    is_number,
+    is_scalar,
+    is_word,
+    plain,
+    walk,
+)
+from em.compiler.steps import Writer
+from em.compiler.term import field_text
+from em.values.canonical import Json, same
+from em.values.leaves import is_by_id
+from em.values.times import is_date
+
+
+class Kept(NamedTuple):
+    """A record that steps save under a name: what it was in each example that had it."""
+
+    step: Json
+    records: list[tuple[Example, Any]]
+    told: frozenset[Place] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """The name under which steps find it."""
+        return str(self.step["save_as"])
+
+
+class Constancy:
+    """Writes what must stay as it was into the steps of a writer."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._kept = [one for one in self._records() if one.records]
+
+    def _records(self) -> Iterator[Kept]:
+        writer = self._writer
+        for role in writer.read_steps:
+            rows = [(example, read.result) for example, _, read in writer.space.reads[role]]
+            yield Kept(writer.step_of(role), rows)
+        for step, choice in writer.picks:
+            told = frozenset(atom.field for atom in choice.atoms)
+            yield Kept(step, choice.chosen, told)
+
+    # ---- what equalled something else
+
+    def relate(self) -> None:
+        """Write how fields relate to the inputs and to other records, as they did."""
+        self._relate_dates()
+        for number, kept in enumerate(self._kept):
+            if kept.step not in self._writer.top:
+                continue
+            for place, value in plain(kept.records[0][1]):
+                if place in kept.told:
+                    continue
+                if place and isinstance(value, str | int | float) and not is_small(value):
+                    self._relate(kept, place, value, self._kept[:number])
+
+    def _relate_dates(self) -> None:
+        """Write that a date is still before or after the inputs' dates, and those read alone."""
+        moments = [*self._moments()]
+        for kept in self._kept:
+            for place, value in plain(kept.records[0][1]):
+                if not place or kept.step not in self._writer.top or not is_date(value):
+                    continue
+                text = field_text(kept.name, tuple(map(str, place)))
+                for other, moment in moments:
+                    if len(moment) == len(value) and moment != value:
+                        self._check(text, other, ">" if value > moment else "<")
+
+    def _moments(self) -> Iterator[tuple[str, str]]:
+        """Yield the dates that are no part of a record, if this is the one recording."""
+        if len(self._writer.examples) > 1:
+            return
+        example = self._writer.examples[0]
+        for place, value in example.said(None).leaves:
+            if is_date(value):
+                yield self._writer.input_text(place), value
+        for role in self._writer.space.habits:
+            reads = [read for _, _, read in self._writer.space.reads[role]]
+            if is_date(reads[0].result) and (text := self._writer.result_text(role)):
+                yield text, reads[0].result
+
+    def _relate(self, kept: Kept, place: Place, value: Any, earlier: Sequence[Kept]) -> None:
+        text = field_text(kept.name, tuple(map(str, place)))
+        example = kept.records[0][0]
+        for where, one in example.said(None).leaves:
+            if ELEMENT not in where and is_scalar(one) and same(one, value):
+                if all(
+                    same(at(record, place), at(each.inputs, where)) for each, record in kept.records
+                ):
+                    self._check(text, self._writer.input_text(where))
+                return
+        if not isinstance(value, str) or not (is_code(value) or is_word(value)):
+            return
+        for other in earlier:
+            if other.step not in self._writer.top:
+                continue
+            places = (where for where, one in plain(other.records[0][1]) if same(one, value))
+            found = next(places, None)
+            if found is None:
+                continue
+            pairs = zip(kept.records, other.records, strict=False)
+            if all(same(at(one, place), at(two, found)) for (_, one), (_, two) in pairs):
+                self._check(text, field_text(other.name, tuple(map(str, found))))
+                return
+
+    def _check(self, text: str, other: str, sign: str = "==") -> None:
+        self._writer.write_check(f"{text} {sign} {other}", None, len(self._writer.examples))
+
+    # ---- what must stay as it was
+
+    def expect(self, steps: Sequence[Json]) -> None:
+        """Write what the records must look like that these steps read."""
+        said = ("args", "value", "over", "check", "when")
+        used = "\n".join(_texts([step.get(field) for step in steps for field in said]))
+        for kept in self._kept:
+            records = [record for _, record in kept.records]
+            told = "\n".join(field_text(kept.name, tuple(map(str, one))) for one in kept.told)
+            look = _Look(f"{used}\n{told}", self._looped())
+            schema = look.schema(records, kept.name)
+            if isinstance(records[0], str) and not {"const", "enum"} & schema.keys():
+                sentence = sentence_pattern(cut_at_values(records[0], kept.records[0][0]))
+                is_used = re.search(rf"\b{re.escape(kept.name)}\b", used) is not None
+                schema = sentence if sentence and len(records) == 1 and not is_used else schema
+            if schema:
+                total = len(self._writer.examples)
+                held = len({id(example) for example, _ in kept.records})
+                kept.step.update({"expect": schema, "held": f"{held}/{total}"})
+
+    def unchecked(self) -> list[str]:
+        """Return the pairs of an input and a number of a record that are not compared.
+
+        Whether one limits the other can't be known from one recording, so a person is told.
+        """
+        found = []
+        for place, value in self._writer.examples[0].said(None).leaves:
+            if ELEMENT in place or not is_number(value):
+                continue
+            given = self._writer.input_text(place)
+            for kept in self._kept:
+                found += [
+                    f"{given}, {field_text(kept.name, tuple(map(str, where)))}"
+                    for where, other in plain(kept.records[0][1])
+                    if where and is_number(other) and other != value
+                ]
+        return found
+
+    def _looped(self) -> dict[str, str]:
+        """Return the lists that loops go over, each with the name of its element."""
+        return {
+            self._writer.input_text(place): name
+            for block in self._writer.blocks
+            for place, name in block.over.items()
+            if isinstance(place[0], Over)
+        }
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts inside a value, expressions among them."""
+    for _, _, one in walk(value):
+        if isinstance(one, str):
+            yield one
+
+
+class _Look:
+    """What records must look like again.
+
+    used: the expressions of the routine. looped: lists that are gone through, with the name of
+    their element. has_names: capitalised words are names.
+    """
+
+    def __init__(self, used: str, looped: Mapping[str, str]) -> None:
+        self._used, self._looped = used, looped
+
+    def schema(self, values: Sequence[Any], text: str) -> Json:
+        """Return what values that stand under a name must look like; {} if anything goes."""
+        if not values:
+            return {}
+        if all(isinstance(value, dict) for value in values):
+            return self._record(values, text)
+        if all(isinstance(value, list) for value in values):
+            if all(values):
+                items = [item for value in values for item in value]
+                is_gone_through = text in self._looped and all(isinstance(i, dict) for i in items)
+                inner = self.schema(items, self._looped[text]) if is_gone_through else {}
+                return {"type": "array", "minItems": 1, **({"items": inner} if inner else {})}
+            return {"type": "array", **({} if any(values) else {"maxItems": 0})}
+        return _content(values) if self._is_used(text) else self._state(values)
+
+    def _is_used(self, text: str) -> bool:
+        return re.search(rf"(?<![\w.]){re.escape(text)}(?![\w])", self._used) is not None
+
+    def _record(self, values: Sequence[Any], text: str) -> Json:
+        if is_by_id(values[0]):
+            return {"type": "object", **({"minProperties": 1} if all(values) else {})}
+        names = [name for name in values[0] if all(name in one for one in values)]
+        fields: Json = {}
+        for name in names:
+            inner = self.schema([one[name] for one in values], field_text(text, (name,)))
+            if inner:
+                fields[name] = inner
+        made: Json = {"type": "object"}
+        if fields:
+            made |= {"required": [*fields], "properties": fields}
+        elif not any(values):
+            made |= {"maxProperties": 0}
+        return made
+
+    def _state(self, values: Sequence[Any]) -> Json:
+        """Return what values that the routine does not use must be, if they can be a state."""
+        first = values[0]
+        is_one = all(same(value, first) for value in values)
+        is_blank = isinstance(first, str) and not first.strip()
+        if first is None or isinstance(first, bool) or is_blank or first == 0 or _is_state(first):
+            return {"const": first} if is_one else {}
+        return _content(values)
+
+
+def _is_state(value: Any) -> bool:
+    """Return whether a text may be a state: a few words, and no name of a file or an address."""
+    return is_word(value) and not re.search(r"\w[./\\@]\w", value)
+
+
+def _content(values: Sequence[Any]) -> Json:
+    """Return what values must look like that may differ: their type, and not empty."""
+    found = type_of(values)
+    made: Json = {"type": "number" if found == "integer" else found}
+    if all(isinstance(value, str) and value for value in values):
+        made["minLength"] = 1
+    if all(isinstance(value, int | float) and value > 0 for value in values):
+        made["exclusiveMinimum"] = 0
+    return made

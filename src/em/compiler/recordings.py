@@ -1,0 +1,460 @@
+"""Recordings: traces of one kind of task as examples, and what some of them teach.
+
+Sessions of a coding agent are examples too: their tools are edits and shell commands, and what they
+changed in files is their effect.
+"""
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import msgspec
+
+from em.compiler.calls import TracedCall, calls_of, identifier, plain_name, specs_of
+from em.compiler.checks import check_of, with_struck
+from em.compiler.evidence import BY_ITSELF, BY_PERSON, CONSTANTS_SHOWN, Caution, is_small
+from em.compiler.example import APPROVAL, Call, Example, example_of
+from em.compiler.file_changes import session_of
+from em.compiler.learner import Learnt, learn, question, tools_of, with_ids
+from em.compiler.places import Missing
+from em.compiler.prompt import inputs_of
+from em.compiler.replay_world import Recording, as_recorded, program_of
+from em.compiler.request_templates import request_templates
+from em.compiler.requested import with_requested
+from em.compiler.session_steps import learn_sessions
+from em.compiler.sessions import Sessions, is_session, sessions_of
+from em.compiler.steps import literal_value
+from em.errors import NotFound, RoutineError
+from em.redaction.redactor import MARKER
+from em.runner.routine import NO_REVIEW, Review
+from em.runner.tools.coding import CREATE, FILE_THERE
+from em.traces.trace import KeptTrace
+from em.values.call import Effect
+from em.values.canonical import Json, same, short
+from em.values.leaves import texts
+
+MOST_REFUTED = 20
+"""Checks that one recording may refute; then something else is wrong."""
+VALUES_SHOWN = 5
+_AS_INPUT = "leave it an input"
+FEWEST_SESSIONS = 2
+"""Sessions from which on what they changed in files is compared."""
+
+
+class Recordings:
+    """Recordings of one kind of task.
+
+    by_itself: em compiles, and no person sees what is assumed. review, struck: what a person said.
+    before: what was said about a stored version, as far as it names something in these recordings;
+    `review` has precedence.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        traces: Sequence[KeptTrace],
+        declared: Mapping[str, Effect | None] | None = None,
+        *,
+        keep_all: bool = False,
+        by_itself: bool = False,
+        review: Review = NO_REVIEW,
+        before: Review = NO_REVIEW,
+        struck: Sequence[str] = (),
+    ) -> None:
+        self.name, self._traces, self._declared = name, traces, declared or {}
+        self._by_itself, self._review, self._struck = by_itself, review, struck
+        self._secrets: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
+        self._is_session = (
+            len(traces) >= FEWEST_SESSIONS
+            and not keep_all
+            and all(is_session(kept.trace) for kept in traces)
+        )
+        if self._is_session:
+            self._take_sessions()
+        if not self._is_session:
+            made = [example_of(kept, declared, keep_all=keep_all) for kept in traces]
+            made = [self._with_secrets(self._with_names(one)) for one in made]
+            self.examples = with_requested(made)
+        self._review = self._joined(before, review)
+        self._check_constants()
+        if not self._is_session:
+            self.examples = [self._reviewed(one) for one in self.examples]
+
+    def with_inputs(self, names: Sequence[str]) -> Self:
+        """Return the same recordings, in which these arguments are inputs too."""
+        inputs = tuple(dict.fromkeys([*self._review.inputs, *names]))
+        other = copy.copy(self)
+        other._review = msgspec.structs.replace(self._review, inputs=inputs)
+        other.examples = [other._reviewed(one) for one in self.examples]
+        return other
+
+    def learnt(self, numbers: Sequence[int] | None = None) -> Learnt:
+        """Return what all recordings teach, or those with these numbers."""
+        chosen = [*range(len(self.examples))] if numbers is None else [*numbers]
+        if self._is_session:
+            traces = [self._traces[number].trace for number in chosen]
+            found = learn_sessions(self.name, traces, self._declared)
+        else:
+            examples = [self.examples[number] for number in chosen]
+            found = learn({self.name: examples}, caution=self._caution(len(chosen)))[self.name]
+            found = self._with_templates(found, examples)
+        for name, one in found.routine["input_schema"].get("properties", {}).items():
+            if name in self._titles:
+                one["title"] = self._titles[name]
+        return self._as_said(found._replace(routine=self._unrefuted(found, chosen)))
+
+    def _as_said(self, found: Learnt) -> Learnt:
+        """Return what was learnt with what a person said about it."""
+        document = with_struck(self._with_specs(found.routine), self._struck)
+        if self._review != NO_REVIEW:
+            document = {**document, "review": msgspec.to_builtins(self._review)}
+        return found._replace(routine=document)
+
+    def document(self, numbers: Sequence[int]) -> Json:
+        """Return the routine that the recordings with these numbers teach."""
+        return self.learnt(numbers).routine
+
+    def _caution(self, count: int) -> Caution:
+        """Return how much must be known: a person sees the one recording, and what is assumed."""
+        chosen = BY_PERSON if count == 1 else CONSTANTS_SHOWN
+        chosen = BY_ITSELF if self._by_itself else chosen
+        return msgspec.structs.replace(chosen, constants=self._constants())
+
+    # ---- what a person said
+
+    def _joined(self, before: Review, now: Review) -> Review:
+        """Return what was said before and now; the latter has precedence."""
+        told = {_bare(name) for name in (*now.inputs, *now.constants)}
+
+        def join(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+            kept = (name for name in old if _bare(name) not in told and any(self._recorded(name)))
+            return tuple(dict.fromkeys([*kept, *new]))
+
+        return Review(
+            inputs=join(before.inputs, now.inputs), constants=join(before.constants, now.constants)
+        )
+
+    def _recorded(self, wanted: str) -> list[list[Any]]:
+        """Return, by recording, the values of an input, else those of the arguments of a name."""
+        if any(wanted in example.inputs for example in self.examples):
+            return [
+                [example.inputs[wanted]] if wanted in example.inputs else []
+                for example in self.examples
+            ]
+        return [[*_arguments(example, wanted)] for example in self.examples]
+
+    def _check_constants(self) -> None:
+        """Raise if a constant was not the same in all recordings, or is a secret."""
+        for wanted in self._review.constants:
+            recorded = self._recorded(wanted)
+            if not any(recorded):
+                raise self._unknown(wanted, "--constant", "input or argument")
+            every = [one for found in recorded for one in found]
+            values = {msgspec.json.encode(one, order="sorted"): one for one in every}
+            if any(MARKER.search(text) for text in texts([*values.values()])):
+                raise RoutineError(f"{wanted!r} is a secret", place="--constant", fix=_AS_INPUT)
+            if len(values) > 1 or not all(recorded):
+                shown = " and ".join(short(one) for one in [*values.values()][:VALUES_SHOWN])
+                raise RoutineError(
+                    f"{wanted!r} was not the same in all recordings: {shown}"
+                    + ("" if all(recorded) else ", or not given"),
+                    place="--constant",
+                    fix=_AS_INPUT,
+                )
+
+    def _constants(self) -> frozenset[str]:
+        """Return the constants; where an input gave an argument that is one, the input is one."""
+        found = {*self._review.constants}
+        for wanted in self._review.constants:
+            value = next(one for values in self._recorded(wanted) for one in values)
+            found |= {
+                name
+                for name in self.examples[0].inputs
+                if name == _bare(wanted) or not is_small(value)
+                if all(same(one.inputs.get(name), value) for one in self.examples)
+            }
+        return frozenset(found)
+
+    def require_said(self, learnt: Learnt) -> None:
+        """Raise if a routine does not have the inputs and constants that a person wants."""
+        given = learnt.routine["input_schema"].get("properties", {})
+        stays = [name for name in sorted(self._constants()) if name in given]
+        if stays:
+            raise RoutineError(
+                f"{stays[0]!r} can't be made a constant of this routine",
+                place="--constant",
+                fix=_AS_INPUT,
+            )
+        lacks = [name for name in self._review.inputs if _bare(name) not in given]
+        if lacks:
+            raise RoutineError(
+                f"{lacks[0]!r} can't be made an input of this routine",
+                place="--input",
+                fix="leave it a constant",
+            )
+
+    def _reviewed(self, example: Example) -> Example:
+        """Return an example with the inputs that a person wants."""
+        inputs = dict(example.inputs)
+        for wanted in self._review.inputs:
+            if _bare(wanted) not in inputs:
+                found = [*_arguments(example, wanted)]
+                if not found:
+                    raise self._unknown(wanted, "--input", "argument")
+                inputs[_bare(wanted)] = found[0]
+        return example if same(inputs, example.inputs) else example.with_inputs(inputs)
+
+    def _unknown(self, wanted: str, option: str, what: str) -> NotFound:
+        known = {
+            f"{call.tool}.{name}"
+            for example in self.examples
+            for call in example.calls
+            for name in call.args
+        }
+        known |= {name for example in self.examples for name in example.inputs}
+        return NotFound(
+            f"the recordings have no {what} {wanted!r}",
+            place=option,
+            fix=f"name one of: {', '.join(sorted(known))[:600]}",
+        )
+
+    def _with_names(self, example: Example) -> Example:
+        """Return an example whose inputs have names that expressions can use.
+
+        A caller may still give them under the names that were recorded.
+        """
+        named = {name: plain_name(name) for name in example.inputs}
+        if all(name == own for name, own in named.items()):
+            return example
+        self._titles |= {own: name for name, own in named.items() if own != name}
+        return example.with_inputs({named[name]: one for name, one in example.inputs.items()})
+
+    # ---- secrets
+
+    def _with_secrets(self, example: Example) -> Example:
+        """Return an example in which each secret that no read returned is an input."""
+        known: list[str] = []
+        given: Json = {}
+        for call in example.calls:
+            if call.error is not None:
+                continue
+            for text in texts(call.args):
+                for marker in MARKER.findall(text):
+                    if not any(marker in one for one in known):
+                        given[self._secret_name(example, marker)] = marker
+            known += texts(call.result)
+        return example.with_inputs({**example.inputs, **given}) if given else example
+
+    def _secret_name(self, example: Example, marker: str) -> str:
+        if marker not in self._secrets:
+            own = [name for name, value in example.inputs.items() if value == marker]
+            bare = re.sub(r"^\[redacted:|\]$", "", marker)
+            self._secrets[marker] = own[0] if own else identifier(bare)
+        return self._secrets[marker]
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The markers of secrets that a caller must give, by name."""
+        return {name: marker for marker, name in self._secrets.items()}
+
+    # ---- the document
+
+    def _unrefuted(self, learnt: Learnt, chosen: Sequence[int]) -> Json:
+        """Return a routine without the checks that its own recordings refute."""
+        document = learnt.routine
+        asked = self.asked(learnt, len(chosen))
+        for number, more in zip(chosen, asked, strict=True):
+            for _ in range(MOST_REFUTED):
+                world = as_recorded(Recording.of(self.examples[number], document, more), {})
+                world.run(program_of(document))
+                check = None if world.reason is None else check_of(document, world.reason)
+                if check is None:
+                    break
+                struck = with_struck(document, [check.text])
+                document = {name: one for name, one in struck.items() if name != "struck"}
+        return document
+
+    @staticmethod
+    def _with_templates(found: Learnt, examples: Sequence[Example]) -> Learnt:
+        """Return a routine with the wordings in which recordings asked for it."""
+        document = found.routine
+        templates = request_templates(examples, document["input_schema"])
+        if not templates:
+            return found
+        head = {name: document[name] for name in ("version", "name", "checks", "input_schema")}
+        return found._replace(routine={**head, "requests": templates, **document})
+
+    def _with_specs(self, document: Json) -> Json:
+        """Return a routine whose shell commands are declared by their forms."""
+        if self._is_session:
+            return document
+        calls: dict[str, TracedCall] = {}
+        for kept in self._traces:
+            for call in calls_of(kept.trace, self._declared)[0]:
+                calls.setdefault(call.name, call)
+        specs = specs_of(calls.values())
+        tools = []
+        for tool in document["tools"]:
+            spec = specs.get(tool["name"])
+            if spec is None:
+                tools.append(tool)
+                continue
+            spec = msgspec.structs.replace(spec, effect=None, effect_inferred=False)
+            more = msgspec.to_builtins(spec)
+            tools.append({**tool, **{name: one for name, one in more.items() if name != "name"}})
+        return {**document, "tools": tools}
+
+    def with_secrets(self, document: Json) -> Json:
+        """Return a routine that takes its secrets from the environment, not from its caller."""
+        schema = document["input_schema"]
+        names = [name for name in self.secrets if name in schema.get("properties", {})]
+        if not names:
+            return document
+        kept = {key: one for key, one in schema["properties"].items() if key not in names}
+        required = [name for name in schema.get("required", ()) if name not in names]
+        made = {**schema, "properties": kept, "required": required}
+        if not required:
+            del made["required"]
+        first = ("version", "name", "checks")
+        head: Json = {name: document[name] for name in first if name in document}
+        secrets = [{"name": name} for name in names]
+        return {
+            **head,
+            "input_schema": made,
+            "secrets": secrets,
+            **{name: one for name, one in document.items() if name not in (*head, "input_schema")},
+        }
+
+    # ---- sessions
+
+    def _take_sessions(self) -> None:
+        """Take the recordings as sessions, if they changed files in ways that can be compared."""
+        try:
+            self.examples = [*self._sessions()]
+            self.learnt()
+        except RoutineError:
+            self._is_session = False
+
+    def _sessions(self) -> Iterator[Example]:
+        """Yield sessions as examples: how files were before, what was changed, and test runs."""
+        found = sessions_of([kept.trace for kept in self._traces], self._declared)
+        said = inputs_of(found)
+        for number, kept in enumerate(self._traces):
+            session = session_of(kept.trace, self._declared)
+            assert session is not None, "sessions_of took it"
+            effects = found.effects[number]
+            first = min(call.index for call in effects)
+            # Files that are changed in a row may be changed in any order: all have the first one's.
+            reads = [call for call in session.calls if call.effect == "read"]
+            looks = [one.calls[number] for one in found.every_look]
+            early = [call for call in reads if call.index < first or call in looks]
+            calls = [*self._looks(found, number), *map(_call, (*early, *effects))]
+            given = found.inputs[number] | {name: one[number] for name, one in said.items()}
+            yield Example(given, calls, request=found.prompts[number], name=kept.id)
+
+    @staticmethod
+    def _looks(found: Sessions, number: int) -> Iterator[Call]:
+        for look in found.looks:
+            call = look.calls[number]
+            if call is not None and call.index < 0:
+                yield _call(call)
+        for effect in found.effects[number]:
+            if effect.name == CREATE:
+                path = {"file_path": effect.args["file_path"]}
+                yield Call(FILE_THERE, path, result=False)
+        for test in found.tests:
+            yield _call(test.call)
+
+    def asked(self, learnt: Learnt, count: int = 0) -> list[Json]:
+        """Return, by recording, what inputs were that nothing explains.
+
+        count: how many recordings it was learnt from; all unless it is given.
+        """
+        count = count or len(self.examples)
+        known = {
+            name: one
+            for name, one in learnt.values.items()
+            if len(one) == count and not any(isinstance(part, Missing) for part in _parts(one))
+        }
+        return [{name: one[number] for name, one in known.items()} for number in range(count)]
+
+    def flat(self) -> "Recordings":
+        """Return the same without loops: every write is one of its own."""
+        made = copy.copy(self)
+        made.examples = [one.flat() for one in self.examples]
+        return made
+
+    def verbatim(self) -> Learnt:
+        """Return the calls of the one recording as they are: every value is a constant."""
+        (example,) = self.examples
+        calls = [call for call in example.calls if call.error is None]
+        steps: list[Json] = []
+        for number, call in enumerate(calls, 1):
+            args = literal_value(call.args)
+            saved = {"args": args, "save_as": f"result_{number}"}
+            if call.tool == APPROVAL:
+                asked = {"id": f"approval_{number}", **saved, "save_as": f"approval_{number}"}
+                steps += question(asked, [call.result["answer"]])
+            elif call.is_udf:
+                steps.append({"type": "udf.call", "function": call.tool, **saved})
+            else:
+                own = {"effect": call.effect} if call.effect == "write" else {}
+                steps.append({"type": "tool.call", "tool": call.tool, **saved, **own})
+        saved_names = [step["save_as"] for step in steps if step["type"].endswith(".call")]
+        last = f"{{{{ {saved_names[-1]} }}}}" if saved_names else None
+        value = last if example.output is None else literal_value(example.output)
+        steps.append({"type": "return", "value": value})
+        steps = [*with_ids(steps)]
+        constants = [
+            (f"{call.tool}.{name}", value)
+            for call in calls
+            for name, value in call.args.items()
+            if call.tool != APPROVAL
+        ]
+        schema = {"type": "object", "properties": {}, "additionalProperties": False}
+        document = {
+            "version": "1",
+            "name": self.name,
+            "checks": "hand_over",
+            "input_schema": schema,
+            "tools": tools_of(steps),
+            "steps": steps,
+        }
+        return self._as_said(Learnt(document, constants, []))
+
+
+def _bare(name: str) -> str:
+    """Return the name of an argument without its tool."""
+    return name.rpartition(".")[2]
+
+
+def _arguments(example: Example, wanted: str) -> Iterator[Any]:
+    """Yield what an argument was: `subject`, `send_mail.subject` or `send_mail_subject`."""
+    for call in example.calls if wanted else ():
+        names = {wanted, *(wanted.removeprefix(f"{call.tool}{sign}") for sign in "._")}
+        if call.error is None:
+            yield from _fields(call.args, names)
+
+
+def _fields(value: Any, names: set[str]) -> Iterator[Any]:
+    """Yield the fields with these names, also those of records in records and lists."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _fields(one, names)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from [one] if name in names else _fields(one, names)
+
+
+def _parts(values: Sequence[Any]) -> Iterator[Any]:
+    """Yield values, and the elements of lists among them: one round may lack what others have."""
+    for value in values:
+        yield value
+        if isinstance(value, list):
+            yield from value
+
+
+def _call(call: TracedCall) -> Call:
+    return Call(call.name, call.args, call.result, call.error, call.effect, call.is_udf)

@@ -1,0 +1,377 @@
+"""Sessions: what several sessions of a coding agent did alike, as looks, effects and test runs.
+
+A session is followed by its effects (`file_changes`, `commands`): one for each changed place of a
+file, however it was changed, each new file, and each shell command with an effect, by its form.
+How a session looked around does not matter; what it looked at may say where a value comes from.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import groupby, permutations
+from typing import Any, NamedTuple
+
+import msgspec
+
+from em.compiler.calls import TracedCall
+from em.compiler.file_changes import EDIT, INSERT, WRITE, Session, session_of
+from em.compiler.places import Key, key_of
+from em.compiler.surroundings import shared_words
+from em.errors import RoutineError
+from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
+from em.shell.form import Template, form_of
+from em.shell.syntax import Opaque, parse
+from em.traces.outcomes import outcome_of_call
+from em.traces.trace import Message, ToolCall, Trace
+from em.values.call import Effect
+from em.values.canonical import Json
+
+FEWEST = 2
+"""Sessions that must have made a look, where there are more of them."""
+MOST_SWAPPED = 6
+"""Changes of files in a row whose order is compared."""
+FILES = frozenset({EDIT, INSERT, WRITE, CREATE})
+_DAYS = ("%Y-%m-%d", "%Y", "%Y/%m/%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%d %b %Y")
+_TOKEN = re.compile(r"\w[\w.+-]*|\s+|.", re.DOTALL)
+_WORD = re.compile(r"\w+|\S")
+
+
+class Look(NamedTuple):
+    """A read that sessions made to the same end: the call in each, None where it was not made.
+
+    which: what tells it from other reads of the same tool.
+    """
+
+    tool: str
+    which: str
+    calls: tuple[TracedCall | None, ...]
+
+    @property
+    def made(self) -> list[int]:
+        """The numbers of the sessions that made it."""
+        return [number for number, call in enumerate(self.calls) if call is not None]
+
+    def text(self, session: int) -> str | None:
+        """Return what it showed in a session."""
+        call = self.calls[session]
+        return call.result if call is not None and isinstance(call.result, str) else None
+
+
+class Tests(NamedTuple):
+    """A test run that passed in most sessions, after so many effects."""
+
+    after: int
+    call: TracedCall
+    held: int
+
+
+class Sessions(NamedTuple):
+    """Sessions that had the same effects, in one order.
+
+    effects: of each session. files: by effect, the look at the file that it changes. looks: what
+    else they read before they acted. has_days: it is known when each session was.
+    """
+
+    prompts: list[str]
+    inputs: list[dict[str, Any]]
+    effects: list[list[TracedCall]]
+    files: list[Look | None]
+    looks: list[Look]
+    tests: list[Tests]
+    has_days: bool
+
+    @property
+    def size(self) -> int:
+        """How many sessions there are."""
+        return len(self.prompts)
+
+    @property
+    def every_look(self) -> list[Look]:
+        """All looks, each once: those at changed files first."""
+        files = {id(one): one for one in self.files if one is not None}
+        return [*files.values(), *self.looks]
+
+
+def is_session(trace: Trace) -> bool:
+    """Return whether an agent worked on files or with a shell."""
+    return any(is_coding_tool(call.tool) for call in trace.calls if isinstance(call, ToolCall))
+
+
+def sessions_of(
+    traces: Sequence[Trace], declared: Mapping[str, Effect | None] | None = None
+) -> Sessions:
+    """Return traces as sessions that did the same. Raises RoutineError if they did not."""
+    if len(traces) < 2:
+        raise RoutineError(
+            f"a routine of sessions needs at least 2 of them, got {len(traces)}",
+            fix="add sessions that did the same work",
+        )
+    made = [session_of(trace, declared or {}) for trace in traces]
+    known = [one for one in made if one is not None]
+    if len(known) < len(made) or not all(map(is_session, traces)):
+        raise RoutineError("it is not known what one of the sessions did", place="traces")
+    effects = [[call for call in one.calls if call.effect == "write"] for one in known]
+    aligned = [_in_order_of(effects[0], own) for own in effects]
+    if not effects[0] or any(own is None for own in aligned):
+        kinds = sorted({", ".join(call.title for call in own) or "nothing" for own in effects})
+        raise RoutineError(f"the sessions had different effects: {'; '.join(kinds)}")
+    ordered = [own for own in aligned if own is not None]
+    return Sessions(
+        prompts=[_prompt(trace) for trace in traces],
+        inputs=[dict(trace.mission.input_summary) for trace in traces],
+        effects=ordered,
+        files=_files(known, ordered),
+        looks=[*_days(known), *_other_looks(known, ordered)],
+        tests=[*_tests(traces, known, ordered)],
+        has_days=all(one.at is not None for one in known),
+    )
+
+
+def _prompt(trace: Trace) -> str:
+    said = [one.text for one in trace.events if isinstance(one, Message) and one.role == "user"]
+    return "\n".join(said) or trace.mission.goal
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+def _in_order_of(
+    first: Sequence[TracedCall], other: Sequence[TracedCall]
+) -> list[TracedCall] | None:
+    """Return effects in the order of others; None if they are not the same.
+
+    Changes of files in a row are in the order of those that they are most like.
+    """
+    if Counter(call.name for call in first) != Counter(call.name for call in other):
+        return None
+    found: list[TracedCall] = []
+    for is_file, run in groupby(first, lambda call: call.name in FILES):
+        ours = [*run]
+        theirs = [*other[len(found) : len(found) + len(ours)]]
+        if is_file:
+            theirs = _most_alike(ours, theirs)
+        if [one.name for one in ours] != [one.name for one in theirs]:
+            return None
+        found += theirs
+    return found
+
+
+def _most_alike(ours: list[TracedCall], theirs: list[TracedCall]) -> list[TracedCall]:
+    if len(ours) <= MOST_SWAPPED:
+        score = {(n, m): _alike(a, b) for n, a in enumerate(ours) for m, b in enumerate(theirs)}
+        orders = permutations(range(len(theirs)))
+        best = max(orders, key=lambda some: sum(score[n, m] for n, m in enumerate(some)))
+        return [theirs[number] for number in best]
+    left, found = [*theirs], []
+    for one in ours:
+        chosen = max(left, key=lambda other, one=one: _alike(one, other))  # type: ignore[misc]
+        left.remove(chosen)
+        found.append(chosen)
+    return found
+
+
+def _alike(one: TracedCall, two: TracedCall) -> float:
+    """Return how much two changes of files are alike: by path, name and ending, and texts."""
+    if one.name != two.name:
+        return -100.0
+    paths = [str(call.args.get("file_path")) for call in (one, two)]
+    same = [len({path.rpartition(sign)[2] for path in paths}) == 1 for sign in ("\0", "/", ".")]
+    texts = [
+        _WORD.findall(" ".join(str(call.args.get(name)) for name in ("old_string", "new_string")))
+        for call in (one, two)
+    ]
+    return sum(same) + SequenceMatcher(None, texts[0], texts[1]).ratio()
+
+
+def gone(old: str, new: str) -> str:
+    """Return the part of a text that is not in what replaces it: whole words."""
+    before, after = _TOKEN.findall(old), _TOKEN.findall(new)
+    while before and after and before[0] == after[0]:
+        before, after = before[1:], after[1:]
+    while before and after and before[-1] == after[-1]:
+        before, after = before[:-1], after[:-1]
+    return "".join(before)
+
+
+def narrowed(edits: Sequence[Json], texts: Sequence[str]) -> list[Json] | None:
+    """Return edits of lines as edits of what changes in them, with what all lines share around it.
+
+    The rest of a line stays as it is, whatever it is. None if the place is not clear then.
+    """
+    pairs = [(one["old_string"], one["new_string"]) for one in edits]
+    lost, came = [gone(old, new) for old, new in pairs], [gone(new, old) for old, new in pairs]
+    if not all(lost):
+        return None
+    sides = [old.partition(part) for (old, _), part in zip(pairs, lost, strict=True)]
+    head = shared_words([before[::-1] for before, _, _ in sides])[::-1]
+    tail = shared_words([after for _, _, after in sides])
+    made = [
+        {**one, "old_string": f"{head}{old}{tail}", "new_string": f"{head}{new}{tail}"}
+        for one, old, new in zip(edits, lost, came, strict=True)
+    ]
+    rows = zip(texts, made, pairs, strict=True)
+    is_clear = all(
+        text.count(one["old_string"]) == 1
+        and text.replace(old, new) == text.replace(one["old_string"], one["new_string"])
+        for text, one, (old, new) in rows
+    )
+    return made if is_clear else None
+
+
+# --- looks ----------------------------------------------------------------------------------------
+
+
+def _days(sessions: Sequence[Session]) -> Iterator[Look]:
+    """Yield the day of each session in the usual forms, as if the session had asked for it."""
+    for form in _DAYS:
+        for zone in ("local", "utc"):
+            calls = tuple(_day(one, form, zone) for one in sessions)
+            yield Look(TODAY, f"{form} {zone}", calls)
+
+
+def _day(session: Session, form: str, zone: str) -> TracedCall | None:
+    if session.at is None or not session.calls:
+        return None
+    return msgspec.structs.replace(
+        session.calls[0], name=TODAY, args={"form": form, "zone": zone}, index=-1,
+        result=day_of(session.at, form, zone), effect="read", effect_inferred=False,
+        shell="", via="", fixed={}, exit_code=0, is_test=False,
+    )  # fmt: skip
+
+
+def _files(
+    sessions: Sequence[Session], effects: Sequence[Sequence[TracedCall]]
+) -> list[Look | None]:
+    """Return, by effect, the look at the file that it changes."""
+    found: list[Look | None] = []
+    for number, effect in enumerate(effects[0]):
+        pairs = [*zip(sessions, (own[number] for own in effects), strict=True)]
+        calls = tuple(_text_before(*pair) for pair in pairs) if effect.name in FILES else ()
+        if effect.name not in (EDIT, INSERT) or any(call is None for call in calls):
+            found.append(None)
+            continue
+        known = (one for one in found if one is not None and one.calls == calls)
+        found.append(next(known, Look(FILE_TEXT, f"changed file {number + 1}", calls)))
+    return found
+
+
+def _text_before(session: Session, effect: TracedCall) -> TracedCall | None:
+    return next(
+        (
+            one
+            for one in reversed(session.calls[: effect.index])
+            if one.name == FILE_TEXT and one.args["file_path"] == effect.args["file_path"]
+        ),
+        None,
+    )
+
+
+def _other_looks(
+    sessions: Sequence[Session], effects: Sequence[Sequence[TracedCall]]
+) -> Iterator[Look]:
+    """Yield the other reads, those of several sessions that have the same telling arguments.
+
+    An argument tells if most sessions that used the tool used it with this value: a path of all
+    projects does, the name of a function does not.
+    """
+    reads = [[*_early(one, own)] for one, own in zip(sessions, effects, strict=True)]
+    using = Counter(name for own in reads for name in {call.name for call in own})
+    having: Counter[tuple[str, str, Key]] = Counter(
+        one
+        for own in reads
+        for one in {(call.name, arg, key_of(v)) for call in own for arg, v in call.args.items()}
+    )
+
+    def which(call: TracedCall) -> str:
+        told = [
+            f"{arg}={value}"
+            for arg, value in call.args.items()
+            if having[call.name, arg, key_of(value)] > using[call.name] / 2
+        ]
+        return f"{call.shell or call.name} {' '.join(told)}"
+
+    found: dict[tuple[str, str], list[TracedCall | None]] = {}
+    for number, own in enumerate(reads):
+        for call in own:
+            row = found.setdefault((call.name, which(call)), [None] * len(sessions))
+            row[number] = row[number] or call
+    for (name, told), calls in found.items():
+        if sum(call is not None for call in calls) >= min(FEWEST, len(sessions)):
+            yield Look(name, told, tuple(calls))
+
+
+def _early(session: Session, effects: Sequence[TracedCall]) -> Iterator[TracedCall]:
+    """Yield the reads that show the same before all effects: files that were not changed yet.
+
+    Of other reads that were made between effects nobody knows it.
+    """
+    first = min(call.index for call in effects)
+    for call in session.calls:
+        if call.effect != "read" or not isinstance(call.result, str):
+            continue
+        changed = {one.args.get("file_path") for one in effects}
+        is_file = call.name == FILE_TEXT
+        if is_file and call.args["file_path"] in changed:
+            continue  # the look at a changed file is known by its effect
+        if call.index < first or is_file:
+            yield call
+
+
+# --- tests ----------------------------------------------------------------------------------------
+
+
+def _tests(
+    traces: Sequence[Trace], sessions: Sequence[Session], effects: Sequence[Sequence[TracedCall]]
+) -> Iterator[Tests]:
+    """Yield the test runs that passed in at least half of the sessions, by what they came after."""
+    for after in range(1, len(effects[0]) + 1):
+        runs = [
+            _last_test(session, own, after) for session, own in zip(sessions, effects, strict=True)
+        ]
+        plain = [call for call in map(_only_tests, (run for run in runs if run)) if call]
+        if 2 * len(plain) < len(sessions):
+            continue
+        counts = Counter((call.name, key_of(call.args)) for call in plain)
+        best, held = counts.most_common(1)[0]
+        call = next(one for one in plain if (one.name, key_of(one.args)) == best)
+        yield Tests(after, call, held)
+
+
+def _last_test(session: Session, effects: Sequence[TracedCall], after: int) -> TracedCall | None:
+    """Return the last test run between two effects, unless it failed."""
+    order = sorted(call.index for call in effects)
+    start = order[after - 1]
+    end = order[after] if after < len(order) else len(session.calls)
+    runs = [call for call in session.calls[start + 1 : end] if call.is_test]
+    if not runs or runs[-1].exit_code:
+        return None
+    ended = outcome_of_call({"command": _command(runs[-1])}, runs[-1].result, None)
+    return None if ended == "failure" else runs[-1]
+
+
+def _command(call: TracedCall) -> str:
+    return Template(call.shell, call.fixed).filled(call.args) if call.shell else ""
+
+
+def _only_tests(call: TracedCall) -> TracedCall | None:
+    """Return a test run without what only shows its output: behind a pipe it could never fail."""
+    text = _command(call)
+    try:
+        commands = parse(text).commands
+    except Opaque:
+        return None
+    kept: list[str] = []
+    for command in commands:
+        starts = [one.start - len(one.name) - 1 for one in command.assignments]
+        line = text[min([*starts, command.words[0].start]) : command.words[-1].end]
+        is_test = outcome_of_call({"command": line}, "", None) is not None
+        if is_test or command.words[0].value == "cd":
+            kept.append(line)
+    if not kept:
+        return None
+    form = form_of(" && ".join(kept))
+    return msgspec.structs.replace(
+        call, name=form.name, args=dict(form.args), shell=form.text, fixed=dict(form.fixed),
+        effect="read", effect_inferred=False, result=None, exit_code=0,
+    )  # fmt: skip
