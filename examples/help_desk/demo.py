@@ -43,7 +43,7 @@ def books(request: str) -> str:
 
 def learn(memory: Memory) -> list[str]:
     """Compile a routine for each kind of task, named after the tool that it writes with."""
-    kinds = sorted(memory.suggest(), key=lambda kind: kind.effects)
+    kinds = sorted(memory.suggest(), key=lambda kind: [*kind.effects])
     return [memory.compile(kind.traces, name=kind.effects[0]).name for kind in kinds]
 
 
