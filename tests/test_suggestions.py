@@ -245,12 +245,12 @@ def test_a_chore_is_one_group_whatever_its_words_and_its_checkout(memory: Memory
     assert (found.problem, found.right_share) == ("", 1)
 
 
-def test_two_sessions_say_that_a_third_is_needed(memory: Memory) -> None:
+def test_two_sessions_of_which_each_teaches_the_other_are_suggested(memory: Memory) -> None:
     for n, note in enumerate(NOTES[:2]):
         session = made_session(f"{n + 1}.{n}.1", 0, note, n)
         memory.add_trace(other_words(session, f"release {n + 1}.{n}.9: {note}"))
     (found,) = memory.suggest()
-    assert found.problem
+    assert (found.problem, found.right_share) == ("", 1.0)
 
 
 def test_sessions_worded_alike_are_found_among_others_that_did_something_else(

@@ -23,7 +23,7 @@ from em.compiler.replay_world import Recording, as_recorded, program_of
 from em.compiler.request_templates import request_templates
 from em.compiler.requested import with_requested
 from em.compiler.session_steps import learn_sessions
-from em.compiler.sessions import Sessions, is_session, sessions_of
+from em.compiler.sessions import FILES, Sessions, is_session, sessions_of
 from em.compiler.steps import literal_value
 from em.errors import NotFound, RoutineError
 from em.redaction.redactor import MARKER
@@ -93,7 +93,8 @@ class Recordings:
     def learnt(self, numbers: Sequence[int] | None = None) -> Learnt:
         """Return what all recordings teach, or those with these numbers."""
         chosen = [*range(len(self.examples))] if numbers is None else [*numbers]
-        if self._is_session:
+        is_compared = self._is_session and len(chosen) >= FEWEST_SESSIONS
+        if is_compared:
             traces = [self._traces[number].trace for number in chosen]
             found = learn_sessions(self.name, traces, self._declared)
         else:
@@ -340,6 +341,9 @@ class Recordings:
     def _sessions(self) -> Iterator[Example]:
         """Yield sessions as examples: how files were before, what was changed, and test runs."""
         found = sessions_of([kept.trace for kept in self._traces], self._declared)
+        if not any(call.name in FILES for call in found.effects[0]):
+            # Commands have arguments with names of their own, as other calls do.
+            raise RoutineError("the sessions changed no file but by commands", place="traces")
         said = inputs_of(found)
         for number, kept in enumerate(self._traces):
             session = session_of(kept.trace, self._declared)
