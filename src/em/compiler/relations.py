@@ -364,8 +364,12 @@ def _equalities(situations: Sequence[Situation]) -> Found:
         for known in situation.known
         for text in known.asked
     }
+    # A record that repeats twice what it was asked by says nothing more by it.
+    echoed = {text.partition(" == ")[0] for text, _ in _echoes(situations)}
     told: dict[str, str] = {}
     for (text, other_text), rows in facts.items():
+        if {text, other_text} <= echoed:
+            continue
         holders = frozenset(one.holder for one in rows[0])
         # Of inputs, and of a record that was read by another one, more is known than equality.
         if holders in linked or holders & inputs:
