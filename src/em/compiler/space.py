@@ -468,7 +468,8 @@ class Space:
         if leaf.built or not all(isinstance(spot.value, str) for spot in leaf.spots):
             return
         whole = [one for one in leaf.explanations.values() if not isinstance(one.source, Constant)]
-        if not leaf.spots or any(one.examples >= SHARE * len(leaf.spots) for one in whole):
+        count = len({id(spot.example) for spot in leaf.spots})
+        if not leaf.spots or any(one.examples >= SHARE * count for one in whole):
             return
         leaf.built = [
             self._piece(one) if isinstance(one, list) else one for one in self._skeleton(leaf)
