@@ -81,7 +81,7 @@ def test_a_word_of_one_element_of_a_list_is_a_condition() -> None:
     no = [{"bills": [{"id": f"C{n}", "status": "paid"}] * 2} for n in range(6)]
     found = best(yes, no)
     assert found is not None
-    assert found.text() == 'has(bills, status="overdue")'
+    assert found.text() == 'where(bills, status="overdue")'
 
 
 def test_nothing_or_something_is_a_condition() -> None:

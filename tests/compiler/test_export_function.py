@@ -81,7 +81,7 @@ def test_a_function_reads_like_one() -> None:
         ("(a + b) * 2 > -c", "((a + b) * 2) > -c"),
         ("names | join(', ')", '", ".join(map(str, names))'),
         ("a ~ 'x'", 'str(a) + str("x")'),
-        ("not has(items, open=true)", "not has(items, open=True)"),
+        ("not where(items, open=true)", "not where(items, open=True)"),
     ],
 )
 def test_expressions(expression: str, python: str) -> None:

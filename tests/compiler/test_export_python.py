@@ -116,7 +116,7 @@ STEPS = """
      args: {to: x, text: "{{ gone }}"}}
   - {id: end, type: return,
      value: {count: "{{ len(rows) }}", sent: ["{{ sent }}", "{{ late }}", "{{ later }}"],
-             first: "{{ rows[0].city | upper }}", cost: "{{ float(rows[1].cost) }}",
+             first: "{{ rows[0].city | upper }}", cost: "{{ rows[1].cost | float }}",
              note: "{{ note | default('-') }}"}}
 """
 UDF = '''"""Functions."""
@@ -345,11 +345,15 @@ url | upper; number | trim; order.id | lower; nothing is none; url is not none
 only(order.items); only(rows, b='X').a; only(where(rows, b='X')).a; only(rows); only(rows, b='z')
 where(rows, c=1); where(rows, {'b': 'y'}); where(rows, a=at_most(1)); only(rows, a=at_least(2)).b
 smallest(rows, 'a').b; largest(rows, 'a').b; common(rows, 'a'); every(rows, 'a'); distinct(words)
-sum(every(rows, 'a')); merge(order, {'id': n}).id; only_key({'k': {'a': 1}}, a=1); word(url, 0)
-float('1.5'); float('x'); between(url, 'h', ':'); slug(url); lines(rows, '{a}: {b}')
-shown(n, '.2f'); structure('[1, {"a": null}]'); structure('[NaN]'); structure(url)
-structure("{'a': (1,)}"); structure('a: 1\\nb: x').a
-days('2024-05-01', '2024-05-03'); quoted(url, 'shell'); file_part('a/b.py', 'stem')
+every(rows, 'a') | sum; merge(order, {'id': n}).id; only_key({'k': {'a': 1}}, a=1)
+part_of(url, 'first word'); '1.5' | float; 'x' | float; between(url, 'h', ':'); slug(url)
+lines(rows, '{a}: {b}'); shown(n, '.2f'); structure('[1, {"a": null}]'); structure('[NaN]')
+structure(url); structure("{'a': (1,)}"); structure('a: 1\\nb: x').a
+days('2024-05-01', '2024-05-03'); quoted(url, 'shell'); part_of('src/b.py', 'module')
+part_of('a/b.py', 'stem'); between(url, '\\nh', 'p', 'line'); stands_once(url, 'h', 'lines')
+line_place(url, 'end'); line_place('a\\nb\\n', 'after', 'a\\n'); lists_only('a.py:1', 'a.py')
+url not in words; line_place('b\\nd\\n', 'in order', '', 'c'); line_place(url, 'before', 'x')
+only(rows, {'b': holding('y')}).a
 1 / 0; n.x; nothing.x; ulr; order.itms; rows[7]; url.nothing; order.keys; [1, 2] + [3]
 not (n == 3 and url); n - -1; only(order.deep.list).k; order["id"]
 order == {'items': [5]}; n == 3 and nothing is none; "a \\"q\\" 'b'"; true; None; odd.class.from
@@ -357,7 +361,7 @@ url ~ n; n % 2; -n ** 2; (-n) ** 2; rows.0.a; url | upper | trim; n + n | defaul
 words | join('-')
 2.567 | round(1); 2.5 | round; n | string; words | length; url | capitalize; not n is none
 given(missing) and missing.x; not given(missing) or missing.x; missing.x if given(missing) else 0
-given(order.deep.gone); given(order.id, n); nothing | string ~ 'x'; has(rows, b='X'); url[1:]
+given(order.deep.gone); given(order.id, n); nothing | string ~ 'x'; where(rows, b='X'); url[1:]
 """.replace("\n", ";").split(";")
 TEXTS = [
     "order {{ order.id }}",

@@ -269,7 +269,7 @@ def test_what_is_taken_over_has_no_recorded_value(memory: Memory) -> None:
         ('order.owner == "ana"', ["order.owner is …"]),
         ("order.total <= 500", ["order.total LtE …"]),
         ('distinct(every(rows, "chosen.id"))', ["distinct(every(rows, 'chosen.id'))"]),
-        ('not has(users, name="ana")', []),
+        ('not where(users, name="ana")', []),
         ('"ana" == user.name', []),
     ],
 )

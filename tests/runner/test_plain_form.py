@@ -333,7 +333,7 @@ steps:
     steps:
     - {id: weigh, type: tool.call, tool: weigh, args: {thing: "{{ thing }}"}, save_as: weight}
     - {id: send, type: tool.call, tool: send, args: {to: "{{ box.to }}", thing: "{{ thing }}"}, when: weight > 1}
-  - {id: sum, type: let, value: '{{ sum(every(weighed, "weight")) }}', save_as: total}
+  - {id: sum, type: let, value: '{{ every(weighed, "weight") | sum }}', save_as: total}
 - {id: end, type: return, value: '{{ every(all, "total") }}'}
 """  # noqa: E501 - as above
 BOXES: Any = {"boxes": [{"to": "x", "things": ["a", "bb"]}, {"to": "y", "things": ["ccc"]}]}

@@ -25,7 +25,7 @@ from em.compiler.package_files import write_package
 from em.compiler.replay_world import World
 from em.errors import InputError, NotFound, RoutineError
 from em.log.event import EventQuery
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.language import GIVEN, compile_expression, compile_value
 from em.runner.package import Package
 from em.runner.routine import AssertStep, Program, ReturnStep, Routine, ToolStep
@@ -101,7 +101,7 @@ class _Printer:
         self._calls = [call for call in found if call.error is None]
         self._inputs = _inputs(behaviour, trace.mission.input_summary)
         results = zip(behaviour.steps, self._calls, strict=True)
-        self._scope = FUNCTIONS | self._inputs | {s.save_as or "": c.result for s, c in results}
+        self._scope = SCOPE | self._inputs | {s.save_as or "": c.result for s, c in results}
         self._names = Names()
         self._ids = _ids(behaviour.steps, self._names)
         self._checked: set[str] = set()

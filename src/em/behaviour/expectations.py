@@ -18,7 +18,7 @@ from em.compiler.calls import words_of
 from em.compiler.evidence import information
 from em.errors import EmError
 from em.redaction.redactor import MARKER
-from em.runner.expressions.functions import ANY, FUNCTIONS, KEYS
+from em.runner.expressions.functions import ANY, KEYS, SCOPE
 from em.runner.expressions.guard_functions import error_of, field_kind, parsed, shape_of, size_of
 from em.runner.expressions.language import GIVEN, compile_expression
 from em.runner.expressions.texts import kind_of
@@ -90,7 +90,7 @@ def expectations(call: Returned) -> list[str]:
     found |= dict.fromkeys(text for text in _facts(call) if text not in known)
     # What is not there, or is an error, has no fields.
     first = sorted(found, key=lambda text: not text.startswith(("shape_of(", "error_of(")))
-    scope = {**FUNCTIONS, RESULT: call.result, GIVEN: call.args}
+    scope = {**SCOPE, RESULT: call.result, GIVEN: call.args}
     return [check for check in first if _holds(check, scope)]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from em.compiler.commands import Commands, Taken, is_bookkeeping
-from em.runner.expressions.functions import SELECTIONS
+from em.runner.expressions.functions import SCOPE
 from em.runner.tools.coding import effect_of_tool
 from em.traces.trace import Approval, Message, ToolCall, Trace, UdfCall
 from em.values.call import Effect
@@ -173,9 +173,7 @@ READING_VERBS = frozenset(
     " calculate compute parse extract resolve retrieve download".split()
 )
 _CUTS = frozenset("by with for from in of using via".split())
-_RESERVED = frozenset(
-    {*SELECTIONS, "len", "sum", "str", "int", "float", "nth", "true", "false", "none"}
-)
+_RESERVED = frozenset({*SCOPE, "sum", "str", "int", "float", "nth", "true", "false", "none"})
 """Functions of compiled expressions, and words that Jinja reads as values."""
 _NOISE = frozenset("details detail info information data all the".split())
 

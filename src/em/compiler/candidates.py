@@ -159,7 +159,7 @@ class Candidates:
         """Write that the record is as described."""
         rows = self._conditions(find, "" if find.shown is None else SHOWN)
         if rows:
-            step: Json = {"type": "assert", "check": _selection("has", f"[{record}]", rows)}
+            step: Json = {"type": "assert", "check": _selection("where", f"[{record}]", rows)}
             if find.described:
                 step["when"] = self._writer.given_text(find.described)
             self._writer.add_check(step, len(find.sightings))

@@ -61,7 +61,7 @@ class Field(msgspec.Struct, frozen=True):
     def text(self, categories: Iterable[Category], names: Names) -> str:
         """Return that a state is in one of some categories, as an expression."""
         found = path_text(self.path, names)
-        number = f"float({found})" if self.is_written else found
+        number = f"{found} | float" if self.is_written else found
         values = [value for kind, value in categories if kind in ("value", "null")]
         if values in ([True], [False]):
             parts = [found if values[0] else f"not {found}"]
@@ -113,9 +113,9 @@ class Has(msgspec.Struct, frozen=True):
     def text(self, categories: Iterable[Category], names: Names) -> str:
         """Return that a state is in one of some categories, as an expression."""
         found, value = path_text(self.path, names), literal(msgspec.json.decode(self.json))
-        has = (
-            f"has({found}{fits_text({self.field: value})})" if self.field else f"{value} in {found}"
-        )
+        has = f"{value} in {found}"
+        if self.field:
+            has = f"where({found}{fits_text({self.field: value})})"
         known = [is_there for kind, is_there in categories if kind == "value"]
         if len(known) != 1:
             return f"given({found})"
@@ -145,7 +145,7 @@ class Order(msgspec.Struct, frozen=True):
 
     def text(self, categories: Iterable[Category], names: Names) -> str:
         """Return that a state is in one of some categories, as an expression."""
-        form = "float({})" if self.is_written else "{}"
+        form = "{} | float" if self.is_written else "{}"
         one = form.format(path_text(self.left, names))
         other = form.format(path_text(self.right, names))
         signs = frozenset(sign for kind, sign in categories if kind == "order")

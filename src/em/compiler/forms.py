@@ -29,6 +29,8 @@ URL = f'quoted({VALUE}, "url")'
 QUERY = f'quoted({VALUE}, "query")'
 SQL = f'quoted({VALUE}, "sql")'
 SHELL = f'quoted({VALUE}, "shell")'
+FIRST_WORD = f'part_of({VALUE}, "first word")'
+LAST_WORD = f'part_of({VALUE}, "last word")'
 
 
 def _is_whole(value: Any) -> bool:
@@ -72,15 +74,15 @@ _GROUPS: tuple[tuple[Callable[[Any], bool], tuple[str, ...]], ...] = (
         _is_text,
         tuple(f"{VALUE} | {how}" for how in ("lower", "upper", "title", "capitalize", "trim")),
     ),
-    (_has_words, (f"word({VALUE}, 0)", f"word({VALUE}, -1)")),
-    (_has_words, (f"word({VALUE}, 0) | lower", f"word({VALUE}, -1) | lower")),
+    (_has_words, (FIRST_WORD, LAST_WORD)),
+    (_has_words, (f"{FIRST_WORD} | lower", f"{LAST_WORD} | lower")),
     (_is_text, tuple(f'{VALUE} | lower | replace(" ", "{sign}")' for sign in ("-", "_", ""))),
     (_is_text, tuple(f'{VALUE} | replace(" ", "{sign}")' for sign in ("-", "_", ""))),
     (_is_text, (f"slug({VALUE})", f'slug({VALUE}, "_")', f'slug({VALUE}, "")')),
-    (_is_path, tuple(f'file_part({VALUE}, "{part}")' for part in ("stem", "name", "folder"))),
+    (_is_path, tuple(f'part_of({VALUE}, "{part}")' for part in ("stem", "name", "folder"))),
     (_is_text, (URL, QUERY, f'quoted({VALUE}, "html")')),
     (_is_bare, (SQL, SHELL, JSON)),
-    (_is_module, (f'module_name({VALUE}, "src")',)),
+    (_is_module, (f'part_of({VALUE}, "module")',)),
     (_is_text, (f'slug({VALUE}, " ") | title | replace(" ", "")',)),
     (_is_filled, (LENGTH,)),
     (is_date, tuple(f'shown({VALUE}, "{form}")' for form in DATES)),

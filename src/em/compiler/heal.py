@@ -22,7 +22,7 @@ from em.compiler.replay_world import InTurn, NotReproduced, Outcome
 from em.compiler.routine_text import routine_text
 from em.errors import EmError, RoutineError
 from em.redaction.redactor import marker
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.language import compile_value
 from em.runner.history import RECORDING, PastRun, PastStep, package_of, read_run
 from em.runner.package import ROUTINE, files_in, find_routine, keep_routine, parse_yaml, write_files
@@ -203,7 +203,7 @@ class _Healer:
                 self._scope[step.save_as] = results[0] if step.for_each is None else results
 
     def _known(self) -> Json:
-        return {**FUNCTIONS, **self._scope, **_markers(self._routine)}
+        return {**SCOPE, **self._scope, **_markers(self._routine)}
 
     def _mended(self, step: Step, own: Sequence[PastStep]) -> list[Step]:
         """Return a step with its fixes, and before it what must agree for them."""

@@ -448,7 +448,7 @@ class _Assembly:
     def _is_looked_through(self, name: str) -> bool:
         """Return whether a list is only looked through for what must not be there."""
         steps = [*self._writer.top, *(one for each in self._writer.blocks for one in each.steps)]
-        return any(str(step.get("check", "")).startswith(f"not has({name},") for step in steps)
+        return any(str(step.get("check", "")).startswith(f"not where({name},") for step in steps)
 
     def _before(self) -> Iterator[Json]:
         """Yield what comes before the first write: reads and chosen elements, checks, loops."""

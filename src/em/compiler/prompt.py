@@ -14,7 +14,7 @@ from em.compiler.file_changes import EDIT
 from em.compiler.sessions import Sessions, gone
 from em.compiler.term import unused
 from em.errors import RoutineError
-from em.runner.expressions.texts import file_part, kind_of
+from em.runner.expressions.texts import kind_of, part_of
 from em.runner.template import parse_template
 from em.text.terms import STOP_WORDS
 from em.values.leaves import texts
@@ -141,7 +141,7 @@ def _told_apart(name: str, column: tuple[str, ...], found: Sessions) -> str:
     if _is_replaced(column, found):
         return f"old_{name}"
     files = {
-        file_part(str(call.args["file_path"]), "stem")
+        part_of(str(call.args["file_path"]), "stem")
         for value, own in zip(column, found.effects, strict=True)
         for call in own
         if "file_path" in call.args and any(value in text for text in texts(call.args))

@@ -618,7 +618,7 @@ def _absences(situations: Sequence[Situation]) -> Found:
                 others = [one for one in others if one.holder in situation.own]
             for name in dict.fromkeys(name for row in rows for name in row):
                 for one in (one for one in others if _may_be_same(one, name, rows)):
-                    text = f"not has({known.name}, {name}={one.text})"
+                    text = f"not where({known.name}, {name}={one.text})"
                     if any(same(row.get(name), one.value) for row in rows):
                         found.add(text)
                     facts[text].append(Pair(one.value, None, (one.when,) if one.when else ()))

@@ -130,7 +130,8 @@ class SessionSpace(Space):
         leaf = self._empty(values, rows)
         for position in positions(texts, new, values):
             effect = number if position.takes_new else None
-            source = FromText(self._role(look), position.function, position.args, effect)
+            args = (position.how, *position.about)
+            source = FromText(self._role(look), "line_place", args, effect)
             leaf.explanations[source] = self._explanation(source, values, rows, rows.sessions)
         return leaf if leaf.explanations else None
 
@@ -266,7 +267,7 @@ class SessionSpace(Space):
             return
         for context in islice(contexts(texts, values), MOST_RIVALS):
             if self.is_usable(look):
-                yield FromText(self._role(look), "line_part", (*context,))
+                yield FromText(self._role(look), "between", (*context, "line"))
 
     def _by_forms(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
         """Yield the parts of shown texts that give the values in a plain form."""
@@ -284,7 +285,7 @@ class SessionSpace(Space):
                 for chosen in islice(product(*tokens), MOST_COMBINED):
                     context = next(contexts(texts, chosen), None)
                     if context is not None and self.is_usable(look):
-                        source = FromText(self._role(look), "line_part", (*context,))
+                        source = FromText(self._role(look), "between", (*context, "line"))
                         some = Rows(tuple(made), tuple(0 for _ in made))
                         part = self._explanation(source, chosen, some, made)
                         yield _Found(FromForm(form, source), made, [part])

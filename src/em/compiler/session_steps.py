@@ -27,10 +27,10 @@ from em.compiler.session_space import SessionSpace
 from em.compiler.sessions import Look, gone, sessions_of
 from em.compiler.space import Slot
 from em.compiler.steps import Writer, hole
-from em.compiler.surroundings import TELLING
+from em.compiler.surroundings import TELLING, Context
 from em.compiler.term import Found, Given, Result, Term, Text, Value, literal, parts_of
 from em.errors import RoutineError
-from em.runner.expressions.file_lines import lines_once, lists_only, stands_once
+from em.runner.expressions.file_lines import lists_only, stands_once
 from em.runner.tools.coding import CREATE, FILE_TEXT, FILE_THERE, TODAY
 from em.traces.trace import Trace
 from em.values.call import Effect
@@ -134,7 +134,7 @@ def _look_name(look: Look) -> str:
 
 def _name_of(term: Found, hint: str) -> str:
     """Name a part of a text after the last word before it."""
-    if term.function != "line_part":
+    if term.function != "between":
         return "line"
     before = json.loads(term.args[0].json) if isinstance(term.args[0], Value) else ""
     words = [word.strip("_").lower() for word in re.findall(r"[A-Za-z]\w*[A-Za-z]", before)]
@@ -210,18 +210,18 @@ class _Assembly:
         if calls[0].name == EDIT:
             old = writer.named(terms["old_string"], "old_text")
             pairs = zip(texts, (call.args["old_string"] for call in calls), strict=True)
-            are_lines = all(lines_once(shown, one) for shown, one in pairs)
+            are_lines = all(stands_once(shown, one, "lines") for shown, one in pairs)
             above, below = self._around(texts, calls) if are_lines else ([], [])
             whole = " ~ ".join([*map(literal, above), old, *map(literal, below)])
             if are_lines:
-                self._check(f"lines_once({text}, {whole})")
+                self._check(f'stands_once({text}, {whole}, "lines")')
             if above or below or not are_lines:
                 self._check(f"stands_once({text}, {old})")
             self._check_gone(text, texts, calls, terms)
         for name in sorted(_inputs_in(terms.get("new_string"))):
             values = self._space.inputs[name]
             if all(one not in shown for one, shown in zip(values, texts, strict=True)):
-                self._check(f"absent({text}, {name})")
+                self._check(f"{name} not in {text}")
 
     def _check_inputs(self) -> None:
         """Check that inputs of which one was always a plain form of the other still agree."""
@@ -285,12 +285,10 @@ class _Assembly:
         if isinstance(part, Given):
             return [*self._space.inputs[str(part.place[0])]]
         if isinstance(part, Found) and isinstance(part.of, Result):
-            from em.compiler.surroundings import Context
-
             look = self._space.looks[part.of.role]
             args = [json.loads(one.json) for one in part.args if isinstance(one, Value)]
             shown = [look.text(number) for number in range(self._sessions.size)]
-            return [Context(*args).part_of(one) or "" for one in shown if one is not None]
+            return [Context(*args[:2]).part_of(one) or "" for one in shown if one is not None]
         return []
 
     def _check_looks(self, terms: Sequence[Mapping[str, Term]]) -> None:

@@ -6,14 +6,14 @@ taken, and in each text they must lead to one place only.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from em.compiler.alignment import is_inside
 from em.compiler.file_changes import FOLDER
-from em.runner.expressions import file_lines
-from em.runner.expressions.file_lines import line_part, sign_of
+from em.runner.expressions.file_lines import IN_ORDER, line_place, sign_of
+from em.runner.expressions.texts import between
 
 MOST_LINES = 12
 """Places of one text at which a value is looked for."""
@@ -42,7 +42,7 @@ class Context(NamedTuple):
     def part_of(self, text: str) -> str | None:
         """Return the one part of a text that stands there; None if there is none, or several."""
         try:
-            return line_part(text, self.before, self.after)
+            return between(text, self.before, self.after, "line")
         except ValueError:
             return None
 
@@ -130,17 +130,20 @@ def shared_start(texts: Sequence[str]) -> str:
 
 
 class Position(NamedTuple):
-    """A function of a text that gives the line. takes_new: it takes the new lines too."""
+    """What `line_place` takes behind a text."""
 
-    function: str
-    args: tuple[str, ...] = ()
-    takes_new: bool = False
+    how: str
+    about: tuple[str, ...] = ()
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether it takes the new lines too."""
+        return self.how == IN_ORDER
 
     def line(self, text: str, new: str) -> int | None:
         """Return the number of lines before it; None if the text has no such place."""
-        call: Callable[..., Any] = getattr(file_lines, self.function)
         try:
-            return int(call(text, *self.args, *([new] if self.takes_new else ())))
+            return line_place(text, self.how, *self.about, *([new] if self.takes_new else ()))
         except ValueError:
             return None
 
@@ -161,23 +164,23 @@ def _candidates(
     above = [own[line - 1] if line else "" for own, line in zip(rows, lines, strict=True)]
     start = shared_words(below)
     if TELLING.search(start):
-        yield Position("lines_before", (start,))
+        yield Position("before first", (start,))
         kinds = {sign_of(line[len(start) :][:1]) for line in below}
         if len(kinds) == 1:
             # The next entry is like those of all sessions: a version, not "Unreleased".
-            yield Position("lines_before", (start, kinds.pop()))
-    yield from _around("lines_after", rows, lines, -1)
-    yield from _around("lines_above", rows, lines, 1)
+            yield Position("before first", (start, kinds.pop()))
+    yield from _around("after", rows, lines, -1)
+    yield from _around("before", rows, lines, 1)
     first = [text.partition("\n")[0] for text in new]
     for others in (above, below):
         start = shared_words([*first, *others])
         if start.strip():
-            yield Position("lines_through", (start,))
-            yield Position("sorted_place", (start,), takes_new=True)
-            yield Position("lines_to_last", (start,))
+            yield Position("after block", (start,))
+            yield Position(IN_ORDER, (start,))
+            yield Position("after last", (start,))
             yield from _headings(rows, lines, start)
-    yield Position("sorted_place", ("",), takes_new=True)
-    yield Position("line_count")
+    yield Position(IN_ORDER, ("",))
+    yield Position("end")
 
 
 def _headings(
@@ -189,11 +192,11 @@ def _headings(
         above = (one for one in reversed(own[:line]) if one.strip() and not one.startswith(start))
         found.add(next(above, ""))
     if len(found) == 1 and TELLING.search(heading := found.pop()):
-        yield Position("end_of_list", (heading, start))
+        yield Position("after list", (heading, start))
 
 
 def _around(
-    function: str, rows: Sequence[Sequence[str]], lines: Sequence[int], side: int
+    how: str, rows: Sequence[Sequence[str]], lines: Sequence[int], side: int
 ) -> Iterator[Position]:
     """Yield the fewest lines above or below that are the same in all texts, and say something."""
     for count in range(1, MOST_AROUND):
@@ -206,5 +209,5 @@ def _around(
         if found:
             return
         if TELLING.search(anchor) if side < 0 else anchor.strip():
-            yield Position(function, (anchor,))
+            yield Position(how, (anchor,))
             return

@@ -137,7 +137,7 @@ class Phrase(Node, frozen=True):
 
 
 class Found(Node, frozen=True):
-    """What a function finds in a text: `line_part(text, before, after)`."""
+    """What a function finds in a text: `between(text, before, after)`."""
 
     of: "Term"
     function: str

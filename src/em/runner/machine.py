@@ -15,7 +15,7 @@ import msgspec
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
 from em.runner.answers import check_answers, fields_of, input_field
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.selection import OMITTED
 from em.runner.journal import (
     PAST_DONE,
@@ -822,7 +822,7 @@ class Machine:
         if self._hands_over:
             input_data = self._take_input(input_data)
         self._secrets.learn(input_data)
-        self._scope = {**FUNCTIONS, **self._udfs, **input_data, **self._secrets.values}
+        self._scope = {**SCOPE, **self._udfs, **input_data, **self._secrets.values}
 
     def _take_input(self, given: Json) -> Json:
         """Return the inputs of a run that hands over if they don't fit."""

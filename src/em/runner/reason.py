@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from em.errors import EmError
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.language import compile_expression
 from em.runner.expressions.words import check_in_words
 from em.values.canonical import Json, short
@@ -68,7 +68,7 @@ def _references(check: str) -> Iterator[str]:
         node = waiting.pop(0)
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and _is_reference(node):
             text = ast.unparse(node)
-            if text not in seen and text not in FUNCTIONS:
+            if text not in seen and text not in SCOPE:
                 seen.add(text)
                 yield text
         else:

@@ -11,7 +11,7 @@ from typing import Any
 
 from em.errors import WorkflowError
 from em.runner.drivers import CallTool
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import SCOPE
 from em.runner.history import PastStep
 from em.runner.journal import Restored
 from em.runner.machine import Ended, Hooks, Steps
@@ -61,7 +61,7 @@ class Conductor(Hooks):
         self._fetched: dict[str, Json] = {name: dict(one) for name, one in (fetched or {}).items()}
         self._brought: dict[str, Brought] = {}
         self._answers: dict[str, Any] = {}
-        self._base: Json = {**FUNCTIONS, "params": context.params, "run_id": run_id}
+        self._base: Json = {**SCOPE, "params": context.params, "run_id": run_id}
         self._lock = threading.Lock()
         self._sources: dict[str, dict[str, None]] = {}
         self.sources = self._sources

@@ -12,7 +12,7 @@ import msgspec
 from em.errors import EmError
 from em.log.kinds import event_body
 from em.log.summary import Summary, event_summary, shown_value
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import SCOPE
 from em.runner.history import PastRun, PastStep, read_run, run_query
 from em.runner.run import Failure, PendingPrompt, Status, StepReport
 from em.runner.tools import Tool
@@ -338,7 +338,7 @@ class _Replay:
     def _scope(self, values: Json) -> Json:
         brought = Brought(values, strict=False, place="")
         own = {"params": self._past.params, "run_id": self._past.run_id, "memory": brought}
-        return {**FUNCTIONS, **own}
+        return {**SCOPE, **own}
 
     def _tokens(
         self, step: PlannedStep, values: Json, inputs: Any, records: Sequence[Json]
@@ -443,7 +443,7 @@ def _rehearsed(step: PlannedStep, context: Context, params: Json) -> Rehearsed:
         if need.kind == "classification" and need.text in unmet:
             values |= dict.fromkeys(need.variables, f"<{need.text}>")
     brought = Brought(values, strict=False, place="")
-    scope: Json = {**FUNCTIONS, "params": params, "run_id": "<run id>", "memory": brought}
+    scope: Json = {**SCOPE, "params": params, "run_id": "<run id>", "memory": brought}
     definition = step.definition
     note = f"when {definition.when}" if definition.when is not None else ""
     inputs: Any

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.errors import EmError, InvalidWorkflow
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.language import (
     Evaluate,
     compile_expression,
@@ -526,7 +526,7 @@ def _templates(workflow: WorkflowDef) -> Iterator[Finding]:
         brought = _brought(step, params)
         own = {step.as_} if step.for_each is not None else set()
         env = {"env"} if step.tool in ("command", "http") else set()
-        known = {*_SCOPE, *own, *env, *FUNCTIONS}
+        known = {*_SCOPE, *own, *env, *SCOPE}
         for inside, text, bare in templates_of(step):
             where: Where = ("steps", number, *inside)
             try:

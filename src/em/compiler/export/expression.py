@@ -38,6 +38,8 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "upper": lambda of: f"str({of}).upper()",
     "capitalize": lambda of: f"str({of}).capitalize()",
     "trim": lambda of: f"str({of}).strip()",
+    "float": lambda of: f"float({of})",
+    "sum": lambda of: f"sum({of})",
     "round": lambda of, digits="0": f"round({of}, {digits})",
     "join": lambda of, glue='""': f"{glue}.join(map(str, {of}))",
 }

@@ -40,7 +40,7 @@ PRELUDE = (
     "attempt", "again", "as_text",
 )  # fmt: skip
 """What a function may call of `prelude`."""
-_OWN = ("tools", "ask", "step", "awaited", "map", "Any")
+_OWN = ("tools", "ask", "step", "awaited", "str", "map", "round", "float", "sum", "Any")
 _TYPES = {
     "string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list",
     "object": "dict",

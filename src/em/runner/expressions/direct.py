@@ -1,9 +1,8 @@
 """Direct evaluation of the expressions that compilers write: selections, sums and comparisons.
 
 They are evaluated in every replay, and a call through Jinja's sandbox costs about twenty times as
-much. Only references, literals, the functions of `SELECTIONS`, `len`, `sum`, `str`, `int`, `float`,
-`+ - *`, one comparison, `in`, `and`, `or`, `not` and `a if b else c` are known here; everything
-else is left to Jinja.
+much. Only references, literals, the functions, the filter `float`, `+ - *`, one comparison, `in`,
+`and`, `or`, `not` and `a if b else c` are known here; everything else is left to Jinja.
 """
 
 import ast
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
 from em.errors import ExpressionError
-from em.runner.expressions.functions import FUNCTIONS, SELECTIONS, bounded
+from em.runner.expressions.functions import FUNCTIONS, bounded
 from em.runner.expressions.guard_functions import GUARD_FUNCTIONS
 from em.runner.expressions.selection import given
 from em.values.syntax_tree import expression_of
@@ -22,8 +21,8 @@ from em.values.syntax_tree import expression_of
 Reference = Callable[[str, tuple[str | int, ...], str], Callable[[Any], Any]]
 Evaluate = Callable[[Any], Any]
 
-_OWN = {**SELECTIONS, **GUARD_FUNCTIONS}
-_CALLED = {**_OWN, **{name: FUNCTIONS[name] for name in ("len", "sum", "float")}}
+_CALLED = {**FUNCTIONS, **GUARD_FUNCTIONS}
+_OWN = _CALLED.keys() - {"len", "sum"}
 _WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -102,7 +101,7 @@ class _Compiler:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             return self._compared(node.left, node.ops[0], node.comparators[0])
         if isinstance(node, ast.BinOp):
-            return self._computed(node.left, _COMPUTED.get(type(node.op)), node.right)
+            return self._computed(node)
         return self._composed(node)
 
     def _composed(self, node: ast.expr) -> Evaluate:
@@ -178,12 +177,13 @@ class _Compiler:
             return lambda scope: one(scope) in values
         return lambda scope: one(scope) not in values
 
-    def _computed(
-        self, left: ast.expr, compute: Callable[[Any, Any], Any] | None, right: ast.expr
-    ) -> Evaluate:
+    def _computed(self, node: ast.BinOp) -> Evaluate:
+        if isinstance(node.op, ast.BitOr):
+            return self._filtered(node.left, node.right)
+        compute = _COMPUTED.get(type(node.op))
         if compute is None:
             raise _Other
-        first, second = self.compiled(left), self.compiled(right)
+        first, second = self.compiled(node.left), self.compiled(node.right)
         joins = compute is operator.add and not self._is_written
 
         def computed(scope: Any) -> Any:
@@ -195,6 +195,14 @@ class _Compiler:
             return _of_numbers(compute, one, other)
 
         return computed
+
+    def _filtered(self, value: ast.expr, by: ast.expr) -> Evaluate:
+        """Compile `value | float`. A filter binds tighter than `|` does in Python."""
+        is_float = isinstance(by, ast.Name) and by.id == "float"
+        if not is_float or not isinstance(value, (*_REFERENCES, ast.Call)):
+            raise _Other
+        number = self.compiled(value)
+        return lambda scope: float(number(scope))
 
     def _referred(self, node: ast.expr) -> Evaluate:
         """Compile a name, or a call, with the keys and positions behind it."""

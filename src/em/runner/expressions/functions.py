@@ -1,7 +1,6 @@
-"""The functions of expressions: at most one line each to say aloud. Whatever is not clear fails.
+"""The functions of expressions: one line each to say aloud. Whatever is not clear fails.
 
-`FUNCTIONS` is all that a routine has in scope beside its UDFs. Filters of Jinja (`| round`,
-`| sort`) do the rest.
+There are at most 25. Filters of Jinja (`| round`, `| sum`, `| sort`) do the rest.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +15,6 @@ from em.runner.expressions.selection import (
     common,
     distinct,
     given,
-    has,
     holding,
     largest,
     merge,
@@ -78,29 +76,18 @@ def at_path(value: Any, parts: list[str]) -> list[Any]:
     return found
 
 
-def _as_float(value: Any) -> float:
-    return float(value)
-
-
-SELECTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{
         function.__name__: function
         for function in (
-            given, only, only_key, where, has, smallest, largest, common, every, distinct, merge,
+            given, only, only_key, where, smallest, largest, common, every, distinct, merge,
             at_least, at_most, holding,
         )
     },
     **TEXTS,
     **LINES,
-}  # fmt: skip
-"""The functions of em itself; `direct` evaluates them."""
-
-FUNCTIONS: dict[str, Any] = {
-    **SELECTIONS,
     "len": len,
-    "sum": sum,
-    # A function instead of the type, whose methods the sandbox does not check.
-    "float": _as_float,
-    OMITTED: ABSENT,
-}
-"""What the expressions of routines and workflows have in scope."""
+}  # fmt: skip
+"""The functions that routines and workflows may call."""
+SCOPE: dict[str, Any] = {**FUNCTIONS, OMITTED: ABSENT}
+"""What their expressions have in scope beside values: the functions, and the word `omitted`."""

@@ -419,6 +419,7 @@ GUARD_FUNCTIONS: dict[str, Callable[..., Any]] = {
             size_of, strange_keys, empty_keys, strange_items, strange_fields, parsed, error_of,
         )
     },
+    "sum": sum,
     "str": _as_str,
     "int": _as_int,
 }  # fmt: skip

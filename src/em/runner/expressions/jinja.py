@@ -24,6 +24,7 @@ from em.errors import ExpressionError
 from em.runner.expressions.functions import bounded, check_size
 from em.runner.expressions.language import Evaluate, Missing, Scope, as_text, undefined
 from em.runner.expressions.selection import ABSENT, given
+from em.values.canonical import short
 
 MAX_REPEAT = 1_000_000
 """The longest text or list that an expression may make by repeating."""
@@ -212,6 +213,7 @@ def _check_count(count: int, limit: int = MAX_REPEAT) -> None:
 def bounded_filters(filters: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """Return the filters of routines; each pays for its result."""
     known = {name: _charging(name, filters[name]) for name in _FILTERS}
+    known |= {name: _strict(name, known[name]) for name in ("int", "float")}
     own: dict[str, Callable[..., Any]] = {
         _JOINED: _join_texts,
         _WEIGHED: _weighed,
@@ -225,6 +227,21 @@ def bounded_filters(filters: dict[str, Callable[..., Any]]) -> dict[str, Callabl
 def _is_in(value: Any, held: Any) -> bool:
     """The test `in`, which pays for what it goes through."""
     return value in _sought(held)
+
+
+def _strict(name: str, convert: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the filter `int` or `float`, which fails for other texts unless it has a default."""
+
+    @wraps(convert)
+    def converted(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if args or "default" in kwargs:
+            return convert(value, *args, **kwargs)
+        found = convert(value, default=None, **kwargs)
+        if found is None:
+            raise ValueError(f"{short(value)} is not a number ({name})")
+        return found
+
+    return converted
 
 
 _FREE = frozenset("length count first last default d".split())

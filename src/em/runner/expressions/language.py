@@ -16,7 +16,7 @@ import msgspec
 
 from em.errors import ExpressionError
 from em.runner.expressions.direct import PLAIN, compile_direct
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.guard_functions import GUARD_FUNCTIONS
 from em.values.canonical import Json
 from em.values.json_schema import Declared
@@ -233,7 +233,7 @@ def _jinja() -> "Sandboxed":
     """Import Jinja when the first expression needs more than a reference."""
     from em.runner.expressions.jinja import Sandboxed
 
-    return Sandboxed({**GUARD_FUNCTIONS, **FUNCTIONS})
+    return Sandboxed({**GUARD_FUNCTIONS, **SCOPE})
 
 
 _NEVER_EVALUATED = (
@@ -275,8 +275,8 @@ class References:
     def __init__(self, steps: list[Any], inputs: Inputs, functions: Set[str]) -> None:
         self._steps = steps
         self._inputs = inputs
-        self._known = inputs.names | FUNCTIONS.keys() | functions
-        self._functions = FUNCTIONS.keys() | functions
+        self._known = inputs.names | SCOPE.keys() | functions
+        self._functions = SCOPE.keys() | functions
         self.assumed: dict[str, tuple[Where, str]] = {}
 
     def problems(self) -> Iterator[Found]:
@@ -359,7 +359,7 @@ class References:
     def _names(self, used: Set[str], where: Where, own: Set[str]) -> Iterator[Found]:
         known = self._known | own
         for name in sorted(used - known):
-            fix = closest(name, sorted(known - FUNCTIONS.keys()))
+            fix = closest(name, sorted(known - SCOPE.keys()))
             blocks = [path for path, step in all_steps(self._steps) if _saves(step, name)]
             if any(path < where and len(path) > 2 for path in blocks):
                 fix = "use the name under which the block saves its turns"

@@ -88,11 +88,6 @@ def where(items: Any, more: Described = None, /, **fields: Any) -> list[Any]:
     return [item for item in held if _is_described(item, wanted)] if wanted else held
 
 
-def has(items: Any, more: Described = None, /, **fields: Any) -> bool:
-    """Return whether at least one element of a list, or one value of a mapping, fits."""
-    return bool(where(items, more, **fields))
-
-
 def smallest(items: Any, path: str, more: Described = None, /, **fields: Any) -> Any:
     """Return the one element with the smallest value at a path, among those that fit.
 

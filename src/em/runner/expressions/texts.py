@@ -1,5 +1,6 @@
 """Texts: the functions with which a plain routine reads a text, and writes values into one."""
 
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -7,6 +8,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
+from em.runner.expressions.file_lines import parts_of_lines
 from em.text.slug import slug as slug  # noqa: PLC0414 - a function of expressions
 from em.values.canonical import short
 from em.values.structure import structured
@@ -22,35 +24,38 @@ def structure(text: Any) -> Any:
     return structured(text)
 
 
-def word(text: str, number: int) -> str:
-    """Return a word of a text by its position; -1 is the last one."""
+def part_of(text: Any, part: str) -> str:
+    """Return a part of a text that has a name: its first word, or the stem of a path."""
+    if not isinstance(text, str):
+        raise TypeError(f"part_of() needs a text, got a {type(text).__name__}")
+    if part not in _PARTS:
+        raise ValueError(f"part_of() knows {', '.join(_PARTS)}, got {part!r}")
+    return _PARTS[part](text)
+
+
+def _word(text: str, number: int) -> str:
     words = text.split()
-    if not -len(words) <= number < len(words):
-        raise ValueError(f"the text has {len(words)} words, so there is none at {number}")
+    if not words:
+        raise ValueError("the text has no word")
     return words[number]
 
 
-def file_part(path: str, part: str) -> str:
-    """Return a part of the path of a file: its `name`, its `stem`, or its `folder`."""
-    known = PurePosixPath(path)
-    if part == "folder":
-        # Without a slash at its end; a file in no folder has an empty one.
-        return "" if str(known.parent) == "." else str(known.parent)
-    if part not in ("name", "stem"):
-        raise ValueError(f"file_part() knows `name`, `stem` and `folder`, got {part!r}")
-    return known.name if part == "name" else known.stem
+def _folder(path: str) -> str:
+    """Return the folder of a file, without a slash at its end; empty for a file in none."""
+    found = str(PurePosixPath(path).parent)
+    return "" if found == "." else found
 
 
-def module_name(path: Any, *roots: str) -> str:
+def _module(path: str) -> str:
     """Return the name that Python imports a file by: `shop.cart` for `src/shop/cart.py`.
 
-    roots: folders that are not part of the name. Fail where another one may be such a folder.
+    Fail where another folder than `src` may not be part of the name.
     """
-    plain = str(path).removeprefix("./")
+    plain = path.removeprefix("./")
     parts = plain.removesuffix(".py").split("/")
     if not plain.endswith(".py"):
         raise ValueError(f"{plain!r} is not a file of Python")
-    if parts[0] in roots and len(parts) > 1:
+    if parts[0] == "src" and len(parts) > 1:
         parts = parts[1:]
     elif parts[0] in _ROOTS:
         raise ValueError(f"it is not clear whether {parts[0]!r} is part of a module's name")
@@ -58,6 +63,17 @@ def module_name(path: Any, *roots: str) -> str:
     if not parts or not all(part.isidentifier() for part in parts):
         raise ValueError(f"{plain!r} can't be imported by its path")
     return ".".join(parts)
+
+
+_PARTS: dict[str, Callable[[str], str]] = {
+    "first word": lambda text: _word(text, 0),
+    "last word": lambda text: _word(text, -1),
+    "name": lambda path: PurePosixPath(path).name,
+    "stem": lambda path: PurePosixPath(path).stem,
+    "folder": _folder,
+    "module": _module,
+}
+"""The parts that `part_of` knows: of any text, then of the path of a file."""
 
 
 def shown(value: Any, form: str) -> str:
@@ -121,9 +137,21 @@ def _part(item: Any, name: str, form: str | None) -> str:
     return str(value) if form is None else shown(value, form)
 
 
-def between(text: Any, before: str, after: str) -> str:
-    """Return the part of a text between two texts. Each of the two must occur just once."""
+def between(text: Any, before: str, after: str, how: str = "") -> str:
+    """Return the part of a text between two texts. Each of the two must occur just once.
+
+    how: `line` for the part of the one line that has both; a line break at the beginning of
+    `before` or at the end of `after` is where the line begins or ends.
+    """
+    if how not in ("", "line"):
+        raise ValueError(f"between() knows `line`, got {how!r}")
     whole = str(text)
+    if how:
+        found = list(itertools.islice(parts_of_lines(whole, before, after), 2))
+        if len(found) != 1:
+            which = "more than one line has" if found else "no line has"
+            raise ValueError(f"{which} something between {before!r} and {after!r}")
+        return found[0]
     if before and whole.count(before) != 1:
         raise ValueError(f"the text must contain {before!r} once")
     rest = whole.partition(before)[2] if before else whole
@@ -177,7 +205,7 @@ _kind_of_text = lru_cache(maxsize=10_000)(_looked_at)
 TEXTS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        structure, between, word, slug, file_part, module_name, shown, quoted, days, lines,
+        structure, between, part_of, slug, shown, quoted, days, lines,
     )
 }  # fmt: skip
 """These functions by name."""

@@ -22,7 +22,7 @@ _FORM_NAMES = {
     **{form: f"a {form}" for form in ("date", "time", "number", "code", "word", "text")},
 }
 """What `kind_of` returns, in words."""
-_STATEMENTS = frozenset("given has distinct absent stands_once lists_only".split())
+_STATEMENTS = frozenset("given distinct stands_once lists_only".split())
 """Functions that are said as a whole sentence."""
 _SUMS: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times"}
 
@@ -64,11 +64,11 @@ def _quoted(value: Any) -> str:
 def check_in_words(text: str) -> str:
     """Say what a check requires: `order.status` is "delivered", `result` reports no error."""
     node = _parsed(text)
-    plain = _about_a_result(node)
-    if plain is not None:
-        return plain
     if node is None:
         return f"`{text}` holds"
+    plain = _about_a_result(node) or _about_a_selection(node)
+    if plain is not None:
+        return plain
     if isinstance(node, ast.BoolOp):
         word = " or " if isinstance(node.op, ast.Or) else ", and "
         return word.join(check_in_words(ast.unparse(one)) for one in node.values)
@@ -77,6 +77,18 @@ def check_in_words(text: str) -> str:
     if isinstance(node, ast.Call) and ast.unparse(node.func) in _STATEMENTS:
         return _said(node)
     return " ".join(_compared(node) or (_said(node), "holds"))
+
+
+def _about_a_selection(node: ast.expr) -> str | None:
+    """Say that something fits a selection, or that nothing does; None for other checks."""
+    is_not = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    call = node.operand if isinstance(node, ast.UnaryOp) and is_not else node
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "where":
+        return None
+    found = _said(call)
+    if not found.startswith("all of "):
+        return None
+    return f"{'none' if is_not else 'one'} {found.removeprefix('all ')} is there"
 
 
 def left_of(text: str) -> str:
@@ -115,7 +127,8 @@ def _contained(node: ast.Compare) -> tuple[str, str, str]:
     if several and len(several) == 1:
         return _said(node.left), f"is {word}".strip(), several[0]
     among = ", ".join(several) if several else _said(right)
-    return _said(node.left), f"is {word}one of", among
+    is_known_list = isinstance(right, ast.List | ast.Call)
+    return _said(node.left), f"is {word}{'one of' if is_known_list else 'in'}", among
 
 
 def _is_form(node: ast.expr | None) -> bool:
@@ -175,14 +188,18 @@ def _said(node: ast.expr) -> str:
         return _CONSTANTS[node.id]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _called(node, node.func.id)
-    if isinstance(node, ast.BinOp) and type(node.op) in (*_SUMS, ast.MatMult):
-        sign = _SUMS.get(type(node.op))
-        joined = f"the text {_quoted(_joined(node))}"
-        return f"{_said(node.left)} {sign} {_said(node.right)}" if sign else joined
-    behind = _behind_a_call(node)
-    if behind is not None:
-        return behind
-    return f"`{ast.unparse(node)}`"
+    plain = _computed(node) if isinstance(node, ast.BinOp) else _behind_a_call(node)
+    return f"`{ast.unparse(node)}`" if plain is None else plain
+
+
+def _computed(node: ast.BinOp) -> str | None:
+    """Say what a sum, a joined text or a text that is read as a number is; None for others."""
+    if isinstance(node.op, ast.MatMult):
+        return f"the text {_quoted(_joined(node))}"
+    if isinstance(node.op, ast.BitOr) and ast.unparse(node.right) == "float":
+        return _said(node.left)
+    sign = _SUMS.get(type(node.op))
+    return sign and f"{_said(node.left)} {sign} {_said(node.right)}"
 
 
 def _joined(node: ast.expr) -> str:
@@ -213,7 +230,7 @@ def _called(node: ast.Call, name: str) -> str:
     try:
         if say is not None:
             return say(node)
-    except (IndexError, TypeError):
+    except (LookupError, TypeError):
         pass  # an author wrote it in another way
     return f"`{ast.unparse(node)}`"
 
@@ -278,7 +295,6 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "every": _items,
     "only": _chosen,
     "where": _all_that_fit,
-    "has": lambda node: f"one of {_all_that_fit(node).removeprefix('all of ')} is there",
     "only_key": lambda node: f"the key of {_chosen(node)}",
     "smallest": lambda node: _outermost(node, "smallest"),
     "largest": lambda node: _outermost(node, "largest"),
@@ -286,24 +302,16 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "distinct": lambda node: f"no value of {_items(node.args[0])} is there twice",
     "days": _saying("the days from {0} to {1}"),
     "between": _saying("the part of {0} between {1} and {2}"),
-    "line_part": _saying("the part of a line of {0} between {1} and {2}"),
-    "lines_before": _saying("the first line of {0} that begins with {1}"),
-    "lines_after": _saying("behind {1} in {0}"),
-    "lines_above": _saying("before {1} in {0}"),
-    "lines_through": _saying("the end of the lines of {0} that begin with {1}"),
-    "sorted_place": _saying("in order among the lines of {0} that begin with {1}"),
-    "line_count": _saying("the end of {0}"),
-    "absent": _saying("{1} does not stand in {0}"),
+    "line_place": lambda node: _PLACES[_text(node.args[1])](node),
     "stands_once": _saying("{1} stands once in {0}"),
     "lists_only": lambda node: (
         f"{_said(node.args[0])} lists only {', '.join(map(_said, node.args[1:]))}"
     ),
-    "module_name": _saying("the module of {0}"),
+    "part_of": lambda node: f"the {_text(node.args[1])} of {_said(node.args[0])}",
     "structure": _saying("{0}"),
     "len": lambda node: f"the number of {_items(node.args[0])}",
-    "sum": lambda node: f"the sum of {_items(node.args[0])}",
-    "float": _saying("{0}"),
     # Those of the guards of behaviours.
+    "sum": lambda node: f"the sum of {_items(node.args[0])}",
     "among": lambda node: f"one of {_items(node.args[0])}",
     "pick": _chosen,
     "fact_of": _fact,
@@ -321,3 +329,14 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "str": _saying("{0}"),
     "int": _saying("{0}"),
 }
+_PLACES: dict[str, Callable[[ast.Call], str]] = {
+    "end": _saying("the end of {0}"),
+    "after": _saying("behind {2} in {0}"),
+    "before": _saying("before {2} in {0}"),
+    "before first": _saying("before the first line of {0} that begins with {2}"),
+    "after last": _saying("behind the last line of {0} that begins with {2}"),
+    "after block": _saying("the end of the lines of {0} that begin with {2}"),
+    "after list": _saying("the end of the list below {2} in {0}"),
+    "in order": _saying("in order among the lines of {0} that begin with {2}"),
+}
+"""What `line_place` finds."""

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from em.errors import RoutineError
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.language import (
     Evaluate,
     compile_expression,
@@ -177,7 +177,7 @@ def _tool(spec: ToolSpec, allow: AllowSettings, secrets: Secrets) -> Tool:
                     place=f"tool {spec.name}",
                     fix=f"it takes: {', '.join(sorted(names)) or 'none'}",
                 )
-            scope = args if spec.shell else {**FUNCTIONS, **args, "env": environment}
+            scope = args if spec.shell else {**SCOPE, **args, "env": environment}
             try:
                 return _decoded(answer(scope, seconds), spec)
             except (CommandFailed, HttpFailed, BadOutput) as error:
