@@ -203,5 +203,9 @@ def test_a_line_is_added_where_its_place_is_in_order(tmp_path: Path) -> None:
         change = {"hosts.py": hosts(*before)}, {"hosts.py": hosts(*after)}
         sorted_in.append(session(ADD.format(new), *change))
     files = {"hosts.py": hosts("cat.example", "rat.example")}
-    made = run(learnt(*sorted_in), ADD.format("mole.example"), files, tmp_path)
+    draft = learnt(*sorted_in)
+    assert draft is not None
+    assert draft.proof is not None
+    assert draft.proof.count("right", "fresh inputs") == len(sorted_in)
+    made = run(draft, ADD.format("mole.example"), files, tmp_path)
     assert made == ("ok", {"hosts.py": hosts("cat.example", "mole.example", "rat.example")})

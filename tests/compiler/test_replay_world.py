@@ -130,3 +130,24 @@ def test_what_a_routine_asks_for_is_said_as_it_was_recorded() -> None:
     recording = Recording.of(example, routine)
     assert recording.inputs == {"to": "KIL", "seat": "B7"}
     assert as_recorded(recording, {}).run(program_of(routine)).verdict == "right"
+
+
+@pytest.mark.parametrize(
+    ("word", "beside"),
+    [
+        ("mole", ["ant", "fox", "mole", "newt", "owl"]),
+        ("mole", ["mold", "mole", "molt"]),
+        ("W80200", ["W70100", "W80200", "W90000"]),
+        ("zebra", ["ant", "bee"]),
+    ],
+)
+def test_a_new_word_keeps_its_place_among_the_others(word: str, beside: list[str]) -> None:
+    new = Renaming([word], beside).of(word)
+    others = [one for one in beside if one != word]
+    assert new != word
+    assert [one < new for one in others] == [one < word for one in others]
+
+
+def test_a_word_without_room_between_its_neighbours_is_renamed_all_the_same() -> None:
+    new = Renaming(["W1112"], ["W1111", "W1112", "W1113"]).of("W1112")
+    assert new not in ("W1111", "W1112", "W1113")

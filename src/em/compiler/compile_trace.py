@@ -21,6 +21,7 @@ from em.compiler.package_files import package_texts, write_package
 from em.compiler.proofs import prove
 from em.compiler.recordings import Recordings
 from em.compiler.replay_world import Recording, as_recorded, program_of
+from em.compiler.session_effects import session_effects
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
 from em.runner.package import current_version, routine_of
@@ -30,7 +31,6 @@ from em.runner.trial import Proof
 from em.settings import Settings
 from em.store import redactor_of
 from em.store.protocol import Store
-from em.text.terms import STOP_WORDS
 from em.traces.outcomes import outcome_of
 from em.traces.trace import KeptTrace, ToolCall, Trace, as_kept, read_trace
 from em.values.call import Effect
@@ -40,10 +40,9 @@ from em.values.files import BOM, open_file
 if TYPE_CHECKING:
     from em.compiler.improvement import Improved
 
-WORDS_OF_REQUEST = 5
-"""How many words of a request become the name of a routine whose tools say nothing."""
+PARTS_OF_NAME = 3
+"""How many files, or kinds of effects, become the name of a routine of sessions."""
 REASONS_SHOWN = 3
-_NOT_IN_NAMES = STOP_WORDS | {"please", "want", "need", "like", "hi", "hello", "hey", "sure"}
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,17 +91,11 @@ def compile_several(
     is. force: return the routine though it is not proved. With a `client`, its model improves the
     routine.
     """
-    usable, left_out = _usable(traces, declared or {}, allow_failed=allow_failed)
-    _check_outcomes(
-        [kept.trace for kept in usable],
-        allow_failed=allow_failed,
-        allow_unlabelled=allow_unlabelled,
-    )
-    for kept in usable:
-        _refuse_incomplete(kept.trace)
-        require_commands(kept.trace)
-        refuse_unrepeatable(kept.trace, declared or {})
-    name = name or _name_of([kept.trace for kept in usable], declared or {})
+    declared = declared or {}
+    usable, left_out = _usable(traces, declared, allow_failed=allow_failed)
+    _check_outcomes(usable, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
+    _check_calls(usable, declared)
+    name = name or _name_of([kept.trace for kept in usable], declared)
     before = None if kept_in is None else _stored(kept_in, name)
     with uncollected(), _nested_too_deeply():
         made = Recordings(
@@ -118,13 +111,25 @@ def compile_several(
         learnt, proof = _proved(made, force=force)
         made.require_said(learnt)
     draft = _draft(made, learnt, proof, usable, load_udfs(udfs))
-    check_udfs(draft.udfs, draft.functions)
-    improved = None
-    if client is not None:
-        from em.compiler.improvement import improve
+    improved = None if client is None else _improved(draft, made, client)
+    return _compiled(learnt, improved.draft if improved else draft, improved, usable, left_out)
 
-        improved = improve(draft, made, client)
-        draft = improved.draft
+
+def _improved(draft: Draft, made: Recordings, client: LlmClient) -> "Improved":
+    """Let a model improve a routine."""
+    from em.compiler.improvement import improve
+
+    return improve(draft, made, client)
+
+
+def _compiled(
+    learnt: Learnt,
+    draft: Draft,
+    improved: "Improved | None",
+    usable: Sequence[KeptTrace],
+    left_out: Mapping[str, str],
+) -> Compiled:
+    """Return a routine with its files, and with what a person should look at."""
     return Compiled(
         draft=draft,
         files=package_texts(draft),
@@ -205,7 +210,7 @@ def _draft(
             )
         )
     outcomes = {outcome_of(kept.trace) for kept in traces}
-    return Draft(
+    draft = Draft(
         document=made.with_secrets(document),
         recordings=recordings,
         output=first.output,
@@ -214,6 +219,8 @@ def _draft(
         proof=proof,
         udfs=udfs,
     )
+    check_udfs(udfs, draft.functions)
+    return draft
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -294,9 +301,11 @@ def _last_in_vain(trace: Trace, declared: Mapping[str, Effect | None]) -> Traced
     return None if is_known else tried_in_vain(calls_of(trace, declared)[0])
 
 
-def _check_outcomes(traces: Sequence[Trace], *, allow_failed: bool, allow_unlabelled: bool) -> None:
+def _check_outcomes(
+    traces: Sequence[KeptTrace], *, allow_failed: bool, allow_unlabelled: bool
+) -> None:
     """Refuse the traces if the outcome of every one forbids compiling it."""
-    outcomes = {outcome_of(trace) for trace in traces}
+    outcomes = {outcome_of(kept.trace) for kept in traces}
     alone = len(traces) == 1
     if outcomes == {"failure"} and not allow_failed:
         raise RoutineError(
@@ -307,8 +316,8 @@ def _check_outcomes(traces: Sequence[Trace], *, allow_failed: bool, allow_unlabe
             fix="compile an attempt that succeeded, label it if it did (`em traces label TRACE"
             " success`), or allow it with --allow-failed, in Python allow_failed=True",
         )
-    for trace in traces if not allow_failed else ():
-        failed = _last_in_vain(trace, {})
+    for kept in traces if not allow_failed else ():
+        failed = _last_in_vain(kept.trace, {})
         if failed is not None:
             raise RoutineError(
                 "everything that the trace tried to change failed, and nothing says that it"
@@ -326,6 +335,14 @@ def _check_outcomes(traces: Sequence[Trace], *, allow_failed: bool, allow_unlabe
             fix="label it (`em traces label TRACE success`), or allow it with --allow-unlabelled,"
             " in Python allow_unlabelled=True",
         )
+
+
+def _check_calls(traces: Sequence[KeptTrace], declared: Mapping[str, Effect | None]) -> None:
+    """Refuse traces whose calls are not all there, or can't be made again."""
+    for kept in traces:
+        _refuse_incomplete(kept.trace)
+        require_commands(kept.trace)
+        refuse_unrepeatable(kept.trace, declared)
 
 
 def _refuse_incomplete(trace: Trace) -> None:
@@ -353,8 +370,7 @@ def _refuse_incomplete(trace: Trace) -> None:
 def _name_of(traces: Sequence[Trace], declared: Mapping[str, Effect | None]) -> str:
     """Name a routine after the last tool that it writes with, else after its last call.
 
-    The tools of coding agents (`Bash`, `Write`) say nothing: there the words that all requests
-    have in common do.
+    The tools of coding agents (`Bash`, `Write`) say nothing: there their arguments do.
     """
     first = traces[0]
     calls = [call for call in calls_of(first, declared)[0] if not is_bookkeeping(call.name)]
@@ -362,24 +378,20 @@ def _name_of(traces: Sequence[Trace], declared: Mapping[str, Effect | None]) -> 
     writes = [call for call in made if call.effect == "write" and not call.is_udf]
     last = (writes or made)[-1:]
     tools = [call.tool for call in first.calls[-1:] if isinstance(call, ToolCall)]
-    if any(is_coding_tool(tool) or is_bookkeeping(tool) for tool in tools):
-        words = [request_words(trace.mission.goal) for trace in traces]
-        common = [word for word in words[0] if all(word in one for one in words)]
-        if common:
-            return identifier("_".join(common[:WORDS_OF_REQUEST]))
-    return identifier(last[0].title) if last else "task"
+    is_coding = any(is_coding_tool(tool) or is_bookkeeping(tool) for tool in tools)
+    name = (_session_name(traces) if is_coding else "") or (last[0].title if last else "task")
+    return identifier(name)
 
 
-def request_words(request: str) -> list[str]:
-    """Return the words of a request that say what to do: no values, and no names."""
-    return [*dict.fromkeys(_plain_words(request))]
+def _session_name(traces: Sequence[Trace]) -> str:
+    """Name sessions after the files that all changed, else after what all did; empty if nothing."""
+    done = [one for trace in traces if (one := session_effects(trace)) is not None]
+    if len(done) < len(traces):
+        return ""
+    files = _common([one.files for one in done])
+    return " ".join(["change", *files] if files else _common([one.kinds for one in done]))
 
 
-def _plain_words(request: str) -> Iterator[str]:
-    is_start = True
-    for token in request[:1_000].split():
-        word = token.strip(",.;:!?()")
-        is_plain = word.isascii() and word.isalpha() and len(word) > 1
-        if is_plain and (is_start or word.islower()) and word.lower() not in _NOT_IN_NAMES:
-            yield word.lower()
-        is_start = token.endswith((".", "!", "?", ":"))
+def _common(several: Sequence[Sequence[str]]) -> list[str]:
+    """Return what all have, as many as a name holds."""
+    return [one for one in several[0] if all(one in other for other in several)][:PARTS_OF_NAME]

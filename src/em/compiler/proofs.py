@@ -14,22 +14,12 @@ from typing import Any
 import msgspec
 
 from em.compiler.example import Example
-from em.compiler.replay_world import (
-    POLICIES,
-    Outcome,
-    Recording,
-    as_recorded,
-    fresh_inputs,
-    program_of,
-)
+from em.compiler.replay_world import POLICIES, Outcome, Recording, as_recorded, program_of
 from em.errors import EmError
-from em.runner.expressions.file_lines import IN_ORDER
 from em.runner.tools import Function
 from em.runner.trial import LEFT_OUT, Proof, Trial
 from em.values.canonical import Json
 
-_IN_ORDER = re.compile(rf'line_place\(\w+, "{IN_ORDER}"')
-"""A place that depends on the order of words: other words have another one."""
 MOST_LEFT_OUT = 25
 """Recordings that are left out, one after the other; of more, some are taken evenly."""
 LEFT_OUT_TOGETHER = 5
@@ -63,7 +53,6 @@ def prove(
             for (name, one), more in zip(_named(examples), given, strict=True)
         ]
         for policy, world in POLICIES.items()
-        if not (world is fresh_inputs and _IN_ORDER.search(str(routine["steps"])))
     }
     if learn is not None:
         trials[LEFT_OUT] = [*_left_out(examples, learn)]

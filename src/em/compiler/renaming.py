@@ -3,12 +3,15 @@
 A routine that uses an input does with the new words what it did with the old ones. One that has
 the recorded value written into it keeps the old word, and that shows. Words are renamed one by one
 and keep their case, so that `Ana Silva`, `ana@shop.example` and `dear-ana` still belong together.
+They keep their place in the order of all words too: a routine that sorts does the same with them.
 """
 
 import re
 import string
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
+from itertools import product
 from typing import Any
 
 from em.values.leaves import is_by_id, scalars
@@ -17,6 +20,8 @@ from em.values.times import is_date
 FEWEST_LETTERS = 3
 FEWEST_DIGITS = 4
 """Signs of a word that is renamed: shorter ones stand everywhere by chance."""
+TRIES = 20
+"""Words that are tried before one more sign of the old word stays."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -27,13 +32,13 @@ class Renaming:
     """
 
     def __init__(self, values: Iterable[Any], others: Any = None) -> None:
-        taken = {word.lower() for word in _words_in([others])}
+        taken = sorted({word.lower() for word in _words_in([others])})
         self._new: dict[str, str] = {}
         for value in values:
             for word in _own_words(value):
                 if word not in self._new:
                     self._new[word] = _fresh(word, taken)
-                    taken.add(self._new[word])
+                    insort(taken, self._new[word])
 
     def __bool__(self) -> bool:
         return bool(self._new)
@@ -94,16 +99,29 @@ def _keys_in(value: Any) -> Iterable[str]:
             yield from _keys_in(one)
 
 
-def _fresh(word: str, taken: set[str]) -> str:
-    """Return another word of the same form; the same one each time."""
-    turn = 0
-    while True:
-        signs = sha256(f"{turn} {word}".encode()).digest() * (len(word) // 32 + 1)
-        letters = _digits(word) < FEWEST_DIGITS
-        made = "".join(_sign(*pair, letters=letters) for pair in zip(word, signs, strict=False))
-        if made not in taken and made != word:
+def _fresh(word: str, taken: Sequence[str]) -> str:
+    """Return another word of the same form; the same one each time.
+
+    taken: words in their order. The new one stands between the same two, if one of its form does.
+    """
+    before, after = bisect_left(taken, word), bisect_right(taken, word)
+    for kept, turn in product(range(len(word)), range(TRIES)):
+        made = word[:kept] + _other(word, turn)[kept:]
+        place = bisect_left(taken, made)
+        is_new = made != word and made not in taken[place : place + 1]
+        if is_new and place in (before, after):
             return made
+    turn = TRIES
+    while (made := _other(word, turn)) == word or made in taken:
         turn += 1
+    return made
+
+
+def _other(word: str, turn: int) -> str:
+    """Return a word of the same form, another one each turn."""
+    signs = sha256(f"{turn} {word}".encode()).digest() * (len(word) // 32 + 1)
+    letters = _digits(word) < FEWEST_DIGITS
+    return "".join(_sign(*pair, letters=letters) for pair in zip(word, signs, strict=False))
 
 
 def _sign(old: str, chance: int, *, letters: bool) -> str:

@@ -13,10 +13,12 @@ class SessionEffects(NamedTuple):
     """What a session did: the kinds of its effects, and each change with the name of its file.
 
     kinds: `change *.py`, `git commit`. changes: `Edit pyproject.toml`, one for each change.
+    files: the names of the changed files without their endings, each once.
     """
 
     kinds: tuple[str, ...]
     changes: tuple[str, ...]
+    files: tuple[str, ...]
 
     @property
     def kinds_of_changes(self) -> tuple[str, ...]:
@@ -35,7 +37,9 @@ def session_effects(trace: Trace) -> SessionEffects | None:
         return None
     writes = [call for call in session.calls if call.effect == "write"]
     changes = sorted(f"{call.name} {_file_name(call)}".strip() for call in writes)
-    return SessionEffects(tuple(sorted({*map(_effect, writes)})), tuple(changes))
+    names = (_file_name(call) for call in writes)
+    stems = dict.fromkeys(name[:1] + name[1:].partition(".")[0] for name in names if name)
+    return SessionEffects(tuple(sorted({*map(_effect, writes)})), tuple(changes), tuple(stems))
 
 
 def _file_name(call: TracedCall) -> str:

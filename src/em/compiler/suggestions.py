@@ -22,7 +22,7 @@ import msgspec
 
 from em.compiler.calls import calls_of, tried_in_vain
 from em.compiler.checks import walked
-from em.compiler.compile_trace import Compiled, compile_several, request_words
+from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.example import request_of
 from em.compiler.session_effects import session_effects
 from em.compiler.sessions import is_session
@@ -30,6 +30,7 @@ from em.errors import EmError
 from em.runner.package import kept_routines
 from em.runner.trial import Trials
 from em.store.protocol import Store
+from em.text.terms import STOP_WORDS
 from em.traces.catalogue import get_traces, trace_rows
 from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, Message, ToolCall, Trace, UdfCall
@@ -258,7 +259,7 @@ def _groups_of(trace: Trace, way: tuple[str, ...], groups: _Groups) -> list[_Gro
     if done is None or not done.kinds:
         effects = tuple(sorted(set(_effects(trace))))
         return [groups.setdefault((effects, () if effects else way, ""), _Group(effects))]
-    effects, words = done.kinds, tuple(request_words(trace.mission.goal))
+    effects, words = done.kinds, tuple(_words(trace.mission.goal))
     alike = (
         known
         for (_, _, by), known in groups.items()
@@ -298,6 +299,19 @@ def _without_parts(proved: Sequence[Suggestion]) -> list[Suggestion]:
         ):
             left.append(one)
     return left
+
+
+def _words(request: str) -> list[str]:
+    """Return the words of a request that say what to do: no values, and no names."""
+    found: dict[str, None] = {}
+    is_start = True
+    for token in request[:1_000].split():
+        word = token.strip(",.;:!?()")
+        is_plain = word.isascii() and word.isalpha() and len(word) > 1
+        if is_plain and (is_start or word.islower()) and word.lower() not in STOP_WORDS:
+            found[word.lower()] = None
+        is_start = token.endswith((".", "!", "?", ":"))
+    return [*found]
 
 
 def _is_alike(one: Sequence[str], other: Sequence[str]) -> bool:
