@@ -64,7 +64,7 @@ def test_what_grows_from_a_version_out_of_use_is_not_in_use(memory: Memory, shop
     memory.add_trace(cancelled(shop, 4, MOVED))
     assert memory.compile_again("serve@1").new == "serve@2"
     assert memory.store.artefact("routine", "serve") is None
-    assert memory.promote("serve", force=True).routine == "serve@2"
+    assert memory.accept("serve").routine == "serve@2"
 
 
 def test_nothing_new_nothing_stored(memory: Memory, shop: Shop) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from em.recall.embed import Progress as EmbedProgress
     from em.recall.reranker import Rerank
     from em.recall.search import Recall, Recalled
+    from em.runner.acceptance import Standing
     from em.runner.engine import RunOptions
     from em.runner.machine import AutoFix
     from em.runner.package import KeptRoutine
@@ -323,16 +324,47 @@ class Memory:
         self._shadow.wait()
         return shadow_report(self.store, routine, about=subject)
 
-    def promote(self, routine: str, *, after: int = 10, force: bool = False) -> "Promotion":
+    def promote(self, routine: str, *, after: int = 10) -> "Promotion":
         """Put a retired routine in use, if it agreed with the agent `after` times in a row.
 
-        routine: `name@version`, or `name` for its newest version. force: without that proof.
-        Raises NotPromoted, with the code `not_promoted`.
+        routine: `name@version`, or `name` for its newest version. Raises NotPromoted, with the
+        code `not_promoted`.
         """
         from em.compiler.shadow import promote
 
         self._shadow.wait()
-        return promote(self.store, routine, after=after, force=force)
+        return promote(self.store, routine, after=after)
+
+    def standing(self, routine: str) -> "Standing":
+        """Return whether a version of a routine is in use and used by itself, and why.
+
+        routine: `name@version`; or `name` for the version in use, or for the newest if none is.
+        """
+        from em.runner.acceptance import standing_of
+        from em.runner.package import current_version, find_routine
+
+        found = find_routine if "@" in routine else current_version
+        return standing_of(self.store, found(self.store, routine))
+
+    def accept(self, routine: str, *, by: str = "") -> "InUse":
+        """Accept a version of a routine on a person's word: it is in use, and used by itself.
+
+        routine: `name@version`; or `name` for the version in use, or for the newest if none is.
+        by: whose word it is, as the log says. `withdraw` takes it back.
+        """
+        from em.runner.acceptance import accept
+
+        return accept(self.store, routine, by=by)
+
+    def withdraw(self, routine: str, *, by: str = "") -> "InUse":
+        """Take back that a version of a routine was accepted.
+
+        Its proof and its recordings decide again. A version that was put in use by accepting it is
+        proposed again.
+        """
+        from em.runner.acceptance import withdraw
+
+        return withdraw(self.store, routine, by=by)
 
     def retire(self, routine: str, *, by: str = "") -> "InUse":
         """Take a version of a routine out of use, `name@version`; its name means the one before.
@@ -346,7 +378,7 @@ class Memory:
     def restore(self, routine: str, *, by: str = "") -> "InUse":
         """Put a retired version of a routine in use again, `name@version`.
 
-        One that never was in use is promoted instead: it raises NeverInUse (`never_in_use`).
+        One that never was in use is accepted instead: it raises NeverInUse (`never_in_use`).
         """
         from em.runner.retirement import restore
 
@@ -474,8 +506,8 @@ class Memory:
         name has a version already, what was said about that stays said, and the checks that were
         struck stay struck, unless `fresh`.
 
-        shadow: store the version retired, so that its name does not mean it yet. `record` compares
-        it with agents, and `promote` puts it in use.
+        shadow: store the version out of use, so that its name does not mean it yet. `record`
+        compares it with agents, and `promote` or `accept` puts it in use.
         """
         from em.compiler.compile_trace import compile_several
         from em.runner.package import keep_routine
@@ -497,16 +529,21 @@ class Memory:
         )
         return keep_routine(self.store, made.files, made.from_events, retired=shadow)
 
-    def compile_again(self, name: str, *, allow_unlabelled: bool = False) -> "Growth":
+    def compile_again(
+        self, name: str, *, allow_unlabelled: bool = False, by_itself: bool = False
+    ) -> "Growth":
         """Compile a routine again, with the new traces that succeeded and have its effects.
 
         A new version is stored only if it is as good on the traces that the old one knew; the
         result says what was learnt, or why nothing was stored. `allow_unlabelled` adds traces that
-        don't say how they ended.
+        don't say how they ended. by_itself: no person wants it now, so the version is in use only
+        if it may be used by itself; else it is proposed (`waits`) until a person accepts it.
         """
         from em.compiler.growth import compile_again
 
-        return compile_again(self.store, name, allow_unlabelled=allow_unlabelled)
+        return compile_again(
+            self.store, name, allow_unlabelled=allow_unlabelled, by_itself=by_itself
+        )
 
     def run(
         self,

@@ -94,8 +94,10 @@ def test_promotion_refuses_and_allows(db: str) -> None:
     assert "already in use" in em("routine", "promote", "refund", "--db", db).out
 
 
-def test_force_promotes(db: str) -> None:
-    assert em("routine", "promote", "refund", "--after", "20", "--force", "--db", db).code == 0
+def test_what_agreed_too_seldom_is_put_in_use_by_accepting_it(db: str) -> None:
+    assert em("routine", "promote", "refund", "--after", "20", "--db", db).code == 1
+    assert em("routine", "accept", "refund", "--db", db).code == 0
+    assert em("routine", "show", "refund", "--db", db).code == 0
 
 
 def test_a_routine_may_be_kept_in_shadow(tmp_path: Path, db: str) -> None:
@@ -105,8 +107,8 @@ def test_a_routine_may_be_kept_in_shadow(tmp_path: Path, db: str) -> None:
     assert em("routine", "keep", str(folder), "--shadow", "--db", db).code == 0
     rows = em("routine", "list", "--db", db, "--json").json["routines"]
     assert {row["routine"]: row["state"] for row in rows} == {
-        "other@1": "retired",
-        "refund@1": "retired",
+        "other@1": "proposed",
+        "refund@1": "proposed",
     }
 
 
@@ -119,7 +121,7 @@ def test_what_is_compiled_may_begin_in_shadow(db: str) -> None:
     assert em("compile", trace, "-o", "folder", "--shadow", "--db", db).code == 2
     assert em("compile", "--all", "--shadow", "--db", db).code == 0
     rows = em("routine", "list", "--db", db, "--json").json["routines"]
-    assert {row["state"] for row in rows} == {"retired"}
+    assert {row["state"] for row in rows} == {"proposed"}
 
 
 def test_nothing_was_compared_yet(tmp_path: Path) -> None:

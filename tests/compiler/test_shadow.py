@@ -573,7 +573,7 @@ def test_a_routine_in_shadow_is_not_used_until_it_is_promoted(memory: Memory) ->
     assert memory.run("refund", {"order_id": "B-4"}, tools).status == "ok"
     assert not memory.promote("refund", after=100).changed
     (event,) = memory.log.read(kinds="routine_promoted")
-    assert event.body == {"routine": kept, "in_a_row": 2, "after": 2, "forced": False}
+    assert event.body == {"routine": kept, "in_a_row": 2, "after": 2}
 
 
 def test_a_version_in_shadow_leaves_the_one_in_use_alone(memory: Memory, desk: Desk) -> None:
@@ -588,13 +588,12 @@ def test_a_version_in_shadow_leaves_the_one_in_use_alone(memory: Memory, desk: D
     assert (new.routine, counts(new)) == ("refund@2", (0, 1, 0, 0))
 
 
-def test_force_promotes_without_the_proof(memory: Memory) -> None:
+def test_without_agreements_a_person_accepts_it(memory: Memory) -> None:
     kept = keep_routine(memory.store, routine("2.0"), retired=True)
     with pytest.raises(NotPromoted):
         memory.promote(kept.ref)
-    assert memory.promote(kept.ref, force=True).changed
-    (event,) = memory.log.read(kinds="routine_promoted")
-    assert (event.body or {})["forced"] is True
+    assert memory.accept(kept.ref).now == kept.ref
+    assert not list(memory.log.read(kinds="routine_promoted"))
 
 
 def test_what_is_compiled_may_begin_in_shadow(memory: Memory, desk: Desk) -> None:
@@ -602,7 +601,7 @@ def test_what_is_compiled_may_begin_in_shadow(memory: Memory, desk: Desk) -> Non
     assert memory.store.artefact("routine", "pay_back") is None
     again = memory.compile(memory.traces()[0].id, name="pay_back", shadow=True)
     assert again.ref == kept.ref == "pay_back@1"
-    memory.promote("pay_back", force=True)
+    memory.accept("pay_back")
     assert memory.store.artefact("routine", "pay_back") is not None
 
 

@@ -99,6 +99,20 @@ def test_a_version_is_retired_and_restored(trace: str, service: Served) -> None:
     assert "local retired refund@1" in text_of(page)
 
 
+def test_a_version_is_accepted_and_that_is_taken_back(trace: str, service: Served) -> None:
+    page = shown(service, ref="refund@1")
+    assert "right on 1 of 2 recordings left out" in text_of(page)
+    assert 'action="/ui/routine/accept"' in page
+    assert press(service, "accept", ref="refund@1").status_code == 303
+    page = shown(service, ref="refund@1")
+    assert "local accepted refund@1" in text_of(page)
+    assert 'action="/ui/routine/accept"' not in page
+    assert "used by itself" in text_of(service.http.get("/ui/routines").text)
+    assert press(service, "withdraw", ref="refund@1").status_code == 303
+    assert 'action="/ui/routine/accept"' in shown(service, ref="refund@1")
+    assert "used by itself" not in text_of(service.http.get("/ui/routines").text)
+
+
 def test_runs_are_counted_by_how_they_went(trace: str, service: Served) -> None:
     page = text_of(shown(service))
     assert "In the last 30 days: 0 ok, 1 handed over, 0 asked, 1 failed." in page
@@ -151,7 +165,7 @@ def test_a_token_that_may_only_read_sees_everything_and_presses_nothing(
         main = page.partition("<main")[2]
         assert "<form" not in main
         token = token_in(reader.get("/ui/state").text)
-        for action in ("strike", "retire", "restore", "run"):
+        for action in ("strike", "accept", "withdraw", "retire", "restore", "run"):
             form = {"form_token": token, "ref": "refund@1", "check": "check"}
             assert reader.post(f"/ui/routine/{action}", data=form).status_code == 403
     with Memory("em.db") as memory:

@@ -1,4 +1,4 @@
-"""Routines are retired and restored over HTTP as on their page and by the command."""
+"""Routines are accepted, retired and restored over HTTP as on their page and by the command."""
 
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,34 @@ def test_a_version_is_retired_and_restored_once(service: Served) -> None:
 
 
 @pytest.mark.usefixtures("trace")
+def test_a_version_is_accepted_and_that_is_taken_back(service: Served) -> None:
+    for word, is_used in (("accept", True), ("withdraw", False)):
+        for changed in (True, False):
+            done = service.post(f"/routines/refund@1/{word}", {})
+            assert (done.status_code, done.json()) == (
+                200,
+                {"routine": "refund@1", "changed": changed, "now": "refund@1"},
+            )
+        (shown,) = service.get("/routines")["routines"]
+        assert (shown["state"], shown["by_itself"]) == ("in use", is_used)
+        assert (shown["accepted_at"] is not None) is is_used
+        assert shown["why"]
+    assert len(events("routine_accepted")) == len(events("acceptance_withdrawn")) == 1
+    for path in ("/routines/nothing@1/accept", "/routines/nothing@1/withdraw"):
+        assert service.http.post(path).status_code == 404
+
+
+@pytest.mark.usefixtures("trace")
+def test_a_proposed_version_is_put_in_use_by_accepting_it(service: Served) -> None:
+    with Memory("em.db") as memory:
+        files = texts_of(find_routine(memory.store, "refund"))
+        keep_routine(memory.store, {**files, "notes.md": "another"}, retired=True)
+    assert service.post("/routines/refund/accept", {}).status_code == 400, "which one?"
+    assert service.post("/routines/refund@2/accept", {}).json()["now"] == "refund@2"
+    assert service.post("/routines/refund@2/withdraw", {}).json()["now"] == "refund@1"
+
+
+@pytest.mark.usefixtures("trace")
 def test_a_version_that_never_was_in_use_is_not_restored(service: Served) -> None:
     with Memory("em.db") as memory:
         files = texts_of(find_routine(memory.store, "refund"))
@@ -56,9 +84,10 @@ def test_only_those_who_may_write_for_everybody_change_it(serve: Serve) -> None:
     )
     service = serve(env={"EM_API_TOKEN": ALL, "READER": READER, "ANA": ANA})
     for token in (READER, ANA):
-        for word, body in (("retire", {}), ("restore", {}), ("strike", {"check": "check"})):
+        acts = ("retire", "restore", "accept", "withdraw")
+        for word, body in (*((word, {}) for word in acts), ("strike", {"check": "check"})):
             refused = service.post(
                 f"/routines/refund@1/{word}", body, Authorization=f"Bearer {token}"
             )
             assert refused.status_code == 403, (token, word)
-    assert not events("routine_retired") + events("routine_struck")
+    assert not events("routine_retired") + events("routine_struck") + events("routine_accepted")

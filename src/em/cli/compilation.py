@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from em.cli.options import everywhere, load_tools, model, open_memory
-from em.cli.outline import open_values, print_code, print_open, print_outline, print_proof
+from em.cli.outline import print_code, print_open, print_outline, print_proof
 from em.cli.output import count, emit, note, only_results_on_stdout, printable, progress
 from em.cli.review import Said, can_review, reviewed
 from em.errors import EmError, NotFound, UsageError
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     "--fresh", is_flag=True, help="With --keep: forget what was said about the version before."
 )
 @click.option(
-    "--shadow", is_flag=True, help="Store it retired; `em routine promote` puts it in use."
+    "--shadow",
+    is_flag=True,
+    help="Store it out of use; `em routine accept` or `promote` puts it in use.",
 )
 @click.option("--name", help="The routine's name.  [from the trace]")
 @click.option("--tools", metavar="MODULE|FILE", help="Python module that declares tool effects.")
@@ -310,7 +312,7 @@ def _report(made: "Compiled") -> dict[str, Any]:
     """Return what `--json` says of a routine, beside where it is."""
     from em.compiler.outline import outline_of
 
-    draft, recordings = made.draft, len(made.same_way)
+    draft = made.draft
     return {
         "name": draft.name,
         "outcome": draft.outcome,
@@ -319,7 +321,7 @@ def _report(made: "Compiled") -> dict[str, Any]:
         "trials": draft.trials.as_dict(),
         **msgspec.to_builtins(outline_of(draft.document)),
         "asked": made.asked,
-        "open": open_values(draft.document, made.asked, recordings),
+        "open": [] if draft.proof is None else draft.proof.open,
         "unchecked": made.unchecked,
         "input": draft.input,
         "stubs": _stubs(made),

@@ -6,7 +6,7 @@ import click
 
 from em.cli.output import count, note, print_table, printable
 from em.compiler.evidence import BY_ITSELF
-from em.compiler.outline import Outline, outline_of
+from em.compiler.outline import Outline, open_constants, outline_of
 from em.runner.package import ROUTINE
 from em.runner.trial import Proof
 from em.values.canonical import Json, short
@@ -60,16 +60,9 @@ def _print_checks(outline: Outline, ends: str) -> None:
         click.echo(printable(f"struck: {text}"))
 
 
-def open_values(document: Json, asked: Sequence[str], recordings: int) -> list[str]:
-    """Return what a person should look at: constants that few recordings show, and inputs asked."""
-    few = recordings < BY_ITSELF.constant
-    constants = [one.place for one in outline_of(document).constants] if few else []
-    return [*constants, *asked]
-
-
 def print_open(document: Json, asked: Sequence[str], recordings: int) -> None:
     """Say what the recordings leave open."""
-    few = open_values(document, (), recordings)
+    few = [one.place for one in open_constants(document, recordings)]
     if few:
         showed = f"{count(recordings, 'recording')} showed it, {BY_ITSELF.constant} would be enough"
         note(f"open: is this always so: {', '.join(few)}? {showed}")

@@ -28,6 +28,7 @@ from em.cli.output import (
     wants_json,
 )
 from em.errors import NotFound, UsageError
+from em.runner.acceptance import Standing, standing_of
 from em.runner.package import (
     ROUTINE,
     Package,
@@ -46,6 +47,7 @@ from em.runner.package import (
 )
 from em.runner.tools import functions_of, load_module
 from em.runner.version_change import changes, file_changes, proof_change
+from em.store.protocol import Artefact, Store
 from em.values.canonical import Json
 
 if TYPE_CHECKING:
@@ -55,39 +57,55 @@ if TYPE_CHECKING:
 
 
 _SHADOW = click.option(
-    "--shadow", is_flag=True, help="Store it retired; `em routine promote` puts it in use."
+    "--shadow",
+    is_flag=True,
+    help="Store it out of use; `em routine accept` or `promote` puts it in use.",
 )
 
 
 @click.group("routine", no_args_is_help=True)
 @everywhere
 def routine() -> None:
-    """List, show, keep, unpack, strike, retire, restore, promote, heal stored routines."""
+    """List, show, keep, unpack, strike, accept, retire, restore, promote, heal stored routines."""
 
 
 @routine.command("list")
 @everywhere
 def list_() -> None:
     """List every version of every stored routine."""
-    rows = [
-        {
-            "routine": f"{found.name}@{found.version}",
-            "at": found.created_at.isoformat(timespec="seconds"),
-            "state": "erased" if found.body is None else "retired" if found.retired_at else "",
-            "from_events": len(found.from_events),
-            "proof": "" if found.body is None else _proof_in_words(texts_of(found)),
-        }
-        for found in kept_routines(open_memory().store)
-    ]
+    store = open_memory().store
+    rows = [_row(store, found) for found in kept_routines(store)]
 
     def text() -> None:
         if rows:
-            cells = [tuple(map(str, row.values())) for row in rows]
-            print_table(tuple(rows[0]), cells, may_go=("from_events", "at"))
+            shown = [name for name in rows[0] if name != "why"]
+            cells = [tuple(_cell(row[name]) for name in shown) for row in rows]
+            print_table(tuple(shown), cells, may_go=("from_events", "at"))
         else:
             note("no stored routines; `em compile TRACE --keep` stores one")
 
     emit({"routines": rows}, text)
+
+
+def _row(store: Store, found: Artefact) -> Json:
+    row: Json = {
+        "routine": f"{found.name}@{found.version}",
+        "at": found.created_at.isoformat(timespec="seconds"),
+        "state": "erased",
+        "by_itself": False,
+        "from_events": len(found.from_events),
+        "proof": "",
+        "why": "",
+    }
+    if found.body is None:
+        return row
+    standing = standing_of(store, found)
+    row |= {"state": standing.state, "by_itself": standing.by_itself, "why": standing.why}
+    return row | {"proof": _proof_in_words(texts_of(found))}
+
+
+def _cell(value: Any) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _proof_in_words(files: "Mapping[str, str]") -> str:
@@ -104,18 +122,20 @@ def show(ref: str, python: bool) -> None:
     """Print a stored routine, or the one in a folder: its routine.yaml, and what is in it.
 
     That is its inputs, its constants, its checks with their ids and in how many recordings they
-    held, and its proof: how it did on recordings, also on those that it was not learnt from.
+    held, and its proof: how it did on recordings, also on those that it was not learnt from. Of a
+    stored one also whether it is used by itself, without asking a person, and why.
     """
     from em.cli.outline import print_code, print_outline, print_proof
     from em.compiler.outline import outline_of
 
-    name, files, events = ref, {}, []
+    name, files, events, standing = ref, {}, [], None
     if is_folder(ref):
         files = files_in(ref)
     else:
-        artefact = find_routine(open_memory().store, ref)
+        store = open_memory().store
+        artefact = find_routine(store, ref)
         name, files = f"{artefact.name}@{artefact.version}", texts_of(artefact)
-        events = list(artefact.from_events)
+        events, standing = list(artefact.from_events), standing_of(store, artefact)
     document = parse_yaml(files[ROUTINE].encode(), ROUTINE)
     read_routine(document, ROUTINE)  # raises if it is none
     if python:
@@ -129,10 +149,21 @@ def show(ref: str, python: bool) -> None:
         if proof is not None:
             click.echo()
             print_proof(proof, is_outdated=tried.is_outdated)
+        if standing is not None:
+            click.echo()
+            click.echo(printable(_standing_in_words(name, standing)))
 
     shown: Json = {"routine": name, "files": files, "from_events": events}
-    shown["proof"] = tried.as_dict()
+    shown |= {"proof": tried.as_dict(), "standing": standing}
     emit({**shown, **msgspec.to_builtins(outline_of(document))}, text)
+
+
+def _standing_in_words(name: str, standing: Standing) -> str:
+    """Say whether a version is used by itself and why, and what a person can do about it."""
+    used = "is used by itself" if standing.by_itself else "is not used by itself"
+    words = f"{name} is {standing.state}, and {used}: {standing.why}"
+    can_accept = standing.state != "retired" and not standing.by_itself
+    return f"{words}\n  after you have read it: em routine accept {name}" if can_accept else words
 
 
 def _show_python(name: str, document: Json) -> None:
@@ -173,6 +204,35 @@ def unpack(ref: str, output: str) -> None:
 
 
 _BY = click.option("--by", metavar="NAME", help="Who decides, for the log  [your login].")
+
+
+@routine.command("accept")
+@click.argument("ref", metavar="NAME[@VERSION]")
+@_BY
+@everywhere
+def accept(ref: str, by: str | None) -> None:
+    """Accept a version that you have read: it is in use, and agents use it without asking.
+
+    Without your word a version is used by itself if it was right on three recordings left out of
+    it that succeeded, was never wrong, and has no value open. `em routine withdraw` takes your
+    word back.
+    """
+    done = open_memory().accept(ref, by=person() if by is None else by)
+    already = "" if done.changed else " already"
+    text = f"{done.routine} is{already} accepted; {_meaning(done.routine, done.now)}"
+    emit({"routine": done.routine, "accepted": done.changed, "now": done.now}, text)
+
+
+@routine.command("withdraw")
+@click.argument("ref", metavar="NAME[@VERSION]")
+@_BY
+@everywhere
+def withdraw(ref: str, by: str | None) -> None:
+    """Take back that a version was accepted. If that put it in use, it is proposed again."""
+    done = open_memory().withdraw(ref, by=person() if by is None else by)
+    how = "is not accepted any more" if done.changed else "was not accepted"
+    text = f"{done.routine} {how}; {_meaning(done.routine, done.now)}"
+    emit({"routine": done.routine, "withdrawn": done.changed, "now": done.now}, text)
 
 
 @routine.command("retire")
@@ -234,14 +294,13 @@ def strike(ref: str, check: str, reason: str, by: str | None) -> None:
     show_default=True,
     help="How often it must have agreed with the agent in a row.",
 )
-@click.option("--force", is_flag=True, help="Promote it whatever the comparisons say.")
 @everywhere
-def promote(ref: str, after: int, force: bool) -> None:
+def promote(ref: str, after: int) -> None:
     """Put a retired version in use, if it agreed with the agent N times in a row.
 
     Its name then means this version, unless a newer one is in use. `em shadow` shows the counts.
     """
-    done = open_memory().promote(ref, after=after, force=force)
+    done = open_memory().promote(ref, after=after)
     times = f"it agreed {count(done.in_a_row, 'time')} in a row"
     how = f"in use: {times}" if done.changed else "already in use"
     emit(done, f"{done.routine} is {how}")

@@ -552,7 +552,14 @@ def _print_proposal(one: "Proposal") -> None:
     goal = printable(shortened(one.goal, LONGEST_GOAL)) or "(no goal recorded)"
     click.echo(f"proposed: {goal}  ({count(one.count, 'trace')})")
     click.echo(f"  tried on {count(len(one.traces), 'trace')}: {one.proof}")
+    _print_waits(one.waits)
     click.echo(f"  em compile --proposal {one.key}")
+
+
+def _print_waits(waits: str) -> None:
+    """Say whether a routine would be used by itself."""
+    used = f"agents would ask you first: {printable(waits)}" if waits else "used by itself: yes"
+    click.echo(f"  {used}")
 
 
 def _note_unlabelled(memory: Memory, task: str | None, taken: int) -> None:
@@ -598,4 +605,5 @@ def _print_suggestion(one: "Suggestion") -> None:
         name = one.kept_as.partition("@")[0]
         click.echo(f"  kept already as {one.kept_as}; with newer traces: em compile --again {name}")
         return
+    _print_waits(one.waits)
     click.echo(f"  em compile {' '.join(one.sample)} --keep")

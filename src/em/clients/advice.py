@@ -9,16 +9,19 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from em.clients.skills import newest_in_use, offered
+from em.clients.skills import Offer, newest_in_use, offer_of
 from em.compiler.calls import words_of as words_of_name
 from em.compiler.proposals import Proposal, open_proposals
+from em.errors import EmError
 from em.heuristics.brief import after_failure, cost
 from em.heuristics.heuristic import Heuristic, Lesson
 from em.heuristics.relevance import content_words
 from em.memory import Memory
+from em.runner.package import find_routine, routine_of
 from em.runner.public_form import description_of
 from em.runner.routine import Routine, ToolStep
 from em.runner.tools.coding import FILE_TEXT
@@ -48,7 +51,7 @@ class Advice:
         self._memory, self._tokens = memory, tokens
         location = memory.store.location
         self._db = location if "://" in location else os.path.abspath(location)
-        self._known: dict[str, _Proposal | None] = {}
+        self._known: dict[str, _Known | None] = {}
         self.told: dict[str, set[str]] = {}
         """The ids of lessons that sessions were told, to be noted in the log."""
         self._proposed: set[str] = set()
@@ -86,12 +89,14 @@ class Advice:
     def _at_prompt(self, prompt: str, folder: str) -> Iterator["_Line"]:
         wanted = content_words(prompt)
         found = [
-            (fit, one.line)
+            (-fit, one.ref)
             for one in self._routines()
             if (fit := one.fit(wanted)) and one.has_files(folder)
         ]
-        for _, line in sorted(found, key=lambda pair: (-pair[0], pair[1]))[:MOST_ROUTINES]:
-            yield _Line(line)
+        store = self._memory.store
+        offers = (offer_of(store, find_routine(store, ref)) for _, ref in sorted(found))
+        for offer in islice((one for one in offers if one is not None), MOST_ROUTINES):
+            yield _Line(_line_of_routine(offer))
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
             if _is_telling(ranked.heuristic.lesson):
                 yield _Line(_lesson_line(ranked.heuristic), ranked.heuristic.id)
@@ -104,11 +109,11 @@ class Advice:
         for one in [one for one in known if _is_telling(one.lesson)][:MOST_LESSONS]:
             yield _Line(_lesson_line(one), one.id)
 
-    def _routines(self) -> list["_Proposal"]:
+    def _routines(self) -> list["_Known"]:
         """Return the newest version in use of every routine; each version is read once."""
         known = self._known
         self._known = {
-            one.id: known[one.id] if one.id in known else _proposal(one)
+            one.id: known[one.id] if one.id in known else _known(one)
             for one in newest_in_use(self._memory.store)
         }
         return [one for one in self._known.values() if one is not None]
@@ -137,10 +142,10 @@ class _Line(NamedTuple):
     proposal: str = ""
 
 
-class _Proposal(NamedTuple):
-    """A routine as it is proposed, and the words by which a prompt is found to fit it."""
+class _Known(NamedTuple):
+    """A routine, and the words by which a prompt is found to fit it."""
 
-    line: str
+    ref: str
     words: frozenset[str]
     files: tuple[str, ...] = ()
     """The files that it always reads or changes."""
@@ -162,21 +167,29 @@ class _Proposal(NamedTuple):
         return share if common >= LEAST_COMMON and share >= LEAST_SHARE else 0.0
 
 
-def _proposal(artefact: Artefact) -> _Proposal | None:
-    """Return a routine's proposal; None for one that is not offered."""
-    routine = offered(artefact)
-    if routine is None:
+def _known(artefact: Artefact) -> _Known | None:
+    """Return what is known of a routine; None for one that can't be read."""
+    try:
+        routine = routine_of(artefact)
+    except EmError:
         return None
-    about = description_of(routine)
-    words = content_words(f"{' '.join(words_of_name(routine.name))} {about}")
+    words = content_words(f"{' '.join(words_of_name(routine.name))} {description_of(routine)}")
+    return _Known(routine.ref, words, tuple(_needed_files(routine)))
+
+
+def _line_of_routine(offer: Offer) -> str:
+    routine = offer.routine
     proof = routine.trials.summary
     tried = f"tried on other recordings: {proof}" if proof else "replayed on its recording"
-    line = (
-        f"- The routine {_plain(routine.name, 60)} (a tool of the MCP server em) does this without"
-        f" a model: {_plain(about, LONGEST_QUOTE)} Proof: {tried}. Tell the user; call it only if"
-        " they agree."
+    act = (
+        "It may be called without asking; tell the user what it did."
+        if offer.by_itself
+        else "Tell the user; call it only if they agree."
     )
-    return _Proposal(line, words, tuple(_needed_files(routine)))
+    return (
+        f"- The routine {_plain(routine.name, 60)} (a tool of the MCP server em) does this without"
+        f" a model: {_plain(description_of(routine), LONGEST_QUOTE)} Proof: {tried}. {act}"
+    )
 
 
 def _needed_files(routine: Routine) -> Iterator[str]:

@@ -7,11 +7,13 @@ when one is kept, changed or retired.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from em.clients import claude_plugin, codex_config, opencode_config
 from em.clients.installation import refresh_skills, socket_of_note
 from em.compiler.export.agent_tools import tool_skill
 from em.errors import EmError
+from em.runner.acceptance import Standing, standing_of
 from em.runner.package import KeptRoutine, kept_routines, proof_of, routine_of, texts_of
 from em.store.protocol import Artefact, Store
 
@@ -20,19 +22,19 @@ CLIENTS = {one.NAME: one for one in (claude_plugin, codex_config, opencode_confi
 
 
 class Skills:
-    """The skills of a memory. Each version of a routine is read once."""
+    """The skills of a memory. Each version of a routine is read once, and when its use changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[str, str] | None] = {}
+        self._known: dict[tuple[str, Standing | None], tuple[str, str] | None] = {}
 
     def files(self) -> dict[str, str]:
         """Return the text of each skill by its path."""
-        known = self._known
-        self._known = {
-            one.id: known[one.id] if one.id in known else _skill(one)
-            for one in newest_in_use(self._store)
-        }
+        known, self._known = self._known, {}
+        for one in newest_in_use(self._store):
+            standing = _standing(self._store, one)
+            key = (one.id, standing)
+            self._known[key] = known[key] if key in known else _skill(one, standing)
         found = sorted(skill for skill in self._known.values() if skill is not None)
         # Names that differ only in signs would be one folder: the first has it.
         return {f"{name}/SKILL.md": text for name, text in reversed(found)}
@@ -55,21 +57,44 @@ def newest_in_use(store: Store) -> Iterator[Artefact]:
     yield from newest.values()
 
 
-def offered(artefact: Artefact) -> KeptRoutine | None:
-    """Return a routine that an agent may be told of; None if it can't be read, or is not proved."""
+class Offer(NamedTuple):
+    """A routine that an agent is told of. by_itself: it may call it without asking its user."""
+
+    routine: KeptRoutine
+    by_itself: bool
+
+
+def offer_of(store: Store, artefact: Artefact) -> Offer | None:
+    """Return a routine as an agent is told of it.
+
+    None if it can't be read, or if trials went wrong and no person accepted it.
+    """
+    return _offer(artefact, _standing(store, artefact))
+
+
+def _standing(store: Store, artefact: Artefact) -> Standing | None:
     try:
-        routine = routine_of(artefact)
-        proof = proof_of(texts_of(artefact))
+        return standing_of(store, artefact)
     except EmError:
         return None  # `em routine list` shows what is wrong with it
+
+
+def _offer(artefact: Artefact, standing: Standing | None) -> Offer | None:
+    if standing is None:
+        return None
+    try:
+        routine, proof = routine_of(artefact), proof_of(texts_of(artefact))
+    except EmError:
+        return None
     is_refuted = bool(routine.trials.warning) or (proof is not None and not proof.is_proved)
-    return None if is_refuted else routine
+    is_accepted = standing.accepted_at is not None
+    return Offer(routine, standing.by_itself) if is_accepted or not is_refuted else None
 
 
-def _skill(artefact: Artefact) -> tuple[str, str] | None:
+def _skill(artefact: Artefact, standing: Standing | None) -> tuple[str, str] | None:
     """Return the name and text of a skill; None for a routine that is not offered."""
-    routine = offered(artefact)
-    return None if routine is None else tool_skill(routine)
+    offer = _offer(artefact, standing)
+    return None if offer is None else tool_skill(offer.routine, by_itself=offer.by_itself)
 
 
 def homes_of(socket: str, also: Sequence[Path] = ()) -> list[Path]:

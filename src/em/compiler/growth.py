@@ -13,12 +13,14 @@ from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.file_changes import session_of
 from em.errors import EmError, NotFound
 from em.log.event import TRACE_PREFIX, EventQuery
+from em.runner.acceptance import why_waiting
 from em.runner.authorship import WRITTEN_BY
 from em.runner.package import (
     UDF,
     KeptRoutine,
     find_routine,
     keep_routine,
+    kept_routines,
     routine_of,
     texts_of,
 )
@@ -40,7 +42,8 @@ AT_ONCE = 500
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
     """What came of compiling a routine again.
 
-    old, new: `name@version`; `new` is empty if none was stored, and `why_not` says why.
+    old, new: `name@version`; `new` is empty if none was stored, and `why_not` says why. waits: why
+    the new version is proposed, and not in use before a person accepts it.
     added: the traces that the old version did not know. left_out: those of them that it would
     have done wrongly. changes: what was learnt, in words.
     """
@@ -51,13 +54,17 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     left_out: Sequence[str] = ()
     changes: Sequence[str] = ()
     why_not: str = ""
+    waits: str = ""
 
 
-def compile_again(store: Store, name: str, *, allow_unlabelled: bool = False) -> Growth:
+def compile_again(
+    store: Store, name: str, *, allow_unlabelled: bool = False, by_itself: bool = False
+) -> Growth:
     """Compile the newest version of a routine again, with new traces that have its effects.
 
     New are traces that succeeded and were recorded after those of the routine. `allow_unlabelled`
-    adds traces that don't say how they ended.
+    adds traces that don't say how they ended. by_itself: no person wants it now, so what may not
+    be used by itself is proposed.
     """
     artefact = find_routine(store, name)
     old = routine_of(artefact)
@@ -78,14 +85,27 @@ def compile_again(store: Store, name: str, *, allow_unlabelled: bool = False) ->
         return Growth(old=old.ref, why_not="there are no new traces that did the same")
     try:
         found, made = _grown(old, get_traces(store, known), added, declared)
-        if found.why_not:
-            return found
-        # A version that is not in use yet is not put in use by growing.
-        retired = artefact.retired_at is not None
-        stored = keep_routine(store, made.files, made.from_events, retired=retired)
-        return msgspec.structs.replace(found, new=stored.ref)
+        return (
+            found if found.why_not else _stored(store, artefact, found, made, by_itself=by_itself)
+        )
     except EmError as error:
         return Growth(old=old.ref, added=[kept.id for kept in added], why_not=str(error))
+
+
+def _stored(
+    store: Store, old: Artefact, found: Growth, made: Compiled, *, by_itself: bool
+) -> Growth:
+    """Store the new version of a routine; out of use if it must wait for a person.
+
+    A version that is not in use yet is not put in use by growing.
+    """
+    waits = why_waiting(store, made.draft.proof) if by_itself else ""
+    retired = old.retired_at is not None or bool(waits)
+    before = {one.version for one in kept_routines(store, old.name)}
+    new = keep_routine(store, made.files, made.from_events, retired=retired).ref
+    if int(new.rpartition("@")[2]) in before:
+        return msgspec.structs.replace(found, why_not=f"{new} has learnt that already")
+    return msgspec.structs.replace(found, new=new, waits=waits)
 
 
 def why_only_by_hand(artefact: Artefact) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from em.compiler.checks import Check, checks_of, value_in_words, walked
+from em.compiler.evidence import BY_ITSELF
 from em.values.canonical import Json, short
 
 
@@ -23,6 +24,11 @@ class Constant(msgspec.Struct, frozen=True):
 
     place: str
     value: Any
+
+    @property
+    def argument(self) -> str:
+        """The name of the argument that it stands in."""
+        return self.place.partition(".")[2].partition(".")[0].partition("[")[0]
 
     def __str__(self) -> str:
         return f"{self.place} is always {short(self.value)}"
@@ -60,6 +66,14 @@ def outline_of(document: Json) -> Outline:
         ],
         struck=document.get("struck", []),
     )
+
+
+def open_constants(document: Json, recordings: int) -> list[Constant]:
+    """Return the constants that too few recordings show; not those that a person wanted."""
+    if recordings >= BY_ITSELF.constant:
+        return []
+    wanted = {name.rpartition(".")[2] for name in document.get("review", {}).get("constants", ())}
+    return [one for one in outline_of(document).constants if one.argument not in wanted]
 
 
 def _constants(value: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -35,14 +35,15 @@ def prove(
     learn: Learn | None,
     *,
     asked: Sequence[Json] = (),
+    open_values: Sequence[str] = (),
     functions: Mapping[str, Function] | None = None,
     schemas: Mapping[str, Any] | None = None,
 ) -> Proof:
     """Try a routine on its recordings, and on each of them what the others teach.
 
     learn: None if a model was shown all recordings, so that none can be left out. asked: by
-    recording, what inputs were that nothing explains. functions: its own, computed where the
-    recordings don't have the same call. schemas: of the tools, by name.
+    recording, what inputs were that nothing explains. open_values: as of `Proof`. functions: its
+    own, computed where the recordings don't have the same call. schemas: of the tools, by name.
     """
     program = program_of(routine)
     schema: Json = routine.get("input_schema") or {}
@@ -62,6 +63,7 @@ def prove(
         trials=trials,
         tools={tool: _digest(schema) for tool, schema in sorted((schemas or {}).items())},
         were_shown=learn is None,
+        open=open_values,
     )
 
 

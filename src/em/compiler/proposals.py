@@ -28,7 +28,8 @@ LEAST_RIGHT = 0.5
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """Traces that are worth compiling, as they were when it was found.
 
-    key: names the proposal; the same for traces with the same effects. proof: as in words.
+    key: names the proposal; the same for traces with the same effects. proof: in words. waits: why
+    the routine would not be used by itself, once it is kept; empty if it would be.
     """
 
     key: str
@@ -37,6 +38,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     traces: Sequence[str]
     count: int
     proof: str
+    waits: str = ""
     from_events: Sequence[str] = ()
 
 
@@ -68,6 +70,7 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
             traces=[*one.sample],
             count=one.count,
             proof=one.proof["summary"],
+            waits=one.waits,
             from_events=[kept.event_ids[0] for kept in traces],
         )
         if key not in known or set(known[key].traces) != set(one.sample):

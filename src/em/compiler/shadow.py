@@ -97,7 +97,6 @@ class RoutinePromoted(msgspec.Struct, frozen=True):
     routine: str
     in_a_row: int
     after: int
-    forced: bool = False
 
 
 class NotPromoted(RoutineError):
@@ -535,10 +534,10 @@ class Promotion(msgspec.Struct, frozen=True, kw_only=True):
     changed: bool
 
 
-def promote(store: Store, ref: str, *, after: int = ENOUGH, force: bool = False) -> Promotion:
+def promote(store: Store, ref: str, *, after: int = ENOUGH) -> Promotion:
     """Put a retired version in use, if it agreed with the agent `after` times in a row.
 
-    ref: `name@version`, or `name` for its newest version. force: whatever the comparisons say.
+    ref: `name@version`, or `name` for its newest version.
     """
     artefact = version_of(store, ref)
     name = _ref(artefact)
@@ -546,13 +545,14 @@ def promote(store: Store, ref: str, *, after: int = ENOUGH, force: bool = False)
     in_a_row = made[0].in_a_row if made else 0
     if artefact.retired_at is None:
         return Promotion(routine=name, in_a_row=in_a_row, changed=False)
-    if in_a_row < after and not force:
+    if in_a_row < after:
         raise NotPromoted(
             f"it agreed with the agent {in_a_row} times in a row, and {after} are needed",
             place=name,
-            fix=f"record more runs with shadow=True; `em shadow show {name}` shows the differences",
+            fix=f"record more runs with shadow=True, or read it and accept it: em routine accept"
+            f" {name}; `em shadow show {name}` shows the differences",
         )
-    body = {"routine": name, "in_a_row": in_a_row, "after": after, "forced": in_a_row < after}
+    body = {"routine": name, "in_a_row": in_a_row, "after": after}
     event = Draft(stream=shadow_stream(artefact.name), kind="routine_promoted", body=body)
     store.commit(Commit(events=[event], restore=[artefact.id]))
     return Promotion(routine=name, in_a_row=in_a_row, changed=True)

@@ -27,6 +27,7 @@ from em.compiler.example import request_of
 from em.compiler.session_effects import session_effects
 from em.compiler.sessions import is_session
 from em.errors import EmError
+from em.runner.acceptance import why_waiting
 from em.runner.package import kept_routines
 from em.runner.trial import Trials
 from em.store.protocol import Store
@@ -64,6 +65,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     of files do many kinds of work. If they say it in different words, the changes.
     unlabelled: how many of the traces don't say how they ended.
     proof: how what the others teach did on each of the sample; None if that was not tried.
+    waits: why a routine of them would not be used by itself, but wait for a person.
     problem: why the traces are not worth compiling; empty if they are.
     kept_as: the routine in use that was learnt from some of them.
     """
@@ -84,6 +86,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     words: Sequence[str] = ()
     unlabelled: int = 0
     problem: str = ""
+    waits: str = ""
     kept_as: str = ""
 
     @property
@@ -403,6 +406,7 @@ def _proved(one: Suggestion, store: Store) -> Suggestion:
         steps=len(made.draft.routine.steps),
         proof=trials.as_dict(),
         right_share=trials.right_share,
+        waits=why_waiting(store, made.draft.proof),
         problem=_why_constant(made, kept) or (_why_unproved(made) if one.words else ""),
     )
 

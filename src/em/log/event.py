@@ -155,7 +155,7 @@ def proposal_stream(key: str) -> str:
 
 
 def routine_stream(name: str) -> str:
-    """Name the stream of what people did with a routine: decided, retired, restored."""
+    """Name the stream of what people did with a routine: accepted, retired, restored."""
     return ROUTINE_PREFIX + name
 
 

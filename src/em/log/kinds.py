@@ -58,6 +58,8 @@ HOMES: Mapping[str, str] = {
     "routine_struck": "em.compiler.checks",
     "routine_retired": "em.runner.retirement",
     "routine_restored": "em.runner.retirement",
+    "routine_accepted": "em.runner.acceptance",
+    "acceptance_withdrawn": "em.runner.acceptance",
     "routine_proposed": "em.compiler.proposals",
     "proposal_told": "em.compiler.proposals",
     "lessons_told": "em.heuristics.health",

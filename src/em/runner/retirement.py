@@ -38,7 +38,7 @@ class RoutineRestored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class NeverInUse(RoutineError):
-    """A version that was stored out of use can't be restored: it is promoted."""
+    """A version that was stored out of use can't be restored: it is accepted or promoted."""
 
     code = "never_in_use"
 
@@ -62,7 +62,7 @@ def retire(store: Store, ref: str, *, by: str = "", reason: str = "") -> InUse:
     if changed:
         note = retirement(artefact, by=by, reason=reason)
         store.commit(Commit(events=[note], retire=[artefact.id]))
-    return InUse(routine=name, changed=changed, now=_now(store, artefact.name))
+    return InUse(routine=name, changed=changed, now=meaning_of(store, artefact.name))
 
 
 def restore(store: Store, ref: str, *, by: str = "") -> InUse:
@@ -74,14 +74,15 @@ def restore(store: Store, ref: str, *, by: str = "") -> InUse:
         raise NeverInUse(
             "this version never was in use",
             place=name,
-            fix=f"compare it with an agent, then: em routine promote {name}",
+            fix=f"read it, then: em routine accept {name}; or compare it with an agent, then:"
+            f" em routine promote {name}",
         )
     if changed:
         routine_of(artefact)  # raises for a form that is not run any more
         body = RoutineRestored(routine=name, by=by)
         note = _note("routine_restored", artefact, body)
         store.commit(Commit(events=[note], restore=[artefact.id]))
-    return InUse(routine=name, changed=changed, now=_now(store, artefact.name))
+    return InUse(routine=name, changed=changed, now=meaning_of(store, artefact.name))
 
 
 def was_in_use(store: Store, artefact: Artefact) -> bool:
@@ -110,7 +111,7 @@ def _ref(artefact: Artefact) -> str:
     return f"{artefact.name}@{artefact.version}"
 
 
-def _now(store: Store, name: str) -> str:
-    """Return the version that a name means."""
+def meaning_of(store: Store, name: str) -> str:
+    """Return the version that a name means; empty if none is in use."""
     artefact = store.artefact(KIND, name)
     return "" if artefact is None else _ref(artefact)

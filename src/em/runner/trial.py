@@ -26,6 +26,10 @@ ENOUGH = 3
 """Times that a routine must be right on recordings that it was not learnt from."""
 
 
+OPEN_SHOWN = 5
+"""Open values that a reason names."""
+
+
 class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a routine did on one recording. is_unrecorded: it needed a read that was not made."""
 
@@ -129,6 +133,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     routine: the hash of the routine.yaml that was tried. tools: hashes of the tools' schemas, as
     far as they are known. trials: by how the recordings were replayed. were_shown: as of `Trials`.
+    open: constants that few recordings show, and inputs that nothing explains.
     """
 
     at: datetime
@@ -136,6 +141,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trials: Mapping[str, Sequence[Trial]]
     tools: Mapping[str, str] = {}
     were_shown: bool = False
+    open: Sequence[str] = ()
 
     @property
     def is_proved(self) -> bool:
@@ -151,8 +157,28 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_enough_alone(self) -> bool:
         """Whether it may be used without a person's word: right on recordings left out of it."""
-        is_shown = self.count("right", AS_RECORDED) > 0 and not self.count("wrong")
-        return self.is_proved and is_shown and self.count("right", LEFT_OUT) >= ENOUGH
+        return not self.why_not_alone
+
+    @property
+    def why_not_alone(self) -> str:
+        """Why it may not be used without a person's word, with the figures; empty if it may."""
+        wrong, every = self.count("wrong"), sum(map(len, self.trials.values()))
+        if wrong:
+            return f"it was wrong in {wrong} of {every} trials"
+        own = self.trials.get(AS_RECORDED, ())
+        if not self.count("right", AS_RECORDED):
+            return f"it did what was recorded in none of its {len(own)} recordings"
+        right, left_out = self.count("right", LEFT_OUT), len(self.trials.get(LEFT_OUT, ()))
+        if right < ENOUGH:
+            return (
+                f"it was right on {right} of {left_out} recordings left out, and {ENOUGH} are"
+                " needed"
+            )
+        if self.open:
+            shown = ", ".join(self.open[:OPEN_SHOWN])
+            more = f" and {len(self.open) - OPEN_SHOWN} more" if self.open[OPEN_SHOWN:] else ""
+            return f"its {len(own)} recordings leave open: {shown}{more}"
+        return ""
 
     def count(self, verdict: Verdict, how: str = "") -> int:
         """Return how many trials of one sort, or of all, ended so."""

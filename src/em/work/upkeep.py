@@ -52,10 +52,15 @@ class Upkeep:
 
     def _grow(self, name: str) -> None:
         try:
-            grown = self._memory.compile_again(name)
+            grown = self._memory.compile_again(name, by_itself=True)
         except EmError as error:
             self._report(f"can't compile {name} again: {error}")
             return
         if grown.new:
             learnt = "; ".join(grown.changes)
             self._report(f"{grown.new} has learnt from {len(grown.added)} new traces: {learnt}")
+        if grown.waits:
+            self._report(
+                f"{grown.new} is not in use: {grown.waits}; read it, then: em routine accept"
+                f" {grown.new}"
+            )

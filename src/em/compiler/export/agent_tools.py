@@ -249,20 +249,27 @@ def export_skill(
     return files
 
 
-def tool_skill(routine: KeptRoutine) -> tuple[str, str]:
+def tool_skill(routine: KeptRoutine, *, by_itself: bool) -> tuple[str, str]:
     """Return the name and the SKILL.md of a routine that the agent has as a tool of em's server.
 
     It has no code: the server runs the routine, and asks before it does what nobody recorded.
+    by_itself: the agent may call it without asking its user.
     """
     name = skill_name(f"em-{routine.name}")
     tool, trials = tool_name(routine.name), routine.trials
     proof = f"tried on other tasks of this kind: {trials.summary}" if trials else "replayed"
+    can = f"the tool `{tool}` of the MCP server `em`"
+    first = (
+        f"Call {can} with the inputs of this task, and tell the user what it did."
+        if by_itself
+        else f"Tell the user that {can} can do this, and what it would change. Call it when they"
+        " agree, with the inputs of this task."
+    )
     parts = [
         *_head(routine, trials, name=name),
         "A task that was done before. em, the memory of earlier sessions, keeps it as a routine:"
         f" code that does the task without a model ({proof}).",
-        f"1. Tell the user that the tool `{tool}` of the MCP server `em` can do this, and what it"
-        " would change. Call it when they agree, with the inputs of this task.\n"
+        f"1. {first}\n"
         "2. If it answers `needs_input`, ask the user; don't make up the answer. Then call"
         " `resume`.\n"
         "3. If it fails or hands over, its answer says what was done before. Do the rest yourself.",

@@ -1,4 +1,4 @@
-"""HTTP API of routines: list, strike, retire; start, list, read and answer their runs."""
+"""HTTP API of routines: list, strike, accept, retire; start, list, read and answer their runs."""
 
 from collections.abc import Callable
 from typing import Annotated, TypeVar
@@ -12,6 +12,7 @@ from em.errors import UsageError
 from em.log.event import EventQuery, run_stream
 from em.log.summary import Cursor
 from em.runner import cancellation
+from em.runner.acceptance import standing_of
 from em.runner.history import (
     PastRun,
     RunFilter,
@@ -65,7 +66,7 @@ from em.serve.service import (
     page,
     service_of,
 )
-from em.store.protocol import Artefact
+from em.store.protocol import Artefact, Store
 from em.values.canonical import Json
 from em.values.ids import new_id
 from em.values.times import moment
@@ -78,10 +79,10 @@ def list_routines(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) ->
     service.caller(request).must_see(None)
     found = (one for one in kept_routines(service.store) if one.body is not None)
     shown, pagination = page(found, limit, offset)
-    return Routines([_routine(one) for one in shown], pagination)
+    return Routines([_routine(service.store, one) for one in shown], pagination)
 
 
-def _routine(one: Artefact) -> RoutineOut:
+def _routine(store: Store, one: Artefact) -> RoutineOut:
     tried = trials_of(texts_of(one)).as_dict()
     return fill(
         RoutineOut,
@@ -89,6 +90,7 @@ def _routine(one: Artefact) -> RoutineOut:
         ref=f"{one.name}@{one.version}",
         retired=one.retired_at is not None,
         proof=None if tried is None else ProofOut(**tried),
+        **msgspec.structs.asdict(standing_of(store, one)),
     )
 
 
@@ -116,6 +118,32 @@ def strike_check(request: AnyRequest, ref: FromPath[str], data: JSONBody[StrikeI
     by = _owner(request)
     memory = service_of(request).memory
     return fill(StruckOut, memory.strike(ref, data.check, reason=data.reason, by=by))
+
+
+@post(
+    "/routines/{ref:str}/accept",
+    responses=errors(404, 409),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["routines"],
+)
+def accept_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
+    """Accept a version on a person's word: it is in use, and used by itself."""
+    by = _owner(request)
+    return fill(InUseOut, service_of(request).memory.accept(ref, by=by))
+
+
+@post(
+    "/routines/{ref:str}/withdraw",
+    responses=errors(404, 409),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["routines"],
+)
+def withdraw_acceptance(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
+    """Take back that a version was accepted."""
+    by = _owner(request)
+    return fill(InUseOut, service_of(request).memory.withdraw(ref, by=by))
 
 
 @post(
@@ -355,6 +383,8 @@ HANDLERS = [
     list_routines,
     list_checks,
     strike_check,
+    accept_routine,
+    withdraw_acceptance,
     retire_routine,
     restore_routine,
     post_run,

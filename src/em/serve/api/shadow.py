@@ -61,7 +61,7 @@ def post_promote(request: AnyRequest, ref: FromPath[str], data: JSONBody[Promote
     """Put a retired version in use, if it agreed with the agent often enough in a row."""
     service = service_of(request)
     service.caller(request, "write").must_see(None)
-    return service.memory.promote(ref, after=data.after, force=data.force)
+    return service.memory.promote(ref, after=data.after)
 
 
 HANDLERS = [list_shadow, list_comparisons, post_promote]

@@ -14,6 +14,7 @@ import msgspec
 
 from em.compiler.shadow import ENOUGH, Comparison
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
+from em.runner.acceptance import State as StateOfRoutine
 from em.runner.reason import Reason
 from em.runner.run import Failure, PendingPrompt
 from em.serve.api.step import StepIn
@@ -351,13 +352,22 @@ class ProofOut(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RoutineOut(msgspec.Struct, frozen=True):
-    """One version of a stored routine. `proof` is null if it was not tried on other traces."""
+    """One version of a stored routine. `proof` is null if it was not tried on other traces.
+
+    by_itself: agents use it without asking a person; `why` is the reason for that, as a sentence.
+    accepted_by, accepted_at: a person's word for it, if one stands.
+    """
 
     ref: str
     name: str
     version: int
     created_at: datetime
     retired: bool
+    state: StateOfRoutine
+    by_itself: bool
+    why: str
+    accepted_by: str
+    accepted_at: datetime | None
     proof: ProofOut | None
 
 
@@ -404,7 +414,7 @@ class StrikeIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InUseOut(msgspec.Struct, frozen=True):
-    """What came of retiring or restoring a version.
+    """What came of retiring, restoring or accepting a version, or of withdrawing that.
 
     now: the version that the name means from now on; empty if none is in use.
     """
@@ -441,10 +451,9 @@ class Comparisons(msgspec.Struct, frozen=True):
 
 
 class PromoteIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How often a routine must have agreed in a row; `force`: whatever the comparisons say."""
+    """How often a routine must have agreed in a row."""
 
     after: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = ENOUGH
-    force: bool = False
 
 
 class RunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from em.compiler.checks import document_of, is_plain
 from em.compiler.compile_trace import Compiled
 from em.compiler.evidence import BY_ITSELF
 from em.compiler.export.function import function_text
-from em.compiler.outline import Constant, Outline, outline_of
+from em.compiler.outline import Constant, Outline, open_constants, outline_of
 from em.errors import ExportError
 from em.runner.package import ROUTINE, KeptRoutine, proof_of
 from em.runner.trial import AS_RECORDED
@@ -46,7 +46,7 @@ def review_of(made: Compiled) -> Reviewed:
         outline=outline,
         python=_python(made.draft.document),
         recordings=recordings,
-        open=_open(outline, recordings),
+        open=open_constants(made.draft.document, recordings),
         asked=made.asked,
         unchecked=made.unchecked,
     )
@@ -63,12 +63,8 @@ def review_of_kept(routine: KeptRoutine, files: dict[str, str]) -> Reviewed:
         python=_python(document) if is_plain(routine) else "",
         hands_over=is_plain(routine),
         recordings=recordings,
-        open=_open(outline, recordings),
+        open=open_constants(document, recordings) if recordings else (),
     )
-
-
-def _open(outline: Outline, recordings: int) -> Sequence[Constant]:
-    return outline.constants if 0 < recordings < ENOUGH else ()
 
 
 def _python(document: Json) -> str:

@@ -15,6 +15,7 @@ from em.compiler.shadow import ENOUGH, NotPromoted
 from em.errors import EmError, InputError, UsageError
 from em.log.event import EventQuery, routine_stream, shadow_stream, trace_stream
 from em.log.summary import Summary
+from em.runner.acceptance import Standing, standing_of
 from em.runner.card import ListedRoutine, list_routines
 from em.runner.history import run_query
 from em.runner.package import (
@@ -27,7 +28,6 @@ from em.runner.package import (
     routine_of,
     texts_of,
 )
-from em.runner.retirement import was_in_use
 from em.runner.routine import Routine
 from em.runner.run import HANDED_OVER
 from em.runner.tools.coding import is_coding_tool
@@ -55,6 +55,8 @@ OUTCOMES = ("ok", "handed over", "asked", "failed")
 _VERDICTS: Sequence[Verdict] = ("wrong", "handed over", "right")
 _ACTS = {
     "routine_struck": "changed {ref}: {what}",
+    "routine_accepted": "accepted {ref}",
+    "acceptance_withdrawn": "took back that {ref} was accepted",
     "routine_retired": "retired {ref}",
     "routine_restored": "restored {ref}",
     "routine_promoted": "put {ref} in use",
@@ -86,6 +88,7 @@ class Shown(NamedTuple):
 
     listed: ListedRoutine
     routine: KeptRoutine | None
+    standing: Standing | None
 
 
 @get(f"{PAGES}/routines", include_in_schema=False, sync_to_thread=True)
@@ -104,15 +107,16 @@ def get_routines(request: AnyRequest) -> Response[str]:
     ]
     keys = {"name": lambda one: one.name.casefold(), "versions": lambda one: one.versions}
     found = view.page_of_all(listed, {**keys, "at": lambda one: one.at})
-    routines = [Shown(one, _readable(service.store, one)) for one in found]
+    routines = [_shown(service.store, one) for one in found]
     return page(request, "routines.html", view=view, routines=routines)
 
 
-def _readable(store: Store, listed: ListedRoutine) -> KeptRoutine | None:
+def _shown(store: Store, listed: ListedRoutine) -> Shown:
     try:
-        return routine_of(find_routine(store, listed.ref))
+        artefact = find_routine(store, listed.ref)
+        return Shown(listed, routine_of(artefact), standing_of(store, artefact))
     except EmError:
-        return None
+        return Shown(listed, None, None)
 
 
 @get(f"{PAGES}/routine", include_in_schema=False, sync_to_thread=True)
@@ -152,7 +156,7 @@ def _show(
         versions=versions,
         current=current_version(store, artefact.name).version,
         in_use=[one for one in versions if one.retired_at is None and one.body is not None],
-        can_restore=artefact.retired_at is not None and was_in_use(store, artefact),
+        standing=standing_of(store, artefact),
         history=_history(store, artefact.name),
         shadow=shadow_view(store, routine.ref),
         diff=_diff(artefact, versions, whole_number(request, "against")),
@@ -161,7 +165,7 @@ def _show(
         needs_code=_needs_code(routine),
         after=after,
         problem=problem,
-        done=done if done in ("struck", "retired", "restored") else "",
+        done=done if done in ("struck", "accepted", "withdrawn", "retired", "restored") else "",
     )
 
 
@@ -438,6 +442,26 @@ async def post_strike(request: AnyRequest) -> Response[str]:
     return await _act(request, "struck", act)
 
 
+@post(f"{PAGES}/routine/accept", include_in_schema=False)
+async def post_accept(request: AnyRequest) -> Response[str]:
+    """Accept a version: it is in use, and used by itself."""
+
+    def act(service: Service, ref: str, _form: Mapping[str, Any], by: str) -> str:
+        return service.memory.accept(ref, by=by).routine
+
+    return await _act(request, "accepted", act)
+
+
+@post(f"{PAGES}/routine/withdraw", include_in_schema=False)
+async def post_withdraw(request: AnyRequest) -> Response[str]:
+    """Take back that a version was accepted."""
+
+    def act(service: Service, ref: str, _form: Mapping[str, Any], by: str) -> str:
+        return service.memory.withdraw(ref, by=by).routine
+
+    return await _act(request, "withdrawn", act)
+
+
 @post(f"{PAGES}/routine/retire", include_in_schema=False)
 async def post_retire(request: AnyRequest) -> Response[str]:
     """Take a version, or all of them, out of use."""
@@ -492,6 +516,8 @@ HANDLERS = [
     post_run,
     post_promote,
     post_strike,
+    post_accept,
+    post_withdraw,
     post_retire,
     post_restore,
 ]
