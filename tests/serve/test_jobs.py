@@ -7,7 +7,7 @@ import pytest
 from served import Serve, Served
 
 from em import Memory
-from em.runner.package import files_in, keep_routine
+from em.runner.package import files_in, keep_routine, routine_of
 from em.settings import Settings
 from em.work.queue import Queue
 from em.work.worker import Worker
@@ -88,6 +88,64 @@ def test_runs_checkpoints_and_workflows_are_queued_done_and_read(served: Served)
         "/jobs", params={"state": "done", "limit": 1, "offset": 3}, headers=bearer()
     ).json()
     assert ([job["id"] for job in page["jobs"]], page["pagination"]["total"]) == ([first], 4)
+
+
+# --- compilations ---------------------------------------------------------------------------------
+
+
+def mailed(number: int) -> Any:
+    args = {"to": f"u{number}@mail.example", "subject": "Your order", "footer": "The shop"}
+    call = {"type": "tool_call", "tool": "send_mail", "args": args, "result": "sent"}
+    mission = {"goal": "tell them", "input_summary": {"to": args["to"], "footer": args["footer"]}}
+    return {"version": "1", "mission": mission, "outcome": "success", "events": [call]}
+
+
+def compiled(served: Served, **more: Any) -> tuple[Any, Any]:
+    """Compile two traces by a job; return the job, and the inputs of the routine if it has any."""
+    with Memory("em.db") as memory:
+        ids = [one.id for one in memory.traces()]
+        ids = ids or [memory.add_trace(mailed(number)) for number in (1, 2)]
+    sent = queue(served, {"kind": "compile", "name": "mail", "traces": ids, **more})
+    assert sent.status_code == 201, sent.text
+    drain()
+    (job,) = sent.json()["jobs"]
+    done = served.http.get(f"/jobs/{job['id']}", headers=bearer()).json()
+    with Memory("em.db") as memory:
+        found = memory.store.artefact("routine", "mail")
+        inputs = (
+            None if found is None else sorted((routine_of(found).input_schema or {})["properties"])
+        )
+    return done, inputs
+
+
+def test_a_compilation_takes_what_a_person_says_about_the_routine(served: Served) -> None:
+    assert compiled(served)[1] == ["footer", "to"]
+    said = {"inputs": ["send_mail.subject"], "constants": ["footer"]}
+    assert compiled(served, review=said)[1] == ["subject", "to"]
+    assert compiled(served)[1] == ["subject", "to"], "it stays said"
+    assert compiled(served, review={"fresh": True})[1] == ["footer", "to"]
+
+
+def test_what_can_not_be_said_of_the_traces_fails_with_the_reason(served: Served) -> None:
+    done, inputs = compiled(served, review={"constants": ["to"]})
+    assert (done["state"], inputs) == ("failed", None)
+    assert "--constant" in done["failed"]["mail"]
+    done, inputs = compiled(served, review={"inputs": ["colour"]})
+    assert (done["state"], inputs) == ("failed", None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "compile", "review": {"inputs": ["subject"]}},
+        {"kind": "compile", "name": "mail"},
+        {"kind": "reflect", "review": {"fresh": True}},
+        {"kind": "compile", "traces": ["t"], "review": {"input": ["subject"]}},
+        {"kind": "compile", "traces": ["t"], "review": {"inputs": "subject"}},
+    ],
+)
+def test_a_review_is_about_one_routine(served: Served, body: Any) -> None:
+    assert queue(served, body).status_code == 400, body
 
 
 def test_a_waiting_job_is_cancelled_once(served: Served) -> None:

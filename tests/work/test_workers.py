@@ -401,7 +401,8 @@ def test_a_worker_compiles_routines_again_with_new_traces_if_configured(
 
     with Memory(on_sqlite.db) as memory:
         memory.compile(memory.add_trace(noted("#W10017", "pending")), name="note")
-        memory.add_trace(noted("#W20023", "delivered"))
+        for order, status in (("#W20023", "delivered"), ("#W30031", "open"), ("#W40048", "lost")):
+            memory.add_trace(noted(order, status))
     on_sqlite.drain()
     with Memory(on_sqlite.db) as memory:
         assert find_routine(memory.store, "note").version == 1

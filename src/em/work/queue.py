@@ -302,13 +302,14 @@ class Queue:
         *,
         chunk: int | None = None,
         queue: str | None = None,
-        how: Mapping[str, bool] | None = None,
+        how: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> list[str]:
         """Queue the compilation of each task, given with the ids of its traces, or of all tasks.
 
-        how: `keep_all`, as for `Memory.compile`; `llm`: use the model of the worker's settings;
-            `allow_unlabelled`: also take traces that don't say whether they succeeded.
+        how: `name`, `inputs`, `constants`, `fresh` and `keep_all`, as for `Memory.compile`; `llm`:
+            use the model of the worker's settings; `allow_unlabelled`: also take traces that don't
+            say whether they succeeded.
         """
         options = dict(how or {})
         if tasks is None:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from litestar import Litestar, Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
@@ -20,13 +21,18 @@ from em.serve.service import (
     errors,
     service_of,
 )
+from em.values.canonical import Json
 from em.work.job import Kind, State
 
 if TYPE_CHECKING:
     from em.work.queue import JobView, Queue
 
 _opening = threading.Lock()
-ONLY_WITH = {"inputs": ("routine", "workflow"), "prompt": ("workflow",)}
+ONLY_WITH = {
+    "inputs": ("routine", "workflow"),
+    "prompt": ("workflow",),
+    "review": ("compile",),
+}
 """Fields of a request, and the kinds of jobs that take them."""
 
 
@@ -99,6 +105,8 @@ def _check(data: JobIn, caller: Caller) -> None:
             raise InputError(f"only {' and '.join(kinds)} jobs take {field}", place=field)
     if data.kind in ("routine", "workflow") and not data.name:
         raise InputError(f"name the {data.kind} to run", place="name")
+    if data.kind == "compile" and not data.traces and (data.name or data.review):
+        raise InputError("name the traces of this routine", place="traces")
 
 
 def _add(queue: "Queue", data: JobIn, key: str | None, caller: Caller) -> list[str]:
@@ -117,13 +125,23 @@ def _add(queue: "Queue", data: JobIn, key: str | None, caller: Caller) -> list[s
             key=key,
         )
     if data.kind == "compile":
-        tasks = {data.name or "task": data.traces} if data.traces else None
-        return queue.add_compilations(tasks, queue=data.queue, how=how, key=key)
+        return _add_compilations(queue, data, key)
     if data.kind == "reflect":
         return queue.add_reflections(data.traces or None, queue=data.queue, how=how, key=key)
     if data.kind == "embed":
         return queue.add_embeddings(data.subjects or None, queue=data.queue, key=key)
     return _add_checkpoints(queue, data, key, caller)
+
+
+def _add_compilations(queue: "Queue", data: JobIn, key: str | None) -> list[str]:
+    """Queue the compilation of the traces, or of every task; a review is about one routine."""
+    how: Json = {"llm": True} if data.llm else {}
+    if data.name:
+        how["name"] = data.name
+    if data.review is not None:
+        how |= msgspec.to_builtins(data.review)
+    tasks = {data.name or "task": data.traces} if data.traces else None
+    return queue.add_compilations(tasks, queue=data.queue, how=how, key=key)
 
 
 def _add_checkpoints(queue: "Queue", data: JobIn, key: str | None, caller: Caller) -> list[str]:

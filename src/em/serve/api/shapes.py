@@ -839,13 +839,26 @@ class ResolveIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: list[Any] | None = None
 
 
+class ReviewIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person says about a routine that is compiled, as with `em compile`.
+
+    inputs: arguments (`subject`, `send_mail.subject`) that become inputs. constants: inputs or
+    arguments that are always as recorded. fresh: forget what was said about the version before.
+    """
+
+    inputs: Annotated[list[Name], msgspec.Meta(max_length=1_000)] = []
+    constants: Annotated[list[Name], msgspec.Meta(max_length=1_000)] = []
+    fresh: bool = False
+
+
 class JobIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Work to queue.
 
-    name: the routine or workflow to run, or what to call a compilation.
+    name: the routine or workflow to run, or the name of the routine to compile.
     inputs: one run for each, of routines and workflows.
     subjects: to checkpoint or to embed; none stands for all. traces: to compile or to reflect on.
     subject: who the runs are about. llm: use the model that the worker is configured with.
+    review: what a person says about the routine that these traces are compiled to.
     """
 
     kind: Kind
@@ -857,6 +870,7 @@ class JobIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subject: Name | None = None
     queue: Name | None = None
     llm: bool = False
+    review: ReviewIn | None = None
 
 
 class JobOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
