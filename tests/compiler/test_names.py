@@ -39,8 +39,13 @@ def name_of(*traces: KeptTrace) -> str:
     return compile_several(traces, force=True).draft.routine.name
 
 
-def test_a_coding_session_is_named_after_the_files_that_it_changed() -> None:
-    assert name_of(changed("pyproject.toml", "docs/CHANGELOG.md")) == "change_pyproject_changelog"
+def test_coding_sessions_are_named_after_the_files_that_they_changed() -> None:
+    files = ("pyproject.toml", "docs/CHANGELOG.md")
+    assert name_of(changed(*files), changed(*files, number=2)) == "change_pyproject_changelog"
+
+
+def test_the_file_of_one_session_is_not_in_the_name() -> None:
+    assert name_of(changed("letters/ana_silva.md")) == "change_md"
 
 
 def test_files_that_only_one_session_changed_are_not_in_the_name() -> None:

@@ -397,11 +397,14 @@ def _name_of(traces: Sequence[Trace], declared: Mapping[str, Effect | None]) -> 
 
 
 def _session_name(traces: Sequence[Trace]) -> str:
-    """Name sessions after the files that all changed, else after what all did; empty if nothing."""
+    """Name sessions after the files that all changed, else after what all did; empty if nothing.
+
+    The file of a single session may be named after somebody.
+    """
     done = [one for trace in traces if (one := session_effects(trace)) is not None]
     if len(done) < len(traces):
         return ""
-    files = _common([one.files for one in done])
+    files = _common([one.files for one in done]) if len(done) > 1 else []
     return " ".join(["change", *files] if files else _common([one.kinds for one in done]))
 
 
