@@ -397,12 +397,14 @@ def _name_of(traces: Sequence[Trace], declared: Mapping[str, Effect | None]) -> 
 
 
 def _session_name(traces: Sequence[Trace]) -> str:
-    """Name sessions after the files that all changed, else after what all did; empty if nothing.
+    """Name sessions after the files that all changed, else after what all did.
+
+    Empty if one changed none: then the last command says what they are for.
 
     The file of a single session may be named after somebody.
     """
     done = [one for trace in traces if (one := session_effects(trace)) is not None]
-    if len(done) < len(traces):
+    if len(done) < len(traces) or not all(one.files for one in done):
         return ""
     files = _common([one.files for one in done]) if len(done) > 1 else []
     return " ".join(["change", *files] if files else _common([one.kinds for one in done]))
