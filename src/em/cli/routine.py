@@ -105,7 +105,7 @@ def _row(store: Store, found: Artefact) -> Json:
 
 
 def _cell(value: Any) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
 def _proof_in_words(files: "Mapping[str, str]") -> str:

@@ -65,17 +65,17 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 def standing_of(store: Store, artefact: Artefact) -> Standing:
     """Return how a stored version may be used."""
     state = _state(store, artefact)
-    waits = why_waiting(store, proof_of(texts_of(artefact)), texts_of(artefact)[ROUTINE])
     if state == "retired":
         return Standing(state=state, by_itself=False, why="it is retired")
     word = _word(store, artefact) if state == "in use" else None
     if word is not None:
-        at, body = word
-        why = f"{body.by or 'a person'} accepted it on {at:%Y-%m-%d}"
-        return Standing(state=state, by_itself=True, why=why, accepted_at=at, accepted_by=body.by)
-    by_itself = state == "in use" and not waits
-    why = waits or "its proof and the outcomes of its recordings are enough"
-    return Standing(state=state, by_itself=by_itself, why=why)
+        at, by = word[0], word[1].by
+        why = f"{by or 'a person'} accepted it on {at:%Y-%m-%d}"
+        return Standing(state=state, by_itself=True, why=why, accepted_at=at, accepted_by=by)
+    files = texts_of(artefact)
+    waits = why_waiting(store, proof_of(files), files[ROUTINE])
+    enough = "its proof and the outcomes of its recordings are enough"
+    return Standing(state=state, by_itself=state == "in use" and not waits, why=waits or enough)
 
 
 def why_waiting(store: Store, proof: Proof | None, text: str | None = None) -> str:
