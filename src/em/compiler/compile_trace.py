@@ -17,7 +17,7 @@ from em.compiler.commands import is_bookkeeping, refuse_unrepeatable, require_co
 from em.compiler.draft import Draft, Recorded
 from em.compiler.given_udfs import GivenUdfs, Udfs, check_udfs, load_udfs
 from em.compiler.learner import Learnt
-from em.compiler.outline import open_constants
+from em.compiler.outline import open_values
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proofs import prove
 from em.compiler.recordings import Recordings
@@ -169,7 +169,7 @@ def _proved(made: Recordings, *, force: bool) -> tuple[Learnt, Proof]:
                 made.examples,
                 made.document,
                 asked=made.asked(learnt),
-                open_values=_open(learnt, len(made.examples)),
+                open_values=open_values(learnt.routine, learnt.asked, len(made.examples)),
             )
         except RoutineError:
             if number == len(ways):
@@ -184,12 +184,6 @@ def _proved(made: Recordings, *, force: bool) -> tuple[Learnt, Proof]:
         place="traces",
         fix="compile those together that do the same, or see what it would be with --force",
     )
-
-
-def _open(learnt: Learnt, recordings: int) -> list[str]:
-    """Return what recordings leave open: constants that few show, inputs that nothing explains."""
-    constants = open_constants(learnt.routine, recordings)
-    return [*(one.place for one in constants), *learnt.asked]
 
 
 @contextmanager

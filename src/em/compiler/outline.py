@@ -76,6 +76,11 @@ def open_constants(document: Json, recordings: int) -> list[Constant]:
     return [one for one in outline_of(document).constants if one.argument not in wanted]
 
 
+def open_values(document: Json, asked: Sequence[str], recordings: int) -> list[str]:
+    """Return what recordings leave open: constants that few show, inputs that nothing explains."""
+    return [*(one.place for one in open_constants(document, recordings)), *asked]
+
+
 def _constants(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the values that no expression makes, each with its place."""
     if isinstance(value, dict) and value:
