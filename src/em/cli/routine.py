@@ -151,19 +151,19 @@ def show(ref: str, python: bool) -> None:
             print_proof(proof, is_outdated=tried.is_outdated)
         if standing is not None:
             click.echo()
-            click.echo(printable(_standing_in_words(name, standing)))
+            _print_standing(name, standing)
 
     shown: Json = {"routine": name, "files": files, "from_events": events}
     shown |= {"proof": tried.as_dict(), "standing": standing}
     emit({**shown, **msgspec.to_builtins(outline_of(document))}, text)
 
 
-def _standing_in_words(name: str, standing: Standing) -> str:
+def _print_standing(name: str, standing: Standing) -> None:
     """Say whether a version is used by itself and why, and what a person can do about it."""
     used = "is used by itself" if standing.by_itself else "is not used by itself"
-    words = f"{name} is {standing.state}, and {used}: {standing.why}"
-    can_accept = standing.state != "retired" and not standing.by_itself
-    return f"{words}\n  after you have read it: em routine accept {name}" if can_accept else words
+    click.echo(printable(f"{name} is {standing.state}, and {used}: {standing.why}"))
+    if standing.state != "retired" and not standing.by_itself:
+        click.echo(f"  after you have read it: em routine accept {name}")
 
 
 def _show_python(name: str, document: Json) -> None:
