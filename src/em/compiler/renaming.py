@@ -20,7 +20,7 @@ from em.values.times import is_date
 FEWEST_LETTERS = 3
 FEWEST_DIGITS = 4
 """Signs of a word that is renamed: shorter ones stand everywhere by chance."""
-TRIES = 20
+TRIES = 5
 """Words that are tried before one more sign of the old word stays."""
 _WORD = re.compile(r"[^\W_]+")
 
@@ -105,8 +105,11 @@ def _fresh(word: str, taken: Sequence[str]) -> str:
     taken: words in their order. The new one stands between the same two, if one of its form does.
     """
     before, after = bisect_left(taken, word), bisect_right(taken, word)
+    others: list[str] = []
     for kept, turn in product(range(len(word)), range(TRIES)):
-        made = word[:kept] + _other(word, turn)[kept:]
+        if not kept:
+            others.append(_other(word, turn))
+        made = word[:kept] + others[turn][kept:]
         place = bisect_left(taken, made)
         is_new = made != word and made not in taken[place : place + 1]
         if is_new and place in (before, after):
