@@ -1,17 +1,15 @@
 """One recording of each case, compiled as by a person: texts, everyday work, and other records.
 
 A run is right if it makes the expected writes and ends ok. A run that wrote anything else is wrong.
-Where a check handed over, a person strikes it ("this does not matter"), at most twice, and the run
-is repeated: for records in which nothing that matters changed it should act then. A change that
-matters must be stopped; what acts only after strikes is counted apart.
+Where checks handed over, a person strikes those that the hand-over names ("none of this matters"),
+at most twice, and the run is repeated: for records in which nothing that matters changed it should
+act then. A change that matters must be stopped; what acts only after strikes is counted apart.
 
 The cases of one half serve development; of the other half only the totals are looked at, so
 `--verbose` shows the first half.
 """
 
-import copy
 import json
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +19,8 @@ from typing import Any, NamedTuple
 from bench.figure import Figure
 from bench.single.__main__ import cases
 from bench.single.case import Case, Run, Tools
+from em.compiler.checks import checks_of_reason, struck
+from em.runner.reason import Reason
 
 MOST_STRIKES = 2
 HALVES = ("developed on", "held out")
@@ -39,13 +39,12 @@ class Outcome(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """One run of a routine: what it wrote, how it ended, and the check that it handed over at."""
+    """One run of a routine: what it wrote, how it ended, and why it handed over."""
 
     tools: Tools
     status: str
     said: str
-    step_id: str = ""
-    check: str = ""
+    reason: Reason | None = None
 
 
 def scored(limit: int | None, *, verbose: bool) -> Iterator[Figure]:
@@ -112,8 +111,8 @@ def _outcome(case: Case, folder: Path, twins: Twins) -> Outcome:
         return Outcome("not compiled", f"{type(error).__name__}: {error}")
     found = [judged(case, run, routine, folder) for run in case.runs]
     if case.family in STRUCK:
-        twins.take(case, routine, folder)
-    return next((one for one in found if one.kind not in _FINE), found[0])
+        twins.take(case, found[-1][1], folder)
+    return next((one for one, _ in found if one.kind not in _FINE), found[0][0])
 
 
 def compiled(case: Case) -> dict[str, Any]:
@@ -131,26 +130,24 @@ def compiled(case: Case) -> dict[str, Any]:
     return learn({"task": with_requested([example_of(kept)])}, caution=BY_PERSON)["task"].routine
 
 
-def judged(case: Case, run: Run, routine: dict[str, Any], folder: Path) -> Outcome:
-    """Return what a run did; where it may, after striking the checks that handed over.
-
-    The strikes of a harmless run stay in the routine.
-    """
+def judged(
+    case: Case, run: Run, routine: dict[str, Any], folder: Path
+) -> tuple[Outcome, dict[str, Any]]:
+    """Return what a run did, where it may after strikes, and the routine after them."""
     said = ""
-    if run.expected == "stop":
-        routine = copy.deepcopy(routine)
     most = MOST_STRIKES if case.family in STRUCK else 0
     for strikes in range(most + 1):
         ran = _run(case, run, routine, folder)
         said += ("; then " if said else "") + f"{ran.status} {ran.said}"
         if run.expected == "stop":
             if ran.tools.writes:
-                return Outcome("acts" if not strikes else f"acts after {strikes}", said)
+                return Outcome("acts" if not strikes else f"acts after {strikes}", said), routine
         elif ran.tools.writes or ran.status == "ok":
-            return _written(run, ran, strikes, said)
-        if strikes == most or not strike(routine, ran.step_id, ran.check):
+            return _written(run, ran, strikes, said), routine
+        if strikes == most or (left := strike(routine, ran.reason)) is None:
             break
-    return Outcome("stopped" if run.expected == "stop" else "handed over", said)
+        routine = left
+    return Outcome("stopped" if run.expected == "stop" else "handed over", said), routine
 
 
 def _written(run: Run, ran: Ran, strikes: int, said: str) -> Outcome:
@@ -178,51 +175,15 @@ def _run(case: Case, run: Run, routine: dict[str, Any], folder: Path) -> Ran:
         return Ran(tools, "raised", f"{error.code}: {error}")
     why = ran.failure or ran.pending_prompt or ran.reason
     said = "" if why is None else f"{why.step_id}: {why.message}"
-    if ran.reason is None:
-        return Ran(tools, ran.status, said)
-    return Ran(tools, ran.status, said, ran.reason.step_id, ran.reason.check)
+    return Ran(tools, ran.status, said, ran.reason)
 
 
-def strike(routine: dict[str, Any], step_id: str, check: str) -> bool:
-    """Remove a check from a routine: an assert, or what is expected at a place. False if none."""
-    return _strike(routine["steps"], step_id, check)
-
-
-def _strike(steps: list[dict[str, Any]], step_id: str, check: str) -> bool:
-    for step in steps:
-        if "steps" in step and _strike(step["steps"], step_id, check):
-            return True
-        if step["id"] != step_id:
-            continue
-        if step["type"] == "assert":
-            steps.remove(step)
-            return True
-        if "expect" in step:
-            path = re.findall(r"\[\d+\]|[^.\[\]]+", check)[1:]
-            return _strike_place(step["expect"], path)
-    return False
-
-
-def _strike_place(schema: dict[str, Any], path: list[str]) -> bool:
-    if not path:
-        left = {key: one for key, one in schema.items() if key in ("properties", "items")}
-        changed = left != schema
-        schema.clear()
-        schema.update(left)
-        return changed
-    if path[0].startswith("["):
-        return _strike_place(schema.get("items", {}), path[1:])
-    fields = schema.get("properties", {})
-    if path[0] in schema.get("required", ()) and len(path) == 1:
-        schema["required"] = [one for one in schema["required"] if one != path[0]]
-        fields.pop(path[0], None)
-        return True
-    if path[0] not in fields:
-        return False
-    if len(path) == 1:
-        del fields[path[0]]
-        return True
-    return _strike_place(fields[path[0]], path[1:])
+def strike(routine: dict[str, Any], reason: Reason | None) -> dict[str, Any] | None:
+    """Return a routine without the checks that a hand-over names; None if it names none."""
+    checks = [] if reason is None else checks_of_reason(routine, reason)
+    for check in checks:
+        routine = struck(routine, check.id)
+    return routine if checks else None
 
 
 def _show(found: dict[tuple[str, str], Counter[str]]) -> None:

@@ -384,16 +384,16 @@ class Memory:
 
         return restore(self.store, routine, by=by)
 
-    def strike(self, routine: str, check: str, *, reason: str = "", by: str = "") -> "Strike":
-        """Store a routine without one of its checks as a new version.
+    def strike(self, routine: str, *checks: str, reason: str = "", by: str = "") -> "Strike":
+        """Store a routine without some of its checks as a new version.
 
-        check: the id of an assert; `STEP.FIELD` for one thing that a step expects of its result;
+        checks: the id of an assert; `STEP.FIELD` for one thing that a step expects of its result;
         `STEP` for all that it expects. `em routine show` lists them. by: who strikes it, as the
-        log says. Compiling the routine again leaves the check out.
+        log says. Compiling the routine again leaves the checks out.
         """
         from em.compiler.checks import strike
 
-        return strike(self.store, routine, check, reason=reason, by=by)
+        return strike(self.store, routine, checks, reason=reason, by=by)
 
     def add_trace(self, trace: "Trace | Mapping[str, Any]", *, subject: str | None = None) -> str:
         """Store one attempt at a task. Return the trace's id; its stream is `trace/ID`.

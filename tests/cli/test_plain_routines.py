@@ -123,21 +123,30 @@ def test_striking_a_check() -> None:
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_run_that_hands_over_says_how_to_strike_its_check() -> None:
+@pytest.mark.parametrize(
+    ("total", "advice", "checks"),
+    [
+        (1.5, "if that does not matter", "'order.channel'"),
+        (0, "if none of that matters", "'order.channel' 'order.total'"),
+    ],
+)
+def test_a_run_that_hands_over_says_how_to_strike_its_checks(
+    total: float, advice: str, checks: str
+) -> None:
     Path("tools.py").write_text(
         "def find_user(email):\n"
         "    return {'user_id': 'user_7', 'email': email, 'orders': ['W700']}\n"
         "def get_order(order_id):\n"
         "    return {'order_id': order_id, 'user_id': 'user_7', 'status': 'pending',\n"
-        "            'channel': 'phone', 'total': 1.5}\n"
+        f"            'channel': 'phone', 'total': {total}}}\n"
         "def cancel_order(order_id, reason, notify):\n"
         "    return {'order_id': order_id, 'status': 'cancelled'}\n"
     )
     run = ("run", "cancel", "email=u7@example.com", "order_id=W700", "reason=late")
     ran = em(*run, "--tools", "tools.py")
     assert ran.code == 1
-    command = "em routine strike cancel 'order.channel'"
-    assert f"if that does not matter: {command}" in ran.err
+    command = f"em routine strike cancel {checks}"
+    assert f"{advice}: {command}" in ran.err
     assert em(*shlex.split(command)[1:]).code == 0
     assert em(*run, "--tools", "tools.py").code == 0
 

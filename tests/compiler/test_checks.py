@@ -5,15 +5,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cancelled_orders import REASONS, kept, order_of, recording, tools
 from em import AsyncMemory, Memory
-from em.compiler.checks import check_of, checks_of, document_of, struck, with_struck
+from em.compiler.checks import (
+    checks_of,
+    checks_of_reason,
+    document_of,
+    struck,
+    to_strike,
+    with_struck,
+)
 from em.errors import NotFound, UsageError
 from em.log.event import EventQuery
 from em.runner.package import find_routine, keep_routine, routine_of, texts_of
-from em.runner.reason import Reason
+from em.runner.reason import Reason, context_of_misfit
+from em.values.json_schema import MOST_MISFITS, misfit
 
 
 @pytest.fixture
@@ -87,6 +96,55 @@ def test_an_assert_is_struck_by_its_id(memory: Memory) -> None:
     assert ran.reason.step_id not in ids(memory)
     ran, cancelled = run(memory, user_id="user_9")
     assert (ran.status, len(cancelled)) == ("ok", 1)
+
+
+def test_a_hand_over_names_all_that_differs_in_the_record(memory: Memory) -> None:
+    kept(memory)
+    ran, _ = run(memory, channel="phone", status="delivered")
+    named = {one.check for one in (ran.reason, *ran.reason.also)}
+    assert named == {"order.status", "order.channel"}
+    for there, was in (("phone", "web"), ("delivered", "pending")):
+        assert there in ran.reason.message
+        assert was in ran.reason.message
+
+
+def test_one_strike_takes_several_checks_and_leaves_the_others(memory: Memory) -> None:
+    kept(memory)
+    ran, _ = run(memory, channel="phone", total=0)
+    found = to_strike(memory.store, "cancel", ran.reason)
+    assert found is not None
+    done = memory.strike("cancel", *(one.id for one in found[1]), by="ana")
+    assert (done.old, done.new) == ("cancel@1", "cancel@2")
+    assert run(memory, channel="phone", total=0)[0].status == "ok"
+    assert run(memory, channel="phone", status="delivered")[0].reason.check == "order.status"
+    (event,) = memory.store.read(EventQuery(kinds=["routine_struck"]))
+    assert event.body is not None
+    assert event.body["check"] == "order.channel, order.total"
+
+
+@pytest.mark.parametrize("checks", [(), ("order.channel", "order.colour")])
+def test_of_several_checks_all_are_struck_or_none(memory: Memory, checks: tuple[str, ...]) -> None:
+    kept(memory)
+    with pytest.raises((NotFound, UsageError)):
+        memory.strike("cancel", *checks)
+    assert find_routine(memory.store, "cancel").version == 1
+
+
+def test_what_a_hand_over_does_not_name_is_not_struck() -> None:
+    fields = [f"f{number}" for number in range(MOST_MISFITS + 2)]
+    expect = {"required": fields, "properties": {name: {"const": "on"} for name in fields}}
+    step = {"id": "found", "type": "tool.call", "tool": "find", "save_as": "it", "expect": expect}
+    for now in ({}, dict.fromkeys(fields, "off")):
+        unfit = misfit(expect, now)
+        assert unfit is not None
+        about = [context_of_misfit("it", one) for one in (unfit, *unfit.also)]
+        first, *more = [
+            Reason(step_id="found", **{name: one[name] for name in ("check", "recorded", "now")})
+            for one in about
+        ]
+        named = msgspec.structs.replace(first, also=more)
+        ids = [one.id for one in checks_of_reason({"steps": [step]}, named)]
+        assert ids == [f"found.{name}" for name in fields[:MOST_MISFITS]]
 
 
 def test_compiling_again_keeps_it_struck(memory: Memory) -> None:
@@ -234,5 +292,4 @@ def test_a_check_with_other_values_is_the_same(text: str, check: str, is_gone: b
     ],
 )  # fmt: skip
 def test_the_check_of_a_hand_over_is_found(reason: Reason, check: str | None) -> None:
-    found = check_of(NESTED, reason)
-    assert (None if found is None else found.id) == check
+    assert [one.id for one in checks_of_reason(NESTED, reason)] == ([check] if check else [])

@@ -184,6 +184,28 @@ def test_secrets_stay_out_of_the_reason(tmp_path: Path) -> None:
         assert secret not in stored
 
 
+def test_secrets_stay_out_of_all_that_a_reason_names(tmp_path: Path) -> None:
+    text = """
+version: "1"
+name: look
+checks: hand_over
+secrets: [{name: key}]
+tools: [{name: look, effect: read}]
+steps:
+- {id: look, type: tool.call, tool: look, args: {key: "{{ key }}"}, save_as: it,
+   expect: {properties: {a: {const: 1}, b: {const: 2}}}}
+- {id: end, type: return, value: "{{ it.a }}"}
+"""
+    secret = "s3cr3t-value-of-the-key"
+    tools = {"look": lambda key: {"a": 7, "b": key}}
+    with Memory(tmp_path / "em.db") as memory:
+        result = memory.run(written(tmp_path, text), {}, tools, secrets={"key": secret})
+        assert result.reason is not None
+        assert [one.check for one in (result.reason, *result.reason.also)] == ["it.a", "it.b"]
+        assert secret not in repr(result)
+        assert secret not in str([event.body for event in memory.log.read()])
+
+
 def test_arguments_without_a_value_hand_over_and_the_call_counts_as_not_made(
     tmp_path: Path,
 ) -> None:

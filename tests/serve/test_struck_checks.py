@@ -76,6 +76,26 @@ def test_a_run_that_handed_over_has_the_button_of_its_check(service: Served, run
     assert "/ui/routine/strike" not in page
 
 
+def test_a_run_has_a_button_for_each_check_and_one_for_all(service: Served) -> None:
+    with Memory("em.db") as memory:
+        given = {"email": "u7@example.com", "order_id": "W700", "reason": "no longer needed"}
+        ran = memory.run("cancel", given, tools(order_of(7, channel="phone", total=0), []))
+    page = service.http.get("/ui/run", params={"id": ran.run_id}).text
+    assert page.count('action="/ui/routine/strike"') == 3
+    assert "Strike order.channel, order.total" in text_of(page)
+    checks = ["order.channel", "order.total"]
+    data = {"form_token": token_in(page), "ref": "cancel@1", "check": checks}
+    assert service.http.post("/ui/routine/strike", data=data).is_redirect
+    assert [one.split()[0] for one in struck()] == checks
+
+
+def test_several_over_http(service: Served) -> None:
+    checks = ["order.channel", "order.total"]
+    done = service.post("/routines/cancel/strike", {"check": checks}).json()
+    assert done["new"] == "cancel@2"
+    assert [one.split()[0] for one in struck()] == checks
+
+
 def test_over_http(service: Served) -> None:
     found = service.get("/routines/cancel/checks")
     (check,) = [one for one in found["checks"] if one["id"] == "order.channel"]

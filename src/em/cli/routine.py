@@ -268,18 +268,18 @@ def _meaning(ref: str, now: str) -> str:
 
 @routine.command("strike")
 @click.argument("ref", metavar="NAME")
-@click.argument("check", metavar="CHECK")
+@click.argument("checks", metavar="CHECK...", nargs=-1, required=True)
 @click.option("--reason", default="", metavar="TEXT", help="Why it is not needed, for the log.")
 @_BY
 @everywhere
-def strike(ref: str, check: str, reason: str, by: str | None) -> None:
-    """Strike a check of a learnt routine: runs no longer hand over because of it.
+def strike(ref: str, checks: tuple[str, ...], reason: str, by: str | None) -> None:
+    """Strike checks of a learnt routine: runs no longer hand over because of them.
 
     CHECK is the id of an assert, STEP.FIELD for one thing that a step expects of its result, or
-    STEP for all that it expects; `em routine show` lists them. The routine without it is stored as
-    a new version, and `em compile --again` leaves it out.
+    STEP for all that it expects; `em routine show` lists them. The routine without them is stored
+    as a new version, and `em compile --again` leaves them out.
     """
-    done = open_memory().strike(ref, check, reason=reason, by=person() if by is None else by)
+    done = open_memory().strike(ref, *checks, reason=reason, by=person() if by is None else by)
     kept = f"stored as {done.new}; the version before is {done.old}"
     emit(done, f"{printable(done.words)}\n{kept}")
 

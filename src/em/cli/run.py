@@ -448,7 +448,7 @@ def _print_fixes(result: RunResult) -> None:
 
 
 def _print_strike(memory: Memory, result: RunResult) -> None:
-    """Say how to strike the check that made a stored routine hand over."""
+    """Say how to strike the checks that made a stored routine hand over."""
     from em.compiler.checks import to_strike
 
     stored = read_run(memory.store, result.run_id).stored
@@ -456,8 +456,9 @@ def _print_strike(memory: Memory, result: RunResult) -> None:
         return
     found = to_strike(memory.store, stored, result.reason)
     if found is not None:
-        name = found[0].partition("@")[0]
-        note(printable(f"  if that does not matter: em routine strike {name} '{found[1].id}'"))
+        name, ids = found[0].partition("@")[0], " ".join(f"'{one.id}'" for one in found[1])
+        what = "that does not matter" if len(found[1]) == 1 else "none of that matters"
+        note(printable(f"  if {what}: em routine strike {name} {ids}"))
 
 
 def _print_result(result: RunResult, options: str, *, journalled: bool) -> None:

@@ -86,9 +86,9 @@ class Strike(msgspec.Struct, frozen=True, kw_only=True):
 
 @event_body("routine_struck")
 class RoutineStruck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A person struck a check of a routine, which became a new version.
+    """A person struck checks of a routine, which became a new version.
 
-    routine: the version that they saw.
+    routine: the version that they saw. check: the ids, with commas between them.
     """
 
     routine: str
@@ -202,31 +202,38 @@ def _limit(word: str, value: Any) -> str:
     return _LIMITS[word].format(value) if word in _LIMITS else f"that fits {short({word: value})}"
 
 
-def check_of(document: Json, reason: Reason) -> Check | None:
-    """Return the check that made a run hand over; None if it was none that can be struck."""
+def checks_of_reason(document: Json, reason: Reason) -> list[Check]:
+    """Return the checks that a hand-over names, each once; those that can be struck."""
+    found: list[Check] = []
+    for one in (reason, *reason.also):
+        found += [each for each in _candidates(document, one) if each not in found][:1]
+    return found
+
+
+def _candidates(document: Json, reason: Reason) -> list[Check]:
+    """Return the checks that a reason may be about: several only where fields are missing."""
     step_id = _NUMBERED.sub("", reason.step_id)
     found = [one for one in checks_of(document) if one.step_id == step_id]
     asserted = [one for one in found if not one.place]
     if asserted:
-        return asserted[0]
+        return asserted[:1]
     place = _NUMBERED.sub("[]", reason.check)
     word = next(iter(reason.recorded), "") if isinstance(reason.recorded, dict) else ""
     if word == "required" and isinstance(reason.now, dict):
         missing = [name for name in reason.recorded[word] or () if name not in reason.now]
         places = [f"{place}.{name}" for name in missing]
-        return next((one for one in found if one.place in places), None)
-    exact = [one for one in found if one.place == place]
-    return exact[0] if exact else None
+        return [one for one in found if one.place in places]
+    return [one for one in found if one.place == place][:1]
 
 
-def to_strike(store: Store, ref: str, reason: Reason) -> tuple[str, Check] | None:
-    """Return the version in use, and the check of it that made a run of a routine hand over."""
+def to_strike(store: Store, ref: str, reason: Reason) -> tuple[str, list[Check]] | None:
+    """Return the version in use, and the checks of it that made a run of a routine hand over."""
     try:
         artefact = current_version(store, ref.partition("@")[0])
-        check = check_of(document_of(texts_of(artefact)), reason)
+        checks = checks_of_reason(document_of(texts_of(artefact)), reason)
     except EmError:  # forgotten since
         return None
-    return None if check is None else (f"{artefact.name}@{artefact.version}", check)
+    return (f"{artefact.name}@{artefact.version}", checks) if checks else None
 
 
 # --- what is struck -------------------------------------------------------------------------------
@@ -367,8 +374,10 @@ def _is_value(node: ast.AST) -> bool:
 # --- in a memory ----------------------------------------------------------------------------------
 
 
-def strike(store: Store, ref: str, check: str, *, reason: str = "", by: str = "") -> Strike:
-    """Store a routine without a check as a new version, and record who struck it.
+def strike(
+    store: Store, ref: str, checks: Sequence[str], *, reason: str = "", by: str = ""
+) -> Strike:
+    """Store a routine without some checks as a new version, and record who struck them.
 
     Only the version that the name means can be changed: otherwise a newer change would be lost.
     """
@@ -386,14 +395,20 @@ def strike(store: Store, ref: str, check: str, *, reason: str = "", by: str = ""
             place=old,
             fix="change its routine.yaml",
         )
-    made = struck(document, check)
+    made = document
+    for check in dict.fromkeys(checks):
+        made = struck(made, check)
+    if made is document:
+        raise UsageError(
+            "no check is named", place=old, fix="name one that `em routine show` lists"
+        )
     routine = read_routine(made, old)
     Program(routine)  # raises if it could not run
     is_laid_out = routine_text(document) == files[ROUTINE]
     text = routine_text(made) if is_laid_out else render_again(routine, files[ROUTINE])
-    words = f"struck: {made['struck'][-1]}"
+    words = f"struck: {'; '.join(made['struck'][-len(checks) :])}"
     body = RoutineStruck(
-        routine=old, check=check, words=words, reason=reason, by=by,
+        routine=old, check=", ".join(checks), words=words, reason=reason, by=by,
         from_events=artefact.from_events,
     )  # fmt: skip
     kept = keep_routine(

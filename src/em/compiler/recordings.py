@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from em.compiler.calls import TracedCall, calls_of, identifier, plain_name, specs_of
-from em.compiler.checks import check_of, with_struck
+from em.compiler.checks import checks_of_reason, with_struck
 from em.compiler.evidence import BY_ITSELF, BY_PERSON, CONSTANTS_SHOWN, Caution, is_small
 from em.compiler.example import APPROVAL, Call, Example, example_of
 from em.compiler.file_changes import session_of
@@ -270,10 +270,10 @@ class Recordings:
             for _ in range(MOST_REFUTED):
                 world = as_recorded(Recording.of(self.examples[number], document, more), {})
                 world.run(program_of(document))
-                check = None if world.reason is None else check_of(document, world.reason)
-                if check is None:
+                checks = checks_of_reason(document, world.reason) if world.reason else []
+                if not checks:
                     break
-                struck = with_struck(document, [check.text])
+                struck = with_struck(document, [check.text for check in checks])
                 document = {name: one for name, one in struck.items() if name != "struck"}
         return document
 

@@ -1271,6 +1271,10 @@ def _reason_of(failure: Failure, step: CompiledStep | None) -> Reason:
         recorded=plain(context.get("recorded")),
         now=plain(context.get("now")),
         held="" if step is None else step.source.held,
+        also=tuple(
+            Reason(step_id=failure.step_id or "output", **plain(one))
+            for one in context.get("also", ())
+        ),
     )
 
 

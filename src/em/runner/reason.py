@@ -5,7 +5,7 @@ is not, the run ends with a finding: nothing was done, nothing is asked, and not
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -27,7 +27,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     step_id: the step whose check failed; `input` for the inputs. check: the expression, or the
     place in the result that is not as expected. recorded: what it must be like. now: what is there.
-    held: in how many recordings it held, as the routine says.
+    held: in how many recordings it held, as the routine says. also: what else the same step expects
+    and did not find; the message names it too.
     """
 
     step_id: str
@@ -36,6 +37,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recorded: Any = None
     now: Any = None
     held: str = ""
+    also: "Sequence[Reason]" = ()
 
     def __str__(self) -> str:
         held = f" (it held in {self.held} recordings)" if self.held else ""
@@ -86,7 +88,9 @@ def _is_reference(node: ast.AST) -> bool:
 def context_of_misfit(name: str, found: Misfit) -> Json:
     """Return what a failure says about a value that does not fit its schema."""
     place = place_of(name, found)
-    return {"check": place, "recorded": found.wanted, "now": found.found}
+    more = [{**context_of_misfit(name, one), "message": _in_words(name, one)} for one in found.also]
+    about = {"check": place, "recorded": found.wanted, "now": found.found}
+    return {**about, "also": more} if more else about
 
 
 def place_of(name: str, found: Misfit) -> str:
@@ -97,5 +101,9 @@ def place_of(name: str, found: Misfit) -> str:
 
 def misfit_in_words(name: str, found: Misfit) -> str:
     """Say what does not fit: `order.status`: "pending" was expected, and it is "delivered"."""
+    return "; ".join(_in_words(name, one) for one in (found, *found.also))
+
+
+def _in_words(name: str, found: Misfit) -> str:
     is_now = "" if isinstance(found.found, dict | list) else f", and it is {short(found.found)}"
     return f"`{place_of(name, found)}`: {found.message}{is_now}"

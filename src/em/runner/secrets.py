@@ -186,6 +186,7 @@ class Secrets:
             message=self.masked(reason.message),
             recorded=self.masked(reason.recorded),
             now=self.masked(reason.now),
+            also=tuple(map(self._reason, reason.also)),
         )
 
     def _prompt(self, prompt: PendingPrompt) -> PendingPrompt:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -38,17 +39,28 @@ def value_problems(schema: Any, value: Any) -> Iterator[tuple[tuple[str | int, .
 class Misfit(NamedTuple):
     """What in a value a schema refuses: where, the problem in words, what is wanted, what is there.
 
-    wanted: the words of the schema that refuse it, as `{"const": "pending"}`.
+    wanted: the words of the schema that refuse it, as `{"const": "pending"}`. also: what else the
+    schema refuses in the same value.
     """
 
     where: str
     message: str
     wanted: Json
     found: Any
+    also: "tuple[Misfit, ...]" = ()
+
+
+MOST_MISFITS = 8
+"""Things that are named of one value that does not fit."""
 
 
 def misfit(schema: Json, value: Any) -> Misfit | None:
-    """Return the first thing in a value that its schema refuses; None if it fits."""
+    """Return the first thing in a value that its schema refuses, with the next; None if it fits."""
+    found = tuple(islice(_misfits(schema, value), MOST_MISFITS))
+    return found[0]._replace(also=found[1:]) if found else None
+
+
+def _misfits(schema: Json, value: Any) -> Iterator[Misfit]:
     for error in _validator(_encode(schema)).iter_errors(value):
         wanted: Any = schema
         *_, word = path = list(error.schema_path)
@@ -58,8 +70,7 @@ def misfit(schema: Json, value: Any) -> Misfit | None:
         for part in error.instance_path:
             found = found[part]
         where = _written_path(error.instance_path)
-        return Misfit(where, str(error.message), {str(word): wanted}, found)
-    return None
+        yield Misfit(where, str(error.message), {str(word): wanted}, found)
 
 
 def _part_of(schema: Any, part: str | int) -> Any:

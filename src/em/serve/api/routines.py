@@ -114,10 +114,11 @@ def list_checks(request: AnyRequest, ref: FromPath[str]) -> Checks:
     tags=["routines"],
 )
 def strike_check(request: AnyRequest, ref: FromPath[str], data: JSONBody[StrikeIn]) -> StruckOut:
-    """Store a learnt routine without one of its checks as a new version."""
+    """Store a learnt routine without some of its checks as a new version."""
     by = _owner(request)
     memory = service_of(request).memory
-    return fill(StruckOut, memory.strike(ref, data.check, reason=data.reason, by=by))
+    checks = [data.check] if isinstance(data.check, str) else data.check
+    return fill(StruckOut, memory.strike(ref, *checks, reason=data.reason, by=by))
 
 
 @post(

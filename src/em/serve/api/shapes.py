@@ -407,9 +407,9 @@ class Checks(msgspec.Struct, frozen=True):
 
 
 class StrikeIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The id of a check that a person strikes, and why."""
+    """The id of a check that a person strikes, or of several, and why."""
 
-    check: str
+    check: str | Sequence[str]
     reason: str = ""
 
 

@@ -434,10 +434,12 @@ async def post_promote(request: AnyRequest) -> Response[str]:
 
 @post(f"{PAGES}/routine/strike", include_in_schema=False)
 async def post_strike(request: AnyRequest) -> Response[str]:
-    """Store a routine without one of its checks, and show the new version."""
+    """Store a routine without some of its checks, and show the new version."""
 
     def act(service: Service, ref: str, form: Mapping[str, Any], by: str) -> str:
-        return service.memory.strike(ref, str(form.get("check", "")), by=by).new
+        named = form.get("check", "")
+        checks = named if isinstance(named, list) else [named]
+        return service.memory.strike(ref, *map(str, checks), by=by).new
 
     return await _act(request, "struck", act)
 

@@ -227,8 +227,8 @@ def _show(
     )
 
 
-def _to_strike(store: Store, past: PastRun) -> tuple[str, Check] | None:
-    """Return the version and the check of it that a person can strike after a hand-over."""
+def _to_strike(store: Store, past: PastRun) -> tuple[str, list[Check]] | None:
+    """Return the version and the checks of it that a person can strike after a hand-over."""
     reason = past.result().reason if past.reason is not None else None
     return to_strike(store, past.stored, reason) if reason is not None and past.stored else None
 
