@@ -385,3 +385,45 @@ def test_a_failure_in_a_block_says_in_which_turns_something_was_done(tmp_path: P
 def test_what_would_have_no_effect_is_refused(step: str, problem: str) -> None:
     with pytest.raises((InvalidRoutine, RoutineError), match=problem):
         load_program(f"name: x\nsteps: [{step}]".encode(), "here")
+
+
+ASKED = """
+version: "1"
+name: book
+checks: hand_over
+tools: [{name: hall, effect: read}, {name: rules, effect: read}, {name: book, effect: write}]
+steps:
+- {id: hall, type: tool.call, tool: hall, args: {}, save_as: hall, expect: {required: [day]}}
+- {id: free, type: assert, check: "hall.day == day"}
+- {id: large, type: assert, check: "guests <= hall.seats", message: the hall is too small}
+- {id: own, type: assert, check: "hall.owner == owner"}
+- {id: rules, type: tool.call, tool: rules, args: {}, save_as: rules}
+- {id: late, type: assert, check: "guests <= rules.most"}
+- {id: book, type: tool.call, tool: book, args: {day: "{{ day }}"}, save_as: done}
+- {id: done, type: assert, check: "guests == 0"}
+- {id: end, type: return, value: "{{ done }}"}
+"""
+
+
+def test_a_failed_assert_names_those_behind_it_that_fail_too(tmp_path: Path) -> None:
+    (tmp_path / "routine.yaml").write_text(ASKED)
+    called: list[str] = []
+
+    def rules() -> Any:
+        called.append("rules")
+        return {"most": 1}
+
+    tools = {
+        "hall": lambda: {"day": "2026-05-02", "seats": 40, "owner": "ana"},
+        "rules": rules,
+        "book": lambda day: called.append("book"),
+    }
+    given = {"day": "2026-05-01", "guests": 90, "owner": "ana"}
+    reason = run_routine(tmp_path, given, tools).reason
+    assert reason is not None
+    # What a later read would show is not known, and nothing is read to find out.
+    assert [one.step_id for one in (reason, *reason.also)] == ["free", "large"]
+    assert called == []
+    assert reason.now == {"hall.day": "2026-05-02", "day": "2026-05-01"}
+    for words in ("2026-05-01", "2026-05-02", "the hall is too small"):
+        assert words in reason.message

@@ -7,7 +7,8 @@ import contextvars
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile, islice, takewhile
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,7 +30,14 @@ from em.runner.journal import (
     question_of,
     unknown,
 )
-from em.runner.reason import Reason, context_of_check, context_of_misfit, misfit_in_words
+from em.runner.reason import (
+    MOST_SHOWN,
+    Reason,
+    check_failed_in_words,
+    context_of_check,
+    context_of_misfit,
+    misfit_in_words,
+)
 from em.runner.routine import (
     AssertStep,
     CompiledStep,
@@ -747,7 +755,11 @@ class Machine:
         if not self._hands_over or not self._is_prepared or self._calls.has_acted:
             return self._result("failed", failure=self._with_effects(failure))
         step = next((one for one in self._program.steps if one.id == failure.step_id), None)
-        return self._result("needs_input", reason=_reason_of(failure, step))
+        reason = _reason_of(failure, step)
+        if step is not None and (more := [*islice(self._unmet_behind(step), MOST_SHOWN)]):
+            message = "; ".join(one.message for one in (reason, *more))
+            reason = msgspec.structs.replace(reason, message=message, also=(*reason.also, *more))
+        return self._result("needs_input", reason=reason)
 
     def _check_output(self, output: Any) -> None:
         if self._program.routine.output_schema is not None:
@@ -1190,8 +1202,7 @@ class Machine:
         try:
             for scope in scopes:
                 if not step.check(scope):
-                    message = step.message(scope) or "the assertion failed"
-                    raise CheckFailed(str(message), place=f"step {step.id}")
+                    raise CheckFailed(self._unmet(step, scope), place=f"step {step.id}")
         except EmError as error:
             about: Json = {}
             if self._hands_over and isinstance(step.source, AssertStep):
@@ -1199,6 +1210,35 @@ class Machine:
             return self._calls.given_up(step, failure_of(step.id, error, about), 0, start)
         self._reports.add(step.id, "done", 0, start)
         return None
+
+    def _unmet(self, step: CompiledStep, scope: Json) -> str:
+        """Say which assert failed: its message, or where a routine hands over the check itself."""
+        message = step.message(scope)
+        if message or not self._hands_over or not isinstance(step.source, AssertStep):
+            return str(message or "the assertion failed")
+        return check_failed_in_words(context_of_check(step.source.check, scope))
+
+    def _unmet_behind(self, step: CompiledStep) -> Iterator[Reason]:
+        """Yield the asserts behind a step that don't hold either, as far as their values are known.
+
+        Nothing is called for it: an assert that needs a later result is left out.
+        """
+        behind = dropwhile(lambda one: one is not step, self._program.outer_steps)
+        for one in takewhile(lambda each: not each.is_write, islice(behind, 1, None)):
+            source = one.source
+            is_single = one.for_each is None and one.when is None
+            if not isinstance(source, AssertStep) or one.check is None or not is_single:
+                continue
+            try:
+                if not one.check(self._scope):
+                    failure = failure_of(
+                        one.id,
+                        CheckFailed(self._unmet(one, self._scope)),
+                        context_of_check(source.check, self._scope),
+                    )
+                    yield _reason_of(failure, one)
+            except EmError:
+                continue
 
     def _ask(self, step: CompiledStep, scope: Json) -> Json:
         assert step.prompt is not None

@@ -28,7 +28,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     step_id: the step whose check failed; `input` for the inputs. check: the expression, or the
     place in the result that is not as expected. recorded: what it must be like. now: what is there.
     held: in how many recordings it held, as the routine says. also: what else the same step expects
-    and did not find; the message names it too.
+    and did not find, or the asserts behind it that don't hold either; the message names them too.
     """
 
     step_id: str
@@ -56,6 +56,12 @@ def context_of_check(check: str, scope: Json) -> Json:
         if len(now) == MOST_SHOWN:
             break
     return {"check": check, "recorded": check_in_words(check), "now": now}
+
+
+def check_failed_in_words(about: Json) -> str:
+    """Say which assert failed, and what its values are now."""
+    now = ", ".join(f"`{text}` is {short(value)}" for text, value in about["now"].items())
+    return f"{about['recorded']} was expected{', and ' if now else ''}{now}"
 
 
 def _references(check: str) -> Iterator[str]:
