@@ -112,6 +112,80 @@ def test_what_the_record_showed_must_be_so_again(run: Runs, change: dict[str, An
     assert not run.writes
 
 
+CONTRACTS = [
+    {
+        "contract": f"K-{number}",
+        "status": "Active" if number % 3 else "Ended",
+        "agent": agent,
+        "signed": True,
+        "note": "" if number % 2 else "by post",
+    }
+    for number, agent in enumerate(
+        ("Maja", "Pelle", "Olof", "Signe", "Nils", "Rosa", "Ida", "Eva", "Bo", "Kit"), 1
+    )
+]
+
+
+def renewal(size: int = len(CONTRACTS)) -> Learnt:
+    calls = [
+        read("list_contracts", CONTRACTS[:size], berth="C14"),
+        write("renew", contract="K-2"),
+    ]
+    return compiled(calls, contract="K-2", berth="C14")
+
+
+@pytest.mark.parametrize(
+    ("size", "change", "status"),
+    [
+        (10, {"agent": "Zoe"}, "ok"),
+        (10, {"agent": ""}, "needs_input"),
+        (10, {"agent": "Zoe", "status": "Ended"}, "needs_input"),
+        (10, {"agent": "Zoe", "signed": False}, "needs_input"),
+        (10, {"agent": "Zoe", "note": ""}, "needs_input"),
+        (8, {"agent": "Zoe"}, "needs_input"),
+    ],
+)
+def test_words_of_which_a_list_shows_many_are_names(
+    run: Runs, size: int, change: dict[str, Any], status: str
+) -> None:
+    world = {"list_contracts": [{**CONTRACTS[1], "contract": "K-90", **change}]}
+    ended = run(renewal(size), world, {"contract": "K-90", "berth": "A3"})
+    assert ended.status == status
+    assert run.writes == ([("renew", {"contract": "K-90"})] if status == "ok" else [])
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+@pytest.mark.parametrize("slot", [911, 7])
+def test_the_element_that_a_write_names_is_as_it_was(run: Runs, slot: int, is_given: bool) -> None:
+    def slots(state: str, number: int) -> Any:
+        rows = [{"slot": number, "state": state}, {"slot": number + 2, "state": "blocked"}]
+        return {"day": "2026-06-08", "slots": rows}
+
+    calls = [read("agenda", slots("free", slot), doctor="d-1"), write("book", slot=slot)]
+    given = {"slot": slot} if is_given else {}
+    made = compiled(calls, doctor="d-1", **given)
+    other = {"doctor": "d-2", "slot": slot + 20}
+    assert run(made, {"agenda": slots("free", slot + 20)}, other).status == "ok"
+    assert run.writes == [("book", {"slot": slot + 20})]
+    assert run(made, {"agenda": slots("held", slot + 20)}, other).status == "needs_input"
+    assert not run.writes
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [("Open", "Closed"), ("OPEN", "VOID"), ("In Progress", "On Hold"), (2, 0), (True, False)],
+)
+def test_how_a_value_is_written_does_not_say_that_it_may_change(
+    run: Runs, was: Any, now: Any
+) -> None:
+    record = {"lead": "Vera", "seats": was, "by": "ana"}
+    calls = [read("trip", record, trip="t9"), write("sign_up", trip="t9", label="Vera")]
+    made = compiled(calls, trip="t9")
+    assert run(made, {"trip": {**record, "lead": "Anton"}}, {"trip": "t12"}).status == "ok"
+    assert run(made, {"trip": {**record, "seats": now}}, {"trip": "t12"}).status == "needs_input"
+    assert not run.writes
+
+
 def test_a_second_recording_strikes_a_check() -> None:
     def example(ticket: str, **changes: Any) -> Example:
         record = {**TICKET, "id": ticket, **changes}

@@ -2,18 +2,28 @@
 
 Which fields of a record matter can't be known from one recording. So every field that the routine
 does not use is checked as far as it can be a state: words, truth values, nothing, empty and zero
-stay as they were, and a positive number stays positive. A person strikes what does not matter, and
-a further recording in which a field differs strikes it too. What equalled an input, or a value of
-another record, must still do so.
+stay as they were, and a positive number stays positive. How a word is written does not say whether
+it is a name or a state: `Accepted` and `Vera`, `ready` and `lou`. Only where a record stands in a
+list that shows many different words in a field, these are names. A person strikes what does not
+matter, and a further recording in which a field differs strikes it too. What equalled an input, or
+a value of another record, must still do so.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 from em.compiler.evidence import is_small
 from em.compiler.example import Example
-from em.compiler.facts import cut_at_values, sentence_pattern, type_of
+from em.compiler.explanation import FromInput
+from em.compiler.facts import (
+    MOST_STATES,
+    cut_at_values,
+    distinct,
+    sentence_pattern,
+    type_of,
+)
 from em.compiler.places import (
     ELEMENT,
     Over,
@@ -23,27 +33,53 @@ from em.compiler.places import (
     is_number,
     is_scalar,
     is_word,
+    last_name,
+    lists_in,
     plain,
     walk,
 )
-from em.compiler.steps import Writer
-from em.compiler.term import field_text
+from em.compiler.steps import Writer, hole
+from em.compiler.term import field_text, fits_text, singular
 from em.values.canonical import Json, same
 from em.values.leaves import is_by_id
 from em.values.times import is_date
 
 
 class Kept(NamedTuple):
-    """A record that steps save under a name: what it was in each example that had it."""
+    """A record that steps save under a name: what it was in each example that had it.
+
+    beside: the elements of the lists that it was chosen from.
+    """
 
     step: Json
     records: list[tuple[Example, Any]]
     told: frozenset[Place] = frozenset()
+    beside: Sequence[Any] = ()
 
     @property
     def name(self) -> str:
         """The name under which steps find it."""
         return str(self.step["save_as"])
+
+
+class _Named(NamedTuple):
+    """An input that names something: its expression, its name, and its value in each example."""
+
+    text: str
+    name: str
+    values: list[Any]
+
+    def elements(self, lists: Sequence[Any]) -> Iterator[tuple[str, list[Json]]]:
+        """Yield the fields that have the value in just one element of each list, with those."""
+        rows = [[one for one in items if isinstance(one, dict)] for items in lists if items]
+        if len(rows) < len(lists) or not all(is_scalar(value) for value in self.values):
+            return
+        for field in dict.fromkeys(name for row in rows for one in row for name in one):
+            pairs = zip(rows, self.values, strict=True)
+            found = [[one for one in row if same(one.get(field), value)] for row, value in pairs]
+            is_told = field == self.name or not any(map(is_small, self.values))
+            if is_told and all(len(one) == 1 for one in found):
+                yield field, [one[0] for one in found]
 
 
 class Constancy:
@@ -60,7 +96,44 @@ class Constancy:
             yield Kept(writer.step_of(role), rows)
         for step, choice in writer.picks:
             told = frozenset(atom.field for atom in choice.atoms)
-            yield Kept(step, choice.chosen, told)
+            beside = [element for row in choice.rows for element in row.elements]
+            yield Kept(step, choice.chosen, told, beside)
+        yield from self._acted_on({id(one) for _, each in writer.picks for _, one in each.chosen})
+
+    def _acted_on(self, known: set[int]) -> Iterator[Kept]:
+        """Write the elements of lists that an input of a write names: it acts on them."""
+        writer, named = self._writer, [*self._named()]
+        for role in writer.read_steps:
+            step = writer.step_of(role)
+            results = {id(example): read.result for example, _, read in writer.space.reads[role]}
+            if step not in writer.top or "when" in step or len(results) < len(writer.examples):
+                continue
+            for (place, _), one in product(lists_in(next(iter(results.values()))), named):
+                lists = [at(results[id(example)], place) for example in writer.examples]
+                for field, chosen in one.elements(lists):
+                    if id(chosen[0]) in known:
+                        continue
+                    known.add(id(chosen[0]))
+                    items = field_text(str(step["save_as"]), tuple(map(str, place)))
+                    text = f"only({items}{fits_text({(field,): one.text})})"
+                    name = writer.fresh(singular(items.rpartition(".")[2]))
+                    made = {"type": "let", "value": hole(text), "save_as": name}
+                    writer.top.append(made)
+                    records = [*zip(writer.examples, chosen, strict=True)]
+                    yield Kept(made, records, frozenset({(field,)}), [*chain(*lists)])
+
+    def _named(self) -> Iterator["_Named"]:
+        """Yield the inputs that writes take."""
+        writer = self._writer
+        for source in {one: None for slot in writer.space.slots for leaf in slot.leaves.values()
+                       for one in leaf.explanations}:  # fmt: skip
+            if isinstance(source, FromInput) and ELEMENT not in source.place:
+                values = [at(example.inputs, source.place) for example in writer.examples]
+                yield _Named(writer.input_text(source.place), last_name(source.place), values)
+        for (number, place), made in writer.promoted.items():
+            values = [at(args, place) for args, _ in writer.space.slots[number].calls]
+            if len(values) == len(writer.examples):
+                yield _Named(made.name, last_name(place), values)
 
     # ---- what equalled something else
 
@@ -138,7 +211,7 @@ class Constancy:
             records = [record for _, record in kept.records]
             told = "\n".join(field_text(kept.name, tuple(map(str, one))) for one in kept.told)
             look = _Look(f"{used}\n{told}", self._looped())
-            schema = look.schema(records, kept.name)
+            schema = look.schema(records, kept.name, kept.beside)
             if isinstance(records[0], str) and not {"const", "enum"} & schema.keys():
                 sentence = sentence_pattern(cut_at_values(records[0], kept.records[0][0]))
                 is_used = re.search(rf"\b{re.escape(kept.name)}\b", used) is not None
@@ -187,18 +260,21 @@ class _Look:
     """What records must look like again.
 
     used: the expressions of the routine. looped: lists that are gone through, with the name of
-    their element. has_names: capitalised words are names.
+    their element.
     """
 
     def __init__(self, used: str, looped: Mapping[str, str]) -> None:
         self._used, self._looped = used, looped
 
-    def schema(self, values: Sequence[Any], text: str) -> Json:
-        """Return what values that stand under a name must look like; {} if anything goes."""
+    def schema(self, values: Sequence[Any], text: str, beside: Sequence[Any] = ()) -> Json:
+        """Return what values that stand under a name must look like; {} if anything goes.
+
+        beside: the values of other records at the same place.
+        """
         if not values:
             return {}
         if all(isinstance(value, dict) for value in values):
-            return self._record(values, text)
+            return self._record(values, text, beside)
         if all(isinstance(value, list) for value in values):
             if all(values):
                 items = [item for value in values for item in value]
@@ -206,18 +282,20 @@ class _Look:
                 inner = self.schema(items, self._looped[text]) if is_gone_through else {}
                 return {"type": "array", "minItems": 1, **({"items": inner} if inner else {})}
             return {"type": "array", **({} if any(values) else {"maxItems": 0})}
-        return _content(values) if self._is_used(text) else self._state(values)
+        is_content = self._is_used(text) or _are_names(beside)
+        return _content(values) if is_content else self._state(values)
 
     def _is_used(self, text: str) -> bool:
         return re.search(rf"(?<![\w.]){re.escape(text)}(?![\w])", self._used) is not None
 
-    def _record(self, values: Sequence[Any], text: str) -> Json:
+    def _record(self, values: Sequence[Any], text: str, beside: Sequence[Any]) -> Json:
         if is_by_id(values[0]):
             return {"type": "object", **({"minProperties": 1} if all(values) else {})}
         names = [name for name in values[0] if all(name in one for one in values)]
         fields: Json = {}
         for name in names:
-            inner = self.schema([one[name] for one in values], field_text(text, (name,)))
+            others = [one[name] for one in beside if isinstance(one, dict) and name in one]
+            inner = self.schema([one[name] for one in values], field_text(text, (name,)), others)
             if inner:
                 fields[name] = inner
         made: Json = {"type": "object"}
@@ -240,6 +318,11 @@ class _Look:
 def _is_state(value: Any) -> bool:
     """Return whether a text may be a state: a few words, and no name of a file or an address."""
     return is_word(value) and not re.search(r"\w[./\\@]\w", value)
+
+
+def _are_names(values: Sequence[Any]) -> bool:
+    """Return whether words are too many to be states."""
+    return all(isinstance(value, str) for value in values) and len(distinct(values)) > MOST_STATES
 
 
 def _content(values: Sequence[Any]) -> Json:
