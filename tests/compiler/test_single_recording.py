@@ -171,6 +171,33 @@ def test_the_element_that_a_write_names_is_as_it_was(run: Runs, slot: int, is_gi
     assert not run.writes
 
 
+@pytest.mark.parametrize(("status", "ended"), [("Active", "ok"), ("Ended", "needs_input")])
+def test_the_element_that_a_text_names_is_as_it_was(run: Runs, status: str, ended: str) -> None:
+    calls = [read("contracts", CONTRACTS[1:4], berth="C14"), write("log", text="renewed K-2 now")]
+    world = {"contracts": [{**CONTRACTS[1], "contract": "K-90", "status": status}]}
+    made = compiled(calls, contract="K-2", berth="C14")
+    assert run(made, world, {"contract": "K-90", "berth": "A3"}).status == ended
+    assert run.writes == ([("log", {"text": "renewed K-90 now"})] if ended == "ok" else [])
+
+
+def test_a_part_of_a_text_may_be_asked_for_where_nothing_is_written(run: Runs) -> None:
+    made = compiled([read("search", CONTRACTS[1:4], words="paid 118.25 now")])
+    (asked,) = made.asked
+    assert run(made, {"search": CONTRACTS[:1]}, {asked: "7.50"}).output == CONTRACTS[:1]
+
+
+@pytest.mark.parametrize(("status", "ended"), [("Active", "ok"), ("Ended", "needs_input")])
+def test_the_record_that_a_write_names_by_its_key_is_as_it_was(
+    run: Runs, status: str, ended: str
+) -> None:
+    known = {f"K-{number}": {"status": "Active", "hours": number} for number in (1, 2, 3)}
+    calls = [read("contracts", {"by_id": known}, berth="C14"), write("renew", contract="K-2")]
+    world = {"contracts": {"by_id": {"K-90": {"status": status, "hours": 8}}}}
+    made = compiled(calls, contract="K-2", berth="C14")
+    assert run(made, world, {"contract": "K-90", "berth": "A3"}).status == ended
+    assert run.writes == ([("renew", {"contract": "K-90"})] if ended == "ok" else [])
+
+
 @pytest.mark.parametrize(
     ("was", "now"),
     [("Open", "Closed"), ("OPEN", "VOID"), ("In Progress", "On Hold"), (2, 0), (True, False)],

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from em.compiler.evidence import is_small
 from em.compiler.example import Example
-from em.compiler.explanation import FromInput
+from em.compiler.explanation import FromInput, Leaf, Source
 from em.compiler.facts import (
     MOST_STATES,
     cut_at_values,
@@ -34,7 +34,6 @@ from em.compiler.places import (
     is_scalar,
     is_word,
     last_name,
-    lists_in,
     plain,
     walk,
 )
@@ -69,17 +68,50 @@ class _Named(NamedTuple):
     name: str
     values: list[Any]
 
-    def elements(self, lists: Sequence[Any]) -> Iterator[tuple[str, list[Json]]]:
-        """Yield the fields that have the value in just one element of each list, with those."""
+    def elements(self, lists: Sequence[Any], text: str) -> Iterator[tuple[str, Place, list[Json]]]:
+        """Yield the elements that it names, one of each list: expression, field, and elements.
+
+        lists: what stands under a name in each example. text: that name. Of a mapping from ids the
+        element with the id is meant, without a field.
+        """
+        if not all(is_scalar(value) for value in self.values):
+            return
+        if all(isinstance(items, dict) for items in lists):
+            by_id = [items.get(value) for items, value in zip(lists, self.values, strict=True)]
+            if all(isinstance(one, dict) for one in by_id):
+                yield f"{text}[{self.text}]", (), by_id
+            return
         rows = [[one for one in items if isinstance(one, dict)] for items in lists if items]
-        if len(rows) < len(lists) or not all(is_scalar(value) for value in self.values):
+        if len(rows) < len(lists):
             return
         for field in dict.fromkeys(name for row in rows for one in row for name in one):
             pairs = zip(rows, self.values, strict=True)
             found = [[one for one in row if same(one.get(field), value)] for row, value in pairs]
             is_told = field == self.name or not any(map(is_small, self.values))
             if is_told and all(len(one) == 1 for one in found):
-                yield field, [one[0] for one in found]
+                picked = f"only({text}{fits_text({(field,): self.text})})"
+                yield picked, (field,), [one[0] for one in found]
+
+
+def _holders(value: Any, place: Place = ()) -> Iterator[Place]:
+    """Yield the places of lists, and of mappings from ids, that stand in no other one."""
+    if isinstance(value, list) or (isinstance(value, dict) and is_by_id(value)):
+        yield place
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from _holders(one, (*place, name))
+
+
+def _elements(value: Any) -> Sequence[Any]:
+    return [*value.values()] if isinstance(value, dict) else value
+
+
+def _sources(leaf: Leaf) -> Iterator[Source]:
+    """Yield where a value may come from, or the parts of a text."""
+    yield from leaf.explanations
+    for piece in leaf.built:
+        if isinstance(piece, Leaf):
+            yield from _sources(piece)
 
 
 class Constancy:
@@ -108,32 +140,33 @@ class Constancy:
             results = {id(example): read.result for example, _, read in writer.space.reads[role]}
             if step not in writer.top or "when" in step or len(results) < len(writer.examples):
                 continue
-            for (place, _), one in product(lists_in(next(iter(results.values()))), named):
+            for place, one in product(_holders(next(iter(results.values()))), named):
                 lists = [at(results[id(example)], place) for example in writer.examples]
-                for field, chosen in one.elements(lists):
+                items = field_text(str(step["save_as"]), tuple(map(str, place)))
+                for text, field, chosen in one.elements(lists, items):
                     if id(chosen[0]) in known:
                         continue
                     known.add(id(chosen[0]))
-                    items = field_text(str(step["save_as"]), tuple(map(str, place)))
-                    text = f"only({items}{fits_text({(field,): one.text})})"
                     name = writer.fresh(singular(items.rpartition(".")[2]))
                     made = {"type": "let", "value": hole(text), "save_as": name}
                     writer.top.append(made)
                     records = [*zip(writer.examples, chosen, strict=True)]
-                    yield Kept(made, records, frozenset({(field,)}), [*chain(*lists)])
+                    beside = [*chain(*(_elements(each) for each in lists))]
+                    yield Kept(made, records, frozenset({field} if field else ()), beside)
 
     def _named(self) -> Iterator["_Named"]:
         """Yield the inputs that writes take."""
         writer = self._writer
-        for source in {one: None for slot in writer.space.slots for leaf in slot.leaves.values()
-                       for one in leaf.explanations}:  # fmt: skip
+        leaves = [leaf for slot in writer.space.slots for leaf in slot.leaves.values()]
+        for source in dict.fromkeys(one for leaf in leaves for one in _sources(leaf)):
             if isinstance(source, FromInput) and ELEMENT not in source.place:
                 values = [at(example.inputs, source.place) for example in writer.examples]
                 yield _Named(writer.input_text(source.place), last_name(source.place), values)
-        for (number, place), made in writer.promoted.items():
-            values = [at(args, place) for args, _ in writer.space.slots[number].calls]
-            if len(values) == len(writer.examples):
-                yield _Named(made.name, last_name(place), values)
+        for made in writer.promoted.values():
+            calls = [] if made.part else writer.space.slots[made.slot].calls
+            if len(calls) == len(writer.examples):
+                values = [at(args, made.place) for args, _ in calls]
+                yield _Named(made.name, last_name(made.place), values)
 
     # ---- what equalled something else
 
