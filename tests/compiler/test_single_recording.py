@@ -172,11 +172,15 @@ def test_the_element_that_a_write_names_is_as_it_was(run: Runs, slot: int, is_gi
 
 
 @pytest.mark.parametrize(("status", "ended"), [("Active", "ok"), ("Ended", "needs_input")])
-def test_the_element_that_a_text_names_is_as_it_was(run: Runs, status: str, ended: str) -> None:
-    calls = [read("contracts", CONTRACTS[1:4], berth="C14"), write("log", text="renewed K-2 now")]
+@pytest.mark.parametrize("asked", [{"berth": "C14"}, {"contract": "K-2"}])
+def test_the_element_that_a_text_names_is_as_it_was(
+    run: Runs, asked: dict[str, str], status: str, ended: str
+) -> None:
+    calls = [read("contracts", CONTRACTS[1:4], **asked), write("log", text="renewed K-2 now")]
     world = {"contracts": [{**CONTRACTS[1], "contract": "K-90", "status": status}]}
-    made = compiled(calls, contract="K-2", berth="C14")
-    assert run(made, world, {"contract": "K-90", "berth": "A3"}).status == ended
+    made = compiled(calls, **{"contract": "K-2", **asked})
+    given = dict.fromkeys(asked, "A3") | {"contract": "K-90"}
+    assert run(made, world, given).status == ended
     assert run.writes == ([("log", {"text": "renewed K-90 now"})] if ended == "ok" else [])
 
 

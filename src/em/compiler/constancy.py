@@ -15,7 +15,7 @@ from itertools import chain, product
 from typing import Any, NamedTuple
 
 from em.compiler.evidence import is_small
-from em.compiler.example import Example
+from em.compiler.example import Example, Read
 from em.compiler.explanation import FromInput, Leaf, Source
 from em.compiler.facts import (
     MOST_STATES,
@@ -33,6 +33,7 @@ from em.compiler.places import (
     is_number,
     is_scalar,
     is_word,
+    key_of,
     last_name,
     plain,
     walk,
@@ -68,22 +69,25 @@ class _Named(NamedTuple):
     name: str
     values: list[Any]
 
+    def stands_in(self, reads: Sequence[Read]) -> bool:
+        """Return whether all results hold the value."""
+        pairs = zip(self.values, reads, strict=True)
+        return all(is_scalar(value) and key_of(value) in read.index for value, read in pairs)
+
     def elements(self, lists: Sequence[Any], text: str) -> Iterator[tuple[str, Place, list[Json]]]:
         """Yield the elements that it names, one of each list: expression, field, and elements.
 
         lists: what stands under a name in each example. text: that name. Of a mapping from ids the
         element with the id is meant, without a field.
         """
-        if not all(is_scalar(value) for value in self.values):
-            return
         if all(isinstance(items, dict) for items in lists):
             by_id = [items.get(value) for items, value in zip(lists, self.values, strict=True)]
             if all(isinstance(one, dict) for one in by_id):
                 yield f"{text}[{self.text}]", (), by_id
             return
-        rows = [[one for one in items if isinstance(one, dict)] for items in lists if items]
-        if len(rows) < len(lists):
+        if not all(isinstance(items, list) for items in lists):
             return
+        rows = [[one for one in items if isinstance(one, dict)] for items in lists]
         for field in dict.fromkeys(name for row in rows for one in row for name in one):
             pairs = zip(rows, self.values, strict=True)
             found = [[one for one in row if same(one.get(field), value)] for row, value in pairs]
@@ -137,11 +141,13 @@ class Constancy:
         writer, named = self._writer, [*self._named()]
         for role in writer.read_steps:
             step = writer.step_of(role)
-            results = {id(example): read.result for example, _, read in writer.space.reads[role]}
-            if step not in writer.top or "when" in step or len(results) < len(writer.examples):
+            by_example = {id(example): read for example, _, read in writer.space.reads[role]}
+            if step not in writer.top or "when" in step or len(by_example) < len(writer.examples):
                 continue
-            for place, one in product(_holders(next(iter(results.values()))), named):
-                lists = [at(results[id(example)], place) for example in writer.examples]
+            reads = [by_example[id(example)] for example in writer.examples]
+            here = [one for one in named if one.stands_in(reads)]
+            for place, one in product(_holders(reads[0].result), here):
+                lists = [at(read.result, place) for read in reads]
                 items = field_text(str(step["save_as"]), tuple(map(str, place)))
                 for text, field, chosen in one.elements(lists, items):
                     if id(chosen[0]) in known:
