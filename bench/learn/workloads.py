@@ -102,14 +102,14 @@ def world_tasks(bench: Bench) -> Iterator[Figure]:
         yield from worlds.tasks(bench.typed_learner, worlds.SIZES, verbose=bench.options.verbose)
 
 
-def clinic_tasks(bench: Bench) -> Iterator[Figure]:
+def later_tasks(bench: Bench) -> Iterator[Figure]:
     if bench.typed_learner is not None:
         yield from worlds.tasks(
             bench.typed_learner,
             worlds.SIZES,
             verbose=bench.options.verbose,
-            name="clinic",
-            kinds=worlds.CLINIC,
+            name="later worlds",
+            kinds=worlds.LATER,
         )
 
 
@@ -145,7 +145,7 @@ PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "hidden": hidden_ids,
     "typed-attacks": typed_acts,
     "worlds": world_tasks,
-    "clinic": clinic_tasks,
+    "later": later_tasks,
     "hostile": hostile_acts,
     "single": single_recordings,
     "telecom": telecom_tasks,

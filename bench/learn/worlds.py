@@ -11,7 +11,7 @@ from bench.figure import Figure
 from bench.learn.learner import Runnable, TypedLearner
 from bench.learn.report import Report
 from bench.right.verdict import Verdict, zero
-from bench.worlds.catalogue import CLINIC, KINDS, TESTED, as_trace
+from bench.worlds.catalogue import KINDS, LATER, TESTED, as_trace
 from bench.worlds.world import Kind
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SIZES = (2, 3, 5, 8, 12, 20)
 BARS = {5: 0.9, 12: 0.97}
 TRAPS_ACTED = 2
 """Traps that may be acted on; each is named."""
-ALL = KINDS | CLINIC
+ALL = KINDS | LATER
 COLUMNS = ("right", "handed over", "wrong", "not learnt", "held", "acted")
 
 
