@@ -123,10 +123,9 @@ def parcels(path: Path) -> World:
     return world
 
 
-def test_what_no_state_decides_is_asked_for(tmp_path: Path) -> None:
+def test_a_number_decides_and_between_what_was_seen_nothing_is_done(tmp_path: Path) -> None:
     world = parcels(tmp_path)
-    for weight in (True, "2.0", -1, None):
-        world.refuses({"parcel_id": "PAR-300", "pay_fee": True}, changed=weight)
-    world.refuses({"parcel_id": "PAR-300"}, changed=2.0)
-    world.does({"parcel_id": "PAR-300", "pay_fee": False}, ("PAR-300",), changed=2.0)
-    world.does({"parcel_id": "PAR-300", "pay_fee": True}, ("PAR-300",), ("PAR-300",), changed=7.4)
+    for weight in (True, "2.0", -1, None, 4.0, 5.5):
+        world.refuses({"parcel_id": "PAR-300"}, changed=weight)
+    world.does({"parcel_id": "PAR-300"}, ("PAR-300",), changed=2.0)
+    world.does({"parcel_id": "PAR-300"}, ("PAR-300",), ("PAR-300",), changed=7.4)

@@ -346,7 +346,8 @@ only(order.items); only(rows, b='X').a; only(where(rows, b='X')).a; only(rows); 
 where(rows, c=1); where(rows, {'b': 'y'}); where(rows, a=at_most(1)); only(rows, a=at_least(2)).b
 smallest(rows, 'a').b; largest(rows, 'a').b; common(rows, 'a'); every(rows, 'a'); distinct(words)
 every(rows, 'a') | sum; merge(order, {'id': n}).id; only_key({'k': {'a': 1}}, a=1)
-part_of(url, 'first word'); '1.5' | float; 'x' | float; between(url, 'h', ':'); slug(url)
+part_of(url, 'first word'); '1.5' | float; 'x' | float; between(url, 'h', ':')
+shown(url, 'slug'); shown(url, 'snake'); later('2026-02-27', 3); later(url, 3)
 lines(rows, '{a}: {b}'); shown(n, '.2f'); structure('[1, {"a": null}]'); structure('[NaN]')
 structure(url); structure("{'a': (1,)}"); structure('a: 1\\nb: x').a
 days('2024-05-01', '2024-05-03'); quoted(url, 'shell'); part_of('src/b.py', 'module')

@@ -134,16 +134,16 @@ def test_nothing_else_is_reported(fault: Fault) -> None:
 def test_without_an_input_schema_a_name_may_be_an_input_and_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "routine.yaml").write_text(
         "name: open\nsteps:\n"
-        '  - {id: a, type: tool.call, tool: t, args: {x: "{{ url }}", y: "{{ later }}"}}\n'
-        '  - {id: b, type: tool.call, tool: t, args: {x: "{{ url }}"}, save_as: later}\n'
-        '  - {id: c, type: return, value: "{{ latr }}"}\n'
+        '  - {id: a, type: tool.call, tool: t, args: {x: "{{ url }}", y: "{{ found }}"}}\n'
+        '  - {id: b, type: tool.call, tool: t, args: {x: "{{ url }}"}, save_as: found}\n'
+        '  - {id: c, type: return, value: "{{ foun }}"}\n'
     )
-    later, url, close = validate(tmp_path)
+    found, url, close = validate(tmp_path)
     assert (url.severity, url.line) == ("warning", 3)
     assert "no step saves 'url'" in url.message
-    assert (later.severity, later.message) == ("error", "'later' is used before it exists")
-    assert (close.severity, close.fix) == ("warning", "did you mean 'later'?")
-    (tmp_path / "input.json").write_text('{"url": "u", "latr": 1}')
+    assert (found.severity, found.message) == ("error", "'found' is used before it exists")
+    assert (close.severity, close.fix) == ("warning", "did you mean 'found'?")
+    (tmp_path / "input.json").write_text('{"url": "u", "foun": 1}')
     assert [problem.severity for problem in validate(tmp_path)] == ["error"]
 
 

@@ -102,7 +102,7 @@ _NUMBER_IN_TEXT = re.compile(r"(?<![\w.,/-])\d+(?:[.,]\d+)?(?![\w/-]|[.,]\d)")
 def _has_numbers(example: Example, before: int) -> bool:
     """Return whether a number or a date was known."""
     known = [value for _, _, value in walk(example.inputs)]
-    known += [one for read in example.reads[:before] for _, _, one in walk(read.result)]
+    known += [one for read in example.reads[:before] for _, one in read.values]
     known += [example.request]
     return any(
         is_number(one)
@@ -115,7 +115,7 @@ def _holds(read: Read, value: Any) -> bool:
     """Return whether a result has a number, also as a word of a text."""
     return read.holds(value) or any(
         isinstance(one, str) and re.search(rf"(?<![\w.,]){re.escape(str(value))}(?![\w])", one)
-        for _, _, one in walk(read.result)
+        for _, one in read.values
     )
 
 
@@ -125,7 +125,7 @@ def has_prose(example: Example, before: int) -> bool:
         isinstance(value, str) and len(value.split()) >= PROSE
         for read in example.reads[:before]
         if not read.tool.startswith("#")
-        for _, _, value in walk(read.result)
+        for _, value in read.values
     )
 
 
@@ -141,16 +141,23 @@ def varying(text: str, spots: Sequence[Spot]) -> list[tuple[int, int]]:
     return _merged(spans, text)
 
 
-def is_copy(text: str, spots: Sequence[Spot]) -> bool:
+def has_copy(spots: Sequence[Spot]) -> bool:
     """Return whether a text repeats lines of one that was read: an edit of it, not a wording."""
-    lines = {line.strip() for line in text.splitlines() if len(line.strip()) >= SHORTEST_LINE}
-    for spot in spots:
-        for call in spot.example.calls:
-            if call.effect == "read" and isinstance(call.result, str):
-                read = {line.strip() for line in call.result.splitlines()}
-                if len(lines & read) > 1:
-                    return True
-    return False
+    texts = {spot.value for spot in spots}
+    lines = [{one for one in _lines(text) if len(one) >= SHORTEST_LINE} for text in texts]
+    several = [one for one in lines if len(one) > 1]
+    calls = {id(spot.example): spot.example.calls for spot in spots if several}
+    read = {
+        call.result
+        for made in calls.values()
+        for call in made
+        if call.effect == "read" and isinstance(call.result, str)
+    }
+    return any(len(one & other) > 1 for other in map(_lines, read) for one in several)
+
+
+def _lines(text: str) -> set[str]:
+    return {line.strip() for line in text.splitlines()}
 
 
 def _parts_of_known(text: str, known: Iterable[Any]) -> Iterator[tuple[int, int]]:

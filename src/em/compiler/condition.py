@@ -3,8 +3,9 @@
 A state is what was known at a moment: the inputs and the results of reads, by name. It is looked
 at through features, each of which puts a state into one of few categories: a word or flag at a
 place, nothing or something there, a word that one element of a list has, the order of two numbers
-or dates. A condition is one feature or two, and names the categories in which the thing was done.
-A category that no recording had belongs to neither side; a run that meets one hands over.
+or dates, a number or a time between two dates that is small or large. A condition is one feature or
+two, and names the categories in which the thing was done. A category that no recording had belongs
+to neither side; a run that meets one hands over.
 """
 
 import math
@@ -15,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.choice import are_comparable
 from em.compiler.evidence import ENOUGH_TO_ACT, NAMED_ALIKE, of_separation
-from em.compiler.places import MISSING, is_number, is_scalar, is_word
+from em.compiler.places import MISSING, are_comparable, is_number, is_scalar, is_word
 from em.compiler.term import field_text, fits_text, literal, singular
+from em.runner.expressions.texts import days
 from em.values.structure import scalar_of
-from em.values.times import is_date
+from em.values.times import is_date, is_month
 
 State = Mapping[str, Any]
 """Values by name: the inputs, and what was read."""
@@ -34,6 +35,8 @@ MISSING_PART: Category = ("missing", None)
 UNKNOWN: Category = ("unknown", None)
 """The category of a state in which that was not read."""
 
+FEW = 3
+"""Categories of a plain feature: below, at and above; yes, no and nothing."""
 MOST_CATEGORIES = 8
 """Categories from which on a feature tells records apart rather than states."""
 LONGEST = 400
@@ -75,6 +78,27 @@ class Field(msgspec.Struct, frozen=True):
         others = {"missing": f"not given({found})", "filled": found, "empty": f"not {found}"}
         parts += [others[kind] for kind, _ in categories if kind in others]
         return " or ".join(parts)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The places that it looks at."""
+        return (self.path,)
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Whether an input is given."""
+
+    path: Path
+
+    def category(self, state: State) -> Category:
+        """Return the category of a state."""
+        return "value", value_at(state, self.path) is not MISSING
+
+    def text(self, categories: Iterable[Category], names: Names) -> str:
+        """Return that a state is in one of some categories, as an expression."""
+        found = f"given({path_text(self.path, names)})"
+        told = {is_given for _, is_given in categories}
+        return found if told == {True} else f"not {found}"
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -157,6 +181,58 @@ class Order(msgspec.Struct, frozen=True):
         return self.left, self.right
 
 
+class Level(msgspec.Struct, frozen=True):
+    """Whether a number, or the days from one date to another, are few or many.
+
+    low: the most of the few. high: the least of the many; between them nothing is known.
+    """
+
+    paths: tuple[Path, ...]
+    low: float
+    high: float
+
+    def category(self, state: State) -> Category:
+        """Return the category of a state."""
+        found = measure(self.paths, state)
+        if found is None:
+            return MISSING_PART
+        return "level", "<=" if found <= self.low else ">=" if found >= self.high else ""
+
+    def text(self, categories: Iterable[Category], names: Names) -> str:
+        """Return that a state is in one of some categories, as an expression."""
+        found = ", ".join(path_text(path, names) for path in self.paths)
+        found = f"days({found})" if len(self.paths) > 1 else found
+        limits = {"<=": self.low, ">=": self.high}
+        parts = [f"{found} {sign} {limits[sign]:g}" for kind, sign in categories if kind == "level"]
+        return " or ".join(parts)
+
+
+def measure(paths: Sequence[Path], state: State) -> float | None:
+    """Return a number of a state, or how many days lie between two of its dates."""
+    found = [value_at(state, path) for path in paths]
+    if len(found) == 1:
+        return found[0] if is_number(found[0]) else None
+    return days(*found) if all(map(is_date, found)) else None
+
+
+def levels(
+    yes: Sequence[State], no: Sequence[State], places: Sequence[tuple[Path, ...]]
+) -> tuple[list[Level], int]:
+    """Return the numbers that are smaller on one side, and how many limits were tried."""
+    found, tried = [], 0
+    for paths in places:
+        sides = [[measure(paths, state) for state in side] for side in (yes, no)]
+        known = [[one for one in side if one is not None] for side in sides]
+        values = {*known[0], *known[1]}
+        if len(values) < 3 or min(map(len, known)) < 2 or known != sides:
+            continue
+        tried += len(values) - 1
+        for few, many in (known, known[::-1]):
+            if max(few) < min(many):
+                found.append(Level(paths, max(few), min(many)))
+    return found, tried
+
+
 _SIGNS = {
     frozenset({"<"}): "<",
     frozenset({">"}): ">",
@@ -165,7 +241,7 @@ _SIGNS = {
     frozenset({">", "=="}): ">=",
     frozenset({"<", ">"}): "!=",
 }
-Feature = Field | Has | Order
+Feature = Field | Told | Has | Order | Level
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -239,7 +315,8 @@ class Search:
     acted: by state of `yes`, the values that were acted with. beside: further states of both sides,
     from recordings of other kinds that did the same after the same read. They add evidence to what
     separates the states, and contradict it. tool: what is called on the condition; a field with a
-    word of its name is most likely to decide it.
+    word of its name is most likely to decide it. optional: inputs that are not always given, and
+    whether the tool is called with them.
     """
 
     def __init__(
@@ -250,6 +327,7 @@ class Search:
         acted: Sequence[Sequence[Any]] = (),
         beside: tuple[Sequence[State], Sequence[State]] = ((), ()),
         tool: str = "",
+        optional: Mapping[str, bool] | None = None,
     ) -> None:
         self._acted, self._beside = acted, beside
         # The first word says what is done; the others, what with.
@@ -258,13 +336,22 @@ class Search:
         self._states = [*yes, *no]
         self._near = near
         self._table: dict[Feature, list[Category]] = {}
+        self._needed = {(name,) for name, is_needed in (optional or {}).items() if is_needed}
+        for name in optional or ():
+            told = Told((name,))
+            self._table[told] = [told.category(state) for state in self._states]
         for feature in features(self._states, near):
+            if isinstance(feature, Field) and Told(feature.path[:1]) in self._table:
+                continue
             row = [
                 feature.category(state) if is_known(feature, state) else UNKNOWN
                 for state in self._states
             ]
             if 1 < len({*row} - {UNKNOWN}) <= MOST_CATEGORIES:
                 self._table[feature] = row
+        found, self._limits = levels(yes, no, [*_measures(self._states, near)])
+        for level in found:
+            self._table[level] = [level.category(state) for state in self._states]
 
     def best(self) -> Condition | None:
         """Return the shortest condition that holds in some states and not in others.
@@ -274,18 +361,30 @@ class Search:
         """
         if 0 in self._sizes:
             return None
-        tried = 0
-        for stage in self._stages():
-            tried += len(stage)
-            found = [part for one in stage if (part := self._part(one)) is not None]
-            found = [part for part in found if self._bits([part], tried) >= ENOUGH_TO_ACT]
-            if found:
-                found.sort(key=lambda part: (len(part.known), self._rank(part.feature)))
-                rivals = [part for part in self._plain_parts() if part not in found]
-                is_clear = self._bits(found[:1], tried, by_name=False) >= ENOUGH_TO_ACT
-                others = found[1:] if is_clear else [*found[1:], *rivals]
-                return Condition((found[0],), others=tuple(Condition((one,)) for one in others))
+        tried, every = 0, []
+        for number, stage in enumerate(self._stages()):
+            here = (number + 1) * self._count(stage)
+            tried += here
+            parts = [part for one in stage if (part := self._part(one)) is not None]
+            every += [(part, here) for part in parts if self._bits([part], here) >= ENOUGH_TO_ACT]
+            # A later stage has simpler ones only if this one tells several values apart.
+            if any(len(part.known) <= FEW for part, _ in every):
+                break
+        if every:
+            return self._chosen(every)
         return self._pair(tried)
+
+    def _chosen(self, found: list[tuple[Part, int]]) -> Condition:
+        """Return the simplest of some conditions; the others must agree with it."""
+        found.sort(key=lambda row: (len(row[0].known), self._rank(row[0].feature)))
+        (first, here), *rest = found
+        is_clear = self._bits([first], here, by_name=False) >= ENOUGH_TO_ACT
+        # A write that takes an input can't be made without it.
+        is_clear |= isinstance(first.feature, Told) and self._is_named(first.feature)
+        others = [part for part, _ in rest]
+        if not is_clear:
+            others += [part for part in self._plain_parts() if part not in (first, *others)]
+        return Condition((first,), others=tuple(Condition((one,)) for one in others))
 
     def _plain_parts(self) -> Iterator[Part]:
         """Yield what separates the states, and is more than a name for each of them."""
@@ -293,7 +392,8 @@ class Search:
         for feature in self._table:
             part = self._part(feature)
             is_name = isinstance(feature, Has) and msgspec.json.decode(feature.json) in given
-            if part is not None and not is_name and self._bits([part], 1) > 0:
+            tried = self._limits if isinstance(feature, Level) else 1
+            if part is not None and not is_name and self._bits([part], tried) > 0:
                 yield part
 
     def candidates(self) -> list[Condition]:
@@ -302,22 +402,40 @@ class Search:
         near = [part for part in found if self._is_near(part.feature)]
         return [Condition((part,)) for part in near or found]
 
-    def _stages(self) -> Iterator[list[Feature]]:
-        rest = [one for one in self._table if not self._is_named(one)]
+    def _count(self, stage: Sequence[Feature]) -> int:
+        """Return how many conditions are tried in a stage.
+
+        What has nearly as many values as there are states tells nothing, so it is not tried.
+        """
+        kinds = [len({*self._table[one]} - {UNKNOWN}) for one in stage]
+        limits = self._limits if any(isinstance(one, Level) for one in stage) else 0
+        told = sum(of_separation(self._sizes, one, 1) >= ENOUGH_TO_ACT for one in kinds)
+        return max(1, told, limits)
+
+    def _stages(self) -> Iterator[Sequence[Feature]]:
+        levels = [one for one in self._table if isinstance(one, Level)]
+        others = (one for one in self._table if not isinstance(one, Level | Told))
+        rest = [one for one in others if not self._is_named(one)]
         single = [one for one in rest if not isinstance(one, Order)]
         orders = [one for one in rest if isinstance(one, Order)]
-        yield [one for one in self._table if self._is_named(one)]
+        yield [one for one in self._table if isinstance(one, Told)]
+        yield [
+            one for one in self._table if self._is_named(one) and not isinstance(one, Level | Told)
+        ]
         yield [one for one in single if self._is_near(one)]
         yield [one for one in orders if self._is_near(one)]
         yield [one for one in single if not self._is_near(one)]
         far = [one for one in orders if not self._is_near(one)]
         yield [one for one in far if _are_alike(one)]
         yield [one for one in far if not _are_alike(one)]
+        yield levels
 
     def _is_near(self, feature: Feature) -> bool:
         return all(path[0] in self._near for path in feature.paths)
 
     def _is_named(self, feature: Feature) -> bool:
+        if isinstance(feature, Told):
+            return feature.path in self._needed
         return any(self._words & {*name_words(path[-1])} for path in feature.paths)
 
     def _rank(self, feature: Feature) -> tuple[int, int, str]:
@@ -418,11 +536,24 @@ def features(states: Sequence[State], near: frozenset[str] = frozenset()) -> Ite
                 singles.update(dict.fromkeys(_features_at(path, one)))
     yield from singles
     for (left, kind), (right, other) in combinations(numbers.items(), 2):
-        is_dated = {"date", "clock"} & {kind, other}
+        is_dated = {"date", "month", "clock"} & {kind, other}
         if (kind == other or not is_dated) and (
             left[0] == right[0] or not near or near & {left[0], right[0]}
         ):
             yield Order(left, right, is_written="written" in (kind, other))
+
+
+def _measures(states: Sequence[State], near: frozenset[str]) -> Iterator[tuple[Path, ...]]:
+    """Yield the places of numbers, and the pairs of places of dates."""
+    places: dict[Path, Any] = {}
+    for state in states:
+        for name, value in state.items():
+            places |= dict(_walk(value, (name,)))
+    yield from ((path,) for path, value in places.items() if is_number(value))
+    dates = [path for path, value in places.items() if is_date(value)]
+    for left, right in combinations(dates, 2):
+        if left[0] != right[0] and (not near or near & {left[0], right[0]}):
+            yield left, right
 
 
 def _features_at(path: Path, value: Any) -> Iterator[Feature]:
@@ -471,7 +602,7 @@ def _number_kind(value: Any) -> str:
         return "written" if isinstance(value, str) else "number"
     if not is_scalar(value) or not are_comparable(value, value):
         return ""
-    return "date" if is_date(value) else "clock"
+    return "date" if is_date(value) else "month" if is_month(value) else "clock"
 
 
 def path_text(path: Path, names: Names) -> str:
@@ -487,8 +618,11 @@ def _is_complete(feature: Feature, known: frozenset[Category]) -> bool:
     """Return whether there can be no other category, but for a value that is missing."""
     if isinstance(feature, Order):
         return len(known) == 3
+    if isinstance(feature, Level):
+        are_whole = isinstance(feature.low, int) and isinstance(feature.high, int)
+        return are_whole and feature.high - feature.low == 1 and MISSING_PART not in known
     return {value for kind, value in known if kind == "value"} == {True, False} and (
-        isinstance(feature, Has)
+        isinstance(feature, Has | Told)
     )
 
 

@@ -215,7 +215,9 @@ def _shown_ids(examples: Sequence[Example]) -> Iterator[tuple[str, list[Any]]]:
                 reads[shown][key_of(read.args[shown.argument])] = read
         for shown, by_id in reads.items():
             # What several of these records have says nothing about which one was meant.
-            holding = [[read for read in by_id.values() if read.holds(value)] for value in used]
+            own = {*map(id, by_id.values())}
+            every = [example.holding(value, example.first_write) for value in used]
+            holding = [[read for _, read in some if id(read) in own] for some in every]
             alone = {id(held[0]): held[0] for held in holding if len(held) == 1}
             if len(alone) == 1:
                 found[shown] += [read.args[shown.argument] for read in alone.values()]
@@ -410,11 +412,15 @@ def _candidates(
 
 def _asked(example: Example, number: int) -> set[Place]:
     """Return the inputs that a read was asked by, itself or through the reads before it."""
-    read = example.reads[number]
-    found = {place for _, place in example.role(number, None).sources if place is not None}
-    for earlier in range(number):
-        if any(example.reads[earlier].holds(value) for value in read.args.values()):
-            found |= _asked(example, earlier)
+    found: set[Place] = set()
+    todo, done = [number], set[int]()
+    while todo:
+        one = todo.pop()
+        if one not in done:
+            done.add(one)
+            found |= {place for _, place in example.role(one, None).sources if place is not None}
+            for value in example.reads[one].args.values():
+                todo += [earlier for earlier, _ in example.holding(value, one)]
     return found
 
 

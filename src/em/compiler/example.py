@@ -6,9 +6,12 @@ for what comes after it.
 
 import copy
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +34,7 @@ from em.compiler.places import (
     is_scalar,
     is_word,
     key_of,
+    last_name,
     lists_in,
     walk,
     wholes,
@@ -122,6 +126,29 @@ class Read:
         if self.is_written_out:
             self.index[key_of(result)].append(((TEXT,), (TEXT,)))
 
+    @cached_property
+    def by_place(self) -> Mapping[Place, set[Key]]:
+        """The different values at each place of the result."""
+        found: dict[Place, set[Key]] = defaultdict(set)
+        for key, places in self.index.items():
+            for place, _ in places:
+                found[place].add(key)
+        return found
+
+    @cached_property
+    def values(self) -> list[tuple[str, Any]]:
+        """The scalars of the result, each with the name of its field."""
+        return [(last_name(place), value) for place, _, value in walk(self.result)]
+
+    @cached_property
+    def lists(self) -> list[tuple[str, list[Any]]]:
+        """The lists of the result that stand in no other one with several elements."""
+        return [
+            (last_name(place), value)
+            for place, _, value in wholes(self.result)
+            if isinstance(value, list)
+        ]
+
     def repeats(self, value: Any) -> bool:
         """Return whether a value is one of the arguments: that the result has it says nothing."""
         return key_of(value) in self._asked
@@ -191,12 +218,13 @@ class Example:
                 self._take(call)
         self._said: dict[Turn | None, Said] = {}
         self._roles: dict[tuple[int, Turn | None], Role] = {}
+        self._alternatives: dict[tuple[str, Place], list[tuple[int, int]]] = {}
 
     def with_inputs(self, inputs: Json) -> "Example":
         """Return the same recording as if other inputs had been given."""
         made = copy.copy(self)
         made.inputs, made._said, made._roles = inputs, {}, {}
-        for name in ("result_lists", "scope"):
+        for name in ("result_lists", "scope", "_lists_of", "_given", "_longest_list"):
             vars(made).pop(name, None)
         return made
 
@@ -255,7 +283,7 @@ class Example:
         the first of them may be for the elements, and those after them are writes of their own.
         """
         count = 1
-        while not self._is_flat:
+        while not self._is_flat and count <= self._longest_list:
             start = at + count * length
             if tools[start : start + length] != tools[at : at + length]:
                 break
@@ -269,6 +297,13 @@ class Example:
             return count
         lists = [one for _, one in lists_in(self.inputs)]
         return max((len(one) for one in lists if self._is_for(one, at, length, count)), default=1)
+
+    @cached_property
+    def _longest_list(self) -> int:
+        """The length of the longest list that may have been gone through."""
+        lists = [one for _, one in lists_in(self.inputs)]
+        lists += [items for _, items in self.result_lists.values()]
+        return max(map(len, lists), default=0)
 
     def _is_for(self, elements: list[Any], at: int, length: int, most: int) -> bool:
         """Return whether writes from a number on were made for the elements of a list, in turn."""
@@ -304,6 +339,65 @@ class Example:
             found[read.tool].append((number, read))
         return found
 
+    @cached_property
+    def _holders(self) -> Mapping[Key, list[int]]:
+        """By value: the numbers of the reads whose result has it."""
+        found: dict[Key, list[int]] = defaultdict(list)
+        for number, read in enumerate(self.reads):
+            for key in read.index:
+                found[key].append(number)
+        return found
+
+    @cached_property
+    def _given(self) -> set[Key]:
+        """The values of the inputs."""
+        return {key_of(value) for _, _, value in walk(self.inputs)}
+
+    def was_known(self, key: object, before: int) -> bool:
+        """Return whether an input has a value, or a read before a number returned it."""
+        numbers = self._holders.get(key)  # type: ignore[call-overload]
+        return key in self._given or (numbers is not None and numbers[0] < before)
+
+    def having(self, value: Any, before: int) -> list[tuple[int, Read]]:
+        """Return the reads before a number whose result has a value, with their numbers."""
+        numbers = self._holders.get(key_of(value), [])
+        return [(one, self.reads[one]) for one in numbers[: bisect_left(numbers, before)]]
+
+    def holding(self, value: Any, before: int) -> list[tuple[int, Read]]:
+        """Return the same without the reads that were asked for the value."""
+        return [row for row in self.having(value, before) if not row[1].repeats(value)]
+
+    @cached_property
+    def _askers(self) -> Mapping[Key, list[int]]:
+        """By value: the numbers of the reads that had it as an argument."""
+        found: dict[Key, list[int]] = defaultdict(list)
+        for number, read in enumerate(self.reads):
+            for value in read.args.values():
+                found[key_of(value)].append(number)
+        return found
+
+    def asked_with(self, keys: Iterable[Key], before: int) -> list[int]:
+        """Return the numbers of the reads before one that had a value as an argument."""
+        numbers = {one for key in keys for one in self._askers.get(key, ())}
+        return sorted(one for one in numbers if one < before)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """How many values had been read before each read, and at the end."""
+        return [0, *accumulate(read.size for read in self.reads)]
+
+    def alternatives(self, tool: str, place: Place, before: int) -> int:
+        """Return how many different values reads of a tool before a number had at a place."""
+        if (tool, place) not in self._alternatives:
+            seen: set[Key] = set()
+            counts = self._alternatives[tool, place] = []
+            for number, read in self.by_tool[tool]:
+                seen |= read.by_place.get(place, set())
+                counts.append((number, len(seen)))
+        counts = self._alternatives[tool, place]
+        known = bisect_left(counts, before, key=itemgetter(0))
+        return counts[known - 1][1] if known else 0
+
     @property
     def turns(self) -> Collection[Turn | None]:
         """The rounds of loops that were looked at."""
@@ -325,11 +419,7 @@ class Example:
                         if turn.of > 1 and is_scalar(element):
                             said.leaves.append(((over, ELEMENT, POSITION), turn.number + 1))
         found = self._said[turn]
-        own = {
-            over
-            for over, (_, items) in (self.result_lists.items() if turn is not None else ())
-            if beside is not None and any(one is beside for one in items)
-        }
+        own = self._lists_of.get(id(beside)) if turn is not None and beside is not None else None
         return _without(found, own) if own else found
 
     def _is_given(self, length: int) -> bool:
@@ -349,6 +439,15 @@ class Example:
                 for field, value in self._named_fields(items):
                     some = [one for one in items if same(one.get(field), value)]
                     found.setdefault(over._replace(field=field, value=value), (number, some))
+        return found
+
+    @cached_property
+    def _lists_of(self) -> Mapping[int, set[Over]]:
+        """By the identity of an element: the lists that reads returned and that it stands in."""
+        found: dict[int, set[Over]] = defaultdict(set)
+        for over, (_, items) in self.result_lists.items():
+            for one in items:
+                found[id(one)].add(over)
         return found
 
     def _named_fields(self, items: list[Any]) -> list[tuple[str, Any]]:

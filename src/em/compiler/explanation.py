@@ -12,12 +12,28 @@ import msgspec
 
 from em.compiler.evidence import ENOUGH_TO_ACT, information
 from em.compiler.example import Example, Role, Turn
-from em.compiler.places import KEY, MISSING, Key, Mark, Place, at, covers, elements, is_flat, key_of
+from em.compiler.places import (
+    KEY,
+    MISSING,
+    Key,
+    Mark,
+    Place,
+    at,
+    covers,
+    elements,
+    is_flat,
+    is_number,
+    key_of,
+)
 from em.compiler.skeleton import Spot
+from em.runner.expressions.texts import later
 from em.values.canonical import same
+from em.values.times import is_date
 
 SHARE = 0.5
 """Once one explanation has three confirmations, others need this share of them to keep a vote."""
+A_LIFE = 36_525
+"""Days by which a date may be later than another one."""
 TRIED = 25
 """Earlier observations on which a new explanation is evaluated."""
 
@@ -62,9 +78,9 @@ class FromForm(msgspec.Struct, frozen=True):
 
 
 class FromNumbers(msgspec.Struct, frozen=True):
-    """The value is computed from two numbers."""
+    """The value is computed from two numbers, or from a date and a number of days."""
 
-    sign: Literal["*", "+", "-"]
+    sign: Literal["*", "+", "-", "later"]
     left: FromInput | FromRead
     right: FromInput | FromRead
 
@@ -94,17 +110,23 @@ class Atom(NamedTuple):
 
     def holds(self, key: Any, element: Any, example: Example, turn: Turn | None) -> bool | None:
         """Return whether it is so; None if an input that it needs is not given."""
+        if not self.is_told(example, turn):
+            return None
         number = None if turn is None else turn.number
         wanted = at(example.scope, self.input, number)
         changes = at(example.scope, self.changes, number)
-        if wanted is MISSING or changes is MISSING:
-            return None
         found = key if self.how == "key" else at(element, self.field)
         if found is MISSING:
             return False
         if self.how == "covers":
             return covers(found, wanted)
         return is_merged(wanted, changes, found) if self.how == "merges" else same(wanted, found)
+
+    def is_told(self, example: Example, turn: Turn | None) -> bool:
+        """Return whether the inputs that it needs are given."""
+        number = None if turn is None else turn.number
+        found = [at(example.scope, place, number) for place in (self.input, self.changes)]
+        return MISSING not in found
 
 
 def is_merged(old: Any, changes: Any, new: Any) -> bool:
@@ -133,7 +155,7 @@ class Explanation:
         self.choice = 0.0
         # By list on the way to the value: what inputs say about the chosen element, in bits.
         self.atoms: list[dict[Atom, float]] = []
-        # By example: bits of a choice among several that no input names.
+        # By example in which a list has the value too: bits of the choice, which no input names.
         self.unnamed: dict[int, float] = {}
         # The explanations of the values that this one is made from.
         self.parts = [*parts]
@@ -148,23 +170,46 @@ class Explanation:
         return sum(self.bits.values()) - self.cost + self.named + again
 
     @property
+    def is_open(self) -> bool:
+        """Whether it may have been a choice that no input names, made too seldom to be known."""
+        is_mostly = len(self.unnamed) > (1 - SHARE) * self.examples
+        return is_mostly and 0 < sum(self.unnamed.values()) < ENOUGH_TO_ACT
+
+    @property
     def examples(self) -> int:
         """In how many examples it was found."""
         return len({id(spot.example) for spot in self.spots})
 
     def meet(self, other: "Explanation") -> None:
-        """Take the evidence of a further example."""
+        """Take the evidence of a further example.
+
+        What inputs say about the chosen element must be so wherever they are given.
+        """
+        self.atoms = [
+            _met(own, self.spots, more, other.spots)
+            for own, more in zip(self.atoms, other.atoms, strict=True)
+        ]
         self.spots += other.spots
         self.bits.update(other.bits)
         self.cost = max(self.cost, other.cost)
         self.choice += other.choice
         self.unnamed.update(other.unnamed)
-        self.atoms = [
-            {atom: bits + more[atom] for atom, bits in own.items() if atom in more}
-            for own, more in zip(self.atoms, other.atoms, strict=True)
-        ]
         for own_part, part in zip(self.parts, other.parts, strict=True):
             own_part.meet(part)
+
+
+def _met(
+    own: dict[Atom, float], ours: list[Spot], more: dict[Atom, float], theirs: list[Spot]
+) -> dict[Atom, float]:
+    """Return what inputs say about the elements of both, in bits."""
+    both = {atom: bits + more[atom] for atom, bits in own.items() if atom in more}
+    both |= {
+        atom: bits
+        for some, others, spots in ((own, more, theirs), (more, own, ours))
+        for atom, bits in some.items()
+        if atom not in others and not any(atom.is_told(one.example, one.turn) for one in spots)
+    }
+    return both
 
 
 def constant(spot: Spot) -> dict[Source, Explanation]:
@@ -223,18 +268,23 @@ class Leaf:
 
 
 def computed(sign: str, one: Any, other: Any) -> Any:
-    """Return what comes of two numbers; money is exact to the cent."""
+    """Return what comes of two numbers, or of a date and of days; MISSING if nothing does.
+
+    Money is exact to the cent.
+    """
+    if sign == "later":
+        is_fit = is_date(one) and "T" not in one and type(other) is int and abs(other) < A_LIFE
+        return later(one, other) if is_fit else MISSING
+    if not is_number(one) or not is_number(other):
+        return MISSING
     made = {"*": one * other, "+": one + other, "-": one - other}[sign]
     return round(made, 6) if isinstance(made, float) else made
 
 
 def descend(
     value: Any, place: Place, atoms: Sequence[dict[Atom, float]], spot: Spot, key: Any = None
-) -> list[Any] | None:
-    """Return the values at a place, of the elements that inputs choose.
-
-    None if an input that is needed is not given.
-    """
+) -> list[Any]:
+    """Return the values at a place, of the elements that inputs choose, as far as given."""
     for number, step in enumerate(place):
         if step is KEY:
             return [key]
@@ -248,15 +298,10 @@ def descend(
 
 def _descend_each(
     value: Any, mark: Mark, rest: Place, atoms: Sequence[dict[Atom, float]], spot: Spot
-) -> list[Any] | None:
+) -> list[Any]:
     found: list[Any] = []
     for number, element in elements(value, mark):
         told = [atom.holds(number, element, spot.example, spot.turn) for atom in atoms[0]]
-        if None in told:
-            return None
-        if all(told):
-            inner = descend(element, rest, atoms[1:], spot, number)
-            if inner is None:
-                return None
-            found += inner
+        if False not in told:
+            found += descend(element, rest, atoms[1:], spot, number)
     return found

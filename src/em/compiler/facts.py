@@ -7,7 +7,7 @@ words that chance does not explain. States must be as they were; contents only k
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from typing import Any
 
 from em.compiler.condition import Path, number_of
@@ -84,7 +84,7 @@ class Records:
         own: Sequence[Any],
         pool: Sequence[Any],
         reads: Sequence[tuple[Example, Read]] = (),
-        echoed: Sequence[set[Key]] | None = None,
+        echoed: Sequence[Container[Key]] | None = None,
         *,
         is_used: bool = False,
     ) -> None:

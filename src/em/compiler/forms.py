@@ -78,12 +78,12 @@ _GROUPS: tuple[tuple[Callable[[Any], bool], tuple[str, ...]], ...] = (
     (_has_words, (f"{FIRST_WORD} | lower", f"{LAST_WORD} | lower")),
     (_is_text, tuple(f'{VALUE} | lower | replace(" ", "{sign}")' for sign in ("-", "_", ""))),
     (_is_text, tuple(f'{VALUE} | replace(" ", "{sign}")' for sign in ("-", "_", ""))),
-    (_is_text, (f"slug({VALUE})", f'slug({VALUE}, "_")', f'slug({VALUE}, "")')),
+    (_is_text, tuple(f'shown({VALUE}, "{form}")' for form in ("slug", "snake", "flat"))),
     (_is_path, tuple(f'part_of({VALUE}, "{part}")' for part in ("stem", "name", "folder"))),
     (_is_text, (URL, QUERY, f'quoted({VALUE}, "html")')),
     (_is_bare, (SQL, SHELL, JSON)),
     (_is_module, (f'part_of({VALUE}, "module")',)),
-    (_is_text, (f'slug({VALUE}, " ") | title | replace(" ", "")',)),
+    (_is_text, (f'shown({VALUE}, "words") | title | replace(" ", "")',)),
     (_is_filled, (LENGTH,)),
     (is_date, tuple(f'shown({VALUE}, "{form}")' for form in DATES)),
 )
@@ -107,14 +107,23 @@ def forms_of(value: Any, text: str) -> Iterator[tuple[str, str]]:
         if not any(word in below for word in re.findall(r"[a-z0-9]+", value.lower())):
             return
     year = applied(_YEAR, value)
-    for expression in FORMS:
-        made = applied(expression, value)
-        if not made or made == value or made not in text:
+    for expression, made in _every_form(value):
+        if made not in text:
             continue
         # A day or a month alone is a small number like any other.
         if expression in _OF_PARTS and (year is None or year not in text):
             continue
         yield expression, made
+
+
+@lru_cache(maxsize=5_000, typed=True)
+def _every_form(value: Any) -> tuple[tuple[str, str], ...]:
+    """Return the forms of a scalar that make something else of it: the expression, what it makes.
+
+    A value is looked for in each text that is written after it was read.
+    """
+    made = ((expression, applied(expression, value)) for expression in FORMS)
+    return tuple((expression, one) for expression, one in made if one and one != value)
 
 
 def part_forms(text: str, value: Any) -> Iterator[str]:

@@ -131,7 +131,7 @@ def _is_text(values: Sequence[tuple[Any, str | None]]) -> bool:
     """Return whether a text stands here as it is, or in a form that keeps its signs."""
     return any(
         isinstance(value, str | list)
-        and (form is None or not form.startswith(("slug", "quoted", "shown")))
+        and (form is None or not form.startswith(("quoted", "shown")))
         and form != LENGTH
         for value, form in values
     )

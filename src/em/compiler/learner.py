@@ -10,15 +10,17 @@ One recording is the case without a contradiction.
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from em.compiler.calls import plain_name
 from em.compiler.candidates import Candidates
+from em.compiler.choice import stock_fields
 from em.compiler.constancy import Constancy
 from em.compiler.contents import Contents, contents_of
 from em.compiler.evidence import BY_ITSELF, Caution
-from em.compiler.example import APPROVAL, Example, Read
+from em.compiler.example import APPROVAL, Example, Read, Write
 from em.compiler.facts import Inputs, Records, text_look
 from em.compiler.forks import Forks, same_way
 from em.compiler.goals import goal_checks
@@ -53,7 +55,7 @@ class Learnt(NamedTuple):
 
     constants: arguments that are always the same. asked: inputs that nothing explains. unchecked:
     numbers of inputs and records that are not compared, where a person compiled. values: what the
-    asked inputs were in the recordings, as far as each had them.
+    asked inputs were in the recordings, by recording, MISSING where it had none.
     """
 
     routine: Json
@@ -130,6 +132,17 @@ def _pool(spaces: Any) -> Pool:
     return found
 
 
+class _KnownBefore(Container[Key]):
+    """The values that were known when a write was made: they are no state after it."""
+
+    def __init__(self, example: Example, write: Write) -> None:
+        self._example, self._before = example, write.before
+        self._written = {key_of(value) for _, _, value in walk(write.args)}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._written or self._example.was_known(key, self._before)
+
+
 class _Assembly:
     """Puts a routine together from the steps of a writer."""
 
@@ -167,7 +180,7 @@ class _Assembly:
             relations.write()
         elif slots and unchanged is not None:
             unchanged.relate()
-        forks = Forks(writer, relations)
+        forks = Forks(self._name, writer, relations)
         self._when = when = forks.conditions()
         writer.limit(when)
         self._ask_where_needed()
@@ -200,7 +213,7 @@ class _Assembly:
         }
         asked = [*forks.asked, *(one.name for one in writer.promoted.values())]
         numbers = unchanged.unchecked() if unchanged else ()
-        values = {one.name: self._asked_values(one) for one in writer.promoted.values()}
+        values = {one.name: self._asked_in_turn(one) for one in writer.promoted.values()}
         values |= {name: [*made] for name, made in forks.asked.items()}
         return Learnt(routine, writer.constants, asked, numbers, values)
 
@@ -255,22 +268,20 @@ class _Assembly:
         }
         self._saved[id(slot)] = step["save_as"]
         results = [result for _, result in slot.calls]
-        echoed = [self._known_before(args) for args, _ in slot.calls]
+        echoed = [self._known_before[id(args)] for args, _ in slot.calls]
         schema = Records(results, results, echoed=echoed).schema()
         if schema and schema != {"type": "null"}:
             step |= {"expect": schema, "held": f"{len(results)}/{len(results)}"}
         return step
 
-    def _known_before(self, args: Json) -> set[Key]:
-        """Return the values that were known when a write was made: they are no state after it."""
-        found = {key_of(value) for _, _, value in walk(args)}
-        for example in self._writer.examples:
-            for write in example.writes:
-                if write.args is args:
-                    found |= {key_of(value) for _, _, value in walk(example.inputs)}
-                    for read in example.reads[: write.before]:
-                        found |= read.index.keys()
-        return found
+    @cached_property
+    def _known_before(self) -> dict[int, "_KnownBefore"]:
+        """By the identity of its arguments: what was known when a write was made."""
+        return {
+            id(write.args): _KnownBefore(example, write)
+            for example in self._writer.examples
+            for write in example.writes
+        }
 
     def _put_list(self, slot: Slot, args: Json, place: Place, terms: dict[Place, Term]) -> None:
         """Put a list that a loop makes into the arguments."""
@@ -438,6 +449,7 @@ class _Assembly:
                 and f"{step['save_as']}.{field[0]}" not in names
                 and not any(atom.field == field for atom in choice.atoms)
             }
+            fields |= {str(field[0]): {"exclusiveMinimum": 0} for field in stock_fields(choice)}
             if fields:
                 held = len({id(row.spot.example) for row in choice.rows})
                 step |= {
@@ -454,16 +466,19 @@ class _Assembly:
         """Yield what comes before the first write: reads and chosen elements, checks, loops."""
         writer = self._writer
         yield from in_order(writer.top)
+        limited: dict[str, Json] = {}
         for block in writer.blocks:
+            over = {name: writer.input_text(place) for place, name in block.over.items()}
+            optional = [one for one in block.over if one in writer.ever - writer.always]
+            when = {"when": writer.given_text(optional)} if optional else {}
+            limited |= dict.fromkeys((block.save_as, *over.values()), when)
             if block.steps:
-                over = {name: writer.input_text(place) for place, name in block.over.items()}
-                yield {
-                    "type": "for_each",
-                    "over": over,
-                    "steps": [*in_order(block.steps)],
-                    "save_as": block.save_as,
-                }
-        yield from self._different
+                steps = [*in_order(block.steps)]
+                loop = {"type": "for_each", "over": over, **when, "steps": steps}
+                yield {**loop, "save_as": block.save_as}
+        for check in self._different:
+            names = words_in([check]) & limited.keys()
+            yield {**check, **next((limited[one] for one in sorted(names)), {})}
 
     def _return(self, writes: list[Json], returned: Json | None) -> Json:
         """Return the last step: what recordings ended with, else what came last in any case."""
@@ -567,13 +582,15 @@ class _Assembly:
 
     def _asked_values(self, made: Promoted) -> list[Any]:
         """Return what an input was in the recordings that the routine asks for."""
+        return [value for value in self._asked_in_turn(made) if value is not MISSING]
+
+    def _asked_in_turn(self, made: Promoted) -> list[Any]:
+        """Return the same by recording; MISSING where it was not needed."""
         if made.part:
-            return [made.part]
+            return [made.part] * len(self._space.examples)
         slot = self._space.slots[made.slot]
-        if slot.is_repeated:
-            return self._space.rounds_of(slot, made.place)
-        values = (at(args, made.place) for args, _ in slot.calls)
-        return [value for value in values if value is not MISSING]
+        rounds = self._space.rounds_of(slot, made.place)
+        return rounds if slot.is_repeated else [one[0] if one else MISSING for one in rounds]
 
     def _lend(self, schema: Json) -> None:
         """Add the inputs of ways that other kinds know."""
@@ -618,6 +635,12 @@ def _put(args: Json, place: Place, value: Any) -> None:
     holder = args
     for step in place[:-1]:
         holder = holder.setdefault(str(step), {})
+        if not isinstance(holder, dict):
+            raise RoutineError(
+                f"the argument {step} is a record in one call and something else in another",
+                place="traces",
+                fix="compile recordings whose calls have arguments of one form",
+            )
     holder[str(place[-1])] = value
 
 

@@ -131,7 +131,7 @@ def _lines(items: list[Any], text: str) -> Iterator[str]:
     """Yield the form of elements that are written out one like the other."""
     others = _fields(items[1])
     for name, value in _fields(items[0]).items():
-        if name not in others or not value:
+        if name not in others or not value or value not in text or others[name] not in text:
             continue
         for match in re.finditer(whole_words(value), text):
             then = re.search(whole_words(others[name]), text[match.end() :])
@@ -176,7 +176,8 @@ def _fields(item: Any) -> dict[str, str]:
         found[name] = str(value)
         if is_number(value):
             found |= {f"{name}:{form}": shown(value, form) for form in (".2f", ",.2f")}
-        found |= {f"{name}:{form}": shown(value, form) for form in DATES[:-3] if is_date(value)}
+        if is_date(value):
+            found |= {f"{name}:{form}": shown(value, form) for form in DATES[:-3]}
     return found
 
 

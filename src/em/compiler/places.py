@@ -13,6 +13,7 @@ import msgspec
 from em.redaction.redactor import MARKER
 from em.values.canonical import same
 from em.values.leaves import is_by_id
+from em.values.times import is_clock, is_date, is_month
 
 
 class Mark(Enum):
@@ -87,7 +88,7 @@ def is_exactly(one: Any, other: Any) -> bool:
     """Return whether two values are equal to the letter, so that one can stand for the other."""
     if isinstance(one, str) or isinstance(other, str):
         return bool(one == other)
-    return key_of(one) == key_of(other)
+    return is_scalar(one) == is_scalar(other) and key_of(one) == key_of(other)
 
 
 def is_code(value: Any) -> bool:
@@ -235,3 +236,9 @@ def marks_in(place: Place) -> list[int]:
 def last_name(place: Place) -> str:
     """Return the last name of a field in a place, or an empty text."""
     return next((step for step in reversed(place) if isinstance(step, str)), "")
+
+
+def are_comparable(one: Any, other: Any) -> bool:
+    """Return whether two values have an order: numbers, dates, months, times of day."""
+    kinds = (is_number, is_date, is_month, is_clock)
+    return any(is_kind(one) and is_kind(other) for is_kind in kinds)

@@ -5,7 +5,6 @@ inputs. Then each recording is left out once: what the others teach is tried on 
 hands over did no harm; one that would have written anything else than was recorded is wrong.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256

@@ -100,7 +100,9 @@ class Recordings:
         else:
             examples = [self.examples[number] for number in chosen]
             found = learn({self.name: examples}, caution=self._caution(len(chosen)))[self.name]
-            found = self._with_templates(found, examples)
+            if numbers is None:
+                # What some of them teach is tried with typed inputs, not with requests.
+                found = self._with_templates(found, examples)
         for name, one in found.routine["input_schema"].get("properties", {}).items():
             if name in self._titles:
                 one["title"] = self._titles[name]
@@ -265,16 +267,18 @@ class Recordings:
     def _unrefuted(self, learnt: Learnt, chosen: Sequence[int]) -> Json:
         """Return a routine without the checks that its own recordings refute."""
         document = learnt.routine
+        program = program_of(document)
         asked = self.asked(learnt, len(chosen))
         for number, more in zip(chosen, asked, strict=True):
             for _ in range(MOST_REFUTED):
                 world = as_recorded(Recording.of(self.examples[number], document, more), {})
-                world.run(program_of(document))
+                world.run(program)
                 checks = checks_of_reason(document, world.reason) if world.reason else []
                 if not checks:
                     break
                 struck = with_struck(document, [check.text for check in checks])
                 document = {name: one for name, one in struck.items() if name != "struck"}
+                program = program_of(document)
         return document
 
     @staticmethod
@@ -377,12 +381,15 @@ class Recordings:
         count: how many recordings it was learnt from; all unless it is given.
         """
         count = count or len(self.examples)
-        known = {
-            name: one
-            for name, one in learnt.values.items()
-            if len(one) == count and not any(isinstance(part, Missing) for part in _parts(one))
-        }
-        return [{name: one[number] for name, one in known.items()} for number in range(count)]
+        return [
+            {
+                name: values[number]
+                for name, values in learnt.values.items()
+                if len(values) == count
+                and not any(isinstance(one, Missing) for one in _parts(values[number]))
+            }
+            for number in range(count)
+        ]
 
     def flat(self) -> "Recordings":
         """Return the same without loops: every write is one of its own."""
@@ -452,12 +459,11 @@ def _fields(value: Any, names: set[str]) -> Iterator[Any]:
             yield from [one] if name in names else _fields(one, names)
 
 
-def _parts(values: Sequence[Any]) -> Iterator[Any]:
-    """Yield values, and the elements of lists among them: one round may lack what others have."""
-    for value in values:
-        yield value
-        if isinstance(value, list):
-            yield from value
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield a value, and the elements of a list: one round may lack what others have."""
+    yield value
+    if isinstance(value, list):
+        yield from value
 
 
 def _call(call: TracedCall) -> Call:

@@ -1,36 +1,37 @@
 """Relations: what held between records and inputs in every recording, and must hold again.
 
 A few plain forms: an identifier in one record is what another one was found by; two fields are
-equal; a number or date is never above or below another one; nothing in a list is what the task
-is about. Whether chance explains it is decided by pairing the values of one recording with those
-of another.
+equal; a number or date is never above or below another one; a word is always, or never, in a
+list; nothing in a list is what the task is about. Whether chance explains it is decided by pairing
+the values of one recording with those of another.
 """
 
 import math
 import operator
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import combinations, product
-from typing import Any, NamedTuple
+from typing import Any
 
-from em.compiler.choice import Choice, are_comparable
+from em.compiler.choice import Choice
 from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information, is_small
-from em.compiler.example import Example, Turn
+from em.compiler.example import Example, Read, Role, Turn
 from em.compiler.explanation import SHARE
 from em.compiler.facts import pattern_of
-from em.compiler.places import ELEMENT, is_code, is_number, is_word, key_of, plain
+from em.compiler.memberships import memberships
+from em.compiler.places import ELEMENT, are_comparable, is_code, is_number, is_word, key_of
+from em.compiler.situation import Known, Pair, Said, Situation, fields, said_in, surprise_of
 from em.compiler.steps import Block, Writer
 from em.compiler.term import field_text
 from em.runner.expressions.texts import days
 from em.values.canonical import Json, same
-from em.values.times import is_clock, is_date
+from em.values.times import is_clock, is_date, is_month
 
 ENOUGH_NESTED = 8
 """Examples from which on a field of a record inside another one may identify something."""
-MOST_CROSSED = 30
-"""Examples whose values are paired with those of others."""
 RARELY_BROKEN = 0.2
 """Bits for each pair up to which a relation is so common that checking it stops few runs."""
 FAR_FROM_IT = 10
@@ -41,65 +42,11 @@ A_YEAR = 366 * 86_400.0
 """Seconds within which two dates may be a limit for each other."""
 
 
-class Known(NamedTuple):
-    """A record that the routine has under a name, in one situation.
-
-    asked: the values that it was read by, known if `asked_when`. is_context: it was read without
-    asking for anything. named: the arguments that each value was given as.
-    """
-
-    name: str
-    record: Any
-    asked: dict[str, Any]
-    when: str
-    asked_when: str = ""
-    is_context: bool = False
-    named: Mapping[str, Collection[str]] = {}
-
-
-class Said(NamedTuple):
-    """A value that an expression gives in one situation."""
-
-    text: str
-    value: Any
-    when: str = ""
-
-    @property
-    def holder(self) -> str:
-        """The name of the record that it is a field of."""
-        return re.split(r"[.\[]", self.text, maxsplit=1)[0]
-
-    @property
-    def words(self) -> set[str]:
-        """The words of the field's name."""
-        found = re.split(r"[^a-z]+", self.text.rpartition(".")[2].lower())
-        return {word for word in found if len(word) > 2}
-
-
-class Situation(NamedTuple):
-    """What is known in one example, or in one round of a loop in it."""
-
-    inputs: dict[str, Said]
-    known: list[Known]
-    own: frozenset[str]
-    """Names that belong to the round."""
-
-    @property
-    def told(self) -> list[Any]:
-        """The values of the inputs."""
-        return [one.value for one in self.inputs.values()]
-
-
-class Pair(NamedTuple):
-    """How two values related in one situation."""
-
-    one: Any
-    other: Any
-    when: tuple[str, ...]
-
-
 class Relations:
-    """Finds relations between what a writer's steps have read, and writes them as checks."""
+    """Finds relations between what a writer's steps have read, and writes them as checks.
+
+    writer: all its reads are written.
+    """
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -111,8 +58,7 @@ class Relations:
             found = {key_of(one.told): one for one in self._situations(block)}
             situations = [*found.values()]
             if situations:
-                relations = (_echoes, _identifiers, _equalities, _orders, _absences, _differences)
-                for relation in relations:
+                for relation in _RELATIONS:
                     for text, pairs in relation(situations):
                         self._write(text, pairs, block)
                 for text, pairs in _windows(situations, self._writer.is_used):
@@ -153,7 +99,7 @@ class Relations:
         found = {one.text: one.value for one in inputs if is_number(one.value) and not one.when}
         for known in self.known(example):
             if known.name != but and not known.when:
-                found |= {text: value for text, value in _fields(known) if is_number(value)}
+                found |= {text: value for text, value in fields(known) if is_number(value)}
         return found
 
     def known(self, example: Example) -> list[Known]:
@@ -190,6 +136,17 @@ class Relations:
                 found[one] = Said(one, len(value) if is_list else value, when)
         return found
 
+    @cached_property
+    def _reads(self) -> dict[Role, dict[tuple[int, Turn | None], list[Read]]]:
+        """The reads of each role by example and round; those of all rounds have none."""
+        found: dict[Role, dict[tuple[int, Turn | None], list[Read]]] = {}
+        for role in self._writer.read_steps:
+            by_round = found[role] = defaultdict(list)
+            for example, turn, read in self._writer.space.reads[role]:
+                for one in {turn, None}:
+                    by_round[id(example), one].append(read)
+        return found
+
     def _known_in(
         self, example: Example, turn: Turn | None, steps: Sequence[Json]
     ) -> Iterator[Known]:
@@ -202,11 +159,7 @@ class Relations:
                 continue
             name = writer.step_of(role)["save_as"]
             when = step.get("when", "") if times[name] == 1 else ""
-            reads = [
-                read
-                for one, round_, read in writer.space.reads[role]
-                if one is example and (turn is None or round_ == turn)
-            ]
+            reads = self._reads[role].get((id(example), turn))
             if reads:
                 rows = [*_asked(step, reads[0].args)]
                 asked = {str(text)[3:-3]: value for _, text, value in rows}
@@ -261,7 +214,7 @@ def _echoes(situations: Sequence[Situation]) -> Found:
         for known in situation.known:
             if not _is_of_round(situation, known) or not isinstance(known.record, dict):
                 continue
-            for text, value in _fields(known, nested=False):
+            for text, value in fields(known, nested=False):
                 for asked, wanted in known.asked.items():
                     is_named = text.rpartition(".")[2] in known.named.get(asked, ())
                     if (is_code(value) and is_code(wanted)) or (is_named and value == wanted):
@@ -299,15 +252,9 @@ def _is_of_round(situation: Situation, *known: Known) -> bool:
     return not situation.own or any(one.name in situation.own for one in known)
 
 
-def _fields(known: Known, *, nested: bool = True) -> Iterator[tuple[str, Any]]:
-    for place, value in plain(known.record):
-        if nested or len(place) <= 1:
-            yield field_text(known.name, tuple(map(str, place))), value
-
-
 def _own_codes(known: Known, *, nested: bool) -> Iterator[tuple[str, Any]]:
     """Yield the identifiers in a record that it was not read by."""
-    for text, value in _fields(known, nested=nested):
+    for text, value in fields(known, nested=nested):
         if is_code(value) and not any(same(value, asked) for asked in known.asked.values()):
             yield text, value
 
@@ -323,21 +270,13 @@ def _compare(
                 facts[text, other_text].append(Pair(value, found, when))
 
 
-def _values(situation: Situation) -> list[Said]:
-    """Return what inputs and records say in a situation."""
-    found = [*situation.inputs.values()]
-    for known in situation.known:
-        found += [Said(text, value, known.when) for text, value in _fields(known)]
-    return found
-
-
 def _pairs(
     situations: Sequence[Situation], is_fit: Any
 ) -> dict[tuple[str, str], list[tuple[Said, Said]]]:
     """Return pairs of values that may be related, by their expressions."""
     facts: dict[tuple[str, str], list[tuple[Said, Said]]] = defaultdict(list)
     for situation in situations:
-        values = [one for one in _values(situation) if is_fit(one.value)]
+        values = [one for one in said_in(situation) if is_fit(one.value)]
         for number, one in enumerate(values):
             for other in values[number + 1 :]:
                 own = situation.own
@@ -383,7 +322,7 @@ def _equalities(situations: Sequence[Situation]) -> Found:
             continue
         if not all(same(pair.one, pair.other) for pair in pairs):
             continue
-        if max(_surprise(pairs, same), _told(pairs)) - tried >= ENOUGH_TO_CHECK:
+        if max(surprise_of(pairs, same), _told(pairs)) - tried >= ENOUGH_TO_CHECK:
             told[other_text] = told.setdefault(text, text)
             yield f"{text} == {other_text}", pairs
 
@@ -397,17 +336,6 @@ def _may_be_equal(value: Any) -> bool:
 
 def _is_nested(text: str) -> bool:
     return len(re.findall(r"[.\[]", text)) > 1
-
-
-def _surprise(pairs: Sequence[Pair], holds: Any) -> float:
-    """Return the bits that it takes for chance to let a relation hold in all pairs."""
-    rows = pairs[:MOST_CROSSED]
-    crossed = [
-        holds(one.one, other.other) for n, one in enumerate(rows) for m, other in enumerate(rows)
-        if n != m
-    ]  # fmt: skip
-    share = sum(crossed) / len(crossed) if crossed else 1.0
-    return -math.log2(max(share, 1e-9)) * len(pairs)
 
 
 def _told(pairs: Sequence[Pair]) -> float:
@@ -444,6 +372,30 @@ def _orders(situations: Sequence[Situation]) -> Found:
             yield f"{text} {sign} {other_text}", pairs
 
 
+def _farthest(situations: Sequence[Situation]) -> Found:
+    """Yield that an input is never below, or never above, all that a list has under its name.
+
+    A reading is not below earlier ones, and not of an earlier day.
+    """
+    facts: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+    for situation in situations:
+        for known in situation.known:
+            rows = known.record if isinstance(known.record, list) and not known.when else []
+            for one in situation.inputs.values() if _is_of_round(situation, known) else ():
+                name = one.text.rpartition(".")[2]
+                values: list[Any] = [row.get(name) for row in rows if isinstance(row, dict)]
+                if values and all(are_comparable(one.value, value) for value in values):
+                    when = (one.when,) if one.when else ()
+                    for how, pick in (("max", max), ("min", min)):
+                        text = f'(every({known.name}, "{name}") | {how})'
+                        facts[one.text, text].append(Pair(one.value, pick(values), when))
+    for (text, other), pairs in facts.items():
+        sign = order_of(pairs, 0.0, is_kin=True, is_near=True)
+        is_far = sign[:1] == (">" if other.endswith("max)") else "<")
+        if sign and is_far and len(pairs) >= SHARE * len(situations):
+            yield f"{text} {sign} {other}", pairs
+
+
 def _windows(situations: Sequence[Situation], is_used: Callable[[str], bool]) -> Found:
     """Yield that no more days lay between two dates than a number says which was read beside them.
 
@@ -452,7 +404,7 @@ def _windows(situations: Sequence[Situation], is_used: Callable[[str], bool]) ->
     """
     facts: dict[str, list[Pair]] = defaultdict(list)
     for situation in situations:
-        values = _values(situation)
+        values = said_in(situation)
         context = {known.name for known in situation.known if known.is_context}
         dates = [one for one in values if is_date(one.value)]
         ends = [one for one in dates if one.text in situation.inputs or one.holder in context]
@@ -565,7 +517,7 @@ def order_of(pairs: Sequence[Pair], tried: float, *, is_kin: bool, is_near: bool
         if not all(holds(pair.one, pair.other) for pair in pairs):
             continue
         # Of two values that belong together, either may be the larger: one bit for each pair.
-        surprise = min(_surprise(pairs, holds), len(pairs))
+        surprise = min(surprise_of(pairs, holds), len(pairs))
         is_rare = len(pairs) >= ENOUGH_TO_ACT and surprise <= RARELY_BROKEN * len(pairs)
         if (
             (is_near and _are_in_reach(pairs))
@@ -597,6 +549,7 @@ def _are_in_reach(pairs: Sequence[Pair]) -> bool:
 def _as_number(value: Any) -> float:
     if isinstance(value, str):
         value = f"1970-01-01T{value}" if is_clock(value) else value
+        value = f"{value}-01" if is_month(value) else value
         return datetime.fromisoformat(value).replace(tzinfo=UTC).timestamp()
     return float(value)
 
@@ -609,11 +562,11 @@ def _absences(situations: Sequence[Situation]) -> Found:
     facts: dict[str, list[Pair]] = defaultdict(list)
     found: set[str] = set()
     for situation in situations:
-        values = _values(situation)
+        values = said_in(situation)
         for known in situation.known:
             record = known.record if isinstance(known.record, list) else []
             rows = [row for row in record if isinstance(row, dict)]
-            others = [one for one in values if one.holder != known.name]
+            others = [one for one in values if one.holder != known.name] if rows else []
             if situation.own and known.name not in situation.own:
                 others = [one for one in others if one.holder in situation.own]
             for name in dict.fromkeys(name for row in rows for name in row):
@@ -654,3 +607,15 @@ def _asked(step: Json, args: Json) -> Iterator[tuple[str, Any, Any]]:
     for name, text in step["args"].items():
         if isinstance(text, str) and text.startswith("{{"):
             yield name, text, args.get(name)
+
+
+_RELATIONS = (
+    _echoes,
+    _identifiers,
+    _equalities,
+    _orders,
+    _farthest,
+    memberships,
+    _absences,
+    _differences,
+)

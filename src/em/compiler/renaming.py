@@ -22,6 +22,8 @@ FEWEST_DIGITS = 4
 """Signs of a word that is renamed: shorter ones stand everywhere by chance."""
 TRIES = 5
 """Words that are tried before one more sign of the old word stays."""
+MOST_TURNS = 64
+"""Words that are tried for another one of the same form."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -103,6 +105,8 @@ def _fresh(word: str, taken: Sequence[str]) -> str:
     """Return another word of the same form; the same one each time.
 
     taken: words in their order. The new one stands between the same two, if one of its form does.
+    Where all with the same zeros are taken, as in a list of `00001` to `00009`, zeros change too.
+    Where hardly any word of the form is left, it stays as it is.
     """
     before, after = bisect_left(taken, word), bisect_right(taken, word)
     others: list[str] = []
@@ -114,23 +118,28 @@ def _fresh(word: str, taken: Sequence[str]) -> str:
         is_new = made != word and made not in taken[place : place + 1]
         if is_new and place in (before, after):
             return made
-    turn = TRIES
-    while (made := _other(word, turn)) == word or made in taken:
-        turn += 1
-    return made
+    for turn in range(TRIES, MOST_TURNS):
+        made = _other(word, turn)
+        place = bisect_left(taken, made)
+        if made != word and made not in taken[place : place + 1]:
+            return made
+    return word
 
 
 def _other(word: str, turn: int) -> str:
     """Return a word of the same form, another one each turn."""
+    zeros = turn >= MOST_TURNS // 2
     signs = sha256(f"{turn} {word}".encode()).digest() * (len(word) // 32 + 1)
     letters = _digits(word) < FEWEST_DIGITS
-    return "".join(_sign(*pair, letters=letters) for pair in zip(word, signs, strict=False))
+    return "".join(
+        _sign(*pair, letters=letters, zeros=zeros) for pair in zip(word, signs, strict=False)
+    )
 
 
-def _sign(old: str, chance: int, *, letters: bool) -> str:
+def _sign(old: str, chance: int, *, letters: bool, zeros: bool) -> str:
     """Return another sign. The letters of a number stay: they say what it is a number of."""
     if old.isdigit():
-        return str(chance % 9 + 1) if old != "0" else "0"
+        return str(chance % 9 + 1) if zeros or old != "0" else "0"
     return string.ascii_lowercase[chance % 26] if letters and old.isalpha() else old
 
 

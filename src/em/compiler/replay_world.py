@@ -13,6 +13,7 @@ import inspect
 import itertools
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self
@@ -145,8 +146,11 @@ class World:
             if is_act and call.tool != APPROVAL
         ]
         self._made = 0
-        # How many writes had been made before each call.
-        self._moments = [0, *itertools.accumulate(acts)][:-1]
+        # By tool and arguments: the reads, and how many writes had been made before each.
+        self._reads: dict[tuple[str, bytes], list[tuple[Call, int]]] = defaultdict(list)
+        for call, moment in zip(calls, [0, *itertools.accumulate(acts)], strict=False):
+            if call.effect == "read":
+                self._reads[call.tool, _key(call.args)].append((call, moment))
         self._end: Outcome | None = None
         self._lock = threading.Lock()
         self.made: list[Call] = []
@@ -239,20 +243,16 @@ class World:
         One that failed and was made again counts only where no other was made.
         """
         if not is_write:
-            key = _key(args)
-            found = [
-                (self._distance(moment), call.error is not None, number, call)
-                for number, (call, moment) in enumerate(zip(self.calls, self._moments, strict=True))
-                if call.tool == name and call.effect == "read" and _key(call.args) == key
-            ]
-            return min(found, key=lambda row: row[:3])[3] if found else None
+            found = self._reads.get((name, _key(args)), [])
+            best = min(found, key=self._rank, default=None)
+            return None if best is None else best[0]
         key = self._key(args)
         following = self._left if self._in_any_order else self._next()
         # One that failed was refused, and had no effect.
-        failed = [call for call in self.calls if call.error is not None]
+        failed = (call for call in self.calls if call.error is not None)
         same = (
             call
-            for call in (*following, *failed)
+            for call in itertools.chain(following, failed)
             if call.tool == name and self._key(call.args) == key
         )
         return next(same, None)
@@ -275,10 +275,11 @@ class World:
             self.made[-1] = self.made[-1]._replace(result=found.result, error=found.error)
             return found
 
-    def _distance(self, moment: int) -> tuple[int, int]:
-        """Rank a moment: now, else before, else later."""
+    def _rank(self, read: tuple[Call, int]) -> tuple[int, int, bool]:
+        """Rank a read by when it was made: now, else before, else later."""
+        call, moment = read
         side = 0 if moment == self._made else 1 if moment < self._made else 2
-        return side, abs(moment - self._made)
+        return side, abs(moment - self._made), call.error is not None
 
     def _next(self) -> list[Call]:
         """Return the writes that may come next: changes of files in a row have no order."""

@@ -7,8 +7,9 @@ person's own. It is never stored in a template.
 """
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from em.compiler.example import Example
@@ -18,7 +19,7 @@ from em.errors import RoutineError
 from em.runner.template import fill, parse_template
 from em.values.canonical import Json, same
 from em.values.json_schema import properties_of
-from em.values.leaves import scalars
+from em.values.leaves import texts
 
 MOST = 40
 """Templates of one routine: the wordings that were recorded most often."""
@@ -38,12 +39,16 @@ def request_templates(
 
     schema: of its inputs. others: requests for other kinds of task; no template may fit one.
     """
-    found = Counter(
-        made for one in examples for made in [_template(one, examples, schema)] if made is not None
+    widest: dict[str, int] = defaultdict(int)
+    for one in examples:
+        for hole, text in _texts_in(one.inputs):
+            widest[hole] = max(widest[hole], len(text.split()))
+    made = (_template(one, examples, schema, widest) for one in examples)
+    found = Counter(one for one in made if one is not None)
+    chosen = (
+        text for text, _ in found.most_common() if not _misreads(text, examples, others, schema)
     )
-    chosen = [text for text, _ in found.most_common()]
-    misread = {text for text in chosen if _misreads(text, examples, others, schema)}
-    return [text for text in chosen if text not in misread][:MOST]
+    return [*islice(chosen, MOST)]
 
 
 class Said(NamedTuple):
@@ -58,8 +63,13 @@ class Said(NamedTuple):
     number: int | None
 
 
-def _template(example: Example, examples: Sequence[Example], schema: Json) -> str | None:
-    """Return a request with holes for its inputs; None if it can't be read back to them."""
+def _template(
+    example: Example, examples: Sequence[Example], schema: Json, widest: Mapping[str, int]
+) -> str | None:
+    """Return a request with holes for its inputs; None if it can't be read back to them.
+
+    widest: by hole, the most words that were recorded there.
+    """
     said = _all_said(example, schema)
     is_fixed = not schema.get("properties") and not example.inputs
     if not example.request.strip() or not (said or is_fixed):
@@ -71,7 +81,7 @@ def _template(example: Example, examples: Sequence[Example], schema: Json) -> st
     if any(_is_private(value, example, examples) for value in _values_in(words, example)):
         return None
     made = "".join(
-        _escaped(words) if value is None else _hole(value, examples) for words, value in parts
+        _escaped(words) if value is None else _hole(value, widest) for words, value in parts
     )
     try:
         parse_template(made)
@@ -171,28 +181,24 @@ def _says_all(parts: Sequence[tuple[str, Said | None]], said: Sequence[Said]) ->
     return True
 
 
-def _hole(value: Said, examples: Sequence[Example]) -> str:
+def _hole(value: Said, widest: Mapping[str, int]) -> str:
     """Return a hole; of words that nothing else limits it takes no more than were recorded."""
-    recorded = [
-        text
-        for one in examples
-        for text in _at(one.inputs, value.hole.split("."))
-        if isinstance(text, str)
-    ]
     is_limited = value.schema.keys() & _LIMITS or value.schema.get("type", "string") != "string"
-    if is_limited or not recorded:
+    if is_limited or value.hole not in widest:
         return f"{{{value.hole}}}"
-    return f"{{{value.hole}:{max(len(text.split()) for text in recorded)}}}"
+    return f"{{{value.hole}:{widest[value.hole]}}}"
 
 
-def _at(value: Any, path: Sequence[str]) -> Iterator[Any]:
-    if isinstance(value, list):
+def _texts_in(value: Any, hole: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the texts of inputs, each with the name of its hole."""
+    if isinstance(value, str):
+        yield hole, value
+    elif isinstance(value, list):
         for one in value:
-            yield from _at(one, path)
-    elif not path:
-        yield value
-    elif isinstance(value, dict) and path[0] in value:
-        yield from _at(value[path[0]], path[1:])
+            yield from _texts_in(one, hole)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from _texts_in(one, f"{hole}.{name}" if hole else name)
 
 
 def _values_in(words: str, example: Example) -> Iterator[str]:
@@ -200,7 +206,7 @@ def _values_in(words: str, example: Example) -> Iterator[str]:
     yield from (chunk.rstrip(".:'") for chunk in _CHUNK.findall(words) if is_code(chunk))
     recorded = [example.inputs, *([call.args, call.result] for call in example.calls)]
     folded = words.casefold()
-    known = {value for _, value in scalars(recorded) if isinstance(value, str) and value.strip()}
+    known = {value for value in texts(recorded) if value.strip()}
     for value in sorted(known):
         whole = f"{_BEFORE}{re.escape(value)}{_AFTER}"
         if value.casefold() in folded and re.search(whole, words, re.IGNORECASE):

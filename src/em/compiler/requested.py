@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from em.compiler.calls import plain_name
 from em.compiler.example import Call, Example, Write
-from em.compiler.places import Place, input_places, is_code, is_exactly, is_scalar, key_of
+from em.compiler.places import Key, Place, input_places, is_code, is_exactly, is_scalar, key_of
 
 ENOUGH_ALIKE = 3
 """Recordings in which a value of the request must be the same to count as part of the task."""
@@ -80,10 +80,11 @@ def _with(
 
 def _requested(example: Example) -> Iterator[tuple[Argument, Any]]:
     """Yield the values of arguments that the request has, and nothing else."""
-    given = [value for _, value in input_places(example.inputs)]
+    given: dict[Key, list[Any]] = defaultdict(list)
+    for _, value in input_places(example.inputs):
+        given[key_of(value)].append(value)
     times: Counter[str] = Counter()
-    reads = iter(example.reads)
-    known: list[Any] = []
+    before = 0
     repeated = _repeated(example)
     for call in example.calls:
         if call.error is not None:
@@ -93,11 +94,11 @@ def _requested(example: Example) -> Iterator[tuple[Argument, Any]]:
         for place, value in _values(call):
             if (call.tool, place) in repeated or not _can_be_input(value):
                 continue
-            is_known = any(is_exactly(value, one) for one in given)
-            is_known = is_known or any(read.holds(value) for read in known if not is_code(value))
+            is_known = any(is_exactly(value, one) for one in given.get(key_of(value), ()))
+            is_known = is_known or (not is_code(value) and bool(example.holding(value, before)))
             if not is_known and stands_in(value, example.request):
                 yield Argument(call.tool, number, place), value
-        known.append(next(reads))
+        before += 1
 
 
 def _repeated(example: Example) -> set[tuple[str, Place]]:

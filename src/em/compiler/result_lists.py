@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from em.compiler.evidence import is_small
-from em.compiler.places import Over, Place, is_exactly, lists_in, walk
+from em.compiler.places import Over, Place, is_exactly, key_of, lists_in, walk
 
 if TYPE_CHECKING:
     from em.compiler.example import Example
@@ -39,7 +39,8 @@ def _hits(example: "Example", element: Any, written: Any) -> int:
     values = [value for _, _, value in walk(written)]
     own = [one for _, _, one in walk(element) if not is_small(one)]
     found = sum(any(_is_in(one, value) for value in values) for one in own)
-    for read in example.reads:
+    for number in example.asked_with(map(key_of, own), len(example.reads)):
+        read = example.reads[number]
         is_own = any(is_exactly(one, arg) for one in own for arg in read.args.values())
         found += is_own and any(read.holds(value) for value in values)
     return found

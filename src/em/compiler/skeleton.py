@@ -6,18 +6,19 @@ the same known value everywhere, and what is the same everywhere is constant.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from em.compiler.alignment import joined, places_of
 from em.compiler.evidence import SHORT_TEXT
 from em.compiler.example import Example, Turn
-from em.compiler.forms import JSON, PLAIN_NUMBER, QUERY, SHELL, URL, forms_of
+from em.compiler.forms import FIRST_WORD, JSON, LAST_WORD, PLAIN_NUMBER, QUERY, SHELL, URL, forms_of
 from em.compiler.holes import is_command, is_json, quotings
 from em.compiler.list_forms import LENGTH
-from em.compiler.places import POSITION, Over, folded, is_number, last_name, walk, wholes
+from em.compiler.places import POSITION, Over, folded, is_number, last_name
 from em.compiler.term import singular
+from em.values.times import is_date
 
 MOST_VALUES = 3_000
 """Known values that are looked for in a text; of those beyond it only the plain form is."""
@@ -75,11 +76,10 @@ def known_values(spot: Spot) -> Iterator[Known]:
         is_given = not isinstance(place[0], Over) or place[-1] is POSITION
         yield Known(value, is_given, (last_name(place),))
     for read in spot.example.reads[: spot.before]:
-        for place, _, value in walk(read.result):
-            yield Known(value, False, (last_name(place),))
-        for place, _, value in wholes(read.result):
-            if isinstance(value, list):
-                yield Known(value, False, (last_name(place), *re.split(r"[\W_]+", read.tool)))
+        for name, value in read.values:
+            yield Known(value, False, (name,))
+        for name, value in read.lists:
+            yield Known(value, False, (name, *re.split(r"[\W_]+", read.tool)))
 
 
 def is_called(names: Iterable[str], word: str) -> bool:
@@ -96,6 +96,12 @@ def is_about(tool: str, name: str) -> bool:
 def numbers_before(spot: Spot) -> list[Any]:
     """Return the different numbers that were known before."""
     found = dict.fromkeys(one.value for one in known_values(spot) if is_number(one.value))
+    return [*found][:MOST_NUMBERS]
+
+
+def dates_before(spot: Spot) -> list[str]:
+    """Return the different dates that were known before."""
+    found = dict.fromkeys(one.value for one in known_values(spot) if is_date(one.value))
     return [*found][:MOST_NUMBERS]
 
 
@@ -116,12 +122,23 @@ def is_telling(sign: str, one: Any, other: Any) -> bool:
     return not (sign == "*" and (one in (0, 1) or other in (0, 1))) and one != 0 and other != 0
 
 
-def tokens_of(spot: Spot) -> list[Token]:
-    """Return a text as known values and the constant tokens between them."""
+def tokens_of(spot: Spot, fixed: Collection[str] = ()) -> list[Token]:
+    """Return a text as known values and the constant tokens between them.
+
+    fixed: texts that are constant, whatever else they may be.
+    """
     text: str = spot.value
     known = _known_in(text, spot)
+    for one in fixed:
+        known.pop(one, None)
     taken: list[tuple[int, int]] = []
-    for one in sorted(known, key=len, reverse=True):
+    # The first word of some text is a poor explanation where another value fits as well.
+    weak = {
+        one
+        for one, rows in known.items()
+        if all(form is not None and form.startswith((FIRST_WORD, LAST_WORD)) for _, form, _ in rows)
+    }
+    for one in sorted(known, key=lambda one: (one in weak, -len(one))):
         if any(map(str.isalnum, one)):
             is_given = any(given for _, _, given in known[one])
             taken += [
@@ -204,7 +221,8 @@ def _weakest_and_strongest(
     Where these two agree about another text, those between them do. Dates and numbers have no
     such order.
     """
-    is_ordered = all(form is not None and not form.startswith("shown") for _, form in rows)
+    is_ordered = all(isinstance(value, str) and form is not None for value, form in rows)
+    is_ordered = is_ordered and not any(is_date(value) for value, _ in rows)
     return [rows[0], rows[-1]] if is_ordered and len(rows) > 2 else rows
 
 
@@ -247,15 +265,32 @@ def _is_inside(text: str, at: int) -> bool:
 
 def skeleton(spots: Sequence[Spot]) -> Pieces:
     """Return the constant texts and, between them, the known values; [] if there is none."""
-    pieces = _pieces(_columns(dict(enumerate(map(tokens_of, spots)))) or (), spots)
+    pieces = _pieces(_columns(_rows(spots)) or (), spots)
     return pieces if any(not isinstance(piece, str) for piece in pieces) else []
+
+
+def _rows(spots: Sequence[Spot]) -> dict[int, list[Token]]:
+    """Return the tokens of each text.
+
+    What stands in all texts, and was known before in some of them only, is constant: the word that
+    begins every letter also begins the letter that was sent before.
+    """
+    rows = dict(enumerate(map(tokens_of, spots)))
+    known = [{token.text for token in row if token.values} for row in rows.values()]
+    counts = Counter(one for texts in known for one in texts)
+    some = {one for one, count in counts.items() if count < len(known)}
+    fixed = {one for one in some if all(one in spot.value for spot in spots)}
+    for number, texts in enumerate(known):
+        if texts & fixed:
+            rows[number] = tokens_of(spots[number], fixed)
+    return rows
 
 
 def with_phrase(
     spots: Sequence[Spot], having: Collection[int]
 ) -> tuple[Pieces, Pieces, Pieces] | None:
     """Return what comes before a phrase that only some texts have, the phrase, what comes after."""
-    rows = dict(enumerate(map(tokens_of, spots)))
+    rows = _rows(spots)
     long = _columns({n: row for n, row in rows.items() if n in having})
     short = _columns({n: row for n, row in rows.items() if n not in having})
     if long is None or short is None or len(long) <= len(short):

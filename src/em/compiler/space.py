@@ -7,11 +7,15 @@ the recording and dies only if everything it needs was recorded and gives someth
 """
 
 import math
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
-from em.compiler.assumption import has_bits, is_computed, is_constant, is_copy, is_given, varying
+from em.compiler.assumption import has_bits, has_copy, is_computed, is_constant, is_given, varying
+from em.compiler.choice import fixed_fields
 from em.compiler.evidence import (
     BY_ITSELF,
     ENOUGH_TO_ACT,
@@ -23,6 +27,7 @@ from em.compiler.evidence import (
 from em.compiler.example import Example, Read, Role, Said, Turn, Write
 from em.compiler.explanation import (
     SHARE,
+    TRIED,
     Atom,
     Constant,
     Explanation,
@@ -50,14 +55,17 @@ from em.compiler.places import (
     Over,
     Path,
     Place,
+    are_comparable,
     at,
     covers,
     folded,
     follow,
+    is_code,
     is_exactly,
     is_flat,
     is_number,
     is_scalar,
+    is_word,
     key_of,
     last_name,
     marks_in,
@@ -66,10 +74,12 @@ from em.compiler.places import (
     walk,
 )
 from em.compiler.result_lists import looped
+from em.compiler.sequence import sequence_of
 from em.compiler.skeleton import (
     Part,
     Pieces,
     Spot,
+    dates_before,
     is_about,
     is_called,
     is_telling,
@@ -82,8 +92,21 @@ from em.compiler.skeleton import (
 from em.values.canonical import Json, same
 from em.values.times import is_date
 
+MOST_HOLDERS = 100
+"""Reads that may explain a value, the nearest before it: one that all have tells none of them."""
+MOST_WITNESSES = 1_000
+"""Rounds of one loop that are explained in every way; more of the same say nothing new."""
 SHORTEST_EDITED = 20
 """Characters of a text from which on it is no chance that another one is nearly the same."""
+
+
+_Purpose = tuple[Example, Turn | None, Role]
+
+
+BITS_OF_DAYS = 6.0
+"""Bits of a date that is so many days after another one."""
+MOST_READS = 8
+"""Reads by which a value is reached, one through the other."""
 
 
 class Slot:
@@ -112,7 +135,8 @@ class Space:
         self.roles: dict[Role, dict[str, Leaf]] = defaultdict(lambda: defaultdict(Leaf))
         self.reads: dict[Role, list[tuple[Example, Turn | None, Read]]] = defaultdict(list)
         self._used: set[tuple[int, Turn | None, int]] = set()
-        self._alternatives: dict[tuple[int, int, str, Place], float] = {}
+        # Reads of which one example made several for one purpose, with the values of each.
+        self._several: dict[_Purpose, dict[int, set[Key]]] = defaultdict(lambda: defaultdict(set))
         self.slots = self._slots()
         for example in examples:
             for slot, rounds in zip(self.slots, self.rounds(example), strict=True):
@@ -121,21 +145,24 @@ class Space:
         self.output = Slot("return", range(0))
         for example in examples:
             self._explain_writes(example)
+        for example in examples:
+            self._leave_out(example)
         if all(_has_plain_output(example) for example in examples):
             for example in examples:
                 spot = Spot(example, None, len(example.reads), {"value": example.output})
                 self._take_value(self.output, spot, ())
                 self.output.calls.append(({"value": example.output}, None))
+        self._settle_several()
         self.habits = [*self._habits(), *self._loop_habits()]
+        self._settle_several()
         for leaf in self._leaves():
             self._build(leaf)
             leaf.settle()
 
     def _slots(self) -> list[Slot]:
         """Return a slot for each write of the kind."""
-        longest = max(self.examples, key=lambda one: len(one.writes))
         slots: list[Slot] = []
-        for body in longest.bodies:
+        for body in sequence_of(self.examples) or ():
             start = len(slots)
             for tool in body:
                 slots.append(Slot(tool, range(start, start + len(body))))
@@ -144,7 +171,7 @@ class Space:
     def rounds(self, example: Example) -> list[list[Write]]:
         """Return the writes of an example by slot, in the rounds in which they were made."""
         found: list[list[Write]] = [[] for _ in self.slots]
-        if len(example.kind) == len(self.slots):
+        if [*example.kind] == [slot.tool for slot in self.slots]:
             writes = iter(example.writes)
             start = 0
             for tools, count in example.blocks:
@@ -183,16 +210,25 @@ class Space:
                 spot = Spot(example, turn, write.before, write.args)
                 self._take_value(slot, spot, ())
                 slot.calls.append((write.args, write.result))
-            if slot.is_repeated:
-                before = rounds[0].before if rounds else 0
-                slot.take_list((), self._lists_of(example, [one.args for one in rounds], before))
+            if slot.is_repeated and rounds:
+                args = [one.args for one in rounds]
+                slot.take_list((), self._lists_of(example, args, rounds[0].before))
+
+    def _leave_out(self, example: Example) -> None:
+        """Leave out the lists that have elements for which an example did not write."""
+        for slot, rounds in zip(self.slots, self.rounds(example), strict=True):
+            if slot.is_repeated and not rounds and () in slot.lists:
+                slot.lists[()] = {
+                    (how, place)
+                    for how, place in slot.lists[()]
+                    if at(example.scope, place) in (MISSING, [])
+                }
 
     def _take_value(self, slot: Slot, spot: Spot, place: Place) -> None:
         value, example = spot.value, spot.example
         is_whole = bool(place and value and not is_scalar(value)) and any(
             not marks_in(where)
-            for read in example.reads[: spot.before]
-            if read.holds(value)
+            for _, read in example.holding(value, spot.before)
             for where, _ in read.paths(value)
         )
         if isinstance(value, dict) and not is_whole:
@@ -209,13 +245,22 @@ class Space:
             for number, one in enumerate(value):
                 inner = Spot(example, Turn(number, len(value)), spot.before, one)
                 self._take_value(slot, inner, (*place, ELEMENT))
-        else:
+        elif not self._is_one_more(slot.leaves[place], spot):
             found = self.explain(spot, last_name(place), slot.tool)
             slot.leaves[place].add(self.is_refuted, spot, found)
 
+    def _is_one_more(self, leaf: Leaf, spot: Spot) -> bool:
+        """Return whether a value is that of a further round, which needs no other explanation."""
+        if spot.turn is None or spot.turn.number < MOST_WITNESSES:
+            return False
+        return any(
+            isinstance(source, FromInput | Constant) and not self.is_refuted(one, spot)
+            for source, one in leaf.explanations.items()
+        )
+
     def _is_fixed_list(self, spot: Spot) -> bool:
         """Return whether a list has several elements of which nothing is known."""
-        found = [self.explain(spot._replace(value=one), "") for one in spot.value]
+        found = [self.explain(spot._replace(value=one), "") for one in spot.value[:MOST_WITNESSES]]
         return len(found) > 1 and all(
             one and all(isinstance(source, Constant) for source in one) for one in found
         )
@@ -245,9 +290,10 @@ class Space:
         if they were made once in each of two examples, or in most of three or more.
         """
         made: dict[Role, list[tuple[Example, int]]] = defaultdict(list)
+        of_loops = {(one, number) for one, turn, number in self._used if turn is not None}
         for example in self.examples:
             for number in range(example.first_write):
-                if not self._is_of_loop(example, number):
+                if (id(example), number) not in of_loops:
                     made[example.role(number, None)].append((example, number))
         found = []
         for role, where in made.items():
@@ -256,10 +302,15 @@ class Space:
                 continue
             is_single = len(self.examples) >= 3 or self.caution.by_person
             is_single |= having == len(self.examples) > 1
-            if role.is_lookup or (is_single and len(where) == having):
+            times = Counter(id(example) for example, _ in where)
+            once = sum(count == 1 for count in times.values())
+            if role.is_lookup or (is_single and once > SHARE * having):
                 found.append(role)
                 for example, number in where:
-                    self.use(example, None, number, role)
+                    if role.is_lookup or times[id(example)] == 1:
+                        self.use(example, None, number, role)
+                    else:
+                        self._several[example, None, role][number] |= set()
         return found
 
     def _loop_habits(self) -> list[Role]:
@@ -291,26 +342,41 @@ class Space:
 
         Of two reads for one purpose it can't be told which of them belongs to the round.
         """
-        own: list[Read] = []
-        found: dict[Role, list[int]] = defaultdict(list)
         said = [one for place, one in example.said(turn).leaves if ELEMENT in place]
-        for number, read in enumerate(example.reads[: example.first_write]):
-            role = example.role(number, turn)
-            values = [one for one in read.args.values() if information(one) >= ENOUGH_TO_ACT]
-            by_element = any(place and ELEMENT in place for _, place in role.sources)
-            if by_element:
-                own.append(read)
-            if by_element or any(_gives(other, value, said) for other in own for value in values):
-                found[role].append(number)
+        own = [
+            number
+            for number in example.asked_with(map(key_of, said), example.first_write)
+            if any(place and ELEMENT in place for _, place in example.role(number, turn).sources)
+        ]
+        # What was read by something that those returned belongs to the round, too; and so does
+        # what was read by the element of a list that the round names.
+        returned = {key for number in own for key in example.reads[number].index}
+        named = self._named_in_lists(example, said)
+        found: dict[Role, list[int]] = defaultdict(list)
+        for number in sorted({*own, *example.asked_with(returned | named, example.first_write)}):
+            args = example.reads[number].args.values()
+            values = [one for one in args if information(one) >= ENOUGH_TO_ACT]
+            earlier = [example.reads[one] for one in own if one < number]
+            if (
+                number in own
+                or any(key_of(one) in named for one in values)
+                or any(_gives(one, each, said) for one in earlier for each in values)
+            ):
+                found[example.role(number, turn)].append(number)
         for numbers in found.values():
             if len(numbers) == 1 and (id(example), turn, numbers[0]) not in self._used:
                 yield numbers[0]
 
-    def _is_of_loop(self, example: Example, number: int) -> bool:
-        """Return whether a read serves a round of a loop."""
-        return any(
-            (id(example), turn, number) in self._used for turn in example.turns if turn is not None
-        )
+    @staticmethod
+    def _named_in_lists(example: Example, said: Sequence[Any]) -> set[Key]:
+        """Return the values of those elements of lists that have something that was said."""
+        found: set[Key] = set()
+        for value in (one for one in said if information(one) >= ENOUGH_TO_ACT):
+            for _, read in example.having(value, example.first_write):
+                paths = read.paths(value) if isinstance(read.result, list) else ()
+                for _, path in paths:
+                    found |= {key_of(one) for _, one in plain(follow(read.result, path[:1]))}
+        return found
 
     def explain(
         self,
@@ -333,18 +399,22 @@ class Space:
                 source = FromInput(place)
                 cost = math.log2(2 * len(said))
                 found[source] = Explanation(source, spot, cost, _named(place, name))
-        places = 1 + len(said) + sum(read.size for read in example.reads[:before])
-        cost = math.log2(places)
-        for number, read in enumerate(example.reads[:before]):
-            if read.holds(value) and not self._is_of_earlier_round(example, number, before):
-                self._explain_by_read(found, spot, number, cost, name)
+        cost = math.log2(1 + len(said) + example.sizes[before])
+        holders = example.holding(value, before)[-MOST_HOLDERS:]
+        is_common = bool(holders) and turn is not None and self._is_common(spot)
+        rows = [row for row in holders if not self._is_of_earlier_round(example, row[0], before)]
+        for number, _ in rows:
+            self._explain_by_read(found, spot, number, cost, name)
+        if not is_operand:
+            taken = [n for n, one in rows if self._is_taken(spot, one, name, is_common=is_common)]
+            self._take_from(spot, taken)
         self._note_unnamed(found, spot)
         self._note_named(found, tool)
         by_input = any(
             isinstance(one.source, FromInput) and one.net >= ENOUGH_TO_ACT for one in found.values()
         )
-        if not found and is_number(value) and not is_operand:
-            found = self._explain_by_numbers(spot) | self._explain_by_lists(spot, name)
+        if not found and not is_operand:
+            found = self._explain_by_computing(spot, name)
         if not found and not is_part and is_scalar(value):
             found = self._explain_by_texts(spot) | self._explain_by_edits(spot)
         if self.caution.by_person:
@@ -357,8 +427,9 @@ class Space:
     def _is_of_earlier_round(example: Example, number: int, before: int) -> bool:
         """Return whether this is the result of a write that was made again since."""
         tool = example.reads[number].tool
-        last = max(one for one, _ in example.by_tool[tool] if one < before)
-        return tool.startswith("#") and number != last
+        made = example.by_tool[tool]
+        last = bisect_left(made, before, key=itemgetter(0)) - 1
+        return tool.startswith("#") and number != made[last][0]
 
     def _assumed(
         self, found: dict[Source, Explanation], spot: Spot, name: str
@@ -390,14 +461,15 @@ class Space:
         numbers = numbers_before(spot) if isinstance(source, FromNumbers) else ()
         return isinstance(value, str) or is_computed(value, one.net, numbers, rivals)
 
+    def _explain_by_computing(self, spot: Spot, name: str) -> dict[Source, Explanation]:
+        """Return what a number or a date may be computed from."""
+        if is_number(spot.value):
+            return self._explain_by_numbers(spot) | self._explain_by_lists(spot, name)
+        return self._explain_by_days(spot) if is_date(spot.value) else {}
+
     def _explain_by_numbers(self, spot: Spot) -> dict[Source, Explanation]:
         """Return the pairs of numbers that a number may be computed from."""
-        known: dict[FromInput | FromRead, tuple[Any, Explanation]] = {}
-        for value in numbers_before(spot):
-            operand = spot._replace(value=value)
-            for source, one in self.explain(operand, "", is_part=True, is_operand=True).items():
-                if isinstance(source, FromInput | FromRead):
-                    known[source] = value, one
+        known = self._operands(spot, numbers_before(spot))
         found: dict[Source, Explanation] = {}
         cost = math.log2(1 + 3 * len(known) ** 2)
         for left, (one, by) in known.items():
@@ -409,7 +481,42 @@ class Space:
                     if key_of(computed(sign, one, other)) == key_of(spot.value):
                         source = FromNumbers(sign, left, right)
                         found[source] = Explanation(source, spot, cost, parts=[by, by_other])
+        self._take_operands(spot, found)
         return found
+
+    def _explain_by_days(self, spot: Spot) -> dict[Source, Explanation]:
+        """Return the dates and the numbers of days after them that a date may be."""
+        dates = self._operands(spot, dates_before(spot))
+        numbers = self._operands(spot, [one for one in numbers_before(spot) if one])
+        found: dict[Source, Explanation] = {}
+        for left, (one, by) in dates.items():
+            for right, (other, by_other) in numbers.items():
+                if computed("later", one, other) == spot.value:
+                    source = FromNumbers("later", left, right)
+                    made = Explanation(source, spot, parts=[by, by_other])
+                    # Of two dates of one year many a number is the difference.
+                    made.bits = dict.fromkeys(made.bits, BITS_OF_DAYS)
+                    made.cost = math.log2(1 + len(dates) * len(numbers))
+                    found[source] = made
+        self._take_operands(spot, found)
+        return found
+
+    def _operands(
+        self, spot: Spot, values: Sequence[Any]
+    ) -> "dict[FromInput | FromRead, tuple[Any, Explanation]]":
+        """Return what may have been computed with, by where it comes from."""
+        known: dict[FromInput | FromRead, tuple[Any, Explanation]] = {}
+        for value in values:
+            operand = spot._replace(value=value)
+            for source, one in self.explain(operand, "", is_part=True, is_operand=True).items():
+                if isinstance(source, FromInput | FromRead):
+                    known[source] = value, one
+        return known
+
+    def _take_operands(self, spot: Spot, found: dict[Source, Explanation]) -> None:
+        """Use the reads of what was computed with."""
+        for value in {part.spots[0].value for one in found.values() for part in one.parts}:
+            self.explain(spot._replace(value=value), "", is_part=True)
 
     def _explain_by_lists(self, spot: Spot, name: str) -> dict[Source, Explanation]:
         """Return the lists whose sum or length a number may be."""
@@ -483,13 +590,16 @@ class Space:
         elif self.caution.by_person:
             leaf.explanations = {}
 
-    def _piece(self, parts: Sequence[Part]) -> Leaf:
-        """Return the leaf of a known value in a text."""
+    def _piece(self, parts: Sequence[Part]) -> str | Leaf:
+        """Return the leaf of a known value in a text; the text itself if it is there by chance."""
         inner = Leaf()
         for part in parts:
             inner.add(self.is_refuted, part.spot, self._explain_piece(part))
             inner.values += part.values
-        return inner
+        texts = {part.spot.value for part in parts}
+        examples = {id(part.spot.example) for part in parts}
+        is_chance = all(one.net <= 0 for one in inner.explanations.values())
+        return str(texts.pop()) if is_chance and len(texts) == 1 < len(examples) else inner
 
     def _phrased(self, leaf: Leaf) -> list[str | Leaf]:
         """Return the pieces of a text with a phrase about an input that is not always given.
@@ -523,7 +633,7 @@ class Space:
         if not self.caution.by_person:
             yield from pieces
             return
-        if any(is_copy(spot.value, leaf.spots) for spot in leaf.spots):
+        if has_copy(leaf.spots):
             leaf.explanations = {}
             return
         texts = {spot.value for spot in leaf.spots}
@@ -569,15 +679,10 @@ class Space:
         by_place: dict[Place, list[Path]] = defaultdict(list)
         for place, path in read.paths(value):
             by_place[place].append(path)
-        # A word that stands in many records does not show which read it came from.
-        is_telling = information(value) >= ENOUGH_TO_ACT
-        is_telling |= any(_named(place, name) for place in by_place)
-        if turn is None or (is_telling and not self._is_common(spot)):
-            self.use(example, turn, number, role)
         for place, paths in by_place.items():
             source = FromRead(role, place)
             new = Explanation(source, spot, cost, _named(place, name))
-            new.choice = self._choice(example, before, read.tool, place)
+            new.choice = math.log2(max(1, example.alternatives(read.tool, place, before)))
             new.atoms = self._atoms(example, turn, read.result, place, paths)
             old = found.setdefault(source, new)
             old.atoms = [
@@ -586,25 +691,20 @@ class Space:
             ]
 
     @staticmethod
+    def _is_taken(spot: Spot, read: Read, name: str, *, is_common: bool) -> bool:
+        """Return whether a value may come from a read.
+
+        In a round of a loop a word that stands in many records does not show which one it is from.
+        """
+        is_telling = information(spot.value) >= ENOUGH_TO_ACT
+        is_telling |= any(_named(place, name) for place, _ in read.paths(spot.value))
+        return spot.turn is None or (is_telling and not is_common)
+
+    @staticmethod
     def _is_common(spot: Spot) -> bool:
         """Return whether several reads of one tool have a value."""
-        reads = spot.example.reads[: spot.before]
-        tools = Counter(read.tool for read in reads if key_of(spot.value) in read.index)
+        tools = Counter(read.tool for _, read in spot.example.having(spot.value, spot.before))
         return max(tools.values(), default=0) > 1
-
-    def _choice(self, example: Example, before: int, tool: str, place: Place) -> float:
-        """Return the bits of a choice among the values that stood at such places."""
-        memo = (id(example), before, tool, place)
-        if memo not in self._alternatives:
-            values = {
-                key
-                for number, read in example.by_tool[tool]
-                if number < before
-                for key, found in read.index.items()
-                if any(where == place for where, _ in found)
-            }
-            self._alternatives[memo] = math.log2(max(1, len(values)))
-        return self._alternatives[memo]
 
     def _note_named(self, found: dict[Source, Explanation], tool: str) -> None:
         """Note which values a tool is about, whatever its argument is called."""
@@ -615,21 +715,162 @@ class Space:
     @staticmethod
     def _note_unnamed(found: dict[Source, Explanation], spot: Spot) -> None:
         """Note how large a choice was that no input names."""
-        most = 0.0
+        most, is_listed = 0.0, False
         for one in found.values():
             source = one.source
             if not isinstance(source, FromRead) or not marks_in(source.place) or any(one.atoms):
                 continue
-            for number, read in spot.example.by_tool[source.role.tool]:
-                if number < spot.before and key_of(spot.value) in read.index:
-                    values = {
-                        key_of(value)
-                        for place, _, value in walk(read.result)
-                        if place == source.place
-                    }
+            is_listed = True
+            for _, read in spot.example.having(spot.value, spot.before):
+                if read.tool == source.role.tool:
+                    values = read.by_place.get(source.place, ())
                     most = max(most, math.log2(max(1, len(values))))
-        for one in found.values():
+        for one in found.values() if is_listed else ():
             one.unnamed = {id(spot.example): most}
+
+    def _take_from(self, spot: Spot, holders: Sequence[int]) -> None:
+        """Use the reads that have a value; wait where an example read several for one purpose."""
+        example, turn, _, value = spot
+        purposes: dict[Role, list[int]] = defaultdict(list)
+        for number in holders:
+            purposes[example.role(number, turn)].append(number)
+        for role, numbers in purposes.items():
+            args = {key_of(example.reads[number].args) for number in numbers}
+            if len(args) > 1 and role.write is None:
+                telling = {key_of(value)} if information(value) >= ENOUGH_TO_ACT else set()
+                for number in numbers:
+                    self._several[example, turn, role][number] |= telling
+            else:
+                for number in numbers:
+                    self.use(example, turn, number, role)
+
+    def known_before(self, spot: Spot, listed: int, chosen: Any) -> dict[FromInput | FromRead, Any]:
+        """Return the values by which an element of a list may have been chosen.
+
+        listed: the number of the read that returned the list. What was read by what the chosen
+        element says, or by that in turn, can't be the reason to choose it.
+        """
+        example, turn = spot.example, spot.turn
+        found: dict[FromInput | FromRead, Any] = {
+            FromInput(place): value
+            for place, value in example.said(turn).leaves
+            if are_comparable(value, value)
+        }
+        after = {key_of(value) for _, value in plain(chosen) if is_code(value)}
+        for number, read in enumerate(example.reads[: spot.before]):
+            if number > listed and any(key_of(value) in after for value in read.args.values()):
+                after |= {key_of(value) for _, value in plain(read.result) if is_code(value)}
+                continue
+            role = example.role(number, turn)
+            is_used = {(id(example), one, number) for one in (None, turn)} & self._used
+            if role.write is None and (is_used or len(example.by_tool[read.tool]) == 1):
+                for place, value in plain(read.result):
+                    if can_limit(value):
+                        found.setdefault(FromRead(role, place), value)
+                if role != example.role(listed, turn):
+                    for source, value in self._of_elements(spot, role, read).items():
+                        found.setdefault(source, value)
+        return found
+
+    def _of_elements(self, spot: Spot, role: Role, read: Read) -> dict[FromRead, Any]:
+        """Return the values of those elements of a result that were chosen for something else."""
+        found: dict[FromRead, Any] = {}
+        for place, carrier in self.carriers.get(role, {}).items():
+            values = [
+                one.value
+                for one in carrier.spots
+                if one.example is spot.example and one.turn in (None, spot.turn)
+            ]
+            paths = [
+                path for value in values for where, path in read.paths(value) if where == place
+            ]
+            if len(paths) == 1:
+                (depth,) = marks_in(place)
+                element = follow(read.result, paths[0][: depth + 1])
+                for field, value in plain(element):
+                    if can_limit(value):
+                        found[FromRead(role, (*place[: depth + 1], *field))] = value
+        return found
+
+    @cached_property
+    def carriers(self) -> dict[Role, dict[Place, Explanation]]:
+        """The explanations that choose an element of a list: by role, and by the place they take.
+
+        What else such an element has is known with it.
+        """
+        found: dict[Role, dict[Place, Explanation]] = defaultdict(dict)
+        for leaf in self._leaves():
+            for source, one in leaf.explanations.items():
+                if isinstance(source, FromRead) and len(marks_in(source.place)) == 1:
+                    old = found[source.role].get(source.place)
+                    if old is None or len(one.spots) > len(old.spots):
+                        found[source.role][source.place] = one
+        return found
+
+    def carrier(self, source: FromRead) -> Explanation | None:
+        """Return the explanation that chooses the element of a list in which a place is."""
+        cut = marks_in(source.place)[0] + 1
+        fits = [
+            one
+            for place, one in self.carriers.get(source.role, {}).items()
+            if place[:cut] == source.place[:cut]
+        ]
+        return max(fits, key=lambda one: (len(one.spots), one.net), default=None)
+
+    def _settle_several(self) -> None:
+        """Use, of several reads for one purpose, the one that has all values that were taken.
+
+        Somebody looked at all orders and then acted on one. If several have all the values, it is
+        the one of which inputs and the other examples speak.
+        """
+        while self._several:
+            (example, turn, role), taken = self._several.popitem()
+            if any((id(example), turn, number) in self._used for number in taken):
+                continue
+            wanted = set().union(*taken.values())
+            whole = [one for one in taken if wanted <= example.reads[one].index.keys()]
+            for number in [max(whole, key=self._fit_of(example, turn, role))] if whole else taken:
+                self.use(example, turn, number, role)
+
+    def _fit_of(
+        self, example: Example, turn: Turn | None, role: Role
+    ) -> Callable[[int], tuple[int, float]]:
+        """Return how well a read agrees with those of other examples, and with the inputs."""
+        known = self.roles.get(role, {})
+
+        def fit(number: int) -> tuple[int, float]:
+            shared, bits = 0, 0.0
+            for name, value in example.reads[number].args.items():
+                spot = Spot(example, turn, number, value)
+                for source, one in self.explain(spot, name).items():
+                    bits = max(bits, sum(sum(each.values()) for each in one.atoms))
+                    other = known[name].explanations.get(source) if name in known else None
+                    if other is not None:
+                        pairs = zip(one.atoms, other.atoms, strict=True)
+                        shared += 1 + sum(len({*own} & {*more}) for own, more in pairs)
+                        shared += self._alike(source, spot, other.spots)
+            return shared, bits
+
+        return fit
+
+    def _alike(self, source: Source, spot: Spot, others: Sequence[Spot]) -> int:
+        """Return how many words of the element of a list are those that others always had."""
+        if not isinstance(source, FromRead) or len(marks_in(source.place)) != 1:
+            return 0
+        taken = [self._element(source, one) for one in others[:TRIED]]
+        own = self._element(source, spot)
+        return sum(same(at(own, field), value) for field, value in fixed_fields(taken).items())
+
+    @staticmethod
+    def _element(source: FromRead, spot: Spot) -> Any:
+        """Return the element of a list in which a value was found."""
+        (depth,) = marks_in(source.place)
+        for number, read in spot.example.holding(spot.value, spot.before):
+            if spot.example.role(number, spot.turn) == source.role:
+                for place, path in read.paths(spot.value):
+                    if place == source.place:
+                        return follow(read.result, path[: depth + 1])
+        return MISSING
 
     def use(self, example: Example, turn: Turn | None, number: int, role: Role) -> None:
         """Explain the arguments of a read that matters."""
@@ -691,7 +932,9 @@ class Space:
         values = self.evaluate(explanation, spot)
         return values is not None and key_of(spot.value) not in map(key_of, values)
 
-    def evaluate(self, explanation: Explanation, spot: Spot, depth: int = 4) -> list[Any] | None:
+    def evaluate(
+        self, explanation: Explanation, spot: Spot, depth: int = MOST_READS
+    ) -> list[Any] | None:
         """Return the values that it gives; None if something that it needs was not recorded."""
         source, example, turn = explanation.source, spot.example, spot.turn
         if isinstance(source, Constant):
@@ -731,12 +974,8 @@ class Space:
             ]
             return [text.replace(o, n) for text in texts for o in known[0] for n in known[1]]
         assert isinstance(source, FromNumbers)
-        return [
-            computed(source.sign, one, other)
-            for one in known[0]
-            for other in known[1]
-            if is_number(one) and is_number(other)
-        ]
+        made = (computed(source.sign, one, other) for one in known[0] for other in known[1])
+        return [one for one in made if one is not MISSING]
 
     @staticmethod
     def _evaluate_reads(
@@ -748,12 +987,14 @@ class Space:
             if number >= spot.before or read.args.keys() != wanted.keys():
                 continue
             if all(key_of(value) in wanted[name] for name, value in read.args.items()):
-                chosen = descend(read.result, source.place, explanation.atoms, spot)
-                if chosen is None:
-                    return None
                 is_made = True
-                found += chosen
+                found += descend(read.result, source.place, explanation.atoms, spot)
         return found if is_made else None
+
+
+def can_limit(value: Any) -> bool:
+    """Return whether an element of a list may be chosen by a value: a word, an id, a measure."""
+    return is_word(value) or is_code(value) or are_comparable(value, value)
 
 
 def _text(pieces: Pieces, number: int) -> str:

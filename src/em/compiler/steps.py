@@ -44,6 +44,7 @@ from em.compiler.places import (
     Place,
     at,
     input_places,
+    is_code,
     is_scalar,
     key_of,
     last_name,
@@ -167,6 +168,8 @@ class Writer:
         self._structures: dict[Role, Json] = {}
         self._pick_steps: list[tuple[Pick, Json]] = []
         self._choices: dict[Pick, Choice] = {}
+        # The choices that are being written down: what limits one must not depend on it.
+        self._picking: list[tuple[FromRead, Place]] = []
         # By pick: other ways to choose that explain the recordings as well.
         self._rivals: dict[Pick, list[Pick]] = {}
         self._chosen: set[Pick] = set()
@@ -217,19 +220,45 @@ class Writer:
         if isinstance(source, Constant):
             return one.examples >= self.caution.constant
         enough = -math.inf if self.caution.by_person else ENOUGH_TO_ACT
-        if one.parts:
-            return one.net >= enough and all(map(self._is_supported, one.parts))
         if one.net < enough:
             return False
-        if isinstance(source, FromRead):
-            unnamed = sum(one.unnamed.values())
-            if not any(one.atoms) and 0 < unnamed < ENOUGH_TO_ACT:
-                return False
-            for level in range(len(marks_in(source.place))):
-                choice = choice_of(one, level, self.caution)
-                if choice.how == "many" or not choice.is_supported:
-                    return False
-        return True
+        if isinstance(source, FromNumbers):
+            # What is computed shows what it is computed from, however small that is; but a number
+            # that was always the same may as well be a constant.
+            varied = all(len(part.bits) > 1 or part.net >= enough for part in one.parts)
+            return varied and all(map(self._is_told_apart, one.parts))
+        if one.parts:
+            return all(map(self._is_supported, one.parts))
+        # From several recordings it is known how an element of a list was chosen.
+        is_chosen = isinstance(source, FromRead) and marks_in(source.place) and len(one.spots) > 1
+        is_named = any(one.atoms) or is_chosen or not isinstance(source, FromRead)
+        return (is_named or not one.is_open) and self._is_told_apart(one)
+
+    def _is_told_apart(self, one: Explanation) -> bool:
+        """Return whether the elements of lists on the way to a value are told from others."""
+        source = one.source
+        if not isinstance(source, FromRead):
+            return True
+        choices = [self._choice(one, level) for level in range(len(marks_in(source.place)))]
+        return all(choice.how != "many" and choice.is_supported for choice in choices)
+
+    def _choice(self, one: Explanation, level: int) -> Choice:
+        """Return how the element of a list is chosen on the way to a value.
+
+        If another value of the same elements shows it in more recordings, it is told by that one.
+        """
+        own = choice_of(one, level, self.space.known_before, self.caution)
+        source = one.source
+        assert isinstance(source, FromRead)
+        known = self.space.carrier(source) if len(marks_in(source.place)) == 1 else None
+        if known is None or known is one or len(known.spots) <= len(one.spots):
+            return own
+        other = choice_of(known, level, self.space.known_before, self.caution)
+        taken = {(id(row.spot.example), row.spot.turn): row.chosen for row in other.rows}
+        is_same = all(
+            row.chosen is taken.get((id(row.spot.example), row.spot.turn)) for row in own.rows
+        )
+        return other if is_same and other.is_single and own.rows else own
 
     def _given(self, place: Place) -> Term | None:
         """Return the term of an input; None for the element of a list that no loop goes over."""
@@ -320,7 +349,7 @@ class Writer:
             if step is KEY:
                 break
             rest = place[number + 1 :]
-            choice = choice_of(one, level, self.caution)
+            choice = self._choice(one, level)
             # The value itself was given: comparing with it would prove nothing.
             echoed = [
                 atom
@@ -368,12 +397,17 @@ class Writer:
         assert isinstance(source, FromRead)
         name = singular(last_name(place) or read_name(source.role.tool))
         picks: list[Pick] = []
+        if (source, place) in self._picking:
+            return None
+        self._picking.append((source, place))
         for way in (choice.way, *choice.others):
             fixed = ((field, Value(json.dumps(choice.fixed[field]))) for field in way.constants)
             limits = self._limits(way, trail)
-            if limits is None:
-                return None
-            picks.append(Pick(term, way.how, (*fits, *fixed, *limits), way.by, name))
+            if limits is not None:
+                picks.append(Pick(term, way.how, (*fits, *fixed, *limits), way.by, name))
+        self._picking.pop()
+        if not picks:
+            return None
         self._choices.setdefault(picks[0], choice)
         self._rivals[picks[0]] = picks[1:]
         return picks[0]
@@ -383,15 +417,24 @@ class Writer:
         found: list[tuple[Place, Term]] = []
         for bound in way.bounds:
             source = bound.source
-            if isinstance(source, FromInput):
+            if source is None:
+                term: Term | None = Value("1")
+            elif isinstance(source, FromInput):
                 term = self._given(source.place)
             else:
                 term = self._result(source.role, trail)
             if term is None:
                 return None
-            if isinstance(source, FromRead) and source.place:
+            if isinstance(source, FromRead) and marks_in(source.place):
+                carrier = self.space.carrier(source)
+                assert carrier is not None
+                term = self._inside(term, carrier, source.place, trail, is_value=True)
+                if term is None or isinstance(term, Every):
+                    return None
+            elif isinstance(source, FromRead) and source.place:
                 term = Field(term, names_in(source.place))
-            found.append((bound.field, Limit(term, bound.is_least)))
+            is_limit = bound.how != "equal"
+            found.append((bound.field, Limit(term, bound.how == "least") if is_limit else term))
         return tuple(found)
 
     def _of_several(
@@ -423,6 +466,9 @@ class Writer:
                 if changes is None:
                     return None
                 given = Merged(given, changes)
+            elif self.needs(given):
+                self.optional.add(atom.input)
+                given = Optional(atom.input)
             found.append((atom.field, given))
         return tuple(found)
 
@@ -438,7 +484,7 @@ class Writer:
             is_fixed = self._is_fixed(role.tool, (name,))
             found = self._same(leaf) if is_fixed else self._value(leaf, name, (*trail, role))
             made = {id(spot.example) for spot in leaf.spots}
-            if found is not None and isinstance(found.term, Value) and not is_fixed:
+            if found is not None and isinstance(found.term, Value | Text) and not is_fixed:
                 # What few of the recordings looked for is what they looked for, no constant.
                 found = found if 2 * len(made) >= len(self.examples) else None
             if found is None:
@@ -465,9 +511,8 @@ class Writer:
         )
         if not leaf.built or (whole is not None and not is_weak):
             return whole
-        built = self._built(leaf, name, trail)
-        is_given = built is not None and not self.roles_of(built.term)
-        return built if whole is None or is_given else whole
+        # A text that has known values in it is no constant, even if they are not told apart.
+        return self._built(leaf, name, trail)
 
     def _built(self, leaf: Leaf, name: str, trail: tuple[Role, ...]) -> "Chosen | None":
         """Return a text that is made of values which are explained."""
@@ -851,11 +896,38 @@ class Writer:
             needed = self.needs(value)
             needed |= self.needs(term) if is_lent or not is_write else frozenset()
             sign = "in" if isinstance(term, Every) else "=="
+            if isinstance(term, Every) and is_write and self._look_at(value, one):
+                continue
             self.check(value, sign, term, one.examples, needed)
             if needed:
                 ways.add(self.given_text(needed))
         if ways:
             self.write_check(" or ".join(sorted(ways)), None, len(self.examples))
+
+    def _look_at(self, value: Term, one: Explanation) -> bool:
+        """Write down the element of a list that an input names, if it was always in one state.
+
+        Others of its list were often in another one.
+        """
+        source = one.source
+        if not isinstance(value, Given) or not isinstance(source, FromRead):
+            return False
+        depth, *more = marks_in(source.place)
+        rest = source.place[depth + 1 :]
+        choice = choice_of(one, 0, self.space.known_before, self.caution)
+        ids = [is_code(row.spot.value) and len(row.options) == 1 for row in choice.rows]
+        states = {field: one for field, one in choice.usual.items() if field != rest}
+        base = self._result(source.role, ())
+        if more or rest in ((), (KEY,)) or not all(ids) or not states or base is None:
+            return False
+        choice = msgspec.structs.replace(choice, fixed=states)
+        of = Field(base, names_in(source.place[:depth])) if depth else base
+        name = singular(last_name(source.place[:depth]) or read_name(source.role.tool))
+        pick = Pick(of, "only", ((rest, value),), (), name)
+        self._choices.setdefault(pick, choice)
+        self._chosen.add(pick)
+        self.text(pick)
+        return True
 
     def _is_looped(self, source: Source) -> bool:
         """Return whether a loop goes over the list that a value stands in: it is there anyway."""
@@ -1053,7 +1125,9 @@ _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     Limit: lambda self, term: f"at_{'least' if term.is_least else 'most'}({self.text(term.of)})",
     Merged: lambda self, term: f"merge({self.text(term.old)}, {self.text(term.changes)})",
     Computed: lambda self, term: (
-        f"({self.text(term.left)} {term.sign} {self.text(term.right)}) | round(6)"
+        f"later({self.text(term.left)}, {self.text(term.right)})"
+        if term.sign == "later"
+        else f"({self.text(term.left)} {term.sign} {self.text(term.right)}) | round(6)"
         if term.is_rounded
         else f"{self.text(term.left)} {term.sign} {self.text(term.right)}"
     ),

@@ -145,16 +145,16 @@ class Found(Node, frozen=True):
 
 
 class Formed(Node, frozen=True):
-    """A value in one of the plain forms: `slug(title)`."""
+    """A value in one of the plain forms: `shown(title, "slug")`."""
 
     form: str
     of: "Term"
 
 
 class Computed(Node, frozen=True):
-    """Two numbers, computed with; rounded, if they are decimals."""
+    """Two numbers, computed with, rounded if they are decimals; or a date and days after it."""
 
-    sign: Literal["*", "+", "-"]
+    sign: Literal["*", "+", "-", "later"]
     left: "Term"
     right: "Term"
     is_rounded: bool = False

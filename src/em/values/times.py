@@ -13,6 +13,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw]?)", re.IGNORECASE | re.ASCII)
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?", re.ASCII)
+_MONTH = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LONGEST = timedelta(days=100_000)
 
@@ -70,6 +71,11 @@ def is_date(value: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_month(value: Any) -> bool:
+    """Return whether a value is a month as ISO 8601 writes it: 2025-04."""
+    return isinstance(value, str) and _MONTH.fullmatch(value) is not None
 
 
 def is_clock(value: Any) -> bool:

@@ -244,13 +244,13 @@ def items_of(items: Any) -> list[Any]:
 
 
 def _all_fields(more: Described, fields: Fields) -> Fields:
-    if more is None:
-        return fields
+    """Return all conditions; one that is omitted is none."""
     if isinstance(more, Holding):
-        return {WHOLE: more, **fields}
-    if not isinstance(more, Mapping):
+        more = {WHOLE: more}
+    if more is not None and not isinstance(more, Mapping):
         raise TypeError(f"fields must be a mapping of names to values, got {short(more)}")
-    return {**more, **fields}
+    every = {**more, **fields} if more else fields
+    return {name: one for name, one in every.items() if one is not ABSENT}
 
 
 def _is_described(item: Any, fields: Fields) -> bool:

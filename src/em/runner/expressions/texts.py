@@ -3,13 +3,13 @@
 import itertools
 import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
 from em.runner.expressions.file_lines import parts_of_lines
-from em.text.slug import slug as slug  # noqa: PLC0414 - a function of expressions
+from em.text.slug import slug
 from em.values.canonical import short
 from em.values.structure import structured
 from em.values.times import is_date
@@ -77,7 +77,9 @@ _PARTS: dict[str, Callable[[str], str]] = {
 
 
 def shown(value: Any, form: str) -> str:
-    """Return a date (`%d.%m.%Y`) or a number (`,.2f`, `03d`) as a text of this form."""
+    """Return a date (`%d.%m.%Y`), a number (`,.2f`, `03d`) or a text (`slug`) in this form."""
+    if form in _SLUGS:
+        return slug(value, _SLUGS[form])
     if "%" in form:
         if not is_date(value):
             raise ValueError(f"shown() needs a date such as 2026-05-31, got {value!r}")
@@ -108,6 +110,8 @@ def quoted(value: Any, how: str) -> str:
     return known[how](value if how == "json" else str(value))
 
 
+_SLUGS = {"slug": "-", "snake": "_", "words": " ", "flat": ""}
+"""What stands between the words of a text: `desk-lamp`, `desk_lamp`, `desk lamp`, `desklamp`."""
 _SPEC = re.compile(r"0?[0-9]{0,2},?(?:\.[0-9])?[df]")
 
 
@@ -117,6 +121,13 @@ def days(first: str, last: str) -> int:
         raise ValueError(f"days() needs two dates, got {first!r} and {last!r}")
     both = (datetime.fromisoformat(one).date() for one in (first, last))
     return (-(next(both) - next(both))).days
+
+
+def later(day: str, count: int) -> str:
+    """Return the date so many days after another one; a number below zero is before it."""
+    if not is_date(day) or "T" in day or isinstance(count, bool) or not isinstance(count, int):
+        raise ValueError(f"later() needs a date and a whole number, got {day!r} and {count!r}")
+    return (date.fromisoformat(day) + timedelta(days=count)).isoformat()
 
 
 def lines(items: list[Any], form: str, glue: str = "\n") -> str:
@@ -205,7 +216,7 @@ _kind_of_text = lru_cache(maxsize=10_000)(_looked_at)
 TEXTS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        structure, between, part_of, slug, shown, quoted, days, lines,
+        structure, between, part_of, shown, quoted, days, later, lines,
     )
 }  # fmt: skip
 """These functions by name."""
