@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from em.compiler.evidence import BY_PERSON
 from em.compiler.example import Call, Example
 from em.compiler.learner import learn
 from em.runner.engine import run_routine
@@ -538,3 +539,18 @@ def test_a_description_may_be_part_of_a_larger_input(tmp_path: Path) -> None:
     given = nested(9)
     given["order"]["which"] = {}
     assert hands_over(tmp_path, routine, given, Workshop())
+
+
+def test_what_the_customer_was_found_by_does_not_tell_which_of_the_repairs_is_meant() -> None:
+    def repair(number: int) -> dict[str, Any]:
+        return {"repair_id": f"R-70{number}1", "zip": "80273", "status": "waiting"}
+
+    keys = [repair(number)["repair_id"] for number in range(3)]
+    customer = {"customer_id": "C-3101", "repairs": keys}
+    calls = [
+        Call("find_customer", {"zip": "80273"}, customer),
+        Call("get_repair", {"repair_id": keys[0]}, repair(0)),
+        Call("stop_repair", {"repair_id": keys[0]}, {"stopped": True}, None, "write"),
+    ]
+    learnt = learn({"stop": [Example({"zip": "80273"}, calls)]}, caution=BY_PERSON)["stop"].routine
+    assert "zip=zip" not in str(learnt["steps"])

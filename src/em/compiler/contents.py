@@ -352,7 +352,9 @@ class _Search:
         # What the list itself was asked for by says little about its elements.
         asked = {place for one in sightings for place in _asked(one.example, one.listed)}
         free = [one for one in told if not any(_overlap(one.input, place) for place in asked)]
-        return tuple(free or [one for one in told if one.input in asked])
+        # Unless all of them were looked at, it does not tell one from the others.
+        is_whole = all(each.is_read for one in sightings for each in one.candidates)
+        return tuple(free or [one for one in told if one.input in asked and is_whole])
 
     def _is_plain(self, find: Find) -> bool:
         """Return whether fields of the element alone tell it, so that an ordinary choice does."""
