@@ -157,3 +157,14 @@ def test_a_field_named_like_the_tool_needs_fewer_states_and_all_others_must_agre
     assert found is not None
     assert found.text() == "ship.draught > ship.tug_limit"
     assert "ship.berth < ship.crew" in [one.text() for one in found.others]
+
+
+def test_a_limit_is_written_with_all_its_digits() -> None:
+    large = [{"bill": {"cents": 123_456_789 + n}} for n in range(8)]
+    small = [{"bill": {"cents": 123_456_781 - n}} for n in range(8)]
+    found = best(large, small)
+    assert found is not None
+    for state in (*large, *small):
+        assert holds(found.text(), **state) is (state in large)
+        assert all(holds(check, **state) for check in found.known())
+    assert not all(holds(check, bill={"cents": 123_456_785}) for check in found.known())

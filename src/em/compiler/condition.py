@@ -203,8 +203,8 @@ class Level(msgspec.Struct, frozen=True):
         found = ", ".join(path_text(path, names) for path in self.paths)
         found = f"days({found})" if len(self.paths) > 1 else found
         limits = {"<=": self.low, ">=": self.high}
-        parts = [f"{found} {sign} {limits[sign]:g}" for kind, sign in categories if kind == "level"]
-        return " or ".join(parts)
+        signs = [sign for kind, sign in categories if kind == "level"]
+        return " or ".join(f"{found} {sign} {literal(limits[sign])}" for sign in signs)
 
 
 def measure(paths: Sequence[Path], state: State) -> float | None:
