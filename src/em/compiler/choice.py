@@ -42,9 +42,9 @@ Positions = int
 MOST_CONDITIONS = 3
 """Conditions by which one element is told from others."""
 MOST_TRIED = 10
-"""Conditions of which some are tried together."""
+"""Conditions that are tried, up to three at a time."""
 MOST_RIVALS = 8
-"""Ways to choose of which all must agree, where little speaks for one of them."""
+"""Ways to choose that may be left where little evidence speaks for one: all of them must agree."""
 Told = Literal["only", "smallest", "largest"]
 How = Told | Literal["values", "many"]
 
@@ -79,8 +79,8 @@ class Bound(NamedTuple):
 class Row(NamedTuple):
     """One choice that was made: from these elements, of those that inputs leave, this one.
 
-    options: the elements that have the value, and of which inputs say the most. listed: the number
-    of the read that returned the list.
+    options: the elements that have the value and fit the inputs best. listed: the number of the
+    read that returned the list.
     """
 
     spot: Spot
@@ -408,7 +408,7 @@ def _gain(sizes: list[int], rest: list[Positions]) -> float:
 
 
 def _family(bound: Bound) -> str:
-    """Return of which kind a limit is: there are few of some, and they count for more."""
+    """Return the kind of a limit: one of a kind with few limits counts for more."""
     if bound.source is None or bound.how == "equal":
         return bound.how
     return "given" if isinstance(bound.source, FromInput) else "read"
@@ -436,7 +436,7 @@ def _bounds(rows: Sequence[Row], known: Sequence[Known]) -> list[Bound]:
 
 
 def stock_fields(choice: Choice) -> list[Place]:
-    """Return the fields that count something of which no chosen element had none."""
+    """Return the fields that count a stock: some elements had 0, but never the chosen one."""
     fields = [field for field, _ in plain(choice.rows[0].chosen)] if choice.rows else []
     told = {one.field for one in choice.way.bounds}
     return [
@@ -448,7 +448,7 @@ def stock_fields(choice: Choice) -> list[Place]:
 
 
 def _is_stock(rows: Sequence[Row], field: Place) -> bool:
-    """Return whether a field counts something of which others, but no chosen element, had none."""
+    """Return whether a field of all elements is a whole number, and 0 for some of them."""
     counts = [at(one, field) for row in rows for one in row.elements]
     return all(type(one) is int and one >= 0 for one in counts) and 0 in counts
 

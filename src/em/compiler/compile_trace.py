@@ -85,7 +85,7 @@ def compile_several(
     """Compile one routine from recordings of one kind of task.
 
     Those that say that they failed are left out; if all do, they are refused unless `allow_failed`.
-    `allow_unlabelled=False` refuses traces of which none says that it succeeded.
+    `allow_unlabelled=False` refuses traces if none of them says that it succeeded.
 
     review, struck: what a person said about the routine. kept_in: a memory; what was said about its
     version with the same name stays said. by_itself: no person sees what is assumed, so nothing

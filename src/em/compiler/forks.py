@@ -26,7 +26,7 @@ def same_way(name: str, examples: Sequence[Example]) -> None:
 
 
 def different(name: str, examples: Sequence[Example]) -> RoutineError:
-    """Return the error for recordings of which nothing tells why they did different things."""
+    """Return the error for recordings that did different things, where nothing tells why."""
     longest = max(examples, key=lambda one: len(one.kind))
     others = [one for one in examples if one.kind != longest.kind]
     other = max(others, key=lambda one: len({*one.kind} - {*longest.kind}))

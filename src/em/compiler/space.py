@@ -135,7 +135,7 @@ class Space:
         self.roles: dict[Role, dict[str, Leaf]] = defaultdict(lambda: defaultdict(Leaf))
         self.reads: dict[Role, list[tuple[Example, Turn | None, Read]]] = defaultdict(list)
         self._used: set[tuple[int, Turn | None, int]] = set()
-        # Reads of which one example made several for one purpose, with the values of each.
+        # By purpose: the reads that one example made for it, if several, with the values of each.
         self._several: dict[_Purpose, dict[int, set[Key]]] = defaultdict(lambda: defaultdict(set))
         self.slots = self._slots()
         for example in examples:
@@ -259,7 +259,7 @@ class Space:
         )
 
     def _is_fixed_list(self, spot: Spot) -> bool:
-        """Return whether a list has several elements of which nothing is known."""
+        """Return whether a list has several elements, and nothing explains any of them."""
         found = [self.explain(spot._replace(value=one), "") for one in spot.value[:MOST_WITNESSES]]
         return len(found) > 1 and all(
             one and all(isinstance(source, Constant) for source in one) for one in found
@@ -821,7 +821,7 @@ class Space:
         """Use, of several reads for one purpose, the one that has all values that were taken.
 
         Somebody looked at all orders and then acted on one. If several have all the values, it is
-        the one of which inputs and the other examples speak.
+        the one that inputs and the other examples name.
         """
         while self._several:
             (example, turn, role), taken = self._several.popitem()
