@@ -348,6 +348,7 @@ smallest(rows, 'a').b; largest(rows, 'a').b; common(rows, 'a'); every(rows, 'a')
 every(rows, 'a') | sum; merge(order, {'id': n}).id; only_key({'k': {'a': 1}}, a=1)
 part_of(url, 'first word'); '1.5' | float; 'x' | float; between(url, 'h', ':')
 shown(url, 'slug'); shown(url, 'snake'); later('2026-02-27', 3); later(url, 3)
+later('9999-12-31', 3); later('2026-02-27', true)
 lines(rows, '{a}: {b}'); shown(n, '.2f'); structure('[1, {"a": null}]'); structure('[NaN]')
 structure(url); structure("{'a': (1,)}"); structure('a: 1\\nb: x').a
 days('2024-05-01', '2024-05-03'); quoted(url, 'shell'); part_of('src/b.py', 'module')

@@ -415,3 +415,14 @@ def test_a_routine_of_few_recordings_stops_where_its_explanations_disagree() -> 
     assert all(
         many.is_right(number) for number, is_done in zip(UNSEEN, done, strict=True) if is_done
     )
+
+
+def test_a_date_at_the_end_of_the_calendar_is_compiled_like_any_other() -> None:
+    calls = [
+        Call(
+            "get_model", {"model": "crane"}, {"model": "crane", "valid": "9999-12-31", "days": 30}
+        ),
+        Call("extend_rental", {"until": "2027-03-05"}, {"done": True}, None, "write"),
+    ]
+    made = learn({"extend": [Example({"model": "crane"}, calls)]})["extend"]
+    assert made.asked == ["until"]

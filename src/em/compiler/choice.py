@@ -28,6 +28,7 @@ from em.compiler.places import (
     is_word,
     key_of,
     marks_in,
+    overlap,
     plain,
 )
 from em.compiler.skeleton import Spot
@@ -203,7 +204,7 @@ def _telling(atoms: dict[Atom, float], spots: Sequence[Spot]) -> dict[Atom, floa
     }
     atoms, told = dict(always), sorted(atoms.items(), key=lambda row: -row[1])
     for atom, bits in told if always else ():
-        if bits >= ENOUGH_TO_ACT and not any(_overlap(atom.field, one.field) for one in atoms):
+        if bits >= ENOUGH_TO_ACT and not any(overlap(atom.field, one.field) for one in atoms):
             atoms[atom] = bits
     # A merged record that was never told apart from plain equality.
     kept = {atom: bits for atom, bits in atoms.items() if atom.how != "merges" or bits > 0}
@@ -223,12 +224,6 @@ def _mostly(rows: Sequence[Row], holds: Callable[[Row], bool]) -> bool:
     every = {id(row.spot.example) for row in rows}
     broken = {id(row.spot.example) for row in rows if not holds(row)}
     return 2 * len(broken) < len(every)
-
-
-def _overlap(one: Place, other: Place) -> bool:
-    """Return whether two fields are the same, or one stands in the other."""
-    common = min(len(one), len(other))
-    return one[:common] == other[:common]
 
 
 def _rows(explanation: Explanation, level: int, atoms: list[Atom]) -> list[Row]:

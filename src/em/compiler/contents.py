@@ -30,6 +30,7 @@ from em.compiler.places import (
     key_of,
     last_name,
     marks_in,
+    overlap,
     plain,
     walk,
 )
@@ -351,7 +352,7 @@ class _Search:
         ]
         # What the list itself was asked for by says little about its elements.
         asked = {place for one in sightings for place in _asked(one.example, one.listed)}
-        free = [one for one in told if not any(_overlap(one.input, place) for place in asked)]
+        free = [one for one in told if not any(overlap(one.input, place) for place in asked)]
         # Unless all of them were looked at, it does not tell one from the others.
         is_whole = all(each.is_read for one in sightings for each in one.candidates)
         return tuple(free or [one for one in told if one.input in asked and is_whole])
@@ -426,10 +427,6 @@ def _asked(example: Example, number: int) -> set[Place]:
     return found
 
 
-def _overlap(one: Place, other: Place) -> bool:
-    return one[: len(other)] == other or other[: len(one)] == one
-
-
 def _described(sightings: list[Sighting], conditions: Iterable[Condition]) -> tuple[Place, ...]:
     """Return the inputs that are records and that nothing was read by."""
     asked = {
@@ -444,7 +441,7 @@ def _described(sightings: list[Sighting], conditions: Iterable[Condition]) -> tu
         for one in conditions
         if len(one.input) == 1
         and any(isinstance(at(each.example.inputs, one.input), dict) for each in sightings)
-        and not any(_overlap(one.input, place) for place in asked)
+        and not any(overlap(one.input, place) for place in asked)
     )
 
 

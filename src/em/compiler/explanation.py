@@ -28,12 +28,9 @@ from em.compiler.places import (
 from em.compiler.skeleton import Spot
 from em.runner.expressions.texts import later
 from em.values.canonical import same
-from em.values.times import is_date
 
 SHARE = 0.5
 """Once one explanation has three confirmations, others need this share of them to keep a vote."""
-A_LIFE = 36_525
-"""Days by which a date may be later than another one."""
 TRIED = 25
 """Earlier observations on which a new explanation is evaluated."""
 
@@ -273,8 +270,10 @@ def computed(sign: str, one: Any, other: Any) -> Any:
     Money is exact to the cent.
     """
     if sign == "later":
-        is_fit = is_date(one) and "T" not in one and type(other) is int and abs(other) < A_LIFE
-        return later(one, other) if is_fit else MISSING
+        try:
+            return later(one, other)
+        except ValueError:
+            return MISSING
     if not is_number(one) or not is_number(other):
         return MISSING
     made = {"*": one * other, "+": one + other, "-": one - other}[sign]

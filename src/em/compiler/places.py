@@ -242,3 +242,9 @@ def are_comparable(one: Any, other: Any) -> bool:
     """Return whether two values have an order: numbers, dates, months, times of day."""
     kinds = (is_number, is_date, is_month, is_clock)
     return any(is_kind(one) and is_kind(other) for is_kind in kinds)
+
+
+def overlap(one: Place, other: Place) -> bool:
+    """Return whether two places are the same, or one stands in the other."""
+    common = min(len(one), len(other))
+    return one[:common] == other[:common]

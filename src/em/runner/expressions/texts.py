@@ -127,7 +127,10 @@ def later(day: str, count: int) -> str:
     """Return the date so many days after another one; a number below zero is before it."""
     if not is_date(day) or "T" in day or isinstance(count, bool) or not isinstance(count, int):
         raise ValueError(f"later() needs a date and a whole number, got {day!r} and {count!r}")
-    return (date.fromisoformat(day) + timedelta(days=count)).isoformat()
+    try:
+        return (date.fromisoformat(day) + timedelta(days=count)).isoformat()
+    except OverflowError:
+        raise ValueError(f"there is no date {count} days after {day}") from None
 
 
 def lines(items: list[Any], form: str, glue: str = "\n") -> str:
