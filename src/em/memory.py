@@ -104,6 +104,7 @@ class Memory:
             )
         self._embedder, self._reranker = embedder, reranker
         self._llm = llm
+        self._courtesies = settings.courtesies
         self.log = Log(self.store)
         self.renewed = _renewed(self.store)
         """What became of routines of an older form, if opening this memory renewed them."""
@@ -559,7 +560,8 @@ class Memory:
         """Run a routine; every step is journalled in this memory.
 
         routine: a folder, or a routine of this memory: its name, `name@version`, or the object.
-        input_data: the inputs by name, or `{"request": "…"}` in words that were recorded.
+        input_data: the inputs by name, or `{"request": "…"}` in words that were recorded; a
+        `client` is a model that reads other words (`em.runner.request`).
         dry_run: make the reads only, and return what would be done (`planned`); journal nothing.
         Tools that the routine declares may use what `allow` names, else what the settings allow.
         """
@@ -567,6 +569,7 @@ class Memory:
         from em.runner.package import opened
 
         options.setdefault("allow", self._allow)
+        options.setdefault("courtesies", self._courtesies)
         with opened(self.store, routine) as package:
             return run_routine(
                 package,

@@ -232,6 +232,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: Python modules or files whose functions are the tools of runs that are given none.
     record: whether the hooks of coding agents record sessions in this folder and those below.
     commands: what programs in shell commands do, in addition to `em/shell/programs.yaml`.
+    courtesies: texts that may stand before or behind a recorded request, such as "please".
     """
 
     db: str = ".em/em.db"
@@ -251,6 +252,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: str | list[str] = []
     record: bool = True
     recordings: RecordingSettings = RecordingSettings()
+    courtesies: list[str] = []
 
     @classmethod
     def load(

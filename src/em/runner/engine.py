@@ -1,9 +1,10 @@
 """The engine: runs a routine (`run_routine`, `arun_routine`) and resumes a run (`resume_run`)."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import msgspec
 
@@ -27,6 +28,7 @@ from em.runner.journal import (
 )
 from em.runner.machine import AutoFix, Machine, writes
 from em.runner.package import UDF, Package
+from em.runner.request import Bound, bind
 from em.runner.retry import refuse_retry
 from em.runner.run import PendingPrompt, RunResult, StepReport
 from em.runner.secrets import Given, Secrets, without_secrets
@@ -39,6 +41,9 @@ from em.trust import content_hash
 from em.values.canonical import Json
 from em.values.ids import new_id
 from em.values.paths import path_to_text
+
+if TYPE_CHECKING:
+    from em.llm.client import LlmClient
 
 
 class RunOptions(TypedDict, total=False):
@@ -66,6 +71,10 @@ class RunOptions(TypedDict, total=False):
     """The caller makes sure that nobody else works on this run, as a workflow does."""
     subject: str | None
     """Who the run is about: forgetting the subject forgets the run. A resumed run keeps its own."""
+    client: "LlmClient | None"
+    """A model that reads a request in words where no template fits it (`em.runner.request`)."""
+    courtesies: Sequence[str]
+    """Texts that may stand before or behind a recorded request."""
 
 
 def run_routine(
@@ -96,7 +105,7 @@ def run_routine(
         _held(store, run_id, options),
         _Run(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
-        machine, write = run.begin(given, store, run_id, is_dry=dry_run)
+        machine, write = run.begin(run.bind(given), store, run_id, is_dry=dry_run)
         with collecting(run.uses):
             return run.secrets.result(drive_run(run.name, machine, write, store))
 
@@ -119,7 +128,10 @@ async def arun_routine(
         _held(store, run_id, options),
         _Run(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
-        machine, write = run.begin(given, store, run_id, is_dry=dry_run)
+        bound = (
+            await asyncio.to_thread(run.bind, given) if options.get("client") else run.bind(given)
+        )
+        machine, write = run.begin(bound, store, run_id, is_dry=dry_run)
         with collecting(run.uses):
             return run.secrets.result(await adrive_run(run.name, machine, write, store))
 
@@ -227,6 +239,8 @@ class _Run:
         self._answers = options.get("answers")
         self._resume_with = options.get("resume_with", "")
         self._subject = options.get("subject")
+        self._client = options.get("client")
+        self._courtesies = options.get("courtesies", ())
         # What the tools get from a memory.
         self.uses = Uses()
         self.secrets = Secrets(
@@ -267,10 +281,19 @@ class _Run:
         with self._servers:
             self._udfs.__exit__(*exc)
 
+    def bind(self, given: Json) -> Bound:
+        """Return the inputs, by name or as a request gives them: what the journal stores."""
+        by_names = self.package.program.by_names(given)
+        bound = bind(self.package.routine, by_names, self._client, courtesies=self._courtesies)
+        # What was given is shown and stored if it can't be used.
+        return bound if not bound.problem else msgspec.structs.replace(bound, inputs=by_names)
+
     def begin(
-        self, input_data: Json, store: Store | None, run_id: str, *, is_dry: bool = False
+        self, bound: Bound, store: Store | None, run_id: str, *, is_dry: bool = False
     ) -> tuple[Effects[RunResult], WriteNotes]:
         """Begin a new run; its first note is written with its first step's."""
+        input_data = bound.inputs
+        self._options["bound"] = bound
         self._named.take(input_data)
         notes: list[Note] | None = None
         write: WriteNotes = _keep_nothing

@@ -38,6 +38,7 @@ from em.runner.reason import (
     context_of_misfit,
     misfit_in_words,
 )
+from em.runner.request import Bound, bind
 from em.runner.routine import (
     AssertStep,
     CompiledStep,
@@ -72,7 +73,7 @@ from em.runner.run import (
     report_of,
 )
 from em.runner.secrets import Secrets
-from em.runner.template import REQUEST, filling
+from em.runner.template import REQUEST
 from em.runner.tools import Function, Tool, argument_problem, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem
@@ -678,8 +679,11 @@ class Machine:
         hooks: Hooks | None = None,
         write: WriteNotes | None = None,
         ask: Callable[[PendingPrompt], Json | None] | None = None,
+        bound: Bound | None = None,
     ) -> None:
         self._program = program
+        # The inputs that a model read in a request, or why it could not.
+        self._bound = bound
         self._hands_over = program.routine.checks == "hand_over"
         # Why the program can't run here at all; reported as the result.
         self._refusal = refusal
@@ -844,19 +848,17 @@ class Machine:
         return given
 
     def _from_words(self, given: Json) -> Json:
-        """Return the inputs that a request in words gives, if there is nothing else."""
+        """Return the inputs that were given, by name or by a request in words."""
         routine = self._program.routine
-        text = given.get(REQUEST) if len(given) == 1 and routine.requests else None
-        if not isinstance(text, str) or REQUEST in json_schema.properties_of(routine.input_schema):
-            return given
-        found = filling(routine.requests, text, routine.input_schema)
-        if found.inputs is None:
+        bound = self._bound or bind(routine, given)
+        if bound.problem:
             error = RoutineError(
-                found.problem, place="input", fix="give the inputs that its schema names"
+                bound.problem, place="input", fix="give the inputs that its schema names"
             )
-            about = {"check": "requests", "recorded": list(routine.requests), "now": text}
+            now = given.get(REQUEST)
+            about = {"check": "requests", "recorded": list(routine.requests), "now": now}
             raise Failed(failure_of("input", error, about))
-        return found.inputs
+        return bound.inputs
 
     def _check_given(self, schema: Json, given: Json) -> None:
         """Raise Failed if the input does not fit its schema."""

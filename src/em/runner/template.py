@@ -122,8 +122,41 @@ def fill(templates: Sequence[str], text: str, schema: Json | None = None) -> Jso
     return filling(templates, text, schema).inputs
 
 
-def filling(templates: Sequence[str], text: str, schema: Json | None = None) -> Filling:
-    """Do the same, and say why a text gives no inputs."""
+def filling(
+    templates: Sequence[str],
+    text: str,
+    schema: Json | None = None,
+    courtesies: Sequence[str] = (),
+) -> Filling:
+    """Do the same, and say why a text gives no inputs.
+
+    courtesies: texts that may stand before and behind a request, such as "please" or "thanks".
+    """
+    found = _filling(templates, text, schema)
+    if found.inputs is None and courtesies and len(text) <= LONGEST:
+        bare = without_courtesies(text, courtesies)
+        return found if bare == text else _filling(templates, bare, schema)
+    return found
+
+
+def without_courtesies(text: str, courtesies: Sequence[str]) -> str:
+    """Return a text without the courtesies that it begins or ends with, as whole words."""
+    listed = sorted({_folded(one.strip()) for one in courtesies if one.strip()}, key=len)
+    while True:
+        plain = _folded(text)
+        for one in reversed(listed):
+            if plain.startswith(one) and not plain[len(one) : len(one) + 1].isalnum():
+                text = text[len(one) :].lstrip(" \t\r\n,.!")
+                break
+            behind = plain.rstrip(" \t\r\n.!")
+            if behind.endswith(one) and not behind[: -len(one)][-1:].isalnum():
+                text = text[: len(behind) - len(one)].rstrip(" \t\r\n,.!")
+                break
+        else:
+            return text
+
+
+def _filling(templates: Sequence[str], text: str, schema: Json | None) -> Filling:
     count = f"{len(templates)} template{'' if len(templates) == 1 else 's'}"
     none = Filling(None, f"the request fits none of {count}")
     if len(text) > LONGEST:

@@ -14,6 +14,7 @@ from typing import Any
 
 from em.state.types import text_kind, to_date, to_money
 from em.text.dates import Span, month_of, spans
+from em.text.numbers import NUMBERS as _BASE
 from em.text.terms import STOP_WORDS, stems_of, words_of
 
 _SIGNS = {"'": "['’‘`]", "’": "['’‘`]", '"': '["“”]', "“": '["“”]', "”": '["“”]', "-": "[-–—]"}
@@ -30,11 +31,8 @@ def find_words(words: str, text: str) -> tuple[int, int] | None:
     return None if found is None else found.span()
 
 
-_UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-NUMBERS = {word: n for n, word in enumerate(_UNITS.split())} | {
-    **{"fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20},
-    **{"thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80},
-    **{"ninety": 90, "hundred": 100, "thousand": 1000, "million": 10**6, "dozen": 12, "half": 0.5},
+NUMBERS = _BASE | {
+    "half": 0.5,
     **{"a": 1, "an": 1, "once": 1, "single": 1, "twice": 2, "both": 2, "couple": 2, "pair": 2},
     **{"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "no": 0, "none": 0},
 }

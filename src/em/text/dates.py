@@ -12,6 +12,8 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
+from em.text.numbers import UNITS
+
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
@@ -20,10 +22,8 @@ _MONTH_NUMBER = {name: n for n, name in enumerate(_MONTHS, 1)}
 _MONTH_NUMBER |= {name[:3]: n for name, n in _MONTH_NUMBER.items()} | {"sept": 9}
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
-_COUNTS = {
-    **{"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6},
-    **{"seven": 7, "eight": 8, "nine": 9, "ten": 10, "couple": 2, "few": 3},
-}
+_COUNTS = {word: n for word, n in UNITS.items() if 0 < n <= 10}
+_COUNTS |= {"a": 1, "an": 1, "couple": 2, "few": 3}
 _DAY = timedelta(days=1)
 _SATURDAY = 5
 

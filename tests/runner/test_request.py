@@ -1,0 +1,179 @@
+"""A request in words becomes inputs by a template, else by a model whose values are checked."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em.errors import LlmUnavailable
+from em.llm import ScriptedClient
+from em.runner.engine import run_routine
+from em.runner.package import Package
+from em.runner.request import LONGEST_FOR_MODEL, bind, misread
+from em.runner.run import RunResult
+from em.text.numbers import numbers_in
+
+AT = datetime(2026, 4, 20, tzinfo=UTC)
+ROUTINE = """
+version: "1"
+name: book_berth
+description: Reserve a berth for a boat.
+checks: hand_over
+requests: ["Book {boat} from {since} for {nights} nights."]
+input_schema:
+  type: object
+  required: [boat, since, nights]
+  properties:
+    boat: {type: string, pattern: "^BT-[0-9]+$"}
+    since: {type: string, format: date}
+    nights: {type: integer, minimum: 1}
+    side: {enum: [north, south]}
+    note: {type: string}
+tools: [{name: book, effect: write}]
+steps:
+- {id: book, type: tool.call, tool: book, args: {boat: "{{ boat }}", nights: "{{ nights }}"}, save_as: done}
+- {id: result, type: return, value: "{{ done }}"}
+"""  # noqa: E501 - a line of YAML
+INPUTS = {"boat": "BT-44", "since": "2026-05-02", "nights": 5}
+NATURAL = "Could BT-44 stay with you five nights, from 2 May 2026? South side."
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "string"},
+        "b": {"type": "string"},
+        "n": {"type": "number"},
+        "day": {"type": "string", "format": "date"},
+    },
+}
+
+
+def reading(inputs: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    return {"fits": True, "inputs": inputs, "missing": [], "not_expressed": [], **rest}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "routine.yaml").write_text(ROUTINE)
+    return tmp_path
+
+
+def run(folder: Path, given: dict[str, Any], *replies: Any) -> tuple[RunResult, list[Any]]:
+    booked: list[Any] = []
+
+    def book(boat: str, nights: int) -> str:
+        booked.append((boat, nights))
+        return "ok"
+
+    client = ScriptedClient(list(replies)) if replies else None
+    return run_routine(folder, given, {"book": book}, client=client), booked
+
+
+def test_a_recorded_wording_needs_no_model(folder: Path) -> None:
+    result, booked = run(folder, {"request": "book BT-9 from 2026-06-01 for 2 nights"})
+    assert result.status == "ok"
+    assert booked == [("BT-9", 2)]
+
+
+def test_a_model_fills_the_inputs_of_other_words(folder: Path) -> None:
+    result, booked = run(folder, {"request": NATURAL}, reading({**INPUTS, "side": "south"}))
+    assert result.status == "ok"
+    assert booked == [("BT-44", 5)]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        reading({**INPUTS, "nights": 6}),  # invented
+        reading({**INPUTS, "boat": "BT-45"}),
+        reading({**INPUTS, "side": "west"}),  # not a member
+        reading({**INPUTS, "berth": "BT-44"}),  # not an input
+        reading({"boat": "BT-44", "nights": 5}, missing=["since"], fits=False),
+        reading(INPUTS, not_expressed=["only if it is under 200"]),
+        reading({"boat": "BT-44"}),  # the number and the date are not used
+        LlmUnavailable("timed out", place="model"),
+    ],
+)
+def test_what_the_request_does_not_say_is_never_acted_on(folder: Path, reply: Any) -> None:
+    result, booked = run(folder, {"request": NATURAL}, reply)
+    assert result.status == "needs_input"
+    assert not booked
+    assert result.reason is not None
+    assert result.reason.step_id == "input"
+    assert result.pending_prompt is None
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "x" * (LONGEST_FOR_MODEL + 1)])
+def test_no_model_is_asked_about_nothing_or_too_much(folder: Path, text: str) -> None:
+    result, booked = run(folder, {"request": text}, reading(INPUTS))
+    assert result.status == "needs_input"
+    assert not booked
+
+
+def test_prose_instead_of_an_answer_hands_over(folder: Path) -> None:
+    result, booked = run(folder, {"request": NATURAL}, "Sure!", "I will.", "Done.")
+    assert result.status == "needs_input"
+    assert not booked
+
+
+def test_what_is_missing_is_asked_for_and_the_rest_is_kept(folder: Path) -> None:
+    words = "BT-44 please, from 2 May 2026"
+    found = reading({"boat": "BT-44", "since": "2026-05-02"}, missing=["nights"])
+    result, booked = run(folder, {"request": words}, found)
+    assert result.pending_prompt is not None
+    assert not booked
+    assert [field["name"] for field in result.pending_prompt.fields] == ["nights"]
+
+
+def test_given_inputs_count_and_a_request_must_not_contradict_them(folder: Path) -> None:
+    words = "book BT-9 from 2026-06-01 for 2 nights"
+    result, booked = run(folder, {"request": words, "nights": 3})
+    assert result.status == "needs_input"
+    assert not booked
+    result, booked = run(folder, {"request": "as we said on the phone", **INPUTS})
+    assert result.status == "ok"
+    assert booked == [("BT-44", 5)]
+
+
+def test_courtesies_are_left_out_only_where_they_are_listed(folder: Path) -> None:
+    routine, words = Package(folder).routine, "Hello, book BT-9 from 2026-06-01 for 2 nights!"
+    assert bind(routine, {"request": words}).problem
+    bound = bind(routine, {"request": words}, courtesies=["hello"])
+    assert bound.inputs == {"boat": "BT-9", "since": "2026-06-01", "nights": 2}
+    assert bind(routine, {"request": f"don't {words}"}, courtesies=["hello"]).problem
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs"),
+    [
+        ("move ANNA  to 1,250", {"a": "anna", "n": 1250}),
+        ("two hundred of them on May 2nd, 2026", {"n": 200, "day": "2026-05-02"}),
+        ("on 30.11.2026", {"day": "2026-11-30"}),
+        ("on 11/30/2026", {"day": "2026-11-30"}),
+        ("from 2 May 2026 to 2 May 2026", {"day": "2026-05-02", "a": "2 may 2026"}),
+    ],
+)
+def test_a_value_may_change_its_format(text: str, inputs: dict[str, Any]) -> None:
+    assert misread(SCHEMA, text, inputs, {}, AT) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs"),
+    [
+        ("on 5/2/2026", {"day": "2026-05-02"}),  # or the fifth of February
+        ("send it to anna", {"a": "anna", "b": "anna"}),  # said once, used twice
+        ("write to joanna", {"a": "anna"}),
+        ("pay A-1, not А-1", {"a": "A-2"}),
+        ("pay А-17", {"a": "A-17"}),  # a Cyrillic letter
+        ('write "hello there" to anna', {"a": "anna"}),  # the quotation is not used
+        ("pay A-1 and A-2", {"a": "A-1"}),
+        ("one of 12", {"n": 12.5}),
+    ],
+)
+def test_a_value_that_nobody_said_is_refused(text: str, inputs: dict[str, Any]) -> None:
+    assert misread(SCHEMA, text, inputs, {}, AT) != ""
+
+
+def test_numbers_in_words_are_read() -> None:
+    words = "two hundred and five of one thousand or thirty two or twelve".split()
+    assert [*numbers_in(words)] == [205, 1000, 32, 12]
