@@ -36,7 +36,8 @@
     │   └── SandboxBroken     its process died, or answered with garbage
     ├── BehaviourError        a behaviour can't be stored, or its replay failed
     │   ├── NotRecordable     a run can't be recorded; the agent's answer counts
-    │   └── Diverged          a replay stopped half-way, with on_divergence="raise"
+    │   ├── Diverged          a replay stopped half-way, with on_divergence="raise"
+    │   └── OutcomeUnknown    a call of a routine failed, and may have had its effect
     ├── EmbedderError         an embedder failed, or returned something else than vectors
     ├── ServiceError          the service rejects a request
     │   ├── Unauthorized      no token, or an unknown one
@@ -323,6 +324,12 @@ class Diverged(BehaviourError):
     """A replay stopped half-way, and the engine is set to raise; `data` lists what was done."""
 
     code = "diverged"
+
+
+class OutcomeUnknown(BehaviourError):
+    """A routine made this call, it failed, and may have had its effect: it is not made again."""
+
+    code = "outcome_unknown"
 
 
 class EmbedderError(EmError):

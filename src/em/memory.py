@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import msgspec
 
@@ -22,12 +22,15 @@ from em.values.ids import new_id
 from em.values.times import Moment, moment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Unpack
 
     from em.behaviour.engine import Engine
+    from em.behaviour.routed_agent import RoutedAgent
     from em.compiler.checks import Strike
     from em.compiler.growth import Growth
     from em.compiler.heal import Healing
+    from em.compiler.match import Match, Matcher
     from em.compiler.renewal import Renewed
     from em.compiler.shadow import Promotion, Shadow, ShadowReport, Which
     from em.compiler.suggestions import Suggestion
@@ -582,6 +585,29 @@ class Memory:
                 **options,
             )
 
+    def match(
+        self,
+        request: str,
+        tools: "Tools" = None,
+        client: "LlmClient | None" = None,
+    ) -> "Match | None":
+        """Return the routine in use that a request asks for, with its inputs; None if none does.
+
+        The templates of all routines are tried; then `client` is asked once. tools: only routines
+        that need no other tools.
+        """
+        from em.runner.tools import ToolRegistry
+
+        names = None if tools is None else ToolRegistry(tools).keys()
+        return self.matcher.match(request, names, client)
+
+    @cached_property
+    def matcher(self) -> "Matcher":
+        """The routines in use, to be found by a request."""
+        from em.compiler.match import Matcher
+
+        return Matcher(self.store, self._courtesies)
+
     def resume(
         self,
         run_id: str,
@@ -702,6 +728,33 @@ class Memory:
             return self.brief(task).heuristics
 
         return Engine(self.store, name=name, **{"briefing": lessons, **options})
+
+    @overload
+    def agent(
+        self, agent: "Callable[..., Any]", tools: "Tools" = None, **options: Any
+    ) -> "RoutedAgent": ...
+    @overload
+    def agent(
+        self, agent: None = None, tools: "Tools" = None, **options: Any
+    ) -> "Callable[[Callable[..., Any]], RoutedAgent]": ...
+    def agent(
+        self, agent: "Callable[..., Any] | None" = None, tools: "Tools" = None, **options: Any
+    ) -> Any:
+        """Return an agent whose tasks are done by routines where one fits; also a decorator.
+
+        The agent takes the request as its first argument. Its tools are decorated with `em.tool`,
+        so that what it does with them is recorded.
+
+        client: a model that reads requests that no template fits. subject: who the tasks are
+        about, or a function of the agent's arguments. success: a function of the agent's answer
+        that says whether it was right. learn: compile again after three new traces of a kind.
+        """
+        from em.behaviour.routed_agent import Desk, RoutedAgent
+
+        if agent is None:
+            return lambda function: self.agent(function, tools, **options)
+        desk = Desk(self.store, self.matcher, self._allow)
+        return RoutedAgent(desk, agent, tools, **options)
 
     # State
 

@@ -13,20 +13,18 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from em.clients.skills import Offer, newest_in_use, offer_of
-from em.compiler.calls import words_of as words_of_name
+from em.clients.skills import Offer, offer_of
+from em.compiler.match import LEAST_LIKENESS
 from em.compiler.proposals import Proposal, open_proposals
-from em.errors import EmError
 from em.heuristics.brief import after_failure, cost
 from em.heuristics.heuristic import Heuristic, Lesson
 from em.heuristics.relevance import content_words
 from em.memory import Memory
-from em.runner.package import find_routine, routine_of
+from em.runner.package import find_routine
 from em.runner.public_form import description_of
 from em.runner.routine import Routine, ToolStep
 from em.runner.tools.coding import FILE_TEXT
 from em.settings import repository_root
-from em.store.protocol import Artefact
 from em.values.canonical import Json
 
 MOST_TOKENS = 400
@@ -36,8 +34,6 @@ HEADING = (
 )
 MOST_LESSONS, MOST_ROUTINES, MOST_PROPOSALS = 4, 2, 2
 LONGEST_QUOTE, LONGEST_LINE = 160, 400
-LEAST_COMMON, LEAST_SHARE = 2, 0.5
-"""How many words of a routine the prompt must have, and which share of them."""
 _SAYS_NOTHING = content_words("exit code status command process returned non-zero exited")
 _NEED_A_FILE = frozenset({FILE_TEXT, "Read", "read", "read_file", "Edit", "edit", "Insert"})
 _VALUE = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|$)', re.DOTALL)
@@ -51,7 +47,6 @@ class Advice:
         self._memory, self._tokens = memory, tokens
         location = memory.store.location
         self._db = location if "://" in location else os.path.abspath(location)
-        self._known: dict[str, _Known | None] = {}
         self.told: dict[str, set[str]] = {}
         """The ids of lessons that sessions were told, to be noted in the log."""
         self._proposed: set[str] = set()
@@ -60,7 +55,7 @@ class Advice:
 
     def prepare(self) -> None:
         """Read routines and the table of programs, so that the first hook need not wait for it."""
-        self._routines()
+        self._memory.matcher.ranked("")
         after_failure(self._memory.store, "Bash", {"command": "true"}, "-")
 
     def to(self, event: Json) -> str:
@@ -87,14 +82,13 @@ class Advice:
             yield _Line(_line_of(one, self._db), proposal=one.key)
 
     def _at_prompt(self, prompt: str, folder: str) -> Iterator["_Line"]:
-        wanted = content_words(prompt)
-        found = [
-            (-fit, one.ref)
-            for one in self._routines()
-            if (fit := one.fit(wanted)) and one.has_files(folder)
-        ]
         store = self._memory.store
-        offers = (offer_of(store, find_routine(store, ref)) for _, ref in sorted(found))
+        likely = self._memory.matcher.ranked(prompt, at_least=LEAST_LIKENESS)
+        offers = (
+            offer_of(store, find_routine(store, one.routine.ref))
+            for one in likely
+            if _has_files(one.routine, folder)
+        )
         for offer in islice((one for one in offers if one is not None), MOST_ROUTINES):
             yield _Line(_line_of_routine(offer))
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
@@ -108,15 +102,6 @@ class Advice:
         known = after_failure(self._memory.store, tool, args, printed)
         for one in [one for one in known if _is_telling(one.lesson)][:MOST_LESSONS]:
             yield _Line(_lesson_line(one), one.id)
-
-    def _routines(self) -> list["_Known"]:
-        """Return the newest version in use of every routine; each version is read once."""
-        known = self._known
-        self._known = {
-            one.id: known[one.id] if one.id in known else _known(one)
-            for one in newest_in_use(self._memory.store)
-        }
-        return [one for one in self._known.values() if one is not None]
 
     def _bounded(self, lines: Iterable["_Line"], session: str) -> str:
         """Return the heading and the lines that fit into the budget; nothing without a line."""
@@ -142,39 +127,16 @@ class _Line(NamedTuple):
     proposal: str = ""
 
 
-class _Known(NamedTuple):
-    """A routine, and the words by which a prompt is found to fit it."""
+def _has_files(routine: Routine, folder: str) -> bool:
+    """Return whether a folder, or its repository's root, has the files that a routine needs.
 
-    ref: str
-    words: frozenset[str]
-    files: tuple[str, ...] = ()
-    """The files that it always reads or changes."""
-
-    def has_files(self, folder: str) -> bool:
-        """Return whether a folder, or its repository's root, has the files that it needs.
-
-        An agent changes its folder with `cd`, and its tools stay where it was started.
-        """
-        if not folder:
-            return True
-        places = {Path(folder), repository_root(Path(folder)) or Path(folder)}
-        return any(all(os.path.exists(place / one) for one in self.files) for place in places)
-
-    def fit(self, wanted: frozenset[str]) -> float:
-        """Return the share of its words that a prompt has; 0 if those are too few."""
-        common = len(self.words & wanted)
-        share = common / len(self.words) if self.words else 0.0
-        return share if common >= LEAST_COMMON and share >= LEAST_SHARE else 0.0
-
-
-def _known(artefact: Artefact) -> _Known | None:
-    """Return what is known of a routine; None for one that can't be read."""
-    try:
-        routine = routine_of(artefact)
-    except EmError:
-        return None
-    words = content_words(f"{' '.join(words_of_name(routine.name))} {description_of(routine)}")
-    return _Known(routine.ref, words, tuple(_needed_files(routine)))
+    An agent changes its folder with `cd`, and its tools stay where it was started.
+    """
+    if not folder:
+        return True
+    places = {Path(folder), repository_root(Path(folder)) or Path(folder)}
+    needed = [*_needed_files(routine)]
+    return any(all(os.path.exists(place / one) for one in needed) for place in places)
 
 
 def _line_of_routine(offer: Offer) -> str:

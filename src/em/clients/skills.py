@@ -5,16 +5,17 @@ names the tool to call. The files of an installation follow the routines: they a
 when one is kept, changed or retired.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from em.clients import claude_plugin, codex_config, opencode_config
 from em.clients.installation import refresh_skills, socket_of_note
 from em.compiler.export.agent_tools import tool_skill
+from em.compiler.match import newest_in_use
 from em.errors import EmError
 from em.runner.acceptance import Standing, standing_of
-from em.runner.package import KeptRoutine, kept_routines, proof_of, routine_of, texts_of
+from em.runner.package import KeptRoutine, proof_of, routine_of, texts_of
 from em.store.protocol import Artefact, Store
 
 CLIENTS = {one.NAME: one for one in (claude_plugin, codex_config, opencode_config)}
@@ -44,17 +45,6 @@ class Skills:
         wanted: Mapping[str, str] = self.files() if homes else {}
         for home in homes:
             refresh_skills(home, wanted)
-
-
-def newest_in_use(store: Store) -> Iterator[Artefact]:
-    """Yield the newest version in use of every routine."""
-    newest: dict[str, Artefact] = {}
-    for artefact in kept_routines(store):
-        if artefact.body is not None and artefact.retired_at is None:
-            older = newest.get(artefact.name)
-            if older is None or older.version < artefact.version:
-                newest[artefact.name] = artefact
-    yield from newest.values()
 
 
 class Offer(NamedTuple):

@@ -113,7 +113,7 @@ def _joined(given: Json, read: Json, how: How, missing: Sequence[str] = ()) -> B
 
 # --- a model reads --------------------------------------------------------------------------------
 
-_SYSTEM = """You fill in the inputs of a routine from a request. You never act.
+SYSTEM = """You fill in the inputs of a routine from a request. You never act.
 Copy each value from the request as it is written there; numbers and dates may change their format.
 An input with an enumeration takes one of its members. Never guess, convert or complete a value.
 fits: true only if the request asks for just this to be done, now. It is false for a question, for
@@ -128,24 +128,28 @@ def _read(routine: Routine, text: str, given: Json, client: "LlmClient", at: dat
     """Let a model read a request, and check its values."""
     from em.llm.client import ask_struct
 
-    inputs: Json = {}
-    missing: Sequence[str] = ()
-    problem = _unreadable(text)
+    problem = unreadable(text)
     if not problem:
         try:
-            reading, _ = ask_struct(client, Reading, prompt(routine, text, at), system=_SYSTEM)
-            inputs, missing = reading.inputs, reading.missing
-            problem = _refusal(reading) or misread(
-                routine.input_schema or {}, text, inputs, given, at
-            )
+            reading, _ = ask_struct(client, Reading, prompt(routine, text, at), system=SYSTEM)
         except LlmError as error:
             problem = f"the model could not read the request: {error}"
+        else:
+            return checked(routine, text, reading, given, at)
+    return Bound(inputs=given, how="model", problem=problem)
+
+
+def checked(routine: Routine, text: str, reading: Reading, given: Json, at: datetime) -> Bound:
+    """Return what a model read in a request, if its values may be used."""
+    problem = _refusal(reading) or misread(
+        routine.input_schema or {}, text, reading.inputs, given, at
+    )
     if problem:
         return Bound(inputs=given, how="model", problem=problem)
-    return _joined(given, inputs, "model", missing)
+    return _joined(given, reading.inputs, "model", reading.missing)
 
 
-def _unreadable(text: str) -> str:
+def unreadable(text: str) -> str:
     """Say why no model is shown a request; empty if one may be."""
     if not text.strip():
         return "the request is empty"
@@ -161,14 +165,14 @@ def _refusal(reading: Reading) -> str:
     return "" if reading.fits else "the model says that the request asks for something else"
 
 
-def prompt(routine: Routine, text: str, at: datetime) -> str:
-    """Return what a model is asked: the routine's inputs, and the request as data."""
+def prompt(routine: Routine, text: str | None, at: datetime) -> str:
+    """Return what a model is shown: the routine's inputs, and the request as data, if given."""
     schema = msgspec.json.encode(routine.input_schema or {}).decode()
     about = f"Routine {routine.name}: {routine.description}".rstrip(": ")
     examples = "".join(f"\n- {one}" for one in routine.requests[:3])
     known = f"\nRequests it was recorded with, holes in braces:{examples}" if examples else ""
-    said = msgspec.json.encode(text).decode()
-    return f"{about}{known}\nToday is {at:%Y-%m-%d}.\nInput schema: {schema}\nRequest: {said}"
+    said = "" if text is None else f"\nRequest: {msgspec.json.encode(text).decode()}"
+    return f"{about}{known}\nToday is {at:%Y-%m-%d}.\nInput schema: {schema}{said}"
 
 
 # --- the checks of a model's values ---------------------------------------------------------------

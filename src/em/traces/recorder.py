@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, Self, TypeVar, overload
+from typing import Any, NamedTuple, Self, TypeVar, overload
 
 import msgspec
 
@@ -159,6 +159,12 @@ class RecordedCall:
         )
 
 
+class Made(NamedTuple):
+    """What a call returned that was made before."""
+
+    result: Any
+
+
 class Recorder:
     """Record an agent's calls as they happen; what a tool raises is recorded and raised on.
 
@@ -187,6 +193,8 @@ class Recorder:
         self.cost_usd: float | None = None
         self.output: Any = msgspec.UNSET
         self.outcome: Outcome | None = None
+        self.answer: Callable[[str, Json], Made | None] | None = None
+        """Returns what a call made before returned: the call is answered, and not made again."""
         # What the agent got from a memory.
         self.uses = Uses()
         # What the agent's model asked for, if its client is instrumented.
@@ -240,6 +248,10 @@ class Recorder:
                 f"`{name}` returned a {type(result).__name__}, whose work was not done yet"
             )
         return plain(result)
+
+    def made_before(self, call: RecordedCall) -> "Made | None":
+        """Return what answers a call instead of its tool; None if it must be made."""
+        return None if self.answer is None else self.answer(call.name, call.arguments)
 
     def begin_call(self, call: RecordedCall) -> int:
         """Give a call its place among the events: concurrent calls are in the order of starts."""
@@ -511,7 +523,9 @@ def _recorded(
             if recorder is None:
                 return await function(*args, **kwargs)
             with begin(recorder, args, kwargs) as call:
-                call.result = recorder.given(own, result := await function(*args, **kwargs))
+                made = recorder.made_before(call)
+                result = await function(*args, **kwargs) if made is None else made.result
+                call.result = recorder.given(own, result)
                 return result
 
         return call_async  # type: ignore[return-value]  # as the function
@@ -522,7 +536,9 @@ def _recorded(
         if recorder is None:
             return function(*args, **kwargs)
         with begin(recorder, args, kwargs) as call:
-            call.result = recorder.given(own, result := function(*args, **kwargs))
+            made = recorder.made_before(call)
+            result = function(*args, **kwargs) if made is None else made.result
+            call.result = recorder.given(own, result)
             return result
 
     return call_plainly  # type: ignore[return-value]  # as the function

@@ -1,0 +1,177 @@
+"""The routine first, else my agent: `memory.match` and `memory.agent`."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import em
+from em import Memory
+from em.errors import OutcomeUnknown, UsageError
+from em.llm import ScriptedClient
+from em.runner.package import kept_routines
+
+WORDINGS = ("I am {email}, please cancel {order}", "Cancel {order} for {email}")
+
+
+class Shop:
+    """An order desk with its tools, and an agent that does what the request says."""
+
+    def __init__(self) -> None:
+        self.status: dict[str, str] = {}
+        self.cancelled: list[str] = []
+        self.mailed: list[str] = []
+        self.asked = 0
+        self.mail_fails = False
+
+        @em.tool(effect="read")
+        def get_order(order_id: str) -> dict[str, str]:
+            return {"order_id": order_id, "status": self.status.get(order_id, "pending")}
+
+        @em.tool(effect="write")
+        def cancel_order(order_id: str) -> dict[str, Any]:
+            self.cancelled.append(order_id)
+            return {"order_id": order_id, "cancelled": True}
+
+        @em.tool(effect="write")
+        def send_mail(to: str, subject: str) -> bool:
+            self.mailed.append(to)
+            if self.mail_fails:
+                raise TimeoutError("no answer")
+            return True
+
+        self.tools = [get_order, cancel_order, send_mail]
+
+        def answer(request: str) -> str:
+            self.asked += 1
+            words = request.replace(",", "").split()
+            order = next(one for one in words if one.startswith("W-"))
+            to = next(one for one in words if "@" in one)
+            if get_order(order)["status"] != "pending":
+                return "too late"
+            cancel_order(order)
+            send_mail(to, f"{order} is cancelled")
+            return "done"
+
+        self.answer = answer
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(tmp_path / "em.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def shop(memory: Memory) -> Shop:
+    """Return a shop of which four cancellations were recorded and compiled."""
+    shop = Shop()
+    agent = memory.agent(shop.answer, shop.tools, success=lambda said: said == "done", learn=False)
+    for number in range(4):
+        asked = WORDINGS[number % 2].format(email=f"u{number}@mail.example", order=f"W-{number}71")
+        assert agent(asked) == "done"
+        assert agent.last.how.startswith("agent: ")
+    memory.compile([one.id for one in memory.traces()], name="cancel_order")
+    shop.asked, shop.cancelled, shop.mailed = 0, [], []
+    return shop
+
+
+REQUEST = "I am gus@mail.example, please cancel W-7377"
+
+
+def test_a_routine_does_what_was_recorded_and_the_agent_is_not_asked(
+    memory: Memory, shop: Shop
+) -> None:
+    agent = memory.agent(shop.answer, shop.tools)
+    agent(REQUEST)
+    assert agent.last.how == "routine cancel_order@1"
+    assert (shop.cancelled, shop.mailed, shop.asked) == (["W-7377"], ["gus@mail.example"], 0)
+
+
+def test_the_agent_does_what_a_check_hands_over(memory: Memory, shop: Shop) -> None:
+    shop.status["W-7377"] = "shipped"
+    agent = memory.agent(shop.answer, shop.tools)
+    assert agent(REQUEST) == "too late"
+    assert agent.last.routine == "cancel_order@1"
+    assert agent.last.trace_id
+    assert (shop.cancelled, shop.asked) == ([], 1)
+
+
+def test_the_agent_does_what_no_routine_fits(memory: Memory, shop: Shop) -> None:
+    agent = memory.agent(shop.answer, shop.tools)
+    assert agent("please don't keep W-7377 of gus@mail.example") == "done"
+    assert agent.last.routine == ""
+    assert shop.asked == 1
+
+
+def test_a_write_that_a_routine_made_is_never_made_twice(memory: Memory, shop: Shop) -> None:
+    shop.mail_fails = True
+    agent = memory.agent(shop.answer, shop.tools)
+    with pytest.raises(OutcomeUnknown):
+        agent(REQUEST)
+    assert shop.cancelled == ["W-7377"]
+    assert shop.mailed == ["gus@mail.example"]  # nobody knows whether it was sent: not again
+
+
+def test_a_model_reads_other_words(memory: Memory, shop: Shop) -> None:
+    schema = memory.matcher.ranked("cancel")[0].routine.input_schema or {}
+    said = {"to": "gus@mail.example", "order_id": "W-7377"}
+    assert set(schema["properties"]) == set(said)
+    inputs = dict(said)
+    reply = {
+        "routine": "cancel_order",
+        "fits": True,
+        "inputs": inputs,
+        "missing": [],
+        "not_expressed": [],
+    }
+    words = "W-7377 is not needed any more, says gus@mail.example"
+    agent = memory.agent(shop.answer, shop.tools, client=ScriptedClient([reply]))
+    agent(words)
+    assert agent.last.how == "routine cancel_order@1"
+    careless = {**reply, "inputs": {**inputs, "order_id": "W-9999"}}
+    assert memory.match(words, shop.tools, ScriptedClient([careless])) is None
+
+
+def test_a_routine_without_its_tools_is_not_matched(memory: Memory, shop: Shop) -> None:
+    assert memory.match(REQUEST, shop.tools) is not None
+    assert memory.match(REQUEST, shop.tools[:1]) is None
+
+
+def test_async_agents_are_served_alike(memory: Memory, shop: Shop) -> None:
+    @memory.agent(tools=shop.tools)
+    async def later(request: str) -> str:
+        return shop.answer(request)
+
+    async def both() -> list[str]:
+        await later(REQUEST)
+        first = later.last.how
+        await later("keep W-1 of a@b.example")
+        return [first, later.last.how]
+
+    served, asked = asyncio.run(both())
+    assert served == "routine cancel_order@1"
+    assert asked.startswith("agent: ")
+    assert shop.asked == 1
+
+
+def test_three_traces_of_a_kind_are_learnt_from(memory: Memory) -> None:
+    shop = Shop()
+    agent = memory.agent(shop.answer, shop.tools, success=lambda said: said == "done")
+    for number in range(3):
+        agent(WORDINGS[0].format(email=f"u{number}@mail.example", order=f"W-{number}71"))
+    assert shop.asked == 3
+    agent(REQUEST)
+    assert shop.cancelled[-1] == "W-7377"
+    (learnt,) = kept_routines(memory.store)
+    # All three were right, so it is in use; the fourth task was the routine's.
+    assert (agent.last.how, shop.asked) == (f"routine {learnt.name}@1", 3)
+
+
+def test_an_agent_must_take_a_request(memory: Memory) -> None:
+    with pytest.raises(UsageError):
+        memory.agent(lambda: None)
+    with pytest.raises(UsageError):
+        memory.agent(lambda request: request)(3)
