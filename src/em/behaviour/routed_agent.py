@@ -193,7 +193,7 @@ class RoutedAgent:
         try:
             with recording as recorder:
                 recorder.said("user", task.request)
-                recorder.answer = task.answer
+                recorder.answer_call = task.answer
                 yield recorder
         finally:
             routine = "" if task.match is None else task.match.routine

@@ -193,7 +193,7 @@ class Recorder:
         self.cost_usd: float | None = None
         self.output: Any = msgspec.UNSET
         self.outcome: Outcome | None = None
-        self.answer: Callable[[str, Json], Made | None] | None = None
+        self.answer_call: Callable[[str, Json], Made | None] | None = None
         """Returns what a call made before returned: the call is answered, and not made again."""
         # What the agent got from a memory.
         self.uses = Uses()
@@ -251,7 +251,7 @@ class Recorder:
 
     def made_before(self, call: RecordedCall) -> "Made | None":
         """Return what answers a call instead of its tool; None if it must be made."""
-        return None if self.answer is None else self.answer(call.name, call.arguments)
+        return None if self.answer_call is None else self.answer_call(call.name, call.arguments)
 
     def begin_call(self, call: RecordedCall) -> int:
         """Give a call its place among the events: concurrent calls are in the order of starts."""
