@@ -130,7 +130,6 @@ class AsyncMemory:
     label = _threaded(Memory.label)
     import_files = _threaded(Memory.import_files)
     shadow_report = _threaded(Memory.shadow_report)
-    promote = _threaded(Memory.promote)
     standing = _threaded(Memory.standing)
     accept = _threaded(Memory.accept)
     withdraw = _threaded(Memory.withdraw)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from em.compiler.heal import Healing
     from em.compiler.match import Match, Matcher
     from em.compiler.renewal import Renewed
-    from em.compiler.shadow import Promotion, Shadow, ShadowReport, Which
+    from em.compiler.shadow import Shadow, ShadowReport, Which
     from em.compiler.suggestions import Suggestion
     from em.heuristics.heuristic import Briefing, Heuristic
     from em.heuristics.lessons import Heuristics
@@ -328,17 +328,6 @@ class Memory:
         self._shadow.wait()
         return shadow_report(self.store, routine, about=subject)
 
-    def promote(self, routine: str, *, after: int = 10) -> "Promotion":
-        """Put a retired routine in use, if it agreed with the agent `after` times in a row.
-
-        routine: `name@version`, or `name` for its newest version. Raises NotPromoted, with the
-        code `not_promoted`.
-        """
-        from em.compiler.shadow import promote
-
-        self._shadow.wait()
-        return promote(self.store, routine, after=after)
-
     def standing(self, routine: str) -> "Standing":
         """Return whether a version of a routine is in use and used by itself, and why.
 
@@ -350,15 +339,16 @@ class Memory:
         found = find_routine if "@" in routine else current_version
         return standing_of(self.store, found(self.store, routine))
 
-    def accept(self, routine: str, *, by: str = "") -> "InUse":
-        """Accept a version of a routine on a person's word: it is in use, and used by itself.
+    def accept(self, routine: str, *, by: str = "", name: str | None = None) -> "InUse":
+        """Accept a routine on a person's word: it is in use, and used by itself.
 
-        routine: `name@version`; or `name` for the version in use, or for the newest if none is.
+        routine: `name@version`; or `name` for the version in use, or for the newest if none is; or
+        the key of a proposal, which is compiled then, with this `name`.
         by: whose word it is, as the log says. `withdraw` takes it back.
         """
-        from em.runner.acceptance import accept
+        from em.compiler.proposals import accept
 
-        return accept(self.store, routine, by=by)
+        return accept(self.store, routine, by=by, name=name)
 
     def withdraw(self, routine: str, *, by: str = "") -> "InUse":
         """Take back that a version of a routine was accepted.
@@ -511,7 +501,7 @@ class Memory:
         struck stay struck, unless `fresh`.
 
         shadow: store the version out of use, so that its name does not mean it yet. `record`
-        compares it with agents, and `promote` or `accept` puts it in use.
+        compares it with agents, and `accept` puts it in use.
         """
         from em.compiler.compile_trace import compile_several
         from em.runner.package import keep_routine

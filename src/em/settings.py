@@ -229,6 +229,7 @@ class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings. The environment (`EM_DB`, …) overrides the file.
 
+    routines: the switch for all routines: `off`, only compared beside the agent (`shadow`), or `on`.
     tools: Python modules or files whose functions are the tools of runs that are given none.
     record: whether the hooks of coding agents record sessions in this folder and those below.
     commands: what programs in shell commands do, in addition to `em/shell/programs.yaml`.
@@ -236,6 +237,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     db: str = ".em/em.db"
+    routines: Literal["off", "shadow", "on"] = "on"
     busy_timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 30.0
     synchronous: Literal["normal", "full"] = "normal"
     redact: RedactSettings = RedactSettings()
@@ -271,7 +273,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         base = memory_folder() if folder is None else None
         path = Path(base or folder or "") / FILE
         environ = os.environ if environ is None else environ
-        given: dict[str, Any] = _given(environ, "EM_", ("db", "busy_timeout", "synchronous"))
+        given: dict[str, Any] = _given(
+            environ, "EM_", ("db", "routines", "busy_timeout", "synchronous")
+        )
         llm = _given(environ, "EM_LLM_", LlmSettings.__struct_fields__)
         # Ignore names without a value.
         from_file = {name: value for name, value in _read_file(path).items() if value is not None}

@@ -1,4 +1,4 @@
-"""`em shadow` and `em routine promote`, as a user runs them."""
+"""`em shadow`, and `em routine accept` of what agreed, as a user runs them."""
 
 from pathlib import Path
 from typing import Any
@@ -84,18 +84,12 @@ def test_show_tells_what_em_would_have_done_and_what_the_agent_did(db: str) -> N
     assert (missing.code, "em shadow" in missing.err) == (1, True)
 
 
-def test_promotion_refuses_and_allows(db: str) -> None:
-    refused = em("routine", "promote", "refund", "--after", "20", "--db", db, "--json")
-    assert refused.code == 1
-    assert msgspec.json.decode(refused.err)["error"]["code"] == "not_promoted"
+def test_a_person_sees_how_often_it_agreed_and_accepts_it(db: str) -> None:
+    shown = msgspec.json.decode(em("routine", "show", "refund@1", "--db", db, "--json").out)
+    assert shown["standing"]["state"] == "proposed"
+    assert "agreed with the agent 10 times in a row" in shown["standing"]["beside_agent"]
+    assert shown["standing"]["next"] == "em routine accept refund@1"
     assert em("routine", "show", "refund", "--db", db).code == 1
-    assert "agreed 10 times in a row" in em("routine", "promote", "refund", "--db", db).out
-    assert em("routine", "show", "refund", "--db", db).code == 0
-    assert "already in use" in em("routine", "promote", "refund", "--db", db).out
-
-
-def test_what_agreed_too_seldom_is_put_in_use_by_accepting_it(db: str) -> None:
-    assert em("routine", "promote", "refund", "--after", "20", "--db", db).code == 1
     assert em("routine", "accept", "refund", "--db", db).code == 0
     assert em("routine", "show", "refund", "--db", db).code == 0
 

@@ -106,7 +106,7 @@ def test_a_routine_is_proposed_after_two_sessions_and_does_the_third_task_over_m
         until(lambda: bool(open_proposals(memory.store)))  # by the service, when it was quiet
         (proposed,) = open_proposals(memory.store)
         agent.run("hello again", "Hello.")
-        assert f"em compile --proposal {proposed.key}" in told(agent)
+        assert f"em routine accept {proposed.key}" in told(agent)
         memory.compile(proposed.traces, name="count_pending")
     agent.model.aside = until_offered(agent, "count_pending")
     args = {"pattern": "pending", "file": "returns.csv", "output": "returns.txt"}

@@ -100,7 +100,7 @@ def test_the_next_session_is_told_once_within_the_bound(memory: Memory) -> None:
         "em can do “count the pending lines of orders.csv into orders.txt” without a model" in said
     )
     assert "right in 4 of 4, handed over in 0, wrong in 0" in said
-    assert f"em compile --proposal {made.key}" in said
+    assert f"em routine accept {made.key}" in said
     assert advice.to(event("SessionStart")) == ""
     note_told(memory.store, advice.to_note)
     assert Advice(memory).to(event("UserPromptSubmit", prompt="hello")) == ""
@@ -109,7 +109,7 @@ def test_the_next_session_is_told_once_within_the_bound(memory: Memory) -> None:
 def test_a_prompt_tells_it_if_no_session_start_did(memory: Memory) -> None:
     count_lines(memory, *FILES)
     propose(memory.store, found(memory))
-    assert "em compile --proposal" in Advice(memory).to(event("UserPromptSubmit", prompt="hello"))
+    assert "em routine accept" in Advice(memory).to(event("UserPromptSubmit", prompt="hello"))
 
 
 def test_a_hook_that_came_before_the_service_does_not_use_up_the_telling(
@@ -124,18 +124,18 @@ def test_a_hook_that_came_before_the_service_does_not_use_up_the_telling(
     assert service.answer(event("SessionStart")) is not None
 
 
-def test_a_person_sees_it_and_keeps_it(memory: Memory, tmp_path: Path) -> None:
+def test_a_person_sees_it_and_accepts_it(memory: Memory, tmp_path: Path) -> None:
     count_lines(memory, *FILES)
     db = str(tmp_path / "em.db")
     ran = em("suggest", "--allow-unlabelled", "--propose", "--db", db)
     (made,) = open_proposals(memory.store)
-    assert f"em compile --proposal {made.key}" in ran.out
-    kept = em("compile", "--proposal", made.key, "--name", "count_lines", "--db", db)
+    assert f"em routine accept {made.key}" in ran.out
+    kept = em("routine", "accept", made.key, "--name", "count_lines", "--db", db)
     assert kept.code == 0, kept.err
     assert open_proposals(memory.store) == []
     assert "proposed:" not in em("suggest", "--db", db).out
     assert propose(memory.store, found(memory)) == []
-    assert em("compile", "--proposal", "nonsense", "--db", db).code == 1
+    assert em("routine", "accept", "nonsense", "--db", db).code == 1
 
 
 def test_requests_that_only_begin_alike_are_one_group(memory: Memory) -> None:
@@ -150,9 +150,9 @@ def test_what_is_kept_is_not_kept_a_second_time(memory: Memory, tmp_path: Path) 
     count_lines(memory, *FILES)
     db = str(tmp_path / "em.db")
     (made,) = propose(memory.store, found(memory))
-    assert em("compile", "--proposal", made.key, "--name", "count_lines", "--db", db).code == 0
-    again = em("compile", "--proposal", made.key, "--name", "twice", "--db", db)
-    assert (again.code, "kept already, as count_lines@1" in again.err) == (2, True)
+    assert em("routine", "accept", made.key, "--name", "count_lines", "--db", db).code == 0
+    again = em("routine", "accept", made.key, "--name", "twice", "--db", db)
+    assert (again.code, "accepted already, as count_lines@1" in again.err) == (2, True)
     assert [one.name for one in memory.store.artefacts("routine")] == ["count_lines"]
     listed = em("suggest", "--allow-unlabelled", "--db", db).out
     assert "kept already as count_lines@1" in listed

@@ -11,8 +11,9 @@ import pytest
 
 from em import AsyncMemory, Memory, recorded_tool
 from em.compiler import shadow as shadow_module
-from em.compiler.shadow import NotPromoted, Shadow, ShadowReport, promote, shadow_report
+from em.compiler.shadow import Shadow, ShadowReport, shadow_report
 from em.errors import NotFound, UsageError
+from em.runner.acceptance import accept
 from em.runner.package import keep_routine
 from em.store.log import Log
 from em.store.protocol import Store
@@ -442,7 +443,7 @@ def test_async_agents_and_generators_are_compared(memory: Memory, desk: Desk) ->
     assert sorted(desk.done) == [("B-1", 13.5), ("B-22", 14.5), ("B-333", 15.5)]
 
 
-def test_the_report_and_the_promotion_can_be_awaited(tmp_path: Path) -> None:
+def test_the_report_and_the_acceptance_can_be_awaited(tmp_path: Path) -> None:
     async def use() -> None:
         async with AsyncMemory(tmp_path / "em.db") as memory:
             desk = Desk()
@@ -450,7 +451,7 @@ def test_the_report_and_the_promotion_can_be_awaited(tmp_path: Path) -> None:
             desk.agent(memory, shadow=True)("B-200")  # type: ignore[arg-type]  # as above
             (report,) = await memory.shadow_report()
             assert report.in_a_row == 1
-            assert (await memory.promote("refund", after=1)).changed
+            assert (await memory.accept("refund")).changed
 
     asyncio.run(use())
 
@@ -550,10 +551,10 @@ def test_forgetting_what_a_routine_was_compiled_from_forgets_what_it_would_have_
     assert memory.shadow_report() == []
 
 
-# --- promotion ------------------------------------------------------------------------------------
+# --- acceptance -----------------------------------------------------------------------------------
 
 
-def test_a_routine_in_shadow_is_not_used_until_it_is_promoted(memory: Memory) -> None:
+def test_a_routine_in_shadow_is_not_used_until_it_is_accepted(memory: Memory) -> None:
     made_of_a_trace(memory, desk := Desk(), retired=True)
     kept = "refund@1"
     with pytest.raises(NotFound):
@@ -563,17 +564,15 @@ def test_a_routine_in_shadow_is_not_used_until_it_is_promoted(memory: Memory) ->
 
     agent = desk.agent(memory, shadow=True)
     agent("B-2")
-    with pytest.raises(NotPromoted) as refused:
-        memory.promote("refund", after=2)
-    assert refused.value.code == "not_promoted"
-    assert "1 times in a row, and 2 are needed" in refused.value.message
     agent("B-3")
-    promoted = memory.promote("refund", after=2)
-    assert (promoted.routine, promoted.in_a_row, promoted.changed) == (kept, 2, True)
+    memory.shadow_report()  # waits for the comparisons
+    assert "2 times in a row" in memory.standing(kept).beside_agent
+    accepted = memory.accept("refund")
+    assert (accepted.routine, accepted.now, accepted.changed) == (kept, kept, True)
     assert memory.run("refund", {"order_id": "B-4"}, tools).status == "ok"
-    assert not memory.promote("refund", after=100).changed
-    (event,) = memory.log.read(kinds="routine_promoted")
-    assert event.body == {"routine": kept, "in_a_row": 2, "after": 2}
+    assert not memory.accept("refund").changed
+    (event,) = memory.log.read(kinds="routine_accepted")
+    assert event.body == {"routine": kept, "put_in_use": True}
 
 
 def test_a_version_in_shadow_leaves_the_one_in_use_alone(memory: Memory, desk: Desk) -> None:
@@ -590,10 +589,8 @@ def test_a_version_in_shadow_leaves_the_one_in_use_alone(memory: Memory, desk: D
 
 def test_without_agreements_a_person_accepts_it(memory: Memory) -> None:
     kept = keep_routine(memory.store, routine("2.0"), retired=True)
-    with pytest.raises(NotPromoted):
-        memory.promote(kept.ref)
+    assert memory.standing(kept.ref).beside_agent == "it was not compared with an agent"
     assert memory.accept(kept.ref).now == kept.ref
-    assert not list(memory.log.read(kinds="routine_promoted"))
 
 
 def test_what_is_compiled_may_begin_in_shadow(memory: Memory, desk: Desk) -> None:
@@ -655,7 +652,7 @@ def test_the_same_on_both_stores(store: Store) -> None:
     shadow.close()
     (report,) = shadow_report(store)
     assert (counts(report), report.in_a_row) == ((2, 1, 0, 0), 1)
-    assert promote(store, "refund", after=1).changed
+    assert accept(store, "refund").changed
     assert store.artefact("routine", "refund") is not None
     store.erase([], subjects=["ana"])
     assert shadow_report(store) == []

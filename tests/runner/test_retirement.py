@@ -50,9 +50,9 @@ def test_the_log_says_who_retired_and_who_restored_it(memory: Memory) -> None:
     assert memory.log.verify().ok
 
 
-def test_a_version_that_never_was_in_use_is_promoted_instead(memory: Memory) -> None:
+def test_a_version_that_never_was_in_use_is_accepted_instead(memory: Memory) -> None:
     keep_routine(memory.store, {"routine.yaml": TEXT.format(3)}, retired=True)
-    with pytest.raises(NeverInUse, match="em routine promote greet@3"):
+    with pytest.raises(NeverInUse, match="em routine accept greet@3"):
         memory.restore("greet@3")
     assert find_routine(memory.store, "greet").version == 2
 

@@ -578,7 +578,7 @@ def test_a_form_on_another_site_does_nothing(serve: Serve, look: Any, tmp_path: 
     assert service.get("/runs")["pagination"]["total"] == before
 
 
-def test_a_person_promotes_a_routine_that_agreed_often_enough(
+def test_a_person_accepts_a_routine_that_agreed_with_the_agent(
     serve: Serve, look: Any, tmp_path: Path
 ) -> None:
     with Memory(tmp_path / "em.db") as memory:
@@ -590,27 +590,21 @@ def test_a_person_promotes_a_routine_that_agreed_often_enough(
     looking = look(service.url)
     page = looking.page
     page.goto("/ui/routine?ref=refund%401")
-    assert "agreed 3, differed 0" in page.locator("section[aria-labelledby=shadow]").inner_text()
-    section = page.locator("section[aria-labelledby=promote]")
+    section = page.locator("section[aria-labelledby=alone]")
     assert "agreed with the agent 3 times in a row" in section.inner_text()
-    section.get_by_role("button", name="Promote").click()
-    page.get_by_text("3 times in a row, and 10 are needed").wait_for()
-    assert section.get_by_role("spinbutton").input_value() == "10"
-    section.get_by_role("spinbutton").fill("3")
-    section.get_by_role("button", name="Promote").click()
-    section.wait_for(state="detached")
-    assert "retired" not in page.locator(".head").inner_text()
+    section.get_by_text("Accept version 1").click()
+    section.get_by_role("button", name="Yes, accept it").click()
+    section.get_by_role("button", name="Take it back").wait_for()
     with Memory(tmp_path / "em.db") as memory:
         assert find_routine(memory.store, "refund").retired_at is None
-        (event,) = memory.store.read(EventQuery(kinds=["routine_promoted"]))
+        (event,) = memory.store.read(EventQuery(kinds=["routine_accepted"]))
         assert event.body is not None
-        assert (event.body["in_a_row"], event.body["after"]) == (3, 3)
-    # A refused form is an answer with the code 400, which the browser tells.
-    assert all("400" in words for words in looking.complaints)
+        assert event.body["put_in_use"]
+    assert looking.complaints == []
     assert looking.elsewhere == []
 
 
-def test_a_token_that_may_only_read_has_no_button_to_promote(
+def test_a_token_that_may_only_read_has_no_button_to_accept(
     serve: Serve, look: Any, tmp_path: Path
 ) -> None:
     with Memory(tmp_path / "em.db") as memory:
@@ -622,8 +616,8 @@ def test_a_token_that_may_only_read_has_no_button_to_promote(
     page.goto("/ui/routine?ref=refund%401")
     page.get_by_label("Token").fill(f"read-{TOKEN}")
     page.get_by_role("button").click()
-    section = page.locator("section[aria-labelledby=promote]")
-    section.get_by_text("Your token is read-only").wait_for()
+    section = page.locator("section[aria-labelledby=alone]")
+    section.get_by_text("It is proposed").wait_for()
     assert section.get_by_role("button").count() == 0
 
 

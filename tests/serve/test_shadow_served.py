@@ -1,4 +1,4 @@
-"""Shadow mode over HTTP: counts, comparisons, promotion; and who may see them."""
+"""Shadow mode over HTTP: counts, comparisons, acceptance; and who may see them."""
 
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def filled(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_counts_comparisons_and_promotion(filled: Path, serve: Serve) -> None:
+def test_counts_comparisons_and_acceptance(filled: Path, serve: Serve) -> None:
     service: Served = serve()
     (row,) = service.get("/shadow")["routines"]
     assert (row["routine"], row["agreed"], row["differed"], row["in_a_row"]) == (
@@ -65,13 +65,11 @@ def test_counts_comparisons_and_promotion(filled: Path, serve: Serve) -> None:
     assert [one["verdict"] for one in found["comparisons"]] == ["agreed", "agreed"]
     assert found["pagination"] == {"limit": 2, "offset": 0, "total": 3}
 
-    refused = service.post("/routines/refund@1/promote", {})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "not_promoted")
-    assert service.post("/routines/refund/promote", {"after": 0}).status_code == 400
-    done = service.post("/routines/refund@1/promote", {"after": 2})
-    assert done.json() == {"routine": "refund@1", "in_a_row": 2, "changed": True}
+    assert service.post("/routines/refund@1/promote", {}).status_code == 404
+    done = service.post("/routines/refund@1/accept", {})
+    assert (done.json()["changed"], done.json()["now"]) == (True, "refund@1")
     assert [one["retired"] for one in service.get("/routines")["routines"]] == [False]
-    assert service.post("/routines/nothing/promote", {}).status_code == 404
+    assert service.post("/routines/nothing/accept", {}).status_code == 404
 
 
 def test_a_token_for_one_subject_sees_no_comparison(filled: Path, serve: Serve) -> None:
@@ -91,14 +89,14 @@ def test_a_token_for_one_subject_sees_no_comparison(filled: Path, serve: Serve) 
     assert "shadow_compared" not in kinds
 
 
-def test_mcp_offers_a_routine_once_it_is_promoted(filled: Path, serve: Serve) -> None:
+def test_mcp_offers_a_routine_once_it_is_accepted(filled: Path, serve: Serve) -> None:
     async def offered(client: Client) -> bool:
         return "refund" in {tool.name for tool in (await client.list_tools()).tools}
 
     connect = over_http(serve().url)
     assert not agent(connect, offered)
     with Memory(filled / "em.db") as memory:
-        assert memory.promote("refund", after=2).changed
+        assert memory.accept("refund").changed
     assert agent(connect, offered)
 
 

@@ -34,11 +34,6 @@ if TYPE_CHECKING:
     help="Compile a stored routine again, with the new traces that have its effects.",
 )
 @click.option(
-    "--proposal",
-    metavar="KEY",
-    help="Compile and store what was proposed at the end of a session (`em suggest` lists it).",
-)
-@click.option(
     "-o",
     "--output",
     type=click.Path(file_okay=False),
@@ -52,7 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--shadow",
     is_flag=True,
-    help="Store it out of use; `em routine accept` or `promote` puts it in use.",
+    help="Store it out of use; `em routine accept` puts it in use.",
 )
 @click.option("--name", help="The routine's name.  [from the trace]")
 @click.option("--tools", metavar="MODULE|FILE", help="Python module that declares tool effects.")
@@ -89,7 +84,6 @@ def compile_(
     everything: bool,
     distributed: bool,
     again: str | None,
-    proposal: str | None,
     **options: Any,
 ) -> int:
     """Compile TRACE into a routine that runs without a model.
@@ -115,17 +109,13 @@ def compile_(
     same effects: also tasks that the routine handed over. The new version is stored only if it is
     as good on the traces that the old one knew. Exit code 1 if none is stored.
     """
-    chosen_ways = [bool(traces), everything, again is not None, proposal is not None]
+    chosen_ways = [bool(traces), everything, again is not None]
     if sum(chosen_ways) != 1 or (distributed and not everything):
         raise click.UsageError(
-            "Name traces, or give --all, --again NAME or --proposal KEY. --distributed needs --all."
+            "Name traces, or give --all or --again NAME. --distributed needs --all."
         )
     if again is not None:
         return _compile_again(again, {**options, "output": output})
-    if proposal is not None:
-        from em.compiler.proposals import find_proposal
-
-        traces, keep = tuple(find_proposal(open_memory().store, proposal).traces), True
     if options["shadow"] and ((not keep and not everything) or distributed):
         raise click.UsageError("--shadow needs --keep or --all, without --distributed.")
     if everything:

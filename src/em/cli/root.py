@@ -49,7 +49,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "validate": ("em.cli.routine:validate", "List every problem of a routine."),
         "routine": (
             "em.cli.routine:routine",
-            "List, show, keep, retire, promote and heal routines.",
+            "List, show, accept, retire and heal routines.",
         ),
         "export": ("em.cli.routine:export", "Write a routine as a script that runs without em."),
         "shadow": (

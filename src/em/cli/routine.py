@@ -59,14 +59,14 @@ if TYPE_CHECKING:
 _SHADOW = click.option(
     "--shadow",
     is_flag=True,
-    help="Store it out of use; `em routine accept` or `promote` puts it in use.",
+    help="Store it out of use; `em routine accept` puts it in use.",
 )
 
 
 @click.group("routine", no_args_is_help=True)
 @everywhere
 def routine() -> None:
-    """List, show, keep, unpack, strike, accept, retire, restore, promote, heal stored routines."""
+    """List, show, keep, unpack, strike, accept, retire, restore, heal stored routines."""
 
 
 @routine.command("list")
@@ -78,7 +78,7 @@ def list_() -> None:
 
     def text() -> None:
         if rows:
-            shown = [name for name in rows[0] if name != "why"]
+            shown = [name for name in rows[0] if name not in ("why", "next")]
             cells = [tuple(_cell(row[name]) for name in shown) for row in rows]
             print_table(tuple(shown), cells, may_go=("from_events", "at"))
         else:
@@ -96,11 +96,13 @@ def _row(store: Store, found: Artefact) -> Json:
         "from_events": len(found.from_events),
         "proof": "",
         "why": "",
+        "next": "",
     }
     if found.body is None:
         return row
     standing = standing_of(store, found)
     row |= {"state": standing.state, "by_itself": standing.by_itself, "why": standing.why}
+    row["next"] = standing.next
     return row | {"proof": _proof_in_words(texts_of(found))}
 
 
@@ -162,8 +164,10 @@ def _print_standing(name: str, standing: Standing) -> None:
     """Say whether a version is used by itself and why, and what a person can do about it."""
     used = "is used by itself" if standing.by_itself else "is not used by itself"
     click.echo(printable(f"{name} is {standing.state}, and {used}: {standing.why}"))
-    if standing.state != "retired" and not standing.by_itself:
-        click.echo(f"  after you have read it: em routine accept {name}")
+    if standing.beside_agent:
+        click.echo(f"  {standing.beside_agent}")
+    if standing.next:
+        click.echo(f"  after you have read it: {standing.next}")
 
 
 def _show_python(name: str, document: Json) -> None:
@@ -207,17 +211,20 @@ _BY = click.option("--by", metavar="NAME", help="Who decides, for the log  [your
 
 
 @routine.command("accept")
-@click.argument("ref", metavar="NAME[@VERSION]")
+@click.argument("ref", metavar="NAME[@VERSION]|KEY")
+@click.option("--name", help="With KEY: the routine's name.  [from the traces]")
 @_BY
 @everywhere
-def accept(ref: str, by: str | None) -> None:
+def accept(ref: str, name: str | None, by: str | None) -> None:
     """Accept a version that you have read: it is in use, and agents use it without asking.
+
+    KEY names what was proposed at the end of a session (`em suggest` lists it): it is compiled.
 
     Without your word a version is used by itself if it was right on three recordings left out of
     it that succeeded, was never wrong, and has no value open. `em routine withdraw` takes your
     word back.
     """
-    done = open_memory().accept(ref, by=person() if by is None else by)
+    done = open_memory().accept(ref, by=person() if by is None else by, name=name)
     already = "" if done.changed else " already"
     text = f"{done.routine} is{already} accepted; {_meaning(done.routine, done.now)}"
     emit({"routine": done.routine, "accepted": done.changed, "now": done.now}, text)
@@ -282,28 +289,6 @@ def strike(ref: str, checks: tuple[str, ...], reason: str, by: str | None) -> No
     done = open_memory().strike(ref, *checks, reason=reason, by=person() if by is None else by)
     kept = f"stored as {done.new}; the version before is {done.old}"
     emit(done, f"{printable(done.words)}\n{kept}")
-
-
-@routine.command("promote")
-@click.argument("ref", metavar="NAME[@VERSION]")
-@click.option(
-    "--after",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="How often it must have agreed with the agent in a row.",
-)
-@everywhere
-def promote(ref: str, after: int) -> None:
-    """Put a retired version in use, if it agreed with the agent N times in a row.
-
-    Its name then means this version, unless a newer one is in use. `em shadow` shows the counts.
-    """
-    done = open_memory().promote(ref, after=after)
-    times = f"it agreed {count(done.in_a_row, 'time')} in a row"
-    how = f"in use: {times}" if done.changed else "already in use"
-    emit(done, f"{done.routine} is {how}")
 
 
 @routine.command("diff")

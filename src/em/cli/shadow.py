@@ -28,8 +28,8 @@ _NAMES = {
 def shadow(ctx: click.Context, subject: str | None) -> None:
     """Count how often routines agreed with the agents beside which they were compared.
 
-    `memory.record(shadow=True)` and `Engine(shadow=True)` compare. `em routine promote` puts a
-    routine in use that agreed often enough.
+    `memory.record(shadow=True)` and `Engine(shadow=True)` compare. `em routine accept` puts
+    a proposed routine in use, and `em routine show` says how it did until then.
     """
     if ctx.invoked_subcommand is not None:
         return

@@ -553,7 +553,7 @@ def _print_proposal(one: "Proposal") -> None:
     click.echo(f"proposed: {goal}  ({count(one.count, 'trace')})")
     click.echo(f"  tried on {count(len(one.traces), 'trace')}: {one.proof}")
     _print_waits(one.waits)
-    click.echo(f"  em compile --proposal {one.key}")
+    click.echo(f"  em routine accept {one.key}")
 
 
 def _print_waits(waits: str) -> None:

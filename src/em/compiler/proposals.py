@@ -1,18 +1,22 @@
-"""Proposals: what recurs in the traces, proven, stored until somebody keeps it as a routine.
+"""Proposals: what recurs in the traces, proven, stored until somebody accepts it.
 
 A proposal is made of a suggestion that was right on at least half of its own traces and never
 wrong. It is told to an agent once. Nothing is compiled into the memory, and nothing is run, until
-somebody says so (`em compile --proposal`). A proposal is forgotten with the traces it is made of.
+somebody accepts it (`em routine accept KEY`). A proposal is forgotten with its traces.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
+from em.compiler.compile_trace import compile_several
 from em.compiler.suggestions import Suggestion, kept_from
-from em.errors import InputError, NotFound
+from em.errors import InputError, NotFound, UsageError
 from em.log.event import Draft, EventQuery, proposal_stream
 from em.log.kinds import event_body
+from em.runner.acceptance import accept as accept_version
+from em.runner.package import keep_routine, kept_routines
+from em.runner.retirement import InUse
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
 from em.traces.intake import digest
@@ -104,20 +108,46 @@ def open_proposals(store: Store, *, untold: bool = False) -> list[Proposal]:
 
 
 def find_proposal(store: Store, key: str) -> Proposal:
-    """Return the newest proposal of a key. Raise InputError if a routine was kept from it."""
+    """Return the newest proposal of a key. Raise InputError if it was accepted."""
     for one in _every(store):
         if one.key == key:
             in_use = kept_from(store)
             ref = next((in_use[event] for event in one.from_events if event in in_use), "")
             if ref:
                 raise InputError(
-                    f"the proposal is kept already, as {ref}",
+                    f"the proposal was accepted already, as {ref}",
                     place=f"proposal {key}",
                     fix=f"run it, or learn from newer traces too: em compile --again"
                     f" {ref.partition('@')[0]}",
                 )
             return one
     raise NotFound(f"there is no proposal {key!r}", place="proposal", fix="`em suggest` lists them")
+
+
+def accept(store: Store, ref: str, *, by: str = "", name: str | None = None) -> InUse:
+    """Accept a version of a routine, or a proposal by its key: it is compiled and put in use.
+
+    name: of the routine that is compiled from a proposal. It must be a new one, so that a name
+    never comes to mean something else.
+    """
+    is_proposal = not any(kept_routines(store, ref.partition("@")[0])) and any(
+        one.key == ref for one in _every(store)
+    )
+    if not is_proposal:
+        if name is not None:
+            raise UsageError("only a proposal is given a name", place=ref, fix="leave out the name")
+        return accept_version(store, ref, by=by)
+    traces = get_traces(store, find_proposal(store, ref).traces)
+    made = compile_several(traces, name=name)
+    if any(kept_routines(store, made.draft.name)):
+        raise UsageError(
+            f"there is a routine {made.draft.name!r} already",
+            place=f"proposal {ref}",
+            fix=f"give it another name: em routine accept {ref} --name NAME",
+        )
+    # Out of use first: if the second commit fails, it is still only proposed.
+    kept = keep_routine(store, made.files, made.from_events, retired=True)
+    return accept_version(store, kept.ref, by=by)
 
 
 def note_told(store: Store, keys: Sequence[str]) -> None:

@@ -51,9 +51,6 @@ from em.values.json_schema import Declared
 Which = bool | str | Sequence[str]
 """The routines to compare with: all that fit, or those with these names."""
 
-ENOUGH = 10
-"""Agreements in a row after which a routine may be promoted."""
-
 WITH_CALLS = ("differed", "handed_over")
 """The verdicts whose events have the calls."""
 
@@ -88,21 +85,6 @@ class Compared(_BesideAgent, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     from_events: Sequence[str] = ()
-
-
-@event_body("routine_promoted")
-class RoutinePromoted(msgspec.Struct, frozen=True):
-    """A retired version of a routine was put in use, after so many agreements in a row."""
-
-    routine: str
-    in_a_row: int
-    after: int
-
-
-class NotPromoted(RoutineError):
-    """A routine has not agreed with the agent often enough."""
-
-    code = "not_promoted"
 
 
 class Prediction(NamedTuple):
@@ -173,7 +155,7 @@ def compare_answers(would_return: Any, returned: Any) -> tuple[Verdict, str]:
 def on_trial(store: Store) -> Iterator[Artefact]:
     """Return the versions that are compared: of each name the newest in use, and the newest.
 
-    The newest may be retired: then it waits to be promoted.
+    The newest may be retired: then it waits to be accepted.
     """
     newest: dict[str, Artefact] = {}
     in_use: dict[str, Artefact] = {}
@@ -524,35 +506,3 @@ def _counted(routine: str, made: Sequence[Comparison]) -> ShadowReport:
         last_difference=made[differing[-1]] if differing else None,
         comparisons=made,
     )
-
-
-class Promotion(msgspec.Struct, frozen=True, kw_only=True):
-    """A version that was put in use. `changed` is False if it was in use already."""
-
-    routine: str
-    in_a_row: int
-    changed: bool
-
-
-def promote(store: Store, ref: str, *, after: int = ENOUGH) -> Promotion:
-    """Put a retired version in use, if it agreed with the agent `after` times in a row.
-
-    ref: `name@version`, or `name` for its newest version.
-    """
-    artefact = version_of(store, ref)
-    name = _ref(artefact)
-    made = shadow_report(store, name)
-    in_a_row = made[0].in_a_row if made else 0
-    if artefact.retired_at is None:
-        return Promotion(routine=name, in_a_row=in_a_row, changed=False)
-    if in_a_row < after:
-        raise NotPromoted(
-            f"it agreed with the agent {in_a_row} times in a row, and {after} are needed",
-            place=name,
-            fix=f"record more runs with shadow=True, or read it and accept it: em routine accept"
-            f" {name}; `em shadow show {name}` shows the differences",
-        )
-    body = {"routine": name, "in_a_row": in_a_row, "after": after}
-    event = Draft(stream=shadow_stream(artefact.name), kind="routine_promoted", body=body)
-    store.commit(Commit(events=[event], restore=[artefact.id]))
-    return Promotion(routine=name, in_a_row=in_a_row, changed=True)

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from em.errors import RoutineError, UsageError
-from em.log.event import Draft, EventQuery, routine_stream, trace_stream
+from em.log.event import Draft, EventQuery, routine_stream, shadow_stream, trace_stream
 from em.log.kinds import event_body
 from em.runner.package import (
     ROUTINE,
@@ -52,7 +52,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How a version of a routine may be used.
 
     by_itself: without asking a person. why: the reason for that, as a sentence. accepted_at,
-    accepted_by: a person's word, if one stands.
+    accepted_by: a person's word, if one stands. beside_agent: how a proposed one did in shadow.
+    next: the command that changes it; empty if a person need not do anything.
     """
 
     state: State
@@ -60,13 +61,16 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     accepted_at: datetime | None = None
     accepted_by: str = ""
+    beside_agent: str = ""
+    next: str = ""
 
 
 def standing_of(store: Store, artefact: Artefact) -> Standing:
     """Return how a stored version may be used."""
     state = _state(store, artefact)
     if state == "retired":
-        return Standing(state=state, by_itself=False, why="it is retired")
+        next_ = f"em routine restore {artefact.name}@{artefact.version}"
+        return Standing(state=state, by_itself=False, why="it is retired", next=next_)
     word = _word(store, artefact) if state == "in use" else None
     if word is not None:
         at, by = word[0], word[1].by
@@ -75,7 +79,35 @@ def standing_of(store: Store, artefact: Artefact) -> Standing:
     files = texts_of(artefact)
     waits = why_waiting(store, proof_of(files), files[ROUTINE])
     enough = "its proof and the outcomes of its recordings are enough"
-    return Standing(state=state, by_itself=state == "in use" and not waits, why=waits or enough)
+    by_itself = state == "in use" and not waits
+    return Standing(
+        state=state,
+        by_itself=by_itself,
+        why=waits or enough,
+        beside_agent=_beside_agent(store, artefact) if state == "proposed" else "",
+        next="" if by_itself else f"em routine accept {artefact.name}@{artefact.version}",
+    )
+
+
+def _beside_agent(store: Store, artefact: Artefact) -> str:
+    """Say how often a version agreed with the agent since it last differed, and how it differed."""
+    name, verdicts = f"{artefact.name}@{artefact.version}", dict[str, str]()
+    query = EventQuery(stream=shadow_stream(artefact.name), kinds=["shadow_compared"])
+    for event in store.read(query):
+        body = event.body or {}
+        if body.get("routine") == name:
+            trace = body.get("trace") or event.id
+            verdicts.pop(trace, None)  # of two about one trace, the last counts
+            verdicts[trace] = body["verdict"]
+    if not verdicts:
+        return "it was not compared with an agent"
+    in_a_row, differed = 0, 0
+    for verdict in verdicts.values():
+        differed += verdict == "differed"
+        in_a_row = 0 if verdict == "differed" else in_a_row + (verdict == "agreed")
+    return (
+        f"it agreed with the agent {in_a_row} times in a row, and differed {differed} times in all"
+    )
 
 
 def why_waiting(store: Store, proof: Proof | None, text: str | None = None) -> str:

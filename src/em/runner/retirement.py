@@ -38,7 +38,7 @@ class RoutineRestored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class NeverInUse(RoutineError):
-    """A version that was stored out of use can't be restored: it is accepted or promoted."""
+    """A version that was stored out of use can't be restored: it is accepted."""
 
     code = "never_in_use"
 
@@ -74,8 +74,7 @@ def restore(store: Store, ref: str, *, by: str = "") -> InUse:
         raise NeverInUse(
             "this version never was in use",
             place=name,
-            fix=f"read it, then: em routine accept {name}; or compare it with an agent, then:"
-            f" em routine promote {name}",
+            fix=f"read it, then: em routine accept {name}",
         )
     if changed:
         routine_of(artefact)  # raises for a form that is not run any more

@@ -1,4 +1,4 @@
-"""HTTP API of shadow mode: how often routines agreed with agents; promote a routine.
+"""HTTP API of shadow mode: how often routines agreed with agents.
 
 A comparison may quote the traces that its routine was compiled from, so a token that is limited to
 subjects sees none.
@@ -6,11 +6,11 @@ subjects sees none.
 
 from typing import Annotated
 
-from litestar import get, post
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar import get
+from litestar.params import QueryParameter
 
-from em.compiler.shadow import Promotion, comparisons
-from em.serve.api.shapes import Comparisons, PromoteIn, ShadowOut, Shadows, fill
+from em.compiler.shadow import comparisons
+from em.serve.api.shapes import Comparisons, ShadowOut, Shadows, fill
 from em.serve.service import AnyRequest, Limit, Offset, errors, page, service_of
 
 Routine = Annotated[
@@ -50,18 +50,4 @@ def list_comparisons(
     return Comparisons(*page(reversed(found), limit, offset))
 
 
-@post(
-    "/routines/{ref:str}/promote",
-    responses=errors(404),
-    status_code=200,
-    sync_to_thread=True,
-    tags=["routines"],
-)
-def post_promote(request: AnyRequest, ref: FromPath[str], data: JSONBody[PromoteIn]) -> Promotion:
-    """Put a retired version in use, if it agreed with the agent often enough in a row."""
-    service = service_of(request)
-    service.caller(request, "write").must_see(None)
-    return service.memory.promote(ref, after=data.after)
-
-
-HANDLERS = [list_shadow, list_comparisons, post_promote]
+HANDLERS = [list_shadow, list_comparisons]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from em.compiler.shadow import ENOUGH, Comparison
+from em.compiler.shadow import Comparison
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
 from em.runner.acceptance import State as StateOfRoutine
 from em.runner.reason import Reason
@@ -355,7 +355,8 @@ class RoutineOut(msgspec.Struct, frozen=True):
     """One version of a stored routine. `proof` is null if it was not tried on other traces.
 
     by_itself: agents use it without asking a person; `why` is the reason for that, as a sentence.
-    accepted_by, accepted_at: a person's word for it, if one stands.
+    accepted_by, accepted_at: a person's word for it, if one stands. beside_agent: how a proposed
+    one did beside the agent. next: the command that changes how it is used.
     """
 
     ref: str
@@ -367,6 +368,8 @@ class RoutineOut(msgspec.Struct, frozen=True):
     by_itself: bool
     why: str
     accepted_by: str
+    beside_agent: str
+    next: str
     accepted_at: datetime | None
     proof: ProofOut | None
 
@@ -448,12 +451,6 @@ class Comparisons(msgspec.Struct, frozen=True):
 
     comparisons: Sequence[Comparison]
     pagination: Pagination
-
-
-class PromoteIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How often a routine must have agreed in a row."""
-
-    after: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = ENOUGH
 
 
 class RunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

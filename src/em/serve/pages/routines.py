@@ -11,9 +11,8 @@ import msgspec
 from litestar import Response, get, post
 
 from em.compiler.growth import made_of
-from em.compiler.shadow import ENOUGH, NotPromoted
 from em.errors import EmError, InputError, UsageError
-from em.log.event import EventQuery, routine_stream, shadow_stream, trace_stream
+from em.log.event import EventQuery, routine_stream, trace_stream
 from em.log.summary import Summary
 from em.runner.acceptance import Standing, standing_of
 from em.runner.card import ListedRoutine, list_routines
@@ -44,7 +43,6 @@ from em.serve.pages.table import SINCE, UNTIL, Column, Filter, ListShape, ListVi
 from em.serve.pages.view import address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Artefact, Store
-from em.values.canonical import short
 from em.values.times import now
 
 DAYS = 30
@@ -59,7 +57,6 @@ _ACTS = {
     "acceptance_withdrawn": "took back that {ref} was accepted",
     "routine_retired": "retired {ref}",
     "routine_restored": "restored {ref}",
-    "routine_promoted": "put {ref} in use",
 }
 
 ROUTINES = ListShape(
@@ -134,7 +131,6 @@ def _show(
     ref: str,
     problem: EmError | None = None,
     given: dict[str, Any] | None = None,
-    after: int = ENOUGH,
     done: str = "",
 ) -> Response[str]:
     store = service.store
@@ -163,7 +159,6 @@ def _show(
         fields=_fields(routine, texts),
         given=given or {},
         needs_code=_needs_code(routine),
-        after=after,
         problem=problem,
         done=done if done in ("struck", "accepted", "withdrawn", "retired", "restored") else "",
     )
@@ -293,13 +288,14 @@ class Act(NamedTuple):
 def _history(store: Store, name: str) -> list[Act]:
     """Return what people did with a routine, newest first."""
     acts = []
-    for stream in (routine_stream(name), shadow_stream(name)):
-        query = EventQuery(stream=stream, kinds=list(_ACTS), limit=SHOWN_ACTS, newest=True)
-        for event in store.read(query):
-            body = event.body or {}
-            what = body.get("words") or "its content was forgotten"
-            words = _ACTS[event.kind].format(ref=body.get("routine", name), what=what)
-            acts.append(Act(event.at, words, str(body.get("by", ""))))
+    query = EventQuery(
+        stream=routine_stream(name), kinds=list(_ACTS), limit=SHOWN_ACTS, newest=True
+    )
+    for event in store.read(query):
+        body = event.body or {}
+        what = body.get("words") or "its content was forgotten"
+        words = _ACTS[event.kind].format(ref=body.get("routine", name), what=what)
+        acts.append(Act(event.at, words, str(body.get("by", ""))))
     return sorted(acts, key=lambda one: one.at, reverse=True)[:SHOWN_ACTS]
 
 
@@ -410,28 +406,6 @@ def _refuse_retired(artefact: Artefact) -> None:
         )
 
 
-@post(f"{PAGES}/routine/promote", include_in_schema=False)
-async def post_promote(request: AnyRequest) -> Response[str]:
-    """Put a retired version in use, if it agreed with the agent often enough, and show it."""
-    form = await form_of(request)
-    service = service_of(request)
-    service.caller(request, "write").must_see(None)
-    ref, given = str(form.get("ref", "")), str(form.get("after", ""))
-    if not ref:
-        raise InputError("the form has no routine", place="ref")
-    if not given.isdecimal() or int(given) < 1:
-        raise InputError(f"after must be a number from 1 on, got {short(given)}", place="after")
-
-    def work() -> Response[str]:
-        try:
-            promoted = service.memory.promote(ref, after=int(given))
-        except NotPromoted as problem:
-            return _show(request, service, ref, problem, after=int(given))
-        return go_to(address("/routine", ref=promoted.routine))
-
-    return await asyncio.to_thread(work)
-
-
 @post(f"{PAGES}/routine/strike", include_in_schema=False)
 async def post_strike(request: AnyRequest) -> Response[str]:
     """Store a routine without some of its checks, and show the new version."""
@@ -516,7 +490,6 @@ HANDLERS = [
     get_routines,
     get_routine,
     post_run,
-    post_promote,
     post_strike,
     post_accept,
     post_withdraw,
