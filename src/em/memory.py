@@ -97,6 +97,8 @@ class Memory:
         self._allow = None if settings is None else settings.allow
         settings = settings or Settings.load()
         self.store: Store = open_store(db, settings, create=create)
+        self.routines = settings.routines
+        """The switch for all routines: `off`, `shadow` or `on`."""
         self._db = None if db is None else str(db)
         self.address = settings.db if db is None else str(db)
         self._embed_settings = settings.embed
@@ -307,7 +309,8 @@ class Memory:
         """
         from em.traces.record import Recording
 
-        stored = self._shadow.beside(shadow, subject) if shadow else None
+        compares = False if self.routines == "off" else shadow or self.routines == "shadow"
+        stored = self._shadow.beside(compares, subject) if compares else None
         return Recording(self.log, goal, input_summary, app=app, subject=subject, stored=stored)
 
     @cached_property
@@ -563,6 +566,7 @@ class Memory:
 
         options.setdefault("allow", self._allow)
         options.setdefault("courtesies", self._courtesies)
+        options.setdefault("routines", self.routines)
         with opened(self.store, routine) as package:
             return run_routine(
                 package,
@@ -618,6 +622,7 @@ class Memory:
         from em.runner.engine import resume_run
 
         options.setdefault("allow", self._allow)
+        options.setdefault("routines", self.routines)
         return resume_run(
             self.store,
             run_id,

@@ -229,7 +229,7 @@ class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings. The environment (`EM_DB`, …) overrides the file.
 
-    routines: the switch for all routines: `off`, only compared beside the agent (`shadow`), or `on`.
+    routines: the switch for all: `off`, `shadow` (only compared beside the agent), or `on`.
     tools: Python modules or files whose functions are the tools of runs that are given none.
     record: whether the hooks of coding agents record sessions in this folder and those below.
     commands: what programs in shell commands do, in addition to `em/shell/programs.yaml`.
@@ -279,6 +279,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         llm = _given(environ, "EM_LLM_", LlmSettings.__struct_fields__)
         # Ignore names without a value.
         from_file = {name: value for name, value in _read_file(path).items() if value is not None}
+        if isinstance(from_file.get("routines"), bool):  # as YAML reads a bare on and off
+            from_file["routines"] = "on" if from_file["routines"] else "off"
         named = _named(from_file)
         if named and not is_folder_trusted(path.parent):
             from_file = _without(from_file, named)

@@ -89,7 +89,8 @@ class Advice:
             for one in likely
             if _has_files(one.routine, folder)
         )
-        for offer in islice((one for one in offers if one is not None), MOST_ROUTINES):
+        most = MOST_ROUTINES if self._memory.routines == "on" else 0
+        for offer in islice((one for one in offers if one is not None), most):
             yield _Line(_line_of_routine(offer))
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
             if _is_telling(ranked.heuristic.lesson):

@@ -26,9 +26,37 @@ from em.runner.package import (
 )
 from em.runner.retirement import InUse, meaning_of, was_in_use
 from em.runner.trial import AS_RECORDED, ENOUGH, LEFT_OUT, Proof, hash_of
+from em.settings import Settings
 from em.store.protocol import Artefact, Commit, Store
 
 State = Literal["proposed", "in use", "retired"]
+Mode = Literal["off", "shadow", "on"]
+
+
+class RoutinesOff(RoutineError):
+    """The switch for all routines does not let them act."""
+
+    code = "routines_off"
+
+
+def routines_mode(settings: Settings | None = None) -> Mode:
+    """Return how routines may be used: not at all, compared beside the agent only, or as they are.
+
+    settings: None to read those that count here.
+    """
+    return (settings or Settings.load(tells=False)).routines
+
+
+def refuse_if_off(mode: Mode, place: str, *, is_dry: bool = False) -> None:
+    """Raise RoutinesOff if no routine may act; a dry run is refused only where all is off."""
+    if mode == "off" or (mode == "shadow" and not is_dry):
+        raise RoutinesOff(
+            "routines are switched off"
+            if mode == "off"
+            else "routines are only compared beside the agent",
+            place=place,
+            fix="set EM_ROUTINES=on, or `routines: on` in em.yaml",
+        )
 
 
 @event_body("routine_accepted")

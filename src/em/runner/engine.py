@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
 from em.errors import RoutineError, UsageError
 from em.log.use import Uses, collecting
 from em.redaction.redactor import MARKER
+from em.runner.acceptance import refuse_if_off, routines_mode
 from em.runner.answers import check_steps
 from em.runner.drivers import Effects, WriteNotes
 from em.runner.history import PastRun, package_of, read_run, refuse_partial
@@ -67,6 +68,8 @@ class RunOptions(TypedDict, total=False):
     """A person has read the functions that a model wrote: run them in this process."""
     ask: Callable[[PendingPrompt], Json | None] | None
     """Called with each question of a run without a journal. Without its answer the run waits."""
+    routines: Literal["off", "shadow", "on"]
+    """The switch for all routines; without it, as the environment and em.yaml say."""
     is_held: bool
     """The caller makes sure that nobody else works on this run, as a workflow does."""
     subject: str | None
@@ -236,6 +239,7 @@ class _Run:
         is_kept: bool,
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
+        self._mode = options.get("routines") or routines_mode()
         self._answers = options.get("answers")
         self._resume_with = options.get("resume_with", "")
         self._subject = options.get("subject")
@@ -292,6 +296,7 @@ class _Run:
         self, bound: Bound, store: Store | None, run_id: str, *, is_dry: bool = False
     ) -> tuple[Effects[RunResult], WriteNotes]:
         """Begin a new run; its first note is written with its first step's."""
+        refuse_if_off(self._mode, self.name, is_dry=is_dry)
         input_data = bound.inputs
         self._options["bound"] = bound
         self._named.take(input_data)
@@ -337,6 +342,7 @@ class _Run:
         self, past: PastRun, store: Store, retried: list[Note]
     ) -> tuple[Effects[RunResult], WriteNotes]:
         """Resume a past run. retried: the note that says so, if it was over."""
+        refuse_if_off(self._mode, self.name)
         self._named.take(past.input)
         if self._answers:
             check_steps(self.package.program, self._answers)
