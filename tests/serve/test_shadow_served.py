@@ -109,3 +109,19 @@ def test_a_page_counts_the_newest_and_says_so(filled: Path, monkeypatch: Any) ->
         newest = view.shadow_view(memory.store, "refund@1")
         assert newest is not None
         assert (newest.report.agreed, newest.report.differed, newest.looked_at) == (2, 0, 2)
+
+
+def test_the_switch_stops_runs_over_http_and_mcp(filled: Path, serve: Serve) -> None:
+    with Memory(filled / "em.db") as memory:
+        memory.accept("refund")
+        ended = len(list(memory.log.read(kinds="run_started")))
+    service: Served = serve(env={"EM_ROUTINES": "off"})
+    refused = service.post("/runs", {"routine": "refund", "input": {"order_id": "A-9"}})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "routines_off")
+
+    async def call(client: Client) -> bool:
+        return bool((await client.call_tool("refund", {"order_id": "A-9"})).is_error)
+
+    assert agent(over_http(service.url), call)
+    with Memory(filled / "em.db") as memory:
+        assert len(list(memory.log.read(kinds="run_started"))) == ended
