@@ -12,6 +12,7 @@ from em import Memory
 from em.errors import OutcomeUnknown, UsageError
 from em.llm import ScriptedClient
 from em.runner.package import kept_routines
+from em.settings import Settings
 
 WORDINGS = ("I am {email}, please cancel {order}", "Cancel {order} for {email}")
 
@@ -175,3 +176,15 @@ def test_an_agent_must_take_a_request(memory: Memory) -> None:
         memory.agent(lambda: None)
     with pytest.raises(UsageError):
         memory.agent(lambda request: request)(3)
+
+
+@pytest.mark.parametrize("mode", ["off", "shadow"])
+def test_the_switch_leaves_everything_to_the_agent(
+    memory: Memory, shop: Shop, tmp_path: Path, mode: Any
+) -> None:
+    with Memory(tmp_path / "em.db", settings=Settings(routines=mode)) as stopped:
+        agent = stopped.agent(shop.answer, shop.tools, learn=False)
+        assert agent(REQUEST) == "done"
+        assert agent.last.trace_id
+        assert stopped.match(REQUEST) is None
+    assert shop.asked == 1

@@ -600,7 +600,7 @@ class Memory:
         """The routines in use, to be found by a request."""
         from em.compiler.match import Matcher
 
-        return Matcher(self.store, self._courtesies)
+        return Matcher(self.store, self._courtesies, is_on=self.routines == "on")
 
     def resume(
         self,

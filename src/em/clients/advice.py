@@ -89,8 +89,7 @@ class Advice:
             for one in likely
             if _has_files(one.routine, folder)
         )
-        most = MOST_ROUTINES if self._memory.routines == "on" else 0
-        for offer in islice((one for one in offers if one is not None), most):
+        for offer in islice((one for one in offers if one is not None), MOST_ROUTINES):
             yield _Line(_line_of_routine(offer))
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
             if _is_telling(ranked.heuristic.lesson):

@@ -66,10 +66,14 @@ class _Known(NamedTuple):
 
 
 class Matcher:
-    """The routines in use of a store. Each version is read once."""
+    """The routines in use of a store. Each version is read once.
 
-    def __init__(self, store: Store, courtesies: Sequence[str] = ()) -> None:
-        self._store, self._courtesies = store, courtesies
+    courtesies: texts that may stand around a recorded request. is_on: whether routines are used at
+    all (`EM_ROUTINES`); where they are not, none is found.
+    """
+
+    def __init__(self, store: Store, courtesies: Sequence[str] = (), *, is_on: bool = True) -> None:
+        self._store, self._courtesies, self._is_on = store, courtesies, is_on
         self._known: dict[str, _Known | None] = {}
 
     def match(
@@ -141,6 +145,8 @@ class Matcher:
         return Match(routine=routine.ref, inputs=bound.inputs, why="a model read the request")
 
     def _fitting(self, tools: Collection[str] | None) -> list[_Known]:
+        if not self._is_on:
+            return []
         known = self._known
         self._known = {
             one.id: known[one.id] if one.id in known else self._read(one)
