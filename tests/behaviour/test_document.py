@@ -75,6 +75,60 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
+@pytest.mark.parametrize("params", [(), ("name",)])
+def test_nothing_is_imported_between_finalize_and_the_second_run(params: tuple[str, ...]) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", IMPORTED_LATE, *params], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == []
+
+
+IMPORTED_LATE = """
+import sys, time
+from dataclasses import dataclass
+from em import Check, Engine
+
+engine = Engine()
+
+@dataclass
+class Seen:
+    name: str
+    time: float
+
+def capture(name: str) -> Seen:
+    return Seen(name, time.time())
+
+@engine.function(pre_check=Check(capture, lambda now, then: now.name == then.name))
+def hello(name: str) -> None:
+    pass
+
+def agent(name: str) -> None:
+    for number in range(9):
+        hello(name + " + " + str(number))
+
+engine.set_agent(agent).finalize()
+known = {*sys.modules}
+assert not engine("erik", params=sys.argv[1:])
+assert engine("erik", params=sys.argv[1:])
+late = {*sys.modules} - known
+print(*(name for name in late if name.partition(".")[0] not in sys.stdlib_module_names))
+"""
+
+
+def test_finalizing_inside_of_a_run_leaves_that_run_alone() -> None:
+    outer, inner = Engine(name="outer"), Engine(name="inner")
+    act = outer.function()(str.upper)
+
+    def agent(task: str) -> str:
+        inner.set_agent(lambda name: name).finalize()
+        return act(task)
+
+    outer.set_agent(agent)
+    assert outer("a task").stored
+    assert outer("a task").value == "A TASK"
+
+
 @pytest.fixture
 def env() -> Any:
     """The original's own test, where captures and comparisons are methods."""

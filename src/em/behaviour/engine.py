@@ -1,5 +1,6 @@
 """Engine: an agent that remembers how it did its tasks, and replays them behind checks."""
 
+import contextvars
 import functools
 import inspect
 import os
@@ -266,7 +267,10 @@ class Engine:
             yield self
 
     def finalize(self) -> Self:
-        """Check that the agent and the objects of all methods are set."""
+        """Check that the agent and the objects of all methods are set, and get ready to run.
+
+        What the first run and the first hit import is imported here: a check may look at a clock.
+        """
         if self.agent is no_agent:
             raise UsageError("the engine has no agent", fix="call set_agent first")
         for tool in self.tools.values():
@@ -276,6 +280,8 @@ class Engine:
                     place=f"tool {tool.name}",
                     fix=f"call set_context with an object of class {tool.class_name}",
                 )
+        # Not as a part of the run that may be under way here.
+        contextvars.Context().run(_import_all)
         return self
 
     def function(
@@ -464,6 +470,18 @@ class Engine:
     def stats(self) -> Stats:
         """Count hits, misses, hand-overs and failures, of the engine and of each behaviour."""
         return read_stats(self.cache.store, self.name)
+
+
+@functools.cache
+def _import_all() -> None:
+    """Record a task and replay it in a store of its own: that imports all that these need."""
+    import em.runner.expressions.jinja  # noqa: F401 - harder expressions are written in it
+
+    with Engine(name="imports") as engine:
+        note = engine.function(name="note")(lambda text: text)
+        engine.set_agent(lambda name: note(f"{name} + 0"))
+        for name in ("Ana", "Bo"):
+            engine(name, params=["name"])
 
 
 def no_agent(*_args: Any, **_kwargs: Any) -> Any:
