@@ -15,7 +15,7 @@ from em.behaviour.arguments import OUTPUT
 from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Step
 from em.behaviour.cache import Cache, behaviour_of, id_of
 from em.behaviour.codec import TAG
-from em.behaviour.expectations import RESULT
+from em.behaviour.returned import RESULT
 from em.behaviour.sources import places, reference
 from em.behaviour.task import as_expression, make_task
 from em.compiler.calls import Names, identifier, infer_effect

@@ -21,12 +21,12 @@ from em.behaviour.agreement import deeper, names_in_expression, part_at
 from em.behaviour.arguments import MOST_AGREEING, OUTPUT, Arguments, Wired
 from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Capture, Step, result_hash
 from em.behaviour.codec import NotEncodable, encode
-from em.behaviour.expectations import expectations
 from em.behaviour.explanations import Explainer
 from em.behaviour.guards import MOST as MOST_GUARDS
 from em.behaviour.guards import Guards, Read
 from em.behaviour.inputs import Inputs
 from em.behaviour.likeness import facts_of, is_one_of_few, traits_of
+from em.behaviour.returned import repeated, schema_of
 from em.behaviour.sources import Place, Sources, literal, places, quoted, reference, text_key
 from em.behaviour.task import (
     HOLE,
@@ -302,6 +302,7 @@ class _Composer:
                 self._refuse_hidden(template, f"tool {call.tool.name}, argument {name}")
         for _, leaf in leaves(call.args):
             self._first_use.setdefault(text_key(leaf), call.began)
+        expects, expect = self._expected_of(call)
         return Step(
             tool=call.tool.name,
             code=call.tool.code,
@@ -310,7 +311,8 @@ class _Composer:
             live={name: self._step_of[source] for name, source in call.live.items()},
             agree=wired.agree,
             guards=self._guards_of(call, wired),
-            expects=self._expected_of(call),
+            expects=expects,
+            expect=expect,
             save_as=self._names[number],
             gave=result_hash(call.result),
             asked=[result_hash(call.args)] if self._is_asking(call) else [],
@@ -341,11 +343,14 @@ class _Composer:
         self._guarded.update(new)
         return [guard for guard in new if self._value_of(guard) is True]
 
-    def _expected_of(self, call: Call) -> list[str]:
+    def _expected_of(self, call: Call) -> tuple[list[str], Json | None]:
         """Return what a write must return again; a check of its own says all that must be so."""
         if call.opaque or call.post is not None or not call.tool.writes:
-            return []
-        return expectations(call)
+            return [], None
+        repeats = repeated(call.args, call.result)
+        given = [self._task.inputs, call.args]
+        schema = schema_of(call.result, repeats, given, [self._scope, call.args])
+        return [*repeats.values()], schema
 
     def _seen(self, call: Call) -> dict[str, list[str]]:
         """Return the hashes of what a call returned, to be compared on a replay."""

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from em.behaviour.behaviour import Behaviour, Step, result_hash
+from em.behaviour.returned import common
 from em.values.canonical import Json, identical
 from em.values.leaves import is_by_id, leaves
 
@@ -183,6 +184,7 @@ def _merged(new: Step, old: Step) -> Step:
         agree=_both(new.agree, old.agree),
         guards=[guard for guard in new.guards if guard in old.guards],
         expects=[text for text in new.expects if text in old.expects],
+        expect=common(new.expect, old.expect),
     )
     if not new.seen or not old.seen:
         return new

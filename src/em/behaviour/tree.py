@@ -11,7 +11,7 @@ import msgspec
 
 from em.behaviour.behaviour import Answer, Behaviour, Capture, Step
 from em.behaviour.codec import Form, copy, decode
-from em.behaviour.expectations import RESULT
+from em.behaviour.returned import RESULT
 from em.errors import EmError
 from em.runner.expressions.language import GIVEN, Evaluate, compile_value, compile_written
 from em.runner.expressions.words import check_in_words

@@ -249,7 +249,7 @@ class Constancy:
         for kept in self._kept:
             records = [record for _, record in kept.records]
             told = "\n".join(field_text(kept.name, tuple(map(str, one))) for one in kept.told)
-            look = _Look(f"{used}\n{told}", self._looped())
+            look = Look(f"{used}\n{told}", self._looped())
             schema = look.schema(records, kept.name, kept.beside)
             if isinstance(records[0], str) and not {"const", "enum"} & schema.keys():
                 sentence = sentence_pattern(cut_at_values(records[0], kept.records[0][0]))
@@ -295,7 +295,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield one
 
 
-class _Look:
+class Look:
     """What records must look like again.
 
     used: the expressions of the routine. looped: lists that are gone through, with the name of
