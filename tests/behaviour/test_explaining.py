@@ -74,7 +74,7 @@ def test_a_behaviour_of_an_older_em_is_not_replayed_and_is_recorded_anew(tmp_pat
     shop = Shop(tmp_path / "em.db")
     shop("#W1001")
     (new,) = shop.stored()
-    assert new.format == FORMAT == 2
+    assert new.format == FORMAT == 3
     key = next(iter(shop.engine.cache.store.artefacts("behaviour"))).name.rpartition("/")[2]
     old = msgspec.structs.replace(
         new,
@@ -87,7 +87,7 @@ def test_a_behaviour_of_an_older_em_is_not_replayed_and_is_recorded_anew(tmp_pat
     assert result.how == "miss"
     assert "older em" in result.reason
     assert result.stored
-    assert [known.format for known in other.stored()] == [2]
+    assert [known.format for known in other.stored()] == [3]
     assert other("#W1001").hit
 
 

@@ -15,9 +15,9 @@ from em.values.canonical import Json, identical
 KIND = "behaviour"
 """The kind of a behaviour's artefact; the artefact's name is `ENGINE/KEY`."""
 
-FORMAT = 2
-"""The format of the behaviours that are recorded now. Those of format 1 have no guards, and may
-have a wrong source where several explained a value: they are listed and exported, not replayed."""
+FORMAT = 3
+"""The format of the behaviours that are recorded now. Those of format 1 have no guards, those of
+format 2 say otherwise what a write must return: they are listed and exported, not replayed."""
 
 
 class Capture(msgspec.Struct, frozen=True, omit_defaults=True):

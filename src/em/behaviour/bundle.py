@@ -160,7 +160,8 @@ class _Printer:
                 "args": {**_plain(step.args), **_live(step, steps)},
                 **{key: part for key, part in optional.items() if part},
             }
-            yield from self._asserts(own, _expected(step, steps).values())
+            if self._behaviour.format == FORMAT:
+                yield from self._asserts(own, _expected(step, steps).values())
         yield from self._asserts("return", before[-1])
 
     def _asserts(self, own: str, checks: Iterable[str]) -> Iterator[Json]:

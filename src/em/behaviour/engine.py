@@ -197,7 +197,7 @@ class Engine:
 
     def _missing_for(self, item: Stored) -> str:
         if item.behaviour.format < FORMAT:
-            return "the behaviour was recorded by an older em, without guards"
+            return "the behaviour was recorded by an older em, with other checks"
         for step in item.behaviour.steps:
             tool = self.tools.get(step.tool)
             if tool is None:

@@ -22,7 +22,6 @@ from em.behaviour.weight import ENOUGH
 from em.compiler.calls import words_of
 from em.compiler.evidence import information
 from em.runner.expressions.functions import ANY, KEYS
-from em.runner.expressions.guard_functions import ENDINGS, FREE
 from em.values.canonical import Json
 from em.values.leaves import leaves
 
@@ -60,6 +59,17 @@ _WHOSE = frozenset(
     "id user owner customer account email username member client holder guest patient".split()
 )
 """Words in the names of fields that say whose something is."""
+_ENDINGS = frozenset(
+    "cancel cancelled canceled locked blocked deleted returned refunded closed ended expired error"
+    " hold archived frozen suspended disabled terminated void voided revoked recalled discontinued"
+    " banned".split()
+)
+"""Words in the names of fields that are empty until something ends."""
+_FREE = frozenset(
+    "owner assignee assigned holder taken reserved claimed discount flag flags warning warnings"
+    " lock conflict conflicts dispute disputed alert alerts restriction restricted fraud".split()
+)
+"""Words in the names of fields that are empty as long as nobody has it, or nothing is wrong."""
 _FEW = re.compile(r"[a-z][a-z _-]{0,30}")
 _WORDS = re.compile(r"[A-Za-z][A-Za-z _-]{0,30}")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ][\d:.]{1,15}(?:Z|[+-]\d{2}:\d{2})?)?")
@@ -385,7 +395,7 @@ def fact(expression: str, key: str, value: Any) -> str | None:
             return None
         return f"{expression} > 0" if value > 0 else f"{expression} == {quoted(value)}"
     if value is None:
-        return f"{expression} == none" if words & (ENDINGS | FREE) else None
+        return f"{expression} == none" if words & (_ENDINGS | _FREE) else None
     if not isinstance(value, str):
         return None
     if words & _FACTS or not key:

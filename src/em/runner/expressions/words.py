@@ -62,11 +62,11 @@ def _quoted(value: Any) -> str:
 
 
 def check_in_words(text: str) -> str:
-    """Say what a check requires: `order.status` is "delivered", `result` reports no error."""
+    """Say what a check requires: `order.status` is "delivered"."""
     node = _parsed(text)
     if node is None:
         return f"`{text}` holds"
-    plain = _about_a_result(node) or _about_a_selection(node)
+    plain = _about_a_selection(node)
     if plain is not None:
         return plain
     if isinstance(node, ast.BoolOp):
@@ -135,34 +135,6 @@ def _is_form(node: ast.expr | None) -> bool:
     """Return whether a check is about what a value looks like."""
     left = node.left if isinstance(node, ast.Compare) else None
     return isinstance(left, ast.Call) and ast.unparse(left.func) == "kind_of" and bool(left.args)
-
-
-def _about_a_result(node: ast.expr | None) -> str | None:
-    """Say what is expected of a result; None for other checks."""
-    if not isinstance(node, ast.Compare) or [type(op) for op in node.ops] != [ast.Eq]:
-        return None
-    call, right = node.left, node.comparators[0]
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not call.args:
-        return None
-    what, wanted = _said(call.args[0]), ast.unparse(right)
-    if call.func.id == "shape_of" and isinstance(right, ast.Constant):
-        shape = str(right.value)
-        return f"{what} is {shape}" if shape == "nothing" else f"{what} is a {shape}"
-    if call.func.id == "strange_items" and not isinstance(call.args[-1], ast.List):
-        return f"{what} has just what {_said(call.args[-1])} has"
-    say = _EXPECTED.get((call.func.id, wanted.lower()))
-    return say and say.format(what, ", ".join(map(_said, call.args[1:])))
-
-
-_EXPECTED = {
-    ("error_of", "none"): "{0} reports no error",
-    ("empty_keys", "none"): "{0} has {1}",
-    ("strange_keys", "none"): "{0} has no field that no recorded one had",
-    ("strange_items", "none"): "{0} has nothing that no recorded one had",
-    ("strange_fields", "none"): "{0} is like all recorded ones",
-    ("size_of", "0"): "{0} is empty",
-}
-"""By function, and what it must return."""
 
 
 _TEXT_OR_JOIN = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|~""")
