@@ -51,6 +51,29 @@ def test_a_fact_of_another_record_is_checked_before_the_write() -> None:
     assert 'it held when it was recorded that `order.status` is "pending"' in result.reason
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"total": None},
+        {"total": "80"},
+        {"total": -80},
+        {"total": [80]},
+        {"dispute": "opened today"},
+    ],
+)
+def test_another_kind_of_value_in_another_record_hands_over_before_the_write(change: Any) -> None:
+    shop = Shop()
+    shop("#W1001")
+    shop.orders["#W2002"] |= change
+    shop.writes.clear()
+    result = shop("#W2002")
+    assert result.how == "handed_over"
+    assert result.steps[0].replayed
+    assert not any(step.replayed for step in result.steps[1:]), "the agent made the write"
+    shop.orders["#W3003"] = {**shop.orders["#W1001"], **change}
+    assert shop("#W3003").hit, "the agent has shown that it is fine"
+
+
 def test_a_recording_that_succeeded_otherwise_relaxes_a_guard() -> None:
     shop = Shop()
     shop("#W1001")

@@ -41,7 +41,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `gave` is a hash of the recorded result. Where several behaviours are possible, the one whose
     recorded results equal this run's is followed. `seen` are hashes of its parts, `asked` of the
-    arguments if the call asks something (see `likeness`). `chosen` says that an argument took an
+    arguments if the call asks something (see `likeness`), and `kinds` the JSON Schema of what it
+    returns where it asks about another record. `chosen` says that an argument took an
     item of it that nothing explains.
     """
 
@@ -58,6 +59,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gave: str = ""
     asked: Sequence[str] = ()
     seen: Mapping[str, Sequence[str]] = {}
+    kinds: Json | None = None
     chosen: bool = False
     pre: Capture | None = None
     post: Capture | None = None

@@ -26,7 +26,7 @@ from em.behaviour.guards import MOST as MOST_GUARDS
 from em.behaviour.guards import Guards, Read
 from em.behaviour.inputs import Inputs
 from em.behaviour.likeness import facts_of, is_one_of_few, traits_of
-from em.behaviour.returned import repeated, schema_of
+from em.behaviour.returned import kinds_of, repeated, schema_of
 from em.behaviour.sources import Place, Sources, literal, places, quoted, reference, text_key
 from em.behaviour.task import (
     HOLE,
@@ -316,6 +316,7 @@ class _Composer:
             save_as=self._names[number],
             gave=result_hash(call.result),
             asked=[result_hash(call.args)] if self._is_asking(call) else [],
+            kinds=kinds_of(call.result) if self._is_asking(call) and not call.opaque else None,
             seen=self._seen(call),
             pre=self._capture(call.pre),
             post=self._capture(call.post),

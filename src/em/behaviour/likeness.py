@@ -5,9 +5,10 @@ looked at can't. A replay therefore compares the results of its reads, field by 
 writes and before it answers. A field may differ if an argument takes its value, or if another
 recording of the same behaviour had another value there. Only hashes are stored.
 
-A read with other arguments than recorded (another order) is about something else, and is left to
-guards. Of what a write returned, only what is one of a few (true, none, a status) is compared; its
-shape, its keys and the lack of an error are checked directly after the call.
+A read with other arguments than recorded (another order) is about something else: its values must
+be of the recorded kinds, and the rest is left to guards. Of what a write returned, only what is one
+of a few (true, none, a status) is compared; its shape, its fields and its words are checked
+directly after the call.
 """
 
 import re
@@ -20,6 +21,7 @@ import msgspec
 from em.behaviour.behaviour import Behaviour, Step, result_hash
 from em.behaviour.returned import common
 from em.values.canonical import Json, identical
+from em.values.json_schema import misfit
 from em.values.leaves import is_by_id, leaves
 
 Traits = Mapping[str, Sequence[str]]
@@ -129,10 +131,19 @@ class Seen(msgspec.Struct):
             return _differing(step, step.seen, now, but)
         self._asked = self._asked or result_hash(self._args)
         if self._asked not in step.asked:
-            return ""
+            return _other_kind(step.kinds, self._result, but)
         if self._traits is None:
             self._traits = traits_of(self._result)
         return _differing(step, {**step.seen, **self._traits}, self._traits, but)
+
+
+def _other_kind(kinds: Json | None, result: Any, but: Sequence[str]) -> str:
+    """Return where a result about another record has another kind of value; "" if nowhere."""
+    found = None if kinds is None else misfit(kinds, result)
+    for one in () if found is None else (found, *found.also):
+        if f".{one.where}" not in but:
+            return one.where or "kind of result"
+    return ""
 
 
 def _differing(step: Step, paths: Iterable[str], now: Json, but: Sequence[str]) -> str:
@@ -194,4 +205,10 @@ def _merged(new: Step, old: Step) -> Step:
         both = list(dict.fromkeys([*one, *other]))[:MOST_RECORDED]
         seen[path] = both if one and other else []
     asked = list(dict.fromkeys([*new.asked, *old.asked]))[:MOST_RECORDED]
-    return msgspec.structs.replace(new, seen=seen, asked=asked, chosen=new.chosen or old.chosen)
+    return msgspec.structs.replace(
+        new,
+        seen=seen,
+        asked=asked,
+        kinds=common(new.kinds, old.kinds),
+        chosen=new.chosen or old.chosen,
+    )

@@ -1,4 +1,4 @@
-"""Returned: what a write returned, as far as it must return that again.
+"""Returned: what a call returned, as far as it must return that again.
 
 The learner says what a record must look like again. Here nothing else may stand in it, a field that
 repeated an argument must repeat it, and a text must be the same but for values that were known and
@@ -63,6 +63,29 @@ def schema_of(result: Any, repeats: Collection[Parts], given: Any, known: Any) -
         return None
     values = _Known(_texts(given), _texts(known))
     return _closed(Look("", {}).schema([result], RESULT), result, (), repeats, values)
+
+
+def kinds_of(result: Any) -> Json | None:
+    """Return the JSON Schema of the kinds of values that a read returned; None for nothing.
+
+    Where it is about another record, its values may differ; but what was a number is no text, what
+    was there is there, and a field that is new may speak against acting.
+    """
+    from em.compiler.constancy import Look
+
+    if result is None:
+        return None
+    return _with_names(Look("", {}, only_kinds=True).schema([result], RESULT), result)
+
+
+def _with_names(schema: Json, value: Any) -> Json:
+    """Return a schema that also refuses new fields."""
+    if not isinstance(value, dict) or is_by_id(value):
+        return schema
+    fields = schema.get("properties", {})
+    inner = {name: _with_names(one, value[name]) for name, one in fields.items()}
+    names = {"propertyNames": {"enum": [*value]}}
+    return {**schema, **({"properties": inner} if inner else {}), **names}
 
 
 def _texts(values: Any) -> list[str]:
