@@ -478,7 +478,11 @@ def _import_all() -> None:
     import em.runner.expressions.jinja  # noqa: F401 - harder expressions are written in it
 
     with Engine(name="imports") as engine:
-        note = engine.function(name="note")(lambda text: text)
+
+        @engine.function(name="note")
+        def note(text: str) -> str:
+            return text
+
         engine.set_agent(lambda name: note(f"{name} + 0"))
         for name in ("Ana", "Bo"):
             engine(name, params=["name"])

@@ -378,13 +378,6 @@ def _is_above(value: Any) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-def is_person(key: str, value: Any) -> bool:
-    """Return whether a field says by name whose something is: `customer` is "ana"."""
-    words = set(words_of(key))
-    says_whose = bool(words & _WHOSE) and not words & (_FACTS | NAMES)
-    return says_whose and isinstance(value, str) and _WORDS.fullmatch(value) is not None
-
-
 def fact(expression: str, key: str, value: Any) -> str | None:
     """Return the check of a field that a careful person would look at; None for other fields."""
     words = set(words_of(key))

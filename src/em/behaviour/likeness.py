@@ -24,9 +24,6 @@ from em.values.canonical import Json, identical
 from em.values.json_schema import misfit
 from em.values.leaves import is_by_id, leaves
 
-Traits = Mapping[str, Sequence[str]]
-"""By path, the hashes of the values that were recorded; of none if any value will do."""
-
 MOST_PATHS = 200
 """A result with more different paths is compared as a whole."""
 MOST_RECORDED = 16

@@ -91,20 +91,6 @@ def _about_a_selection(node: ast.expr) -> str | None:
     return f"{'none' if is_not else 'one'} {found.removeprefix('all ')} is there"
 
 
-def left_of(text: str) -> str:
-    """Return the left side of a comparison, also of one with a list of values."""
-    if _is_one_of(_parsed(text)):
-        return text.partition(" in [")[0]
-    return re.split(r" (?:==|>=|<=|>|<|!=) ", text)[0]
-
-
-def _is_one_of(node: ast.expr | None) -> bool:
-    """Return whether a check is that something is one of some values."""
-    if not isinstance(node, ast.Compare) or [type(op) for op in node.ops] != [ast.In]:
-        return False
-    return isinstance(node.comparators[0], ast.List) and not _is_constant(node.left)
-
-
 def _compared(node: ast.expr | None) -> tuple[str, str, str] | None:
     """Return what is compared, how and with what, in words; None for other checks."""
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
