@@ -137,3 +137,12 @@ def test_a_sentence_must_be_the_same_but_for_values(now: str, hit: bool) -> None
     shop()
     shop.returns["refund"] = now
     assert shop("#W2002").hit is hit
+
+
+def test_a_result_that_is_just_an_argument_must_be_it_again() -> None:
+    shop = Shop("#W1001")
+    shop()
+    shop.returns["refund"] = "#W2002"
+    assert shop("#W2002").hit
+    shop.returns["refund"] = "Error: order not found"
+    assert shop("#W3003").how == "handed_over"

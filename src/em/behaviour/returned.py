@@ -32,10 +32,10 @@ def repeated(args: Json, result: Any) -> dict[Parts, str]:
     given = [place for place in places(0, args) if place.is_fixed]
     found: dict[Parts, str] = {}
     for place in places(0, result):
-        if not place.is_fixed or not place.parts or len(found) == MOST_REPEATED:
+        if not place.is_fixed or len(found) == MOST_REPEATED:
             continue
         alike = [one for one in given if identical(one.value, place.value)]
-        named = [one for one in alike if one.parts[-1] == place.parts[-1]]
+        named = [one for one in alike if one.parts[-1:] == place.parts[-1:]]
         if named or (alike and information(place.value) >= ENOUGH_TO_ACT):
             source = (named or alike)[0]
             found[place.parts] = (
