@@ -38,6 +38,7 @@ from bench.right import parts as right
 from bench.scale import parts as scale
 from bench.scale import workers
 from bench.series import rotation as series
+from bench.words import binders as words
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "append": store.append,
@@ -54,6 +55,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "right": right.figures,
     "learn": learn.figures,
     "series": series.figures,
+    "words": words.figures,
     "fuzz": fuzz.figures,
     "faults": faults.figures,
     "scale": scale.figures,
