@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from em.llm.client import LlmClient
     from em.recall.embed import Embed
     from em.recall.reranker import Rerank
+    from em.runner.tools import Tools
     from em.state.subjects import Subjects
     from em.traces.record import Recording
     from em.traces.trace import KeptTrace, Outcome
@@ -123,6 +124,20 @@ class AsyncMemory:
         import asyncio
 
         return await asyncio.to_thread(lambda: list(self._sync.traces(task, outcome)))
+
+    async def routine(
+        self, name: str, tools: "Tools" = None
+    ) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """Return a routine in use as a coroutine function: see `Memory.routine`."""
+        import asyncio
+
+        function = await asyncio.to_thread(self._sync.routine, name, tools)
+
+        @wraps(function)
+        async def call(**inputs: Any) -> Any:
+            return await asyncio.to_thread(function, **inputs)
+
+        return call
 
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)

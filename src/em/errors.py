@@ -15,7 +15,8 @@
     │   ├── InvalidRoutine    validation failed; all problems in `problems`
     │   ├── ExpressionError   an expression does not parse, or uses an unknown name
     │   ├── NotAllowed        a declared tool uses something that is not allowed
-    │   └── ExportError       a routine can't be exported as a script
+    │   ├── ExportError       a routine can't be exported as a script
+    │   └── RunNotDone        a routine that was called handed over, asks or failed
     ├── StateError            a state can't be compiled, or can't answer this
     │   ├── StateInvalid      a checkpoint failed its proof; the last good one stays
     │   ├── StateHeld         it would break questions or rules; needs --accept
@@ -306,6 +307,12 @@ class ExportError(RoutineError):
     """A routine can't be exported as a script."""
 
     code = "export"
+
+
+class RunNotDone(RoutineError):
+    """A routine called as a function handed over, asks a person, or failed: see `reason`."""
+
+    code = "run_not_done"
 
 
 class BehaviourError(EmError):

@@ -1,6 +1,6 @@
 """Memory: one object that reaches everything. It opens a store and delegates to the rooms."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,6 @@ from em.values.ids import new_id
 from em.values.times import Moment, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Unpack
 
     from em.behaviour.engine import Engine
@@ -601,6 +600,17 @@ class Memory:
         from em.compiler.match import Matcher
 
         return Matcher(self.store, self._courtesies, is_on=self.routines == "on")
+
+    def routine(self, name: str, tools: "Tools" = None) -> "Callable[..., Any]":
+        """Return a routine in use as a plain function, whose parameters are its inputs.
+
+        It returns the output, and raises RunNotDone (`run_not_done`) if the run does not end well.
+        """
+        from em.runner.callable import as_function
+        from em.runner.package import find_routine, routine_of
+
+        kept = routine_of(find_routine(self.store, name))
+        return as_function(kept, lambda inputs: self.run(kept, inputs, tools))
 
     def resume(
         self,
