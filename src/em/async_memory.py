@@ -13,6 +13,7 @@ from em.store.log import Log
 
 if TYPE_CHECKING:
     from em.behaviour.engine import Engine
+    from em.compiler.match import Matcher
     from em.heuristics.lessons import Heuristics
     from em.llm.client import LlmClient
     from em.recall.embed import Embed
@@ -95,6 +96,15 @@ class AsyncMemory:
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
 
+    def agent(self, agent: Any = None, tools: "Tools" = None, **options: Any) -> Any:
+        """Return an agent whose tasks are done by routines where one fits: see `Memory.agent`."""
+        return self._sync.agent(agent, tools, **options)
+
+    @property
+    def matcher(self) -> "Matcher":
+        """The routines in use, to be found by a request."""
+        return self._sync.matcher
+
     def engine(self, name: str, **options: Any) -> "Engine":
         """Return an engine whose behaviours are stored in this memory."""
         return self._sync.engine(name, **options)
@@ -139,6 +149,7 @@ class AsyncMemory:
 
         return call
 
+    match = _threaded(Memory.match)
     observe = _threaded(Memory.observe)
     observe_many = _threaded(Memory.observe_many)
     add_trace = _threaded(Memory.add_trace)
