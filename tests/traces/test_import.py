@@ -204,7 +204,11 @@ def test_no_line_stops_an_import_and_none_is_lost(parts: list[bytes], format_: s
     with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
         path = Path(folder, "s.jsonl")
         path.write_bytes(data)
-        read = one(memory.import_files(path, format=format_))
+        try:
+            read = one(memory.import_files(path, format=format_))
+        except NoTranscript:  # a part is in another format: the whole file is refused
+            assert not [*memory.log.read()]
+            return
         for number, part in enumerate(parts, 2):
             try:
                 json.loads(part)
