@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from bench.figure import Figure
-from em.runner.request import misread
+from em.runner.reading import misread
 
 AT = datetime(2026, 4, 20, tzinfo=UTC)
 

@@ -10,7 +10,8 @@ from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
 from em.runner.engine import run_routine
 from em.runner.package import Package
-from em.runner.request import LONGEST_FOR_MODEL, bind, misread
+from em.runner.reading import LONGEST_FOR_MODEL, misread
+from em.runner.request import bind
 from em.runner.run import RunResult
 from em.text.numbers import numbers_in
 

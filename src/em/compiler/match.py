@@ -17,7 +17,8 @@ import msgspec
 from em.compiler.example import request_of
 from em.errors import EmError, LlmError
 from em.runner.package import KeptRoutine, kept_routines, proof_of, routine_of, texts_of
-from em.runner.request import SYSTEM, Bound, Reading, bind, checked, prompt, unreadable
+from em.runner.reading import SYSTEM, Reading, checked, prompt, unreadable
+from em.runner.request import Bound, bind
 from em.runner.template import REQUEST
 from em.runner.trial import AS_RECORDED
 from em.store.protocol import Artefact, Store

@@ -1,6 +1,5 @@
 """The engine: runs a routine (`run_routine`, `arun_routine`) and resumes a run (`resume_run`)."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -125,6 +124,8 @@ async def arun_routine(
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a routine under asyncio: await coroutines, run other tools in threads."""
+    import asyncio  # here: a plain run starts without it
+
     given, run_id = _input(input_data), run_id or new_id()
     store = None if dry_run else store
     with (
