@@ -7,20 +7,12 @@ every request fits, and gives the values that its author wrote for a model that 
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
-
-import yaml
 
 from bench.figure import Figure
+from bench.words.cases import domains
 from em.runner.reading import misread
 
 AT = datetime(2026, 4, 20, tzinfo=UTC)
-
-
-def domains() -> Iterator[dict[str, Any]]:
-    for path in sorted(Path(__file__).parent.glob("*.yaml")):
-        yield yaml.safe_load(path.read_text())
 
 
 def figures() -> Iterator[Figure]:

@@ -24,7 +24,10 @@ SCHEMA: Any = {
         "tags": {"type": "array", "items": {"type": "string"}},
         "items": {
             "type": "array",
-            "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
+            },
         },
     },
 }
@@ -50,6 +53,13 @@ def example(request: str, subject: str = "", read: Any = None, **inputs: Any) ->
          "Return the {items.name:2} and the {items.name:2} of {order_id}"),
         ("Tag #W1 with red and blue", {"order_id": "#W1", "tags": ["red", "blue"]},
          "Tag {order_id} with {tags:1} and {tags:1}"),
+        ("Swap 2 mats and 2 lamps",
+         {"items": [{"count": 2, "name": "mats"}, {"count": 2, "name": "lamps"}]},
+         "Swap {items.count} {items.name:1} and {items.count} {items.name:1}"),
+        ("Cancel #W1 fast.", {"order_id": "#W1", "fast": True},
+         "Cancel {order_id} fast. {fast=true}"),
+        ("Send 'lot 7, red' to Bob.", {"to": "Bob", "note": "lot 7, red"},
+         "Send '{note:3+}' to {to:1}."),
         ("Use {braces} for #W1", {"order_id": "#W1"}, "Use {{braces}} for {order_id}"),
     ],
 )  # fmt: skip
@@ -65,7 +75,6 @@ def test_inputs_become_holes(request_: str, inputs: Any, template: str) -> None:
         ("Cancel #W12.", {"order_id": "#W1"}),
         ("Cancel #w1.", {"order_id": "#W1"}),
         ("Cancel #W1 for 2026-10-02.", {"order_id": "#W1", "count": 10}),
-        ("Cancel #W1 fast.", {"order_id": "#W1", "fast": True}),
         ("Cancel #W1 for Bob.", {"order_id": "#W1", "to": "Bob", "note": "Bob"}),
         ("Tag #W1 with blue and red", {"order_id": "#W1", "tags": ["red", "blue"]}),
         ("#W1", {"order_id": "#W1"}),
@@ -76,6 +85,44 @@ def test_a_request_that_does_not_say_it_to_the_letter_gives_none(
     request_: str, inputs: Any
 ) -> None:
     assert request_templates([example(request_, **inputs)], SCHEMA) == []
+
+
+def test_what_no_word_names_is_known_for_the_recorded_text_only() -> None:
+    once = example("Cancel #W1 now.", order_id="#W1", fast=True)
+    made = request_templates([once], SCHEMA)
+    assert fill(made, "cancel #W1  now!", SCHEMA) == {"order_id": "#W1", "fast": True}
+    assert fill(made, "Cancel #W2 now.", SCHEMA) is None
+    again = example("Cancel #W3 now.", order_id="#W3", fast=True)
+    assert request_templates([once, again], SCHEMA) == ["Cancel {order_id} now. {fast=true}"]
+
+
+TOLD = st.text(alphabet="ab ,3", min_size=1, max_size=5).map(str.strip).filter(bool)
+
+
+WORDINGS = st.sampled_from(["Tell {} {}", "{} and {} it is", "Say '{}' to {}"])
+ASKED = st.tuples(WORDINGS, TOLD, TOLD, st.sampled_from([None, True]))
+
+
+@given(st.lists(ASKED, min_size=2, max_size=6))
+def test_a_request_that_was_understood_is_so_after_more_recordings(made: Any) -> None:
+    examples = [
+        example(
+            words.format(to, note), to=to, note=note, **({} if fast is None else {"fast": fast})
+        )
+        for words, to, note, fast in made
+    ]
+    for count in range(1, len(examples)):
+        before = request_templates(examples[:count], SCHEMA)
+        after = request_templates(examples[: count + 1], SCHEMA)
+        for one in examples[:count]:
+            told = [other.inputs for other in examples[: count + 1] if _is_same(one, other)]
+            if fill(before, one.request, SCHEMA) == one.inputs and told == [one.inputs] * len(told):
+                assert fill(after, one.request, SCHEMA) == one.inputs
+
+
+def _is_same(one: Example, other: Example) -> bool:
+    first, second = (each.request.rstrip("!.").casefold().split() for each in (one, other))
+    return first == second
 
 
 def test_what_only_one_person_said_is_no_part_of_a_template() -> None:
@@ -101,7 +148,10 @@ def test_a_template_that_misreads_another_request_is_dropped() -> None:
     free = example("Tell Bob hi", to="Bob", note="hi")
     other = example("Tell Eve hi", to="Eve", note="hi")
     assert request_templates([free, other], SCHEMA) == ["Tell {to:1} {note:1}"]
-    assert request_templates([free], SCHEMA, others=["Tell Eve bye"]) == []
+    made = request_templates([free], SCHEMA, others=["Tell Eve bye"])
+    assert fill(made, "Tell Eve bye", SCHEMA) is fill(made, "Tell Bob bye", SCHEMA) is None
+    assert fill(made, "Tell Bob hi", SCHEMA) == free.inputs
+    assert request_templates([free], SCHEMA, others=["Tell Bob hi"]) == []
 
 
 words = st.lists(

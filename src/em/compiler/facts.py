@@ -363,6 +363,13 @@ class Inputs:
         return made
 
 
+def or_null(schema: Json) -> Json:
+    """Return the schema of a value that may also be null."""
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    made: Json = {**schema, "type": [*dict.fromkeys([*types, "null"])]}
+    return {**made, "enum": [*made["enum"], None]} if "enum" in made else made
+
+
 def text_look(values: Sequence[str], *, is_open: bool = False) -> Json:
     """Return what texts have in common: a format, few words, or the form of a code."""
     options = distinct(values)

@@ -21,7 +21,7 @@ from em.compiler.constancy import Constancy
 from em.compiler.contents import Contents, contents_of
 from em.compiler.evidence import BY_ITSELF, Caution
 from em.compiler.example import APPROVAL, Example, Read, Write
-from em.compiler.facts import Inputs, Records, text_look
+from em.compiler.facts import Inputs, Records, or_null, text_look
 from em.compiler.forks import Forks, same_way
 from em.compiler.goals import goal_checks
 from em.compiler.places import (
@@ -297,11 +297,19 @@ class _Assembly:
             _put(args, outer, [writer.value(single) if single is not None else entry])
             return
         text = self._list_text(block, fields)
-        _put(args, outer, hole(text))
+        is_always = all(at(call, outer) is not MISSING for call, _ in slot.calls)
+        when = "" if is_always else self._given_text(block)
+        _put(args, outer, hole(f"{text} if {when} else omitted" if when else text))
         lists = [one for call, _ in slot.calls if isinstance(one := at(call, outer), list)]
         is_one = any(len({*map(key_of, one)}) < len(one) for one in lists)
         if not is_one and self._can_identify(lists):
             self._differ(text, len(lists))
+
+    def _given_text(self, block: Block) -> str:
+        """Return the condition that the inputs of a loop are given; empty if they always are."""
+        writer = self._writer
+        optional = [one for one in block.over if one in writer.ever - writer.always]
+        return writer.given_text(optional) if optional else ""
 
     def _can_identify(self, lists: list[list[Any]]) -> bool:
         """Return whether values that differ may be what the elements of a list are told by."""
@@ -469,8 +477,8 @@ class _Assembly:
         limited: dict[str, Json] = {}
         for block in writer.blocks:
             over = {name: writer.input_text(place) for place, name in block.over.items()}
-            optional = [one for one in block.over if one in writer.ever - writer.always]
-            when = {"when": writer.given_text(optional)} if optional else {}
+            given = self._given_text(block)
+            when = {"when": given} if given else {}
             limited |= dict.fromkeys((block.save_as, *over.values()), when)
             if block.steps:
                 steps = [*in_order(block.steps)]
@@ -564,7 +572,9 @@ class _Assembly:
         for made in writer.promoted.values():
             values = self._asked_values(made)
             open_names = {made.name} if is_open else ()
-            schema["properties"][made.name] = Inputs(used, open_names).schema(values, (made.name,))
+            told = [value for value in values if value is not None] if made.may_be_null else values
+            own = Inputs(used, open_names).schema(told, (made.name,))
+            schema["properties"][made.name] = or_null(own) if made.may_be_null else own
             if made.slot not in self._when:
                 schema["required"] = [*schema.get("required", ()), made.name]
         for name in decisions:
@@ -590,6 +600,8 @@ class _Assembly:
             return [made.part] * len(self._space.examples)
         slot = self._space.slots[made.slot]
         rounds = self._space.rounds_of(slot, made.place)
+        if made.may_be_null:
+            rounds = [[None if value is MISSING else value for value in one] for one in rounds]
         return rounds if slot.is_repeated else [one[0] if one else MISSING for one in rounds]
 
     def _lend(self, schema: Json) -> None:

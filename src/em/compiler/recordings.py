@@ -281,11 +281,14 @@ class Recordings:
                 program = program_of(document)
         return document
 
-    @staticmethod
-    def _with_templates(found: Learnt, examples: Sequence[Example]) -> Learnt:
+    def _with_templates(self, found: Learnt, examples: Sequence[Example]) -> Learnt:
         """Return a routine with the wordings in which recordings asked for it."""
         document = found.routine
-        templates = request_templates(examples, document["input_schema"])
+        complete = [
+            one.with_inputs({**one.inputs, **more})
+            for one, more in zip(examples, self.asked(found, len(examples)), strict=True)
+        ]
+        templates = request_templates(complete, document["input_schema"])
         if not templates:
             return found
         head = {name: document[name] for name in ("version", "name", "checks", "input_schema")}

@@ -1,9 +1,13 @@
 """Request templates of a routine: its recorded requests, with holes where its inputs stand.
 
 A request becomes a template only if it says every input that was given, to the letter and as whole
-words, and if the template reads it back to those inputs. The words between the holes stay as they
-were, but for values: an id or a value of a record that only one subject's requests have is that
-person's own. It is never stored in a template.
+words, and if the template reads it back to those inputs. A yes or no is said by the wording as a
+whole, if it has the name of the input or if all recordings in that wording agree. A request whose
+wording is not sure, or says something else of another request, is a template of its own text only:
+what was recorded once is understood for ever.
+
+The words between the holes stay as they were, but for values: an id or a value of a record that
+only one subject's requests have is that person's own. It is never stored in a template.
 """
 
 import re
@@ -12,11 +16,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+import msgspec
+
 from em.compiler.example import Example
 from em.compiler.places import is_code, is_scalar
-from em.compiler.requested import stands_in
+from em.compiler.requested import is_named, stands_in
 from em.errors import RoutineError
-from em.runner.template import fill, parse_template
+from em.runner.template import fill, is_plain, only_for, parse_template
 from em.values.canonical import Json, same
 from em.values.json_schema import properties_of
 from em.values.leaves import texts
@@ -27,6 +33,8 @@ FEWEST_SUBJECTS = 2
 """Subjects or tasks whose requests must share a value before a template has it as a word."""
 _BEFORE, _AFTER = r"(?<!\w)(?<!\w[-./@:+'])", r"(?!\w)(?![-./@:+']\w)"
 """Whole words: `10` stands in `10 people`, not in `2026-10-02`."""
+_WHOLE, _LOOSE = (_BEFORE, _AFTER), (r"(?<!\w)", r"(?!\w)")
+"""What stands around a value; in a request that says all of them only so, `Ann` in `Ann's` too."""
 _LIMITS = frozenset({"enum", "const", "pattern", "format"})
 """Words of a schema that say what a text must be."""
 _CHUNK = re.compile(r"[^\s,;!?\"()]+")
@@ -39,16 +47,32 @@ def request_templates(
 
     schema: of its inputs. others: requests for other kinds of task; no template may fit one.
     """
-    widest: dict[str, int] = defaultdict(int)
-    for one in examples:
-        for hole, text in _texts_in(one.inputs):
-            widest[hole] = max(widest[hole], len(text.split()))
-    made = (_template(one, examples, schema, widest) for one in examples)
-    found = Counter(one for one in made if one is not None)
+    limits = _limits(examples)
+    made = [_template(one, examples, schema, limits) for one in examples]
+    found = Counter(one.text for one in made if one is not None and one.is_sure)
+    # What the words don't name is known by recordings in the same words, which must agree.
+    unsure = Counter(one.text for one in made if one is not None and not one.is_sure)
+    found.update({text: count for text, count in unsure.items() if count >= FEWEST_SUBJECTS})
     chosen = (
         text for text, _ in found.most_common() if not _misreads(text, examples, others, schema)
     )
-    return [*islice(chosen, MOST)]
+    kept = [*islice(chosen, MOST)]
+    for one in examples:
+        # What was recorded stays understood, though its wording may say something else too.
+        if len(kept) == MOST or _reads(kept, one, schema):
+            continue
+        wording = _template(one, examples, schema, _limits([one]))
+        own = "" if wording is None else only_for(wording.text, one.request)
+        if own and not _misreads(own, examples, others, schema):
+            kept.append(own)
+    return kept
+
+
+class Wording(NamedTuple):
+    """A template that one recording gives; sure if its words name all that it sets."""
+
+    text: str
+    is_sure: bool
 
 
 class Said(NamedTuple):
@@ -64,35 +88,49 @@ class Said(NamedTuple):
 
 
 def _template(
-    example: Example, examples: Sequence[Example], schema: Json, widest: Mapping[str, int]
-) -> str | None:
+    example: Example, examples: Sequence[Example], schema: Json, limits: Mapping[str, str]
+) -> Wording | None:
     """Return a request with holes for its inputs; None if it can't be read back to them.
 
-    widest: by hole, the most words that were recorded there.
+    limits: by hole, what texts were recorded there.
     """
-    said = _all_said(example, schema)
-    is_fixed = not schema.get("properties") and not example.inputs
+    settings, rest = _settings(_given(example.inputs, schema, example.request))
+    said = _all_said(rest, schema)
+    is_fixed = not rest and not said
     if not example.request.strip() or not (said or is_fixed):
         return None
-    parts = [*_cut(example.request, said)] if said else [(example.request, None)]
-    if not _says_all(parts, said):
+    parts: list[Part] = [(example.request, None)]
+    if said:
+        ways = ([*_cut(example.request, said, *around)] for around in (_WHOLE, _LOOSE))
+        parts = next((way for way in ways if _says_all(way, said)), [])
+    if not parts:
         return None
     words = "\n".join(words for words, value in parts if value is None)
     if any(_is_private(value, example, examples) for value in _values_in(words, example)):
         return None
     made = "".join(
-        _escaped(words) if value is None else _hole(value, widest) for words, value in parts
-    )
+        _escaped(words) if value is None else _hole(value, limits) for words, value in parts
+    ).rstrip()
+    made = " ".join([made, *(f"{{{name}={text}}}" for name, text in settings.items())])
     try:
         parse_template(made)
     except RoutineError:
         return None
-    return made if _reads(made, example, schema) else None
+    if not _reads([made], example, schema):
+        return None
+    return Wording(made, all(is_named((name,), example.request) for name in settings))
 
 
-def _reads(template: str, example: Example, schema: Json) -> bool:
-    """Return whether a template reads a recorded request to its own inputs."""
-    found = fill([template], example.request, schema)
+def _settings(inputs: Json) -> tuple[dict[str, str], Json]:
+    """Return the inputs that no word stands for, as JSON, and the others."""
+    bare = {name: one for name, one in inputs.items() if one is None or isinstance(one, bool)}
+    rest = {name: one for name, one in inputs.items() if name not in bare}
+    return {name: msgspec.json.encode(one).decode() for name, one in bare.items()}, rest
+
+
+def _reads(templates: Sequence[str], example: Example, schema: Json) -> bool:
+    """Return whether templates read a recorded request to its own inputs."""
+    found = fill(templates, example.request, schema)
     return found is not None and same(found, _given(example.inputs, schema, example.request))
 
 
@@ -127,12 +165,15 @@ def _given(inputs: Any, schema: Any, request: str) -> Any:
     }
 
 
-def _all_said(example: Example, schema: Json) -> list[Said]:
-    """Return the values that a request has to say; nothing if it can't, or if two look alike."""
-    found = [*_said(_given(example.inputs, schema, example.request), schema, (), None)]
-    forms = [form.lower() for one in found for form in one.forms]
-    is_clear = len({*forms}) == len(forms) and all(one.forms for one in found)
-    return found if is_clear and all(map(str.strip, forms)) else []
+def _all_said(inputs: Json, schema: Json) -> list[Said]:
+    """Return the values that a request has to say.
+
+    Nothing if it can't, or if the values of two holes look alike: it is not known which is which.
+    """
+    found = [*_said(inputs, schema, (), None)]
+    forms = {(form.lower(), one.hole) for one in found for form in one.forms}
+    is_clear = len({form for form, _ in forms}) == len(forms) and all(one.forms for one in found)
+    return found if is_clear and all(form.strip() for form, _ in forms) else []
 
 
 def _said(value: Any, schema: Any, path: tuple[str, ...], number: int | None) -> Iterator[Said]:
@@ -155,22 +196,33 @@ def _forms(value: Any) -> list[str]:
     return [str(value)]
 
 
-def _cut(request: str, said: Sequence[Said]) -> Iterator[tuple[str, Said | None]]:
-    """Yield the parts of a request: words, or the text of a value with the value."""
-    values = {form: one for one in said for form in one.forms}
+Part = tuple[str, Said | None]
+"""Words of a request, or the text of a value and the value."""
+
+
+def _cut(request: str, said: Sequence[Said], before: str, behind: str) -> Iterator[Part]:
+    """Yield the parts of a request. before, behind: what may stand around a value.
+
+    A value that elements of a list share is said by them in turn.
+    """
+    values: dict[str, list[Said]] = {}
+    for one in reversed(said):
+        for form in one.forms:
+            values.setdefault(form, []).append(one)
     longest = sorted(values, key=len, reverse=True)
-    pattern = re.compile(f"{_BEFORE}(?:{'|'.join(map(re.escape, longest))}){_AFTER}")
+    pattern = re.compile(f"{before}(?:{'|'.join(map(re.escape, longest))}){behind}")
     start = 0
     for match in pattern.finditer(request):
         if match.start() > start:
             yield request[start : match.start()], None
-        yield match[0], values[match[0]]
+        sharing = values[match[0]]
+        yield match[0], sharing.pop() if len(sharing) > 1 else sharing[0]
         start = match.end()
     if start < len(request):
         yield request[start:], None
 
 
-def _says_all(parts: Sequence[tuple[str, Said | None]], said: Sequence[Said]) -> bool:
+def _says_all(parts: Sequence[Part], said: Sequence[Said]) -> bool:
     """Return whether a request says every value, and the elements of lists once and in order."""
     found = [one for _, one in parts if one is not None]
     for hole in {one.hole for one in said}:
@@ -181,12 +233,27 @@ def _says_all(parts: Sequence[tuple[str, Said | None]], said: Sequence[Said]) ->
     return True
 
 
-def _hole(value: Said, widest: Mapping[str, int]) -> str:
-    """Return a hole; of words that nothing else limits it takes no more than were recorded."""
+def _hole(value: Said, limits: Mapping[str, str]) -> str:
+    """Return a hole; where nothing else limits its texts, they must be like the recorded ones."""
     is_limited = value.schema.keys() & _LIMITS or value.schema.get("type", "string") != "string"
-    if is_limited or value.hole not in widest:
+    if is_limited or value.hole not in limits:
         return f"{{{value.hole}}}"
-    return f"{{{value.hole}:{widest[value.hole]}}}"
+    return f"{{{value.hole}:{limits[value.hole]}}}"
+
+
+def _limits(examples: Sequence[Example]) -> dict[str, str]:
+    """Return by hole what texts were recorded there."""
+    texts = defaultdict[str, list[str]](list)
+    for one in examples:
+        for hole, text in _texts_in(one.inputs):
+            texts[hole].append(text)
+    return {hole: _limit(held) for hole, held in texts.items()}
+
+
+def _limit(recorded: Sequence[str]) -> str:
+    """Return what a hole takes: as many words as were recorded, and numbers if there were any."""
+    most = max(len(text.split()) for text in recorded)
+    return f"{most}" if all(map(is_plain, recorded)) else f"{most}+"
 
 
 def _texts_in(value: Any, hole: str = "") -> Iterator[tuple[str, str]]:

@@ -1,9 +1,12 @@
 """Requested: values that only the request has become inputs, named after the argument they feed.
 
-A value of an argument that stands in the request, as whole words and of any length, was asked for.
-Over several recordings it must stand in every request, and it must differ: what is the same in
-enough recordings is part of the task. A value that an input has is left to it, and so is a name or
-a word that an earlier result has. An id that the request says was chosen by who said it.
+A value of an argument that stands in the request, as whole words and of any length, was asked for;
+so was a yes or no whose name stands there.
+Over several recordings it must stand in every request whose call has the argument, and it must
+differ: what is the same in enough recordings is part of the task. Where some calls leave the
+argument out, it is an input that need not be given. A value that an input has is left to it, and so
+is a name or a word that an earlier result has. An id that the request says was chosen by who said
+it.
 """
 
 import re
@@ -30,33 +33,74 @@ class Argument(NamedTuple):
 def with_requested(examples: Sequence[Example]) -> list[Example]:
     """Return the examples with the values that stand in their requests as further inputs."""
     found = [dict(_requested(one)) for one in examples]
-    common = [one for one in found[0] if all(one in other for other in found[1:])]
+    others = [_arguments(one) for one in examples]
+    # By recording, the values of an argument that every request says whose call has it.
+    said = {
+        argument: [one.get(argument, _LEFT_OUT) for one in found]
+        for argument in dict.fromkeys(one for each in found for one in each)
+        if all(
+            argument in one or argument not in other
+            for one, other in zip(found, others, strict=True)
+        )
+    }
     names: dict[Argument, str] = {}
     taken = {str(place[0]) for one in examples for place, _ in input_places(one.inputs) if place}
-    by_values: dict[Any, str] = {}
-    for argument in common:
-        values = [other[argument] for other in found]
-        if len(values) >= ENOUGH_ALIKE and len({*map(key_of, values)}) == 1:
+    words: set[str] = set()
+    # What every recording has comes first: what only some have may be the same input.
+    for argument, values in sorted(said.items(), key=lambda one: one[1].count(_LEFT_OUT)):
+        is_same = len({*map(_key, values)}) == 1
+        if is_same and len(values) >= ENOUGH_ALIKE:
             continue
-        key = tuple(map(key_of, values))
-        if key not in by_values:
-            by_values[key] = _fresh(_name(argument), taken)
-        names[argument] = by_values[key]
-    words = {
-        name
-        for argument, name in names.items()
-        if len({key_of(one[argument]) for one in found}) == 1 and _is_plain(found[0][argument])
-    }
+        alike = (
+            name
+            for one, name in names.items()
+            if _agree(values, said[one], has_same_name=_name(one) == _name(argument))
+        )
+        names[argument] = next(alike, "") or _fresh(_name(argument), taken)
+        if is_same and _is_plain(values[0]):
+            words.add(names[argument])
     # Where nothing else says what a run is about, the words of the request do.
     has_others = bool(taken - words)
     return [
         _with(
             example,
-            {name: values[argument] for argument, name in names.items()},
+            {name: values[argument] for argument, name in names.items() if argument in values},
             defaults=words if has_others else (),
         )
         for example, values in zip(examples, found, strict=True)
     ]
+
+
+_LEFT_OUT = object()
+
+
+def _key(value: Any) -> Any:
+    return value if value is _LEFT_OUT else key_of(value)
+
+
+def _agree(values: Sequence[Any], others: Sequence[Any], *, has_same_name: bool) -> bool:
+    """Return whether an argument always has the value that another one has.
+
+    One recording of an argument that most calls leave out may agree by chance.
+    """
+    pairs = [
+        (_key(one), _key(other))
+        for one, other in zip(values, others, strict=True)
+        if one is not _LEFT_OUT
+    ]
+    is_chance = len(pairs) < len(values) and len({*pairs}) == 1 and not has_same_name
+    return not is_chance and all(one == other for one, other in pairs)
+
+
+def _arguments(example: Example) -> set[Argument]:
+    """Return the arguments that the calls of a recording have."""
+    times: Counter[str] = Counter()
+    found = set()
+    for call in example.calls:
+        if call.error is None:
+            found |= {Argument(call.tool, times[call.tool], place) for place, _ in _values(call)}
+            times[call.tool] += 1
+    return found
 
 
 def _with(
@@ -92,7 +136,11 @@ def _requested(example: Example) -> Iterator[tuple[Argument, Any]]:
         number = times[call.tool]
         times[call.tool] += 1
         for place, value in _values(call):
-            if (call.tool, place) in repeated or not _can_be_input(value):
+            if (call.tool, place) in repeated:
+                continue
+            if isinstance(value, bool) and is_named(place, example.request):
+                yield Argument(call.tool, number, place), value
+            if not _can_be_input(value):
                 continue
             is_known = any(is_exactly(value, one) for one in given.get(key_of(value), ()))
             is_known = is_known or (not is_code(value) and bool(example.holding(value, before)))
@@ -164,6 +212,19 @@ def _stands(words: str, text: str) -> bool:
     left = r"(?<![\w])" if words[0].isalnum() else ""
     right = r"(?![\w]|[.,]\d)" if words[-1].isalnum() else ""
     return re.search(f"{left}{re.escape(words)}{right}", text) is not None
+
+
+def is_named(place: Place, text: str) -> bool:
+    """Return whether a text has the name of an argument: `shore power` for `shore_power`."""
+    name = plain_name(str(place[-1])) if place else ""
+    return bool(name) and _stands(_spaced(name), _spaced(text))
+
+
+def _spaced(text: str) -> str:
+    return _BETWEEN.sub(" ", text).casefold().strip()
+
+
+_BETWEEN = re.compile(r"[-_\s]+")
 
 
 def _name(argument: Argument) -> str:

@@ -101,7 +101,7 @@ class SessionWriter(Writer):
             self.read_steps[role] |= {"expect": {"type": "string", **schema}, "held": held}
         return name
 
-    def _promote(self, slot: Slot, number: int, place: Place) -> Term:
+    def _promote(self, slot: Slot, number: int, place: Place, *, may_be_null: bool = False) -> Term:
         raise RoutineError(f"nothing explains {place[-1]} of {slot.tool} in all sessions")
 
     def shown(self, look: Look) -> str:

@@ -66,6 +66,7 @@ from em.compiler.term import (
     KeyOf,
     Limit,
     Merged,
+    Nullable,
     Optional,
     Phrase,
     Pick,
@@ -102,12 +103,16 @@ class Block:
 
 
 class Promoted(msgspec.Struct, frozen=True):
-    """An input that the routine asks for because nothing explains the value of an argument."""
+    """An input that the routine asks for because nothing explains the value of an argument.
+
+    may_be_null: some recordings leave the argument out; a null says so.
+    """
 
     slot: int
     place: Place
     name: str
     part: str = ""
+    may_be_null: bool = False
 
 
 class Agreed(NamedTuple):
@@ -990,7 +995,7 @@ class Writer:
         if found is None and not is_complete:
             found = self._optional(slot, place, leaf)
         if found is None:
-            term = self._promote(slot, number, place)
+            term = self._promote(slot, number, place, may_be_null=not is_complete and not is_loop)
             self._agreed.append((Agreed(term, leaf, set()), number))
             return term
         term = found.term
@@ -1085,7 +1090,7 @@ class Writer:
         ways = {where for how, where in slot.lists.get((), ()) if how == "each"}
         return next((one for one in self.blocks if ways & one.over.keys()), None)
 
-    def _promote(self, slot: Slot, number: int, place: Place) -> Term:
+    def _promote(self, slot: Slot, number: int, place: Place, *, may_be_null: bool = False) -> Term:
         """Make an argument an input, a whole list if it stands in a list."""
         outer = self._list_place(place)
         made = self.promoted.get((number, outer))
@@ -1094,7 +1099,8 @@ class Writer:
             wanted = plain_name(last_name(outer) or slot.tool)
             name = wanted if wanted not in self.names else self.fresh(f"{slot.tool}_{wanted}")
             self.names.add(name)
-            made = self.promoted[number, outer] = Promoted(number, outer, name)
+            made = Promoted(number, outer, name, may_be_null=may_be_null)
+            self.promoted[number, outer] = made
             self.always.add((name,))
             if rounds is not None:
                 rounds.over[name,] = self.fresh(_one_of(name))
@@ -1102,7 +1108,8 @@ class Writer:
                 over: dict[Place, str] = {(name,): self.fresh(_one_of(name))}
                 self.blocks.append(Block(over, self.fresh(f"each_{singular(name)}")))
         inner = (ELEMENT,) if rounds is not None else place[len(outer) :]
-        return Given((made.name, *inner))
+        found = (made.name, *inner)
+        return Nullable(found) if may_be_null else Given(found)
 
 
 _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
@@ -1110,6 +1117,9 @@ _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     Cases: Writer.write_cases,
     Given: lambda self, term: self.input_text(term.place),
     Optional: lambda self, term: "{0} if given({0}) else omitted".format(
+        self.input_text(term.place)
+    ),
+    Nullable: lambda self, term: "{0} if {0} is not none else omitted".format(
         self.input_text(term.place)
     ),
     Value: lambda _, term: literal(json.loads(term.json)),

@@ -34,6 +34,12 @@ class Optional(Node, frozen=True):
     place: Place
 
 
+class Nullable(Node, frozen=True):
+    """An argument that is left out where its input is null."""
+
+    place: Place
+
+
 class Value(Node, frozen=True):
     """A constant, as JSON."""
 
@@ -176,8 +182,8 @@ class Cases(Node, frozen=True):
 
 
 Term = (
-    Given | Optional | Value | Result | Raw | Written | Field | At | Pick | KeyOf | Common | Every
-    | Limit | Merged | Text | Phrase | Found | Formed | Computed | Edited | Cases
+    Given | Optional | Nullable | Value | Result | Raw | Written | Field | At | Pick | KeyOf
+    | Common | Every | Limit | Merged | Text | Phrase | Found | Formed | Computed | Edited | Cases
 )  # fmt: skip
 
 

@@ -1,20 +1,24 @@
 """Request templates: a text that is word for word a recorded request gives the inputs of a run.
 
 `I am {email}. Please cancel {order_id}.` has two holes. `{who.email}` fills a part of an input,
-`{note:4}` takes at most four words, and a hole of a list takes its next element each time. Case,
-white space and a full stop at the end don't matter; everything else does: a question is no order.
-A value in quotation marks has none of them in it.
+`{note:4}` takes at most four words of letters, `{note:4+}` also numbers and punctuation, and a hole
+of a list takes its next element each time. `{express=true}` takes no words: it is what this wording
+says without a word for it. `{=9f86d081884c7d65}` limits a template to the text with this digest.
+Case, white space and a full stop at the end don't matter; everything else does: a question is no
+order. A value in quotation marks has none of them in it.
 
-A text that can be read in two ways fits none: the fixed parts are placed as far left as possible,
-then as far right, and unless both are the same there are at least two readings. Each takes one pass
-over the text, which may be long and a stranger's.
+A text that can be read in two ways fits none. The fixed parts are placed as far left as possible,
+then as far right, each in one pass over the text, which may be long and a stranger's. Unless both
+are the same, other readings are tried too, up to a limit: those whose values have the types that
+the holes take count.
 """
 
+import hashlib
 import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,10 +31,17 @@ REQUEST = "request"
 """The only input of a run that is given a request in words."""
 LONGEST = 1_000_000
 """Characters of a request; a longer one fits no template."""
+LONGEST_SEARCHED, MOST_HOLES = 10_000, 100
+"""Characters and holes beyond which only one placement is looked for, not the right one of many."""
+MOST_TRIED = 500
+"""Values that are tried for the holes of a template; with more, a text can be read in many ways."""
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _SPACE = re.compile(r"\s+")
-_HOLE = re.compile(r"([^:]*)(?::([1-9][0-9]{0,3}))?")
+_HOLE = re.compile(r"([^:]*)(?::([1-9][0-9]{0,3})(\+?))?")
+_IN_WORDS = "-'\N{RIGHT SINGLE QUOTATION MARK}"
+_TEXT = re.compile(r"=([0-9a-f]{16})")
+_SETTING = re.compile(r"(\w+)=(true|false|null)")
 _NUMBERS = {
     "integer": re.compile(r"[+-]?\d{1,300}", re.ASCII),
     "number": re.compile(r"[+-]?\d{1,300}(\.\d{1,300})?", re.ASCII),
@@ -40,22 +51,30 @@ _NUMBERS = {
 class Template(NamedTuple):
     """The fixed parts of a template, plain and in lower case, and the holes between them.
 
-    limits: the most words that each hole takes; 0 is no limit.
+    limits: the most words that each hole takes; 0 is no limit. plain: whether they must be words of
+    letters. settings: inputs that the wording stands for, whatever is in the holes. digest: of the
+    only text that it fits; empty for any.
     """
 
     fixed: tuple[str, ...]
     holes: tuple[str, ...]
     limits: tuple[int, ...] = ()
+    plain: tuple[bool, ...] = ()
+    settings: tuple[tuple[str, bool | None], ...] = ()
+    digest: str = ""
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs that its holes fill, or fill a part of."""
-        return tuple(dict.fromkeys(hole.split(".")[0] for hole in self.holes))
+        names = [hole.split(".")[0] for hole in self.holes]
+        return tuple(dict.fromkeys([*names, *(name for name, _ in self.settings)]))
 
     def takes(self, number: int, value: str) -> bool:
-        """Return whether a hole takes a value: not too many words, no end of its quotation."""
+        """Return whether a hole takes a value: its words, and no end of its quotation."""
         limit = self.limits[number]
         if limit and len(value.split()) > limit:
+            return False
+        if self.plain[number] and not is_plain(value):
             return False
         marks = self.fixed[number][-1:], self.fixed[number + 1][:1]
         return not all(map(_is_quotation, marks)) or not any(mark in value for mark in marks)
@@ -66,14 +85,22 @@ def parse_template(text: str) -> Template:
     fixed: list[str] = [""]
     holes: list[str] = []
     limits: list[int] = []
+    plain: list[bool] = []
+    settings: dict[str, bool | None] = {}
+    digest = ""
     for found in _PARTS.finditer(text):
         part, hole = found[0], found[1]
-        if hole is not None:
+        if hole is not None and (setting := _SETTING.fullmatch(hole)) is not None:
+            settings[setting[1]] = msgspec.json.decode(setting[2])
+        elif hole is not None and (only := _TEXT.fullmatch(hole)) is not None:
+            digest = only[1]
+        elif hole is not None:
             named = _HOLE.fullmatch(hole)
             if named is None or not all(map(str.isidentifier, named[1].split("."))):
                 raise RoutineError(f"a hole must be the name of an input, got {part!r}")
             holes.append(named[1])
             limits.append(int(named[2] or 0))
+            plain.append(named[2] is not None and not named[3])
             fixed.append("")
         elif part in ("{", "}"):
             raise RoutineError(f"there is a single {part!r}", fix=f"write {part * 2!r} for it")
@@ -81,12 +108,32 @@ def parse_template(text: str) -> Template:
             fixed[-1] += part.replace("{{", "{").replace("}}", "}")
     if not all(fixed[1:-1]):
         raise RoutineError("two holes must have words or a space between them")
-    plain = [_SPACE.sub(" ", part) for part in fixed]
-    plain[0] = plain[0].lstrip()
-    plain[-1] = plain[-1][: _end_of(plain[-1])]
-    if not "".join(plain).strip():
+    words = [_SPACE.sub(" ", part) for part in fixed]
+    words[0] = words[0].lstrip()
+    words[-1] = words[-1][: _end_of(words[-1])]
+    if not "".join(words).strip():
         raise RoutineError("a template needs words beside its holes")
-    return Template(tuple(map(_folded, plain)), tuple(holes), tuple(limits))
+    return Template(
+        fixed=tuple(map(_folded, words)),
+        holes=tuple(holes),
+        limits=tuple(limits),
+        plain=tuple(plain),
+        settings=tuple(settings.items()),
+        digest=digest,
+    )
+
+
+def only_for(template: str, text: str) -> str:
+    """Return a template that fits nothing but this text."""
+    return f"{template} {{={_Words(text).digest}}}"
+
+
+def is_plain(text: str) -> bool:
+    """Return whether a text is words of letters, without numbers and punctuation."""
+    return all(
+        sign.isalpha() or sign.isspace() or sign in _IN_WORDS or unicodedata.combining(sign)
+        for sign in text
+    )
 
 
 def _end_of(text: str) -> int:
@@ -162,15 +209,17 @@ def _filling(templates: Sequence[str], text: str, schema: Json | None) -> Fillin
     if len(text) > LONGEST:
         return none
     words, found = _Words(text), list[Json]()
-    for template in templates:
-        known = _parsed(template)
-        readings = list(_readings(known, words))
-        inputs = [one for values in readings if (one := _inputs(known, values, schema)) is not None]
-        if inputs and len(readings) > 1:
+    known_by = {template: _parsed(template) for template in templates}
+    own = [one for one, known in known_by.items() if known.digest == words.digest]
+    for template in own or (one for one, known in known_by.items() if not known.digest):
+        known = known_by[template]
+        readings = _readings(known, words, schema)
+        if readings is None or len(readings) > 1:
             return Filling(
                 None, f"the request can be read in two ways by the template {template!r}"
             )
-        found += inputs
+        inputs = (_inputs(known, values, schema) for values in readings)
+        found += [one for one in inputs if one is not None]
     if not found:
         return none
     if any(one != found[0] for one in found):
@@ -195,6 +244,11 @@ class _Words:
         self._starts, self._moved = starts, moved
         self.plain = _folded(" ".join(plain))
 
+    @cached_property
+    def digest(self) -> str:
+        """What tells the text from others, whatever its case and white space."""
+        return hashlib.sha256(self.plain.encode()).hexdigest()[:16]
+
     def between(self, start: int, end: int) -> str:
         """Return a part of the text as it was written, without spaces around it."""
         return self._text[self._place(start) : self._place(end - 1) + 1].strip()
@@ -212,27 +266,85 @@ def _folded(text: str) -> str:
     return "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
 
 
-def _readings(template: Template, words: _Words) -> Iterator[list[str]]:
-    """Yield the values of holes: of the leftmost placement, and of the rightmost if it differs."""
+def _readings(template: Template, words: _Words, schema: Json | None) -> list[list[str]] | None:
+    """Return the values of holes in each way that a text can be read; None if there are too many.
+
+    Where there is more than one placement, those count whose values have the types of the holes.
+    """
     text, (first, *rest) = words.plain, template.fixed
     if not rest:
-        if text == first:
-            yield []
-        return
+        return [[]] if text == first else []
     *inner, last = rest
     if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
-        return
+        return []
     start, end = len(first), len(text) - len(last)
     left = _placed(text, inner, start, end)
     if left is None:
-        return
+        return []
     backwards = [part[::-1] for part in reversed(inner)]
     right = _placed(text[::-1], backwards, len(last), len(text) - start)
     assert right is not None  # what fits from the left fits from the right
-    other = [(len(text) - stop, len(text) - begin) for begin, stop in reversed(right)]
-    for placed in [left] if left == other else [left, other]:
-        edges = [start, *(edge for pair in placed for edge in pair), end]
-        yield [words.between(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]
+    if left != [(len(text) - stop, len(text) - begin) for begin, stop in reversed(right)]:
+        if len(text) > LONGEST_SEARCHED or len(template.holes) > MOST_HOLES:
+            return None
+        return _Search(template, words, schema or {}).readings(start, end)
+    edges = [start, *(edge for pair in left for edge in pair), end]
+    return [[words.between(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]]
+
+
+class _Search:
+    """All ways to place the fixed parts of a template so that each hole takes its value."""
+
+    def __init__(self, template: Template, words: _Words, schema: Json) -> None:
+        self._parts, self._words, self._takes = template.fixed[1:-1], words, template.takes
+        self._schemas = [_schema_at(schema, hole.split(".")) for hole in template.holes]
+        self._left = MOST_TRIED
+
+    def readings(self, start: int, end: int) -> list[list[str]] | None:
+        """Return the values of holes between two places, of each way; None if there are many."""
+        found = [*self._from(0, start, end)]
+        return found if self._left > 0 else None
+
+    def _from(self, number: int, start: int, end: int) -> Iterator[list[str]]:
+        for stop, following in self._stops(number, start, end):
+            self._left -= 1
+            if self._left <= 0:
+                return
+            value = self._words.between(start, stop)
+            if not value or not self._takes(number, value):
+                continue
+            if not _has_type(value, self._schemas[number]):
+                continue
+            if number == len(self._parts):
+                yield [value]
+            else:
+                yield from ([value, *more] for more in self._from(number + 1, following, end))
+
+    def _stops(self, number: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield where a hole may end, and where the next one begins."""
+        if number == len(self._parts):
+            yield end, end
+            return
+        part = self._parts[number]
+        place = self._words.plain.find(part, start + 1, end)
+        while place >= 0:
+            yield place, place + len(part)
+            place = self._words.plain.find(part, place + 1, end)
+
+
+def _schema_at(schema: Json, path: list[str]) -> Json:
+    """Return the schema of the values that a hole takes."""
+    for name in path:
+        found = json_schema.properties_of(schema).get(name)
+        schema = found if isinstance(found, dict) else {}
+        items = schema.get("items")
+        if schema.get("type") == "array" and isinstance(items, dict):
+            schema = items
+    return schema
+
+
+def _has_type(value: str, schema: Json) -> bool:
+    return json_schema.misfit(schema, _typed(value, schema)) is None
 
 
 def _placed(text: str, fixed: Sequence[str], start: int, end: int) -> list[tuple[int, int]] | None:
@@ -265,7 +377,7 @@ def _inputs(template: Template, values: list[str], schema: Json | None) -> Json 
     said: dict[str, list[str]] = {}
     for hole, value in zip(template.holes, values, strict=True):
         said.setdefault(hole, []).append(value)
-    inputs: Json = {}
+    inputs: Json = dict(template.settings)
     for hole, texts in said.items():
         if not _put(inputs, hole.split("."), texts, schema or {}):
             return None

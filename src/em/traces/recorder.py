@@ -528,6 +528,7 @@ def _recorded(
                 call.result = recorder.given(own, result)
                 return result
 
+        call_async.__name__ = own  # a list of tools knows it by the name that it is recorded by
         return call_async  # type: ignore[return-value]  # as the function
 
     @functools.wraps(function)
@@ -541,6 +542,7 @@ def _recorded(
             call.result = recorder.given(own, result)
             return result
 
+    call_plainly.__name__ = own
     return call_plainly  # type: ignore[return-value]  # as the function
 
 
