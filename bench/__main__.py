@@ -8,6 +8,7 @@ import platform
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from bench import (
     behaviour,
@@ -38,7 +39,7 @@ from bench.right import parts as right
 from bench.scale import parts as scale
 from bench.scale import workers
 from bench.series import rotation as series
-from bench.words import binders as words
+from bench.words import binders, recorded
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "append": store.append,
@@ -55,7 +56,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "right": right.figures,
     "learn": learn.figures,
     "series": series.figures,
-    "words": words.figures,
+    "words": lambda: chain(binders.figures(), recorded.figures()),
     "fuzz": fuzz.figures,
     "faults": faults.figures,
     "scale": scale.figures,

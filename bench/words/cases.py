@@ -6,7 +6,9 @@ from typing import Any
 
 import yaml
 
+Case = dict[str, Any]
 
-def domains() -> Iterator[dict[str, Any]]:
+
+def domains() -> Iterator[Case]:
     for path in sorted(Path(__file__).parent.glob("*.yaml")):
         yield yaml.safe_load(path.read_text())
