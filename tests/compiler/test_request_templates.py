@@ -59,7 +59,7 @@ def example(request: str, subject: str = "", read: Any = None, **inputs: Any) ->
         ("Cancel #W1 fast.", {"order_id": "#W1", "fast": True},
          "Cancel {order_id} fast. {fast=true}"),
         ("Send 'lot 7, red' to Bob.", {"to": "Bob", "note": "lot 7, red"},
-         "Send '{note:3+}' to {to:1}."),
+         "Send '{note:3+,0}' to {to:1}."),
         ("Use {braces} for #W1", {"order_id": "#W1"}, "Use {{braces}} for {order_id}"),
     ],
 )  # fmt: skip
@@ -85,6 +85,28 @@ def test_a_request_that_does_not_say_it_to_the_letter_gives_none(
     request_: str, inputs: Any
 ) -> None:
     assert request_templates([example(request_, **inputs)], SCHEMA) == []
+
+
+def test_a_member_of_an_enumeration_may_be_written_in_another_case() -> None:
+    schema = {"properties": {"to": {"enum": ["north", "south"]}}}
+    (made,) = request_templates([example("Go North, now", to="north")], schema)
+    assert fill([made], "go SOUTH, now", schema) == {"to": "south"}
+
+
+def test_a_wording_is_the_same_with_lists_of_another_length() -> None:
+    made = request_templates(
+        [
+            example("Take red and blue up the stairs of #W1", order_id="#W1",
+                    tags=["red", "blue"], fast=False),
+            example("Take red up the stairs of #W2", order_id="#W2", tags=["red"], fast=False),
+        ],
+        SCHEMA,
+    )  # fmt: skip
+    assert fill(made, "Take green up the stairs of #W3", SCHEMA) == {
+        "order_id": "#W3",
+        "tags": ["green"],
+        "fast": False,
+    }
 
 
 def test_what_no_word_names_is_known_for_the_recorded_text_only() -> None:

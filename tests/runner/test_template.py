@@ -53,6 +53,7 @@ SCHEMA: Any = {
         ("{email} and {email} again", "Ana and ana again", {"email": "Ana"}),
         ("In {who.zip}", "in 12345", {"who": {"zip": "12345"}}),
         ("Note {email:2}", "note two words", {"email": "two words"}),
+        ("Note {email:2+0}", "note lot 7", {"email": "lot 7"}),
         ("Tag {tags} and {tags}", "tag a and b", {"tags": ["a", "b"]}),
         ("{items.count} {items.name} and {items.count} {items.name}", "1 mat and 2 lamps",
          {"items": [{"count": 1, "name": "mat"}, {"count": 2, "name": "lamps"}]}),
@@ -83,6 +84,10 @@ def test_a_text_that_is_a_template_gives_its_holes(template: str, text: str, inp
         ("Cancel {order_id}?", "Cancel #W1"),
         ("In {who.zip}", "in Rome"),
         ("Note {email:2}", "note more than two"),
+        ("Note {email:2}", "note lot 7"),
+        ("Note {email:2}", "note so, yes"),
+        ("Note {email:2+0}", "note 7, yes"),
+        ("Tag {tags} and {tags}", "tag a and b and c"),
         ("Say '{email}'", "say 'so' or 'no'"),
         ("Say “{email}”", "say “so” or “no”"),
         ("{items.count} {items.name} and {items.name}", "1 mat and lamp"),
@@ -102,6 +107,15 @@ def test_a_text_that_can_be_read_in_two_ways_gives_none() -> None:
     assert "several of 2 templates" in filling(templates, "send it to Bob").problem
     assert filling(templates, "keep it").problem == "the request fits none of 2 templates"
     assert fill(["send {a}", "SEND {a}."], "send tea") == {"a": "tea"}, "both say the same"
+
+
+def test_what_stands_between_elements_stands_in_none_of_them() -> None:
+    two, three = "tag {tags:3+0,} and {tags:3+0,}", "tag {tags}, {tags} and {tags}"
+    assert fill([two], "tag lot 7, red and blue", SCHEMA) == {"tags": ["lot 7, red", "blue"]}
+    assert fill([two, three], "tag lot 7, red and blue", SCHEMA) == {
+        "tags": ["lot 7", "red", "blue"]
+    }
+    assert fill(["tag {tags:3}", two], "tag red and blue", SCHEMA) == {"tags": ["red", "blue"]}
 
 
 @pytest.mark.parametrize(

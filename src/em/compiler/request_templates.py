@@ -22,7 +22,7 @@ from em.compiler.example import Example
 from em.compiler.places import is_code, is_scalar
 from em.compiler.requested import is_named, stands_in
 from em.errors import RoutineError
-from em.runner.template import fill, is_plain, only_for, parse_template
+from em.runner.template import fill, only_for, parse_template, signs_of
 from em.values.canonical import Json, same
 from em.values.json_schema import properties_of
 from em.values.leaves import texts
@@ -37,6 +37,7 @@ _WHOLE, _LOOSE = (_BEFORE, _AFTER), (r"(?<!\w)", r"(?!\w)")
 """What stands around a value; in a request that says all of them only so, `Ann` in `Ann's` too."""
 _LIMITS = frozenset({"enum", "const", "pattern", "format"})
 """Words of a schema that say what a text must be."""
+_LIMITED = re.compile(r"(?<!\{)\{([\w.]+):([^{}]+)\}")
 _CHUNK = re.compile(r"[^\s,;!?\"()]+")
 
 
@@ -49,30 +50,44 @@ def request_templates(
     """
     limits = _limits(examples)
     made = [_template(one, examples, schema, limits) for one in examples]
-    found = Counter(one.text for one in made if one is not None and one.is_sure)
     # What the words don't name is known by recordings in the same words, which must agree.
-    unsure = Counter(one.text for one in made if one is not None and not one.is_sure)
-    found.update({text: count for text, count in unsure.items() if count >= FEWEST_SUBJECTS})
+    told = Counter((one.form, one.settings) for one in made if one is not None)
+    several = Counter(form for form, _ in told)
+    found = Counter(
+        one.text
+        for one in made
+        if one is not None
+        if one.is_sure
+        or (told[one.form, one.settings] >= FEWEST_SUBJECTS and several[one.form] == 1)
+    )
     chosen = (
         text for text, _ in found.most_common() if not _misreads(text, examples, others, schema)
     )
     kept = [*islice(chosen, MOST)]
-    for one in examples:
-        # What was recorded stays understood, though its wording may say something else too.
-        if len(kept) == MOST or _reads(kept, one, schema):
-            continue
-        wording = _template(one, examples, schema, _limits([one]))
-        own = "" if wording is None else only_for(wording.text, one.request)
-        if own and not _misreads(own, examples, others, schema):
-            kept.append(own)
+    unread = [one for one in examples if not _reads(kept, one, schema)]
+    # What was recorded stays understood, though its wording may say something else too.
+    narrow = (_template(one, examples, schema, _limits([one])) for one in unread)
+    wordings = [*dict.fromkeys(one.text for one in (*made, *narrow) if one is not None)]
+    for one in unread[: MOST - len(kept)]:
+        limits = _limits([one])
+        own = (only_for(_limited(text, limits), one.request) for text in wordings[:MOST])
+        fitting = (text for text in own if _reads([text], one, schema))
+        kept += islice(
+            (text for text in fitting if not _misreads(text, examples, others, schema)), 1
+        )
     return kept
 
 
 class Wording(NamedTuple):
-    """A template that one recording gives; sure if its words name all that it sets."""
+    """A template that one recording gives; sure if its words name all that it sets.
+
+    form: the template with one hole for each list. settings: what no word stands for.
+    """
 
     text: str
     is_sure: bool
+    form: str
+    settings: str
 
 
 class Said(NamedTuple):
@@ -85,6 +100,10 @@ class Said(NamedTuple):
     forms: Sequence[str]
     schema: Json
     number: int | None
+
+
+Part = tuple[str, Said | None]
+"""Words of a request, or the text of a value and the value."""
 
 
 def _template(
@@ -111,14 +130,32 @@ def _template(
     made = "".join(
         _escaped(words) if value is None else _hole(value, limits) for words, value in parts
     ).rstrip()
-    made = " ".join([made, *(f"{{{name}={text}}}" for name, text in settings.items())])
+    told = " ".join(f"{{{name}={text}}}" for name, text in settings.items())
+    made = f"{made} {told}".rstrip()
     try:
         parse_template(made)
     except RoutineError:
         return None
     if not _reads([made], example, schema):
         return None
-    return Wording(made, all(is_named((name,), example.request) for name in settings))
+    is_sure = all(is_named((name,), example.request) for name in settings)
+    return Wording(made, is_sure, _form(parts), told)
+
+
+def _form(parts: Sequence[Part]) -> str:
+    """Return a wording with one hole for each list, however many elements are said."""
+    last = {
+        one.hole.partition(".")[0]: number
+        for number, (_, one) in enumerate(parts)
+        if one is not None and one.number is not None
+    }
+    found, end = list[str](), -1
+    for number, (words, one) in enumerate(parts):
+        if number > end:
+            found.append(words if one is None else f"{{{one.hole}}}")
+        if one is not None and one.number is not None:
+            end = max(end, last[one.hole.partition(".")[0]])
+    return "".join(found)
 
 
 def _settings(inputs: Json) -> tuple[dict[str, str], Json]:
@@ -196,26 +233,29 @@ def _forms(value: Any) -> list[str]:
     return [str(value)]
 
 
-Part = tuple[str, Said | None]
-"""Words of a request, or the text of a value and the value."""
-
-
 def _cut(request: str, said: Sequence[Said], before: str, behind: str) -> Iterator[Part]:
     """Yield the parts of a request. before, behind: what may stand around a value.
 
-    A value that elements of a list share is said by them in turn.
+    A value that elements of a list share is said by them in turn. A member of an enumeration may be
+    written in another case.
     """
     values: dict[str, list[Said]] = {}
     for one in reversed(said):
         for form in one.forms:
             values.setdefault(form, []).append(one)
     longest = sorted(values, key=len, reverse=True)
-    pattern = re.compile(f"{before}(?:{'|'.join(map(re.escape, longest))}){behind}")
+    members = {form.lower(): form for form in longest if "enum" in values[form][0].schema}
+    wanted = "|".join(
+        f"(?i:{re.escape(form)})" if form.lower() in members else re.escape(form)
+        for form in longest
+    )
+    pattern = re.compile(f"{before}(?:{wanted}){behind}")
     start = 0
     for match in pattern.finditer(request):
         if match.start() > start:
             yield request[start : match.start()], None
-        sharing = values[match[0]]
+        text = match[0]
+        sharing = values[text if text in values else members[text.lower()]]
         yield match[0], sharing.pop() if len(sharing) > 1 else sharing[0]
         start = match.end()
     if start < len(request):
@@ -250,10 +290,16 @@ def _limits(examples: Sequence[Example]) -> dict[str, str]:
     return {hole: _limit(held) for hole, held in texts.items()}
 
 
+def _limited(template: str, limits: Mapping[str, str]) -> str:
+    """Return a template whose holes take only what was recorded once."""
+    return _LIMITED.sub(lambda hole: f"{{{hole[1]}:{limits.get(hole[1], hole[2])}}}", template)
+
+
 def _limit(recorded: Sequence[str]) -> str:
-    """Return what a hole takes: as many words as were recorded, and numbers if there were any."""
+    """Return what a hole takes: as many words, and the signs, that were recorded."""
     most = max(len(text.split()) for text in recorded)
-    return f"{most}" if all(map(is_plain, recorded)) else f"{most}+"
+    signs = "".join(sorted({sign for text in recorded for sign in signs_of(text)} - {*"{}"}))
+    return f"{most}+{signs}" if signs else f"{most}"
 
 
 def _texts_in(value: Any, hole: str = "") -> Iterator[tuple[str, str]]:

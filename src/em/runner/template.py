@@ -1,11 +1,12 @@
 """Request templates: a text that is word for word a recorded request gives the inputs of a run.
 
 `I am {email}. Please cancel {order_id}.` has two holes. `{who.email}` fills a part of an input,
-`{note:4}` takes at most four words of letters, `{note:4+}` also numbers and punctuation, and a hole
-of a list takes its next element each time. `{express=true}` takes no words: it is what this wording
-says without a word for it. `{=9f86d081884c7d65}` limits a template to the text with this digest.
-Case, white space and a full stop at the end don't matter; everything else does: a question is no
-order. A value in quotation marks has none of them in it.
+`{note:4}` takes at most four words of letters, `{note:4+0,}` also digits and commas, and a hole of
+a list takes its next element each time: a text without the words that stand between two elements.
+`{express=true}` takes no words: it is what this wording says without a word for it.
+`{=9f86d081884c7d65}` limits a template to the text with this digest. Case, white space and a full
+stop at the end don't matter; everything else does: a question is no order. A value in quotation
+marks has none of them in it.
 
 A text that can be read in two ways fits none. The fixed parts are placed as far left as possible,
 then as far right, each in one pass over the text, which may be long and a stranger's. Unless both
@@ -17,8 +18,9 @@ import hashlib
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,7 +40,7 @@ MOST_TRIED = 500
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _SPACE = re.compile(r"\s+")
-_HOLE = re.compile(r"([^:]*)(?::([1-9][0-9]{0,3})(\+?))?")
+_HOLE = re.compile(r"([^:]*)(?::([1-9][0-9]{0,3})(?:\+(\S+))?)?")
 _IN_WORDS = "-'\N{RIGHT SINGLE QUOTATION MARK}"
 _TEXT = re.compile(r"=([0-9a-f]{16})")
 _SETTING = re.compile(r"(\w+)=(true|false|null)")
@@ -51,15 +53,15 @@ _NUMBERS = {
 class Template(NamedTuple):
     """The fixed parts of a template, plain and in lower case, and the holes between them.
 
-    limits: the most words that each hole takes; 0 is no limit. plain: whether they must be words of
-    letters. settings: inputs that the wording stands for, whatever is in the holes. digest: of the
-    only text that it fits; empty for any.
+    limits: the most words that each hole takes; 0 is no limit. signs: what they may have beside
+    letters; None for anything. settings: inputs that the wording stands for, whatever is in the
+    holes. digest: of the only text that it fits; empty for any.
     """
 
     fixed: tuple[str, ...]
     holes: tuple[str, ...]
     limits: tuple[int, ...] = ()
-    plain: tuple[bool, ...] = ()
+    signs: tuple[str | None, ...] = ()
     settings: tuple[tuple[str, bool | None], ...] = ()
     digest: str = ""
 
@@ -69,15 +71,26 @@ class Template(NamedTuple):
         names = [hole.split(".")[0] for hole in self.holes]
         return tuple(dict.fromkeys([*names, *(name for name, _ in self.settings)]))
 
-    def takes(self, number: int, value: str) -> bool:
-        """Return whether a hole takes a value: its words, and no end of its quotation."""
+    def takes(self, number: int, value: str, apart: "Apart") -> bool:
+        """Return whether a hole takes a value: its words, and no end of its quotation.
+
+        apart: what stands between the elements of a list stands in none of them.
+        """
+        own = apart.get(self.holes[number].split(".")[0], ())
+        if own and any(words in _folded(_SPACE.sub(" ", value)) for words in own):
+            return False
         limit = self.limits[number]
         if limit and len(value.split()) > limit:
             return False
-        if self.plain[number] and not is_plain(value):
+        signs = self.signs[number]
+        if signs is not None and not signs_of(value) <= {*signs}:
             return False
         marks = self.fixed[number][-1:], self.fixed[number + 1][:1]
         return not all(map(_is_quotation, marks)) or not any(mark in value for mark in marks)
+
+
+Apart = Mapping[str, Collection[str]]
+"""By the name of an input that is a list: the words that stand between its elements."""
 
 
 def parse_template(text: str) -> Template:
@@ -85,7 +98,7 @@ def parse_template(text: str) -> Template:
     fixed: list[str] = [""]
     holes: list[str] = []
     limits: list[int] = []
-    plain: list[bool] = []
+    signs: list[str | None] = []
     settings: dict[str, bool | None] = {}
     digest = ""
     for found in _PARTS.finditer(text):
@@ -100,7 +113,7 @@ def parse_template(text: str) -> Template:
                 raise RoutineError(f"a hole must be the name of an input, got {part!r}")
             holes.append(named[1])
             limits.append(int(named[2] or 0))
-            plain.append(named[2] is not None and not named[3])
+            signs.append(named[3] or "" if named[2] else None)
             fixed.append("")
         elif part in ("{", "}"):
             raise RoutineError(f"there is a single {part!r}", fix=f"write {part * 2!r} for it")
@@ -117,7 +130,7 @@ def parse_template(text: str) -> Template:
         fixed=tuple(map(_folded, words)),
         holes=tuple(holes),
         limits=tuple(limits),
-        plain=tuple(plain),
+        signs=tuple(signs),
         settings=tuple(settings.items()),
         digest=digest,
     )
@@ -128,12 +141,14 @@ def only_for(template: str, text: str) -> str:
     return f"{template} {{={_Words(text).digest}}}"
 
 
-def is_plain(text: str) -> bool:
-    """Return whether a text is words of letters, without numbers and punctuation."""
-    return all(
-        sign.isalpha() or sign.isspace() or sign in _IN_WORDS or unicodedata.combining(sign)
+def signs_of(text: str) -> set[str]:
+    """Return the signs of a text that are no letters; `0` stands for any digit."""
+    return {
+        "0" if sign.isdigit() else sign
         for sign in text
-    )
+        if not (sign.isalpha() or sign.isspace() or unicodedata.combining(sign))
+        if sign not in _IN_WORDS
+    }
 
 
 def _end_of(text: str) -> int:
@@ -210,21 +225,38 @@ def _filling(templates: Sequence[str], text: str, schema: Json | None) -> Fillin
         return none
     words, found = _Words(text), list[Json]()
     known_by = {template: _parsed(template) for template in templates}
+    apart = _words_between(known_by.values(), schema or {})
     own = [one for one, known in known_by.items() if known.digest == words.digest]
     for template in own or (one for one, known in known_by.items() if not known.digest):
         known = known_by[template]
-        readings = _readings(known, words, schema)
+        readings = _readings(known, words, schema, apart)
         if readings is None or len(readings) > 1:
             return Filling(
                 None, f"the request can be read in two ways by the template {template!r}"
             )
-        inputs = (_inputs(known, values, schema) for values in readings)
+        inputs = (_inputs(known, values, schema, apart) for values in readings)
         found += [one for one in inputs if one is not None]
     if not found:
         return none
     if any(one != found[0] for one in found):
         return Filling(None, f"the request fits several of {count}, with different inputs")
     return Filling(found[0])
+
+
+def _words_between(templates: Iterable[Template], schema: Json) -> Apart:
+    """Return the words between the elements of lists, in all templates."""
+    properties = json_schema.properties_of(schema)
+    found = defaultdict[str, set[str]](set)
+    for template in templates:
+        begun: set[str] = set()
+        for number, hole in enumerate(template.holes):
+            name = hole.split(".")[0]
+            own = properties.get(name)
+            if isinstance(own, dict) and own.get("type") == "array" and hole in begun:
+                found[name].add(template.fixed[number])
+                begun -= {other for other in begun if other.split(".")[0] == name}
+            begun.add(hole)
+    return {name: {one for one in words if one.strip()} for name, words in found.items()}
 
 
 class _Words:
@@ -266,7 +298,9 @@ def _folded(text: str) -> str:
     return "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
 
 
-def _readings(template: Template, words: _Words, schema: Json | None) -> list[list[str]] | None:
+def _readings(
+    template: Template, words: _Words, schema: Json | None, apart: Apart
+) -> list[list[str]] | None:
     """Return the values of holes in each way that a text can be read; None if there are too many.
 
     Where there is more than one placement, those count whose values have the types of the holes.
@@ -287,7 +321,7 @@ def _readings(template: Template, words: _Words, schema: Json | None) -> list[li
     if left != [(len(text) - stop, len(text) - begin) for begin, stop in reversed(right)]:
         if len(text) > LONGEST_SEARCHED or len(template.holes) > MOST_HOLES:
             return None
-        return _Search(template, words, schema or {}).readings(start, end)
+        return _Search(template, words, schema or {}, apart).readings(start, end)
     edges = [start, *(edge for pair in left for edge in pair), end]
     return [[words.between(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]]
 
@@ -295,8 +329,9 @@ def _readings(template: Template, words: _Words, schema: Json | None) -> list[li
 class _Search:
     """All ways to place the fixed parts of a template so that each hole takes its value."""
 
-    def __init__(self, template: Template, words: _Words, schema: Json) -> None:
-        self._parts, self._words, self._takes = template.fixed[1:-1], words, template.takes
+    def __init__(self, template: Template, words: _Words, schema: Json, apart: Apart) -> None:
+        self._parts, self._words = template.fixed[1:-1], words
+        self._takes = partial(template.takes, apart=apart)
         self._schemas = [_schema_at(schema, hole.split(".")) for hole in template.holes]
         self._left = MOST_TRIED
 
@@ -370,9 +405,11 @@ def _beyond_word(text: str, start: int, end: int) -> int:
     return start + 1 if start < end else -1
 
 
-def _inputs(template: Template, values: list[str], schema: Json | None) -> Json | None:
+def _inputs(
+    template: Template, values: list[str], schema: Json | None, apart: Apart
+) -> Json | None:
     """Return the values of holes as inputs; None if a hole or the schema does not take one."""
-    if not all(template.takes(number, value) for number, value in enumerate(values)):
+    if not all(template.takes(number, value, apart) for number, value in enumerate(values)):
         return None
     said: dict[str, list[str]] = {}
     for hole, value in zip(template.holes, values, strict=True):
