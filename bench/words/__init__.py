@@ -1,1 +1,1 @@
-"""Requests in words: three domains, ten kinds, by an author who has not seen the code."""
+"""Requests in words: five domains, 17 kinds, by authors who had not seen the code."""

@@ -152,6 +152,12 @@ def test_courtesies_are_left_out_only_where_they_are_listed(folder: Path) -> Non
         ("on 30.11.2026", {"day": "2026-11-30"}),
         ("on 11/30/2026", {"day": "2026-11-30"}),
         ("from 2 May 2026 to 2 May 2026", {"day": "2026-05-02", "a": "2 may 2026"}),
+        ("0,5 of it", {"n": 0.5}),
+        ("1.250,75 for anna", {"n": 1250.75, "a": "anna"}),
+        ("2 1/2 of them", {"n": 2.5}),
+        ("3 from 3 August 2026", {"n": 3, "day": "2026-08-03"}),
+        ("4 at 2.15 p.m. for anna", {"n": 4, "a": "anna", "b": "14:15"}),
+        ("from 9.45 or 12 am", {"a": "09:45", "b": "00:00"}),
     ],
 )
 def test_a_value_may_change_its_format(text: str, inputs: dict[str, Any]) -> None:
@@ -169,6 +175,11 @@ def test_a_value_may_change_its_format(text: str, inputs: dict[str, Any]) -> Non
         ('write "hello there" to anna', {"a": "anna"}),  # the quotation is not used
         ("pay A-1 and A-2", {"a": "A-1"}),
         ("one of 12", {"n": 12.5}),
+        ("half a dozen from the 3rd of August 2026", {"n": 3, "day": "2026-08-03"}),
+        ("some of A-17", {"n": 17, "a": "A-17"}),
+        ("a few at 10:30", {"n": 10, "a": "10:30"}),
+        ("0,5 of it", {"n": 5}),
+        ("at 2.15", {"a": "14:15"}),
     ],
 )
 def test_a_value_that_nobody_said_is_refused(text: str, inputs: dict[str, Any]) -> None:

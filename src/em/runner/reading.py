@@ -6,9 +6,10 @@ request asks for this at all, and it must say what the inputs can't express.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -24,6 +25,8 @@ from em.values.canonical import Json, short
 if TYPE_CHECKING:
     from em.llm.client import LlmClient
 
+T = TypeVar("T")
+
 LONGEST_FOR_MODEL = 20_000
 """Characters of a request that a model is shown; a longer one hands over."""
 
@@ -32,6 +35,12 @@ _TOKEN = re.compile(r"[^\W_]+(?:[.,](?=\d)\d+)*")
 """Matches a word or number: letters and digits, with separators between digits."""
 _QUOTED = re.compile(r"\"([^\"\n]{1,1000})\"|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»")
 _DIGITS_DATE = re.compile(r"\W*\d+([./])\d+\1\d+\W*")
+_DECIMAL_COMMA = re.compile(r"(?:\d{1,3}(?:\.\d{3})*|\d+),(?:\d{1,2}|\d{4,})|0,\d+")
+_FRACTION = re.compile(r"(?<![\d/.,])(?:(\d{1,6}) )?(\d{1,3})/([1-9]\d{0,2})(?![\d/])")
+_TIME = re.compile(
+    r"(?<![\d.:/-])(?:([01]?\d|2[0-3])(?:[:.]([0-5]\d))? ?([ap])\.?m\b"
+    r"|([01]?\d|2[0-3])[:.]([0-5]\d)(?![\d.:/-]))"
+)
 _ORDINAL = re.compile(r"(\d+)[^\W\d_]+")
 
 SYSTEM = """You fill in the inputs of a routine from a request. You never act.
@@ -112,7 +121,8 @@ def misread(schema: Json, text: str, inputs: Json, given: Json, at: datetime) ->
     """Say why values can't be what a request says; empty if they can.
 
     Each value stands in the request or is a member of an enumeration. A value that is said once
-    fills one input. Every id, number and quoted text of the request is used.
+    fills one input, and the 9 of `9 July` is no number. Every id, number and quoted text of the
+    request is used.
     """
     unknown = json_schema.misfit(json_schema.partial(schema), inputs)
     if unknown is not None:
@@ -120,18 +130,32 @@ def misread(schema: Json, text: str, inputs: Json, given: Json, at: datetime) ->
     if undeclared := json_schema.Declared(schema).without(inputs):
         return f"{undeclared[0]!r} is not an input of the routine"
     said = Said(text, at)
+    values = [*_values(schema, inputs)]
+    every = [value for _, value, _ in (*values, *_values(schema, given))]
+    own = [(place, value) for place, value, is_member in values if not is_member]
+    problems = (_unsaid(said, place, value, every) for place, value in own)
+    if problem := next(filter(None, problems), "") or _said_too_seldom(said, own):
+        return problem
+    unused = said.unused(every)
+    return f"no input uses {unused!r} of the request" if unused else ""
+
+
+def _unsaid(said: "Said", place: str, value: Any, others: Sequence[Any]) -> str:
+    if not said.has(value):
+        return f"input {place}: {short(value)} does not stand in the request"
+    if not isinstance(value, str) and said.is_part(value, others):
+        return f"input {place}: {short(value)} stands in the request as another value only"
+    return ""
+
+
+def _said_too_seldom(said: "Said", values: Sequence[tuple[str, Any]]) -> str:
     fillers: dict[str, list[str]] = {}
-    for place, value, is_member in _values(schema, inputs):
-        if not is_member and not said.has(value):
-            return f"input {place}: {short(value)} does not stand in the request"
-        if not is_member and isinstance(value, str):
-            fillers.setdefault(_plain(str(value)), []).append(place)
+    for place, value in values:
+        if isinstance(value, str):
+            fillers.setdefault(_plain(value), []).append(place)
     for value, places in fillers.items():
         if len(places) > 1 and said.count(value) < len(places):
             return f"inputs {' and '.join(places)}: {value!r} is said once"
-    used = [value for _, value, _ in (*_values(schema, inputs), *_values(schema, given))]
-    if unused := said.unused(used):
-        return f"no input uses {unused!r} of the request"
     return ""
 
 
@@ -154,10 +178,18 @@ class Said:
     """A request, and what can be found in it."""
 
     def __init__(self, text: str, at: datetime) -> None:
-        self._text = _plain(text)
-        self._tokens = [found[0] for found in _TOKEN.finditer(self._text)]
-        self._numbers = {number for one in self._tokens if (number := _number(one)) is not None}
-        self._numbers |= set(numbers_in(self._tokens))
+        self._text, self._at = _plain(text), at
+        self._places = [found.span() for found in _TOKEN.finditer(self._text)]
+        self._tokens = [self._text[slice(*place)] for place in self._places]
+        # By number and by time of day: the tokens of each text that says it.
+        self._numbers = [
+            ({n}, one)
+            for n, token in enumerate(self._tokens)
+            if (one := _number(token)) is not None
+        ]
+        self._numbers += [(set[int](), one) for one in numbers_in(self._tokens)]
+        self._numbers += self._found(_FRACTION, _fraction)
+        self._times = self._found(_TIME, _time)
         # A date of digits alone is compared as it is written: 5/2/2026 is two days.
         words = words_of(" ".join(one for one in text.split() if not _DIGITS_DATE.fullmatch(one)))
         self._dates = {one.first for one in spans(words, at) if one.first == one.last}
@@ -165,14 +197,56 @@ class Said:
             _plain(next(filter(None, found.groups()))) for found in _QUOTED.finditer(text)
         ]
 
+    def _found(
+        self, pattern: re.Pattern[str], read: Callable[[re.Match[str]], T]
+    ) -> list[tuple[set[int], T]]:
+        return [(self._inside(*one.span()), read(one)) for one in pattern.finditer(self._text)]
+
+    def _inside(self, start: int, end: int) -> set[int]:
+        """Return the tokens of a part of the text."""
+        first = bisect_left(self._places, (start, start))
+        return {*range(first, bisect_left(self._places, (end, end)))}
+
     def has(self, value: Any) -> bool:
         """Return whether a value stands in the request, whatever its case and format."""
         if isinstance(value, int | float):
-            return value in self._numbers
+            return any(value == one for _, one in self._numbers)
         if self.count(_plain(str(value))):
+            return True
+        if any(value == one for _, one in self._times):
             return True
         day = _date(value)
         return day is not None and (day in self._dates or any(map(self.count, _forms(day))))
+
+    def is_part(self, value: float, others: Sequence[Any]) -> bool:
+        """Return whether a number only stands inside of what says another value: a date, an id."""
+        taken = set[int]().union(*(self._taken(one) for one in others if isinstance(one, str)))
+        return all(tokens & taken for tokens, one in self._numbers if one == value)
+
+    def _taken(self, value: str) -> set[int]:
+        """Return the tokens that say a text, a date or a time."""
+        taken = set[int]().union(*(tokens for tokens, one in self._times if one == value))
+        day = _date(value)
+        for form in (_plain(value), *(() if day is None else _forms(day))):
+            for found in re.finditer(re.escape(form), self._text) if form else ():
+                taken |= self._inside(*found.span())
+        if day in self._dates:
+            for n, token in enumerate(self._tokens):
+                if _number(token) == day.day:
+                    taken |= self._of_date(n, day)
+        return taken
+
+    def _of_date(self, n: int, day: date) -> set[int]:
+        """Return the tokens of the date that a token is the day of; nothing if it is none."""
+        for first, end in ((n, n + 3), (n, n + 4), (max(n - 1, 0), n + 2)):
+            near = {*range(first, min(end, len(self._tokens)))}
+            if self._names(day, near) and not self._names(day, near - {n}):
+                return near
+        return set()
+
+    def _names(self, day: date, tokens: set[int]) -> bool:
+        words = words_of(" ".join(self._tokens[n] for n in sorted(tokens)))
+        return any(one.first == day == one.last for one in spans(words, self._at))
 
     def count(self, plain: str) -> int:
         """Count how often a text stands in the request as whole words."""
@@ -198,9 +272,12 @@ class Said:
         for day in filter(None, map(_date, values)):
             numbers |= {day.day, day.month, day.year}
             parts.update(_forms(day))
-        for token in self._tokens:
+        said = set[int]().union(
+            *(tokens for tokens, one in (*self._numbers, *self._times) if one in values)
+        )
+        for n, token in enumerate(self._tokens):
             number = _number(token)
-            is_said = any(map(str.isdigit, token))
+            is_said = any(map(str.isdigit, token)) and n not in said
             if is_said and token not in parts and (number is None or number not in numbers):
                 return token
         for quoted in self._quoted:
@@ -214,13 +291,29 @@ def _plain(text: str) -> str:
 
 
 def _number(token: str) -> float | int | None:
-    """Return the number that a token is: 1,250, 1250.0, 2nd."""
+    """Return the number that a token is: 1,250, 1250.0, 0,5, 2nd."""
     if (ordinal := _ORDINAL.fullmatch(token)) is not None and len(token) - len(ordinal[1]) <= 2:
         token = ordinal[1]
+    if _DECIMAL_COMMA.fullmatch(token):
+        token = token.replace(".", "").replace(",", ".")
     try:
         return float(token.replace(",", ""))
     except ValueError:
         return None
+
+
+def _fraction(found: re.Match[str]) -> float:
+    """Return the number of `2 1/2`."""
+    whole, over, under = found.groups()
+    return int(whole or 0) + int(over) / int(under)
+
+
+def _time(found: re.Match[str]) -> str:
+    """Return the time of day of `2.15 p.m.` as it is written in data: `14:15`."""
+    hour, minute, half = int(found[1] or found[4]), found[2] or found[5] or "00", found[3]
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    return f"{hour:02}:{minute}"
 
 
 def _forms(day: date) -> Iterator[str]:
