@@ -13,7 +13,7 @@ only one subject's requests have is that person's own. It is never stored in a t
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -53,16 +53,16 @@ def request_templates(
     # What the words don't name is known by recordings in the same words, which must agree.
     told = Counter((one.form, one.settings) for one in made if one is not None)
     several = Counter(form for form, _ in told)
-    found = Counter(
-        one.text
+    sure = [
+        one
         for one in made
         if one is not None
         if one.is_sure
         or (told[one.form, one.settings] >= FEWEST_SUBJECTS and several[one.form] == 1)
-    )
-    chosen = (
-        text for text, _ in found.most_common() if not _misreads(text, examples, others, schema)
-    )
+    ]
+    found = [text for text, _ in Counter(one.text for one in sure).most_common()]
+    every = dict.fromkeys([*found, *_of_other_lengths(sure)])
+    chosen = (text for text in every if not _misreads(text, examples, others, schema))
     kept = [*islice(chosen, MOST)]
     unread = [one for one in examples if not _reads(kept, one, schema)]
     # What was recorded stays understood, though its wording may say something else too.
@@ -78,16 +78,31 @@ def request_templates(
     return kept
 
 
+class Listing(NamedTuple):
+    """A wording with the elements of a list: what stands before, between and behind them."""
+
+    head: str
+    element: str
+    between: Sequence[str]
+    tail: str
+
+
 class Wording(NamedTuple):
     """A template that one recording gives; sure if its words name all that it sets.
 
-    form: the template with one hole for each list. settings: what no word stands for.
+    settings: what no word stands for.
     """
 
     text: str
     is_sure: bool
-    form: str
     settings: str
+    listing: Listing | None
+
+    @property
+    def form(self) -> str:
+        """The template with one hole for a list, however many elements are said."""
+        own = self.listing
+        return self.text if own is None else f"{own.head}{own.element}{own.tail}"
 
 
 class Said(NamedTuple):
@@ -127,11 +142,9 @@ def _template(
     words = "\n".join(words for words, value in parts if value is None)
     if any(_is_private(value, example, examples) for value in _values_in(words, example)):
         return None
-    made = "".join(
-        _escaped(words) if value is None else _hole(value, limits) for words, value in parts
-    ).rstrip()
+    texts = [_escaped(words) if value is None else _hole(value, limits) for words, value in parts]
     told = " ".join(f"{{{name}={text}}}" for name, text in settings.items())
-    made = f"{made} {told}".rstrip()
+    made = _with_settings("".join(texts), told)
     try:
         parse_template(made)
     except RoutineError:
@@ -139,23 +152,59 @@ def _template(
     if not _reads([made], example, schema):
         return None
     is_sure = all(is_named((name,), example.request) for name in settings)
-    return Wording(made, is_sure, _form(parts), told)
+    return Wording(made, is_sure, told, _listing(parts, texts))
 
 
-def _form(parts: Sequence[Part]) -> str:
-    """Return a wording with one hole for each list, however many elements are said."""
-    last = {
-        one.hole.partition(".")[0]: number
-        for number, (_, one) in enumerate(parts)
-        if one is not None and one.number is not None
-    }
-    found, end = list[str](), -1
-    for number, (words, one) in enumerate(parts):
-        if number > end:
-            found.append(words if one is None else f"{{{one.hole}}}")
+def _with_settings(template: str, settings: str) -> str:
+    return f"{template.rstrip()} {settings}".rstrip()
+
+
+def _listing(parts: Sequence[Part], texts: Sequence[str]) -> Listing | None:
+    """Return the list that a wording says; None for no list, several, or unlike elements."""
+    spans: dict[int, list[int]] = {}
+    for place, (_, one) in enumerate(parts):
         if one is not None and one.number is not None:
-            end = max(end, last[one.hole.partition(".")[0]])
-    return "".join(found)
+            spans.setdefault(one.number, []).append(place)
+    names = {one.hole.partition(".")[0] for _, one in parts if one and one.number is not None}
+    edges = [(places[0], places[-1] + 1) for _, places in sorted(spans.items())]
+    if len(names) != 1 or any(end > start for (_, end), (start, _) in pairwise(edges)):
+        return None
+    elements = {"".join(texts[start:end]) for start, end in edges}
+    if len(elements) != 1:
+        return None
+    return Listing(
+        head="".join(texts[: edges[0][0]]),
+        element=elements.pop(),
+        between=["".join(texts[end:start]) for (_, end), (start, _) in pairwise(edges)],
+        tail="".join(texts[edges[-1][1] :]),
+    )
+
+
+def _of_other_lengths(wordings: Sequence[Wording]) -> Iterator[str]:
+    """Yield wordings with as many elements as other recordings of the kind have.
+
+    How elements are joined must be known, by the wording itself or from all others alike.
+    """
+    lists = [(one, one.listing) for one in wordings if one.listing is not None]
+    lengths = sorted({len(own.between) + 1 for _, own in lists})
+    for one, own in lists:
+        for length in lengths:
+            joins = _joins([own], length) or _joins([other for _, other in lists], length)
+            if joins is not None:
+                elements = "".join(f"{join}{own.element}" for join in joins)
+                text = f"{own.head}{own.element}{elements}{own.tail}"
+                yield _with_settings(text, one.settings)
+
+
+def _joins(lists: Sequence[Listing], length: int) -> list[str] | None:
+    """Return what stands between the elements of a list of some length; None if not known."""
+    last = {one.between[-1] for one in lists if one.between}
+    inner = {join for one in lists for join in one.between[:-1]}
+    if length == 1:
+        return []
+    if len(last) != 1 or (length > len(last) + 1 and len(inner) != 1):
+        return None
+    return [*(list(inner) * (length - 2)), *last]
 
 
 def _settings(inputs: Json) -> tuple[dict[str, str], Json]:
