@@ -3,7 +3,10 @@
 Templates of all routines come first: a request that is word for word a recorded one needs nothing
 else. Then a model is asked once, with the routines whose recorded requests are most like this one;
 it chooses one and fills in its inputs, and code checks the values (`em.runner.request`). Without a
-model nothing is matched by likeness alone: `Matcher.ranked` only says what could be offered.
+model nothing is matched by likeness alone: `Matcher.offered` says what an agent may be told of.
+
+Likeness is that of the words around the values, and what the values look like counts beside them: a
+routine that was always asked for with a version is not asked for by a text without one.
 """
 
 import math
@@ -16,15 +19,18 @@ import msgspec
 
 from em.compiler.example import request_of
 from em.errors import EmError, LlmError
+from em.runner.card import KIND
 from em.runner.package import KeptRoutine, kept_routines, proof_of, routine_of, texts_of
 from em.runner.reading import SYSTEM, Reading, checked, prompt, unreadable
 from em.runner.request import Bound, bind
-from em.runner.template import REQUEST
+from em.runner.template import REQUEST, fill, parse_template, plain_of
 from em.runner.trial import AS_RECORDED
-from em.store.protocol import Artefact, Store
+from em.store.protocol import Artefact, Card, Store
 from em.text.terms import stems_of, words_of
 from em.traces.catalogue import get_traces
 from em.values.canonical import Json
+from em.values.leaves import scalars
+from em.values.mismatch import Where
 
 if TYPE_CHECKING:
     from em.llm.client import LlmClient
@@ -35,6 +41,10 @@ MOST_REQUESTS = 40
 """Recorded requests of a routine that a request is compared with."""
 LEAST_LIKENESS = 0.35
 """How like a recorded request a text must be before the routine is offered without a model."""
+FEWEST_VALUES = 2
+"""Different values of an input that show what all of them look like."""
+_AROUND = ",;:!?\"'()"
+"""Signs around a value that are no part of it."""
 
 Vector = Mapping[str, float]
 
@@ -48,10 +58,19 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranked(NamedTuple):
-    """A routine whose recorded requests are like a text. likeness: 1 for the same words."""
+    """A routine whose recorded requests are like a text. likeness: 1 for the same words.
+
+    has_values: the text has words that look as the values of recorded requests do.
+    """
 
     routine: KeptRoutine
     likeness: float
+    has_values: bool
+
+    @property
+    def worth(self) -> float:
+        """What it is ranked by: a text without values may ask for it, but rather for others."""
+        return self.likeness if self.has_values else self.likeness / 2
 
 
 class Chosen(Reading, frozen=True):
@@ -61,21 +80,44 @@ class Chosen(Reading, frozen=True):
 
 
 class _Known(NamedTuple):
-    artefact: Artefact
+    """A routine in use. wordings: its recorded requests, as stems of the words around values.
+
+    looks: by input that every request said, the signs that all its values have. parts: of each
+    template, a text that stands in every request that fits it.
+    """
+
     routine: KeptRoutine
-    requests: Sequence[Counter[str]]
+    wordings: Sequence[Counter[str]]
+    looks: Sequence[frozenset[str]]
+    parts: Sequence[str]
+
+    def may_say(self, plain: str) -> bool:
+        """Return whether a text, as templates see it, may fit a template."""
+        return any(part in plain for part in self.parts)
+
+
+class _Index(NamedTuple):
+    """The routines in use, and how much each stem tells one from the others.
+
+    end: how far the register went when it was made.
+    """
+
+    end: int | None
+    by_id: Mapping[str, _Known | None]
+    weights: Vector
+    vectors: Mapping[str, Sequence[Vector]]
 
 
 class Matcher:
     """The routines in use of a store. Each version is read once.
 
     courtesies: texts that may stand around a recorded request. is_on: whether routines are used at
-    all (`EM_ROUTINES`); where they are not, none is found.
+    all (`EM_ROUTINES`); where they are not, none is found. Safe to share between threads.
     """
 
     def __init__(self, store: Store, courtesies: Sequence[str] = (), *, is_on: bool = True) -> None:
         self._store, self._courtesies, self._is_on = store, courtesies, is_on
-        self._known: dict[str, _Known | None] = {}
+        self._index = _Index(None, {}, {}, {})
 
     def match(
         self,
@@ -87,12 +129,7 @@ class Matcher:
 
         tools: only routines that need no other tools than these.
         """
-        fitting = self._fitting(tools)
-        by_template = [
-            (one.routine, bound)
-            for one in fitting
-            if (bound := self._by_template(one, request)).how == "template" and not bound.problem
-        ]
+        by_template = [*self._by_template(self._fitting(tools), request)]
         if len(by_template) == 1:
             routine, bound = by_template[0]
             return Match(routine=routine.ref, inputs=bound.inputs, why="its recorded words")
@@ -100,25 +137,40 @@ class Matcher:
             return None
         return self._by_model(request, self.ranked(request, tools), client)
 
-    def ranked(
-        self, request: str, tools: Collection[str] | None = None, *, at_least: float = 0.0
-    ) -> list[Ranked]:
+    def ranked(self, request: str, tools: Collection[str] | None = None) -> list[Ranked]:
         """Return the routines whose recorded requests are most like a text, the best first."""
         fitting = self._fitting(tools)
-        weights = _weights(fitting)
-        wanted = _vector(_terms(request), weights)
-        found = [
-            Ranked(
-                one.routine,
-                max((_cosine(wanted, _vector(said, weights)) for said in one.requests), default=0),
+        index, words = self._index, [*_words(request)]
+        said = {one.ref for one, _ in self._by_template(fitting, request)}
+        found = []
+        for one in fitting:
+            ref = one.routine.ref
+            wanted = _vector(_wording(words, one.looks), index.weights)
+            likeness = max(
+                (_cosine(wanted, each) for each in index.vectors.get(ref, ())), default=0
             )
-            for one in fitting
-        ]
-        found.sort(key=lambda one: (-one.likeness, one.routine.name))
-        return [one for one in found[:MOST_CANDIDATES] if one.likeness >= at_least]
+            is_said = ref in said
+            has_values = is_said or _has_values(words, one.looks)
+            found.append(Ranked(one.routine, 1.0 if is_said else likeness, has_values))
+        found.sort(key=lambda one: (-one.worth, one.routine.name))
+        return found[:MOST_CANDIDATES]
 
-    def _by_template(self, known: _Known, request: str) -> Bound:
-        return bind(known.routine, {REQUEST: request}, courtesies=self._courtesies)
+    def offered(self, request: str) -> list[Ranked]:
+        """Return the routines that an agent may be told of at a request, the best first."""
+        return [
+            one for one in self.ranked(request) if one.has_values and one.likeness >= LEAST_LIKENESS
+        ]
+
+    def _by_template(
+        self, fitting: Sequence[_Known], request: str
+    ) -> Iterator[tuple[KeptRoutine, Bound]]:
+        """Yield the routines that have a template which a request fits."""
+        plain = plain_of(request)
+        for one in fitting:
+            if one.may_say(plain):
+                bound = bind(one.routine, {REQUEST: request}, courtesies=self._courtesies)
+                if bound.how == "template" and not bound.problem:
+                    yield one.routine, bound
 
     def _by_model(
         self, request: str, candidates: Sequence[Ranked], client: "LlmClient"
@@ -148,25 +200,37 @@ class Matcher:
     def _fitting(self, tools: Collection[str] | None) -> list[_Known]:
         if not self._is_on:
             return []
-        known = self._known
-        self._known = {
-            one.id: known[one.id] if one.id in known else self._read(one)
-            for one in newest_in_use(self._store)
-        }
+        names = None if tools is None else set(tools)
         return [
             one
-            for one in self._known.values()
-            if one is not None and (tools is None or _needs(one.routine) <= set(tools))
+            for one in self._newest().by_id.values()
+            if one is not None and (names is None or one.routine.called_tools <= names)
         ]
 
-    def _read(self, artefact: Artefact) -> _Known | None:
+    def _newest(self) -> _Index:
+        """Return what is in use now, whichever process changed it."""
+        old = self._index
+        end, is_changed = self._store.changed_artefacts(old.end)
+        if is_changed:
+            rows = {row.name: row for row in self._store.cards(KIND)}  # by number: the newest last
+            known = {
+                row.id: old.by_id[row.id] if row.id in old.by_id else self._read(row)
+                for row in rows.values()
+            }
+            self._index = _index(end, known)
+        elif end != old.end:
+            self._index = old._replace(end=end)
+        return self._index
+
+    def _read(self, row: Card) -> _Known | None:
+        artefact = self._store.artefact(KIND, row.name, row.version)
+        if artefact is None or artefact.body is None:
+            return None
         try:
             routine = routine_of(artefact)
-            requests = [*self._requests(artefact)]
+            return _known(routine, [*self._requests(artefact)])
         except EmError:
             return None  # a form that is not run any more, or traces that were forgotten
-        texts = [*requests, *routine.requests, f"{routine.name} {routine.description}"]
-        return _Known(artefact, routine, [_terms(one) for one in texts])
 
     def _requests(self, artefact: Artefact) -> Iterator[str]:
         proof = proof_of(texts_of(artefact))
@@ -174,6 +238,26 @@ class Matcher:
         ids = [*dict.fromkeys(one.trace for one in trials)][:MOST_REQUESTS]
         for kept in get_traces(self._store, ids) if ids else ():
             yield request_of(kept.trace)
+
+
+def _known(routine: KeptRoutine, requests: Sequence[str]) -> _Known:
+    """Return what is known of how a routine is asked for."""
+    templates = [parse_template(one) for one in routine.requests]
+    read = [fill(routine.requests, one, routine.input_schema) for one in requests]
+    others = [one for one, inputs in zip(requests, read, strict=True) if inputs is None]
+    texts = [*(" ".join(one.fixed) for one in templates), *others]
+    texts.append(f"{routine.name} {routine.description}")
+    looks = _looks([inputs for inputs in read if inputs is not None])
+    wordings = [_wording([*_words(one)], looks) for one in texts]
+    parts = [max(one.fixed, key=len) for one in templates]
+    return _Known(routine, wordings, looks, parts)
+
+
+def _index(end: int, by_id: Mapping[str, _Known | None]) -> _Index:
+    known = [one for one in by_id.values() if one is not None]
+    weights = _weights(known)
+    vectors = {one.routine.ref: [_vector(each, weights) for each in one.wordings] for one in known}
+    return _Index(end, by_id, weights, vectors)
 
 
 def newest_in_use(store: Store) -> Iterator[Artefact]:
@@ -187,19 +271,61 @@ def newest_in_use(store: Store) -> Iterator[Artefact]:
     yield from newest.values()
 
 
-def _needs(routine: KeptRoutine) -> set[str]:
-    return routine.called_tools
+class _Word(NamedTuple):
+    """A word of a text as it was written: its stems, and its signs."""
+
+    stems: list[str]
+    signs: frozenset[str]
 
 
-def _terms(text: str) -> Counter[str]:
-    """Count the stems of a text's words; words with a digit are values, not wording."""
-    words = [word for word in words_of(text) if not any(map(str.isdigit, word))]
-    return Counter(stems_of(words))
+def _words(text: str) -> Iterator[_Word]:
+    for chunk in text.split():
+        bare = chunk.strip(_AROUND).rstrip(".")
+        # Words with a digit are values, not wording.
+        plain = [word for word in words_of(bare) if not any(map(str.isdigit, word))]
+        yield _Word(stems_of(plain), _signs(bare))
+
+
+def _signs(text: str) -> frozenset[str]:
+    """Return what makes a word look like a value: digits, capitals inside, and signs."""
+    found = {"0" if sign.isdigit() else sign for sign in text if not sign.isalpha()}
+    return frozenset({*found, "A"} if any(map(str.isupper, text[1:])) else found)
+
+
+def _looks(read: Sequence[Json]) -> list[frozenset[str]]:
+    """Return, for each input that all requests said, the signs that its values share.
+
+    Values of several words, and those of one recording, show nothing.
+    """
+    values: dict[Where, dict[str, None]] = {}
+    counts = Counter[Where]()
+    for inputs in read:
+        for where, value in scalars(inputs):
+            values.setdefault(where, {})[str(value)] = None
+            counts[where] += 1
+    shared = [
+        frozenset.intersection(*map(_signs, own))
+        for where, own in values.items()
+        if len(own) >= FEWEST_VALUES and counts[where] == len(read)
+        if not any(" " in one for one in own)
+    ]
+    return [one for one in shared if one]
+
+
+def _has_values(words: Sequence[_Word], looks: Sequence[frozenset[str]]) -> bool:
+    """Return whether a text has a word that looks like a value of each input."""
+    return all(any(look <= word.signs for word in words) for look in looks)
+
+
+def _wording(words: Sequence[_Word], looks: Sequence[frozenset[str]]) -> Counter[str]:
+    """Count the stems of the words that don't look like values."""
+    kept = (one for one in words if not any(look <= one.signs for look in looks))
+    return Counter(stem for one in kept for stem in one.stems)
 
 
 def _weights(known: Sequence[_Known]) -> dict[str, float]:
     """Return how much a stem tells one routine from the others, by the routines that have it."""
-    held = Counter(term for one in known for term in {t for said in one.requests for t in said})
+    held = Counter(term for one in known for term in {t for said in one.wordings for t in said})
     return {term: math.log1p(len(known) / count) for term, count in held.items()}
 
 

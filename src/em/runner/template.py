@@ -169,6 +169,11 @@ def _parsed(text: str) -> Template:
     return parse_template(text)
 
 
+def plain_of(text: str) -> str:
+    """Return a text as templates see it. All fixed parts of one that it fits stand in it."""
+    return _Words(text).plain if len(text) <= LONGEST else ""
+
+
 class Filling(NamedTuple):
     """What templates make of a text: its inputs, or None and the reason in words."""
 

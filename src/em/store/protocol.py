@@ -467,6 +467,13 @@ class Store(Protocol):
         retired: also those out of use.
         """
 
+    def changed_artefacts(self, since: int | None = None) -> tuple[int, bool]:
+        """Return how far the register goes, and whether artefacts may have changed since then.
+
+        since: the number that was returned before; None is the first time, when all is new. It is
+        for who keeps what was made of artefacts: the answer does not take longer with more of them.
+        """
+
     def records(
         self,
         subject: str,

@@ -132,6 +132,27 @@ def _artefact_item(row: tuple[Any, ...]) -> Item:
     return ARTEFACT, artefact_id, version, hash_artefact(seal, from_events, retired_at)
 
 
+_CHANGED = "SELECT 1 FROM register WHERE n > ? AND noun = ? LIMIT 1"
+_NOT_CHAINED = "SELECT 1 FROM unchained WHERE noun = ? LIMIT 1"
+
+
+def changed_artefacts(session: Session, since: int | None) -> tuple[int, bool]:
+    """Return the number of the last entry, and whether one behind `since` is about an artefact.
+
+    What is not chained yet counts as new at every look. It is looked for first: if it is chained
+    between two looks, the second one finds it.
+    """
+    is_new = is_side_by_side(session) and bool(
+        session.execute(_NOT_CHAINED, (ARTEFACT,)).fetchone()
+    )
+    end = read_end(session).n
+    if since == end:
+        return end, is_new
+    if since is None or end < since:  # the first time, or an older copy was put in its place
+        return end, True
+    return end, is_new or bool(session.execute(_CHANGED, (since, ARTEFACT)).fetchone())
+
+
 class Tally:
     """How many records each subject gains or loses, and by how much the sums of seals change."""
 

@@ -58,7 +58,12 @@ from em.store.protocol import (
     Record,
     Within,
 )
-from em.store.register import read_holdings, read_register, register_artefacts
+from em.store.register import (
+    changed_artefacts,
+    read_holdings,
+    read_register,
+    register_artefacts,
+)
 from em.store.search_index import (
     PassageRow,
     index_events,
@@ -452,6 +457,11 @@ class SqlStore(ABC):
             CARD_COLUMNS, "artefacts", {"kind": kind}, ("name", "version"), (1, 2), also=also
         ):
             yield to_card(row)
+
+    def changed_artefacts(self, since: int | None = None) -> tuple[int, bool]:
+        """Return how far the register goes, and whether artefacts may have changed since then."""
+        with self._reading() as session:
+            return changed_artefacts(session, since)
 
     def records(
         self,

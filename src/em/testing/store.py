@@ -577,6 +577,24 @@ class HolderConformance:
         assert SECRET not in event.body["parts"][0]
         assert verify(store).ok
 
+    def test_whoever_keeps_what_artefacts_say_learns_that_they_changed(self, store: Store) -> None:
+        """A new version, a retired, a restored and an erased one are changes."""
+        (source,) = append(store, note("plan"))
+        draft = ArtefactDraft(kind="routine", name="r", body={}, from_events=[source.id])
+        kept: list[Artefact] = []
+        works: list[Callable[[], object]] = [
+            lambda: kept.extend(store.commit(Commit(artefacts=[draft])).artefacts),
+            lambda: store.commit(Commit(retire=[kept[0].id])),
+            lambda: store.commit(Commit(restore=[kept[0].id])),
+            lambda: store.erase([source.id]),
+        ]
+        end, is_changed = store.changed_artefacts()
+        assert is_changed
+        for work in works:
+            work()
+            end, is_changed = store.changed_artefacts(end)
+            assert is_changed
+
     def test_cards_show_artefacts_in_use_without_their_bodies(self, store: Store) -> None:
         """A card is replaced by a newer one, redacted, and goes with the artefact's body."""
         (source,) = append(store, note("plan"))

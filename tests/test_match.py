@@ -1,0 +1,154 @@
+"""Which routine does a request ask for: found by recorded words, offered by likeness and values."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em import Memory
+from em.runner.package import find_routine, keep_routine, texts_of
+from em.settings import Settings
+from em.store.sqlite import SqliteStore
+
+RELEASE = ("release {version}", "please cut {version} and tag it", "tag {version} as our release")
+RENAME = ("rename {old} to {new}", "{old} should be called {new} everywhere", "call {old} {new}")
+ACTIONS = ("update {package}", "move {package} to its newest version", "upgrade {package}")
+
+
+def learn(memory: Memory, name: str, wordings: Sequence[str], values: Sequence[Any]) -> None:
+    """Compile a routine from sessions that were asked for in these words with these values."""
+    ids = []
+    for wording, own in zip(wordings, values, strict=True):
+        text = wording.format(**own)
+        said = {"type": "message", "role": "user", "text": text}
+        call = {"type": "tool_call", "seq": 0, "tool": f"do_{name}", "args": own, "result": "",
+                "effect": "write"}  # fmt: skip
+        trace = {"version": "1", "app": {"name": "coder"}, "mission": {"goal": text},
+                 "events": [said, call], "outcome": "success"}  # fmt: skip
+        ids.append(memory.add_trace(trace))
+    memory.compile(ids, name=name)
+
+
+VERSIONS = [{"version": one} for one in ("0.10.0", "1.2.0", "2.0.1")]
+NAMES = [{"old": "get_it", "new": "read_row"}, {"old": "do_x", "new": "to_row"},
+         {"old": "my_f", "new": "is_row"}]  # fmt: skip
+PACKAGES = [{"package": one} for one in ("httpx", "rich", "polars")]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    """Return a memory with three routines under names that say nothing."""
+    with Memory(tmp_path / "em.db") as opened:
+        learn(opened, "first", RELEASE, VERSIONS)
+        learn(opened, "second", RENAME, NAMES)
+        learn(opened, "third", ACTIONS, PACKAGES)
+        yield opened
+
+
+def best(memory: Memory, request: str) -> str:
+    return memory.matcher.ranked(request)[0].routine.name
+
+
+def offered(memory: Memory, request: str) -> list[str]:
+    return [one.routine.name for one in memory.matcher.offered(request)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "routine", "inputs"),
+    [
+        ("Release 3.1.0", "first@1", {"version": "3.1.0"}),
+        ("rename a_b to c_d", "second@1", {"old": "a_b", "new": "c_d"}),
+        ("upgrade structlog", "third@1", {"package": "structlog"}),
+    ],
+)
+def test_recorded_words_with_other_values_find_the_routine_and_its_inputs(
+    memory: Memory, request_: str, routine: str, inputs: dict[str, str]
+) -> None:
+    found = memory.match(request_)
+    assert found is not None
+    assert (found.routine, found.inputs) == (routine, inputs)
+    assert offered(memory, request_)[0] == routine.partition("@")[0]
+
+
+def test_likeness_alone_matches_nothing_and_is_only_offered(memory: Memory) -> None:
+    request = "could you please tag 3.1.0 as a release"
+    assert memory.match(request) is None
+    assert offered(memory, request) == ["first"]
+
+
+def test_what_the_values_look_like_counts(memory: Memory) -> None:
+    assert best(memory, "tag or rename: 3.1.0") == "first"
+    assert best(memory, "tag or rename: a_b c_d") == "second"
+
+
+@pytest.mark.parametrize("request_", ["please cut our release and tag it", "which release is this"])
+def test_a_request_without_the_values_that_all_recorded_ones_have_is_not_offered(
+    memory: Memory, request_: str
+) -> None:
+    assert best(memory, request_) == "first"
+    assert offered(memory, request_) == []
+
+
+def test_a_routine_for_other_tools_is_not_found(memory: Memory) -> None:
+    assert memory.matcher.match("release 3.1.0", ["do_second"]) is None
+    assert memory.matcher.match("release 3.1.0", ["do_first"]) is not None
+
+
+def test_nothing_is_found_where_routines_are_off(memory: Memory) -> None:
+    with Memory(memory.store.location, settings=Settings(routines="off")) as off:
+        assert off.match("release 3.1.0") is None
+        assert off.matcher.offered("release 3.1.0") == []
+
+
+@pytest.mark.parametrize("request_", ["", " ", "release 1.2.3" * 90_000, "\u202e3.1.0 esaeler"])
+def test_odd_requests_find_nothing(memory: Memory, request_: str) -> None:
+    assert memory.match(request_) is None
+
+
+def test_what_another_process_does_to_a_routine_is_seen_at_once(memory: Memory) -> None:
+    with Memory(memory.store.location) as other:
+        assert other.match("release 3.1.0") is not None
+        memory.retire("first@1")
+        assert other.match("release 3.1.0") is None
+        assert "first" not in offered(other, "release 3.1.0")
+        memory.restore("first@1")
+        assert other.match("release 3.1.0") is not None
+        learn(memory, "fourth", ("say {word} to all",) * 3, [{"word": one} for one in "abc"])
+        found = other.match("say hello to all")
+        assert found is not None
+        assert found.routine == "fourth@1"
+
+
+def test_a_forgotten_routine_is_not_found(memory: Memory) -> None:
+    assert memory.match("release 3.1.0") is not None
+    memory.forget(find_routine(memory.store, "first").from_events)
+    assert memory.match("release 3.1.0") is None
+
+
+def statements_of_a_match(size: int) -> list[str]:
+    """Return the statements of a match among so many routines, after one that read everything."""
+    with Memory(f"{size}.db") as memory:
+        assert isinstance(memory.store, SqliteStore)
+        learn(memory, "first", RELEASE, VERSIONS)
+        kept = find_routine(memory.store, "first")
+        files = texts_of(kept)
+        for number in range(size - 1):
+            text = files["routine.yaml"].replace("name: first", f"name: other_{number}")
+            text = text.replace("release", f"do{number}").replace("cut", f"do{number}")
+            keep_routine(memory.store, {**files, "routine.yaml": text}, kept.from_events)
+        assert memory.match("release 3.1.0") is not None
+        seen: list[str] = []
+        connection = memory.store._pool.take()
+        connection.set_trace_callback(seen.append)
+        memory.store._pool.give_back(connection)
+        assert memory.match("release 3.1.0") is not None
+        connection.set_trace_callback(None)
+    return seen
+
+
+def test_a_match_reads_as_much_of_the_store_with_ten_times_the_routines() -> None:
+    few, many = statements_of_a_match(3), statements_of_a_match(30)
+    assert few
+    assert len(few) == len(many)
+    assert not any("artefacts" in one for one in few + many)
