@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -74,6 +74,9 @@ from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 from em.values.ids import new_id
 
+if TYPE_CHECKING:
+    from em.compiler.match import Match
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -103,8 +106,9 @@ def _shared(function: F) -> F:
 
 
 @click.command("run")
-@click.argument("routine", metavar="DIR|NAME[@VERSION]")
+@click.argument("routine", metavar="[DIR|NAME[@VERSION]]", default="")
 @click.argument("named", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--request", metavar="TEXT", help="What is asked for, in words, in place of ROUTINE.")
 @click.option(
     "--input",
     "input_file",
@@ -124,6 +128,7 @@ def run(
     *,
     routine: str,
     named: Sequence[str],
+    request: str | None,
     input_file: str | None,
     no_journal: bool,
     subject: str | None,
@@ -138,6 +143,9 @@ def run(
     file (--input), or both. A request in words, `request="…"`, is read only if it is word for word
     one of the routine's templates (`requests:` in routine.yaml) with other values.
 
+    Without a routine, --request finds the one in use that was recorded with these words. The exit
+    code is 1 if there is none.
+
     Every step is written to a journal in the log: a run that is interrupted, or waits for an
     answer, continues with `em resume`.
 
@@ -150,9 +158,12 @@ def run(
     would fail, hand over or ask. If something that it needs is missing, its steps are listed.
     """
     with ExitStack() as stack:
-        package = find_package(routine, stack)
+        match = None if request is None else _matched(request, routine or input_file)
+        if request is not None and match is None:
+            return 1
+        package = find_package(match.routine if match else _named(routine), stack)
         again = _given(package.folder, shared)
-        input_data = _input(package, input_file, named)
+        input_data = match.inputs if match else _input(package, input_file, named)
         if dry_run:
             return _rehearse(package, input_data, _answers(answers), again)
         memory = None if no_journal else open_memory(create=True)
@@ -175,6 +186,36 @@ def run(
         resume = None if memory is None else _resuming(memory, run_id, again)
         result = converse(start, resume, _answers(answers), yes=yes)
         return _print_end(memory, run_id, result, again["resume_with"])
+
+
+def _named(routine: str) -> str:
+    if not routine:
+        fix = 'name a folder or a stored routine, or say what you want: --request "…"'
+        raise UsageError("nothing says which routine to run", fix=fix)
+    return routine
+
+
+def _matched(request: str, also: str | None) -> "Match | None":
+    """Return the routine in use that a request asks for; print which are like it if none does."""
+    if also:
+        raise UsageError(
+            f"a routine and its inputs are found by --request, got {also!r} too",
+            fix='leave it out; a routine that you name is given a request as request="…"',
+        )
+    memory = open_memory()
+    match = memory.match(request)
+    if match is not None:
+        note(printable(f"{match.routine}, by {match.why}"))
+        return match
+    likely = [one.routine.ref for one in memory.matcher.offered(request)]
+
+    def text() -> None:
+        note("no routine in use was recorded with these words")
+        for ref in likely:
+            note(printable(f"  like it: em run {ref}, with its inputs by name"))
+
+    emit({"status": "needs_input", "routine": None, "offered": likely}, text)
+    return None
 
 
 def _input(package: Package, file: str | None, named: Sequence[str]) -> dict[str, Any]:

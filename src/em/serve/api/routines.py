@@ -41,6 +41,8 @@ from em.serve.api.shapes import (
     CheckOut,
     Checks,
     InUseOut,
+    MatchIn,
+    MatchOut,
     Pagination,
     ProofOut,
     RetryIn,
@@ -178,6 +180,18 @@ def _owner(request: AnyRequest) -> str:
     caller = service_of(request).caller(request, "write")
     caller.must_see(None)
     return caller.name
+
+
+@post("/match", responses=errors(), status_code=200, sync_to_thread=True, tags=["routines"])
+def match_request(request: AnyRequest, data: JSONBody[MatchIn]) -> MatchOut:
+    """Find the routine in use that was recorded with the words of a request. Nothing is run."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
+    matcher = service.memory.matcher
+    found = matcher.match(data.request, data.tools)
+    if found is None:
+        return MatchOut(offered=[one.routine.ref for one in matcher.offered(data.request)])
+    return fill(MatchOut, found, offered=[found.routine])
 
 
 @post("/runs", responses=errors(404, 409, 410), tags=["routines"])
@@ -388,6 +402,7 @@ HANDLERS = [
     withdraw_acceptance,
     retire_routine,
     restore_routine,
+    match_request,
     post_run,
     list_runs,
     get_run,

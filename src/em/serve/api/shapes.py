@@ -465,6 +465,25 @@ class RunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subject: Name | None = None
 
 
+class MatchIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked for, in words. tools: only routines that need no other tools than these."""
+
+    request: Text
+    tools: list[str] | None = None
+
+
+class MatchOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The routine in use that a request asks for, and its inputs; null if none does.
+
+    why: what matched it. offered: routines whose recorded requests are like it, the best first.
+    """
+
+    routine: str | None = None
+    inputs: Json = {}
+    why: str = ""
+    offered: list[str] = []
+
+
 class AnswersIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Answers, by the ids of the steps that ask."""
 

@@ -1,0 +1,42 @@
+"""`em run --request` finds the routine that was recorded with these words."""
+
+import pytest
+from em_command import em
+
+from em import Memory
+from em.runner.package import keep_routine
+
+GREET = """\
+name: greet
+input_schema: {type: object, required: [who], properties: {who: {type: string}}}
+requests: ["say hello to {who}"]
+steps: [{id: end, type: return, value: "hello {{ who }}"}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _kept() -> None:
+    with Memory(".em/em.db") as memory:
+        keep_routine(memory.store, {"routine.yaml": GREET})
+
+
+def test_recorded_words_run_the_routine() -> None:
+    ran = em("run", "--request", "Say hello to Ana.")
+    assert (ran.code, ran.out) == (0, '"hello Ana"\n')
+    assert "greet@1" in ran.err
+
+
+def test_other_words_run_nothing_and_name_what_is_alike() -> None:
+    ran = em("run", "--request", "do say hello, dear Ana", "--json")
+    assert ran.code == 1
+    assert ran.json == {"status": "needs_input", "routine": None, "offered": ["greet@1"]}
+    assert em("runs", "list", "--json").json["runs"] == []
+
+
+@pytest.mark.parametrize("also", [("greet",), ("who=Ana",), ("--input", '{"who": "Ana"}')])
+def test_a_request_is_given_alone(also: tuple[str, ...]) -> None:
+    assert em("run", "--request", "say hello to Bo", *also).code == 2
+
+
+def test_a_run_needs_a_routine_or_a_request() -> None:
+    assert em("run").code == 2
