@@ -12,9 +12,9 @@ from typing import NamedTuple
 from em.clients import claude_plugin, codex_config, opencode_config
 from em.clients.installation import refresh_skills, socket_of_note
 from em.compiler.export.agent_tools import tool_skill
-from em.compiler.match import newest_in_use
 from em.errors import EmError
 from em.runner.acceptance import Standing, standing_of
+from em.runner.card import KIND
 from em.runner.package import KeptRoutine, proof_of, routine_of, texts_of
 from em.store.protocol import Artefact, Store
 
@@ -32,7 +32,11 @@ class Skills:
     def files(self) -> dict[str, str]:
         """Return the text of each skill by its path."""
         known, self._known = self._known, {}
-        for one in newest_in_use(self._store):
+        rows = {row.name: row for row in self._store.cards(KIND)}  # by number: the newest last
+        for row in rows.values():
+            one = self._store.artefact(KIND, row.name, row.version)
+            if one is None or one.body is None:
+                continue  # it was forgotten just now
             standing = _standing(self._store, one)
             key = (one.id, standing)
             self._known[key] = known[key] if key in known else _skill(one, standing)

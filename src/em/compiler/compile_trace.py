@@ -14,6 +14,7 @@ import msgspec
 from em.compiler.calls import TracedCall, calls_of, identifier, tried_in_vain
 from em.compiler.checks import general
 from em.compiler.commands import is_bookkeeping, refuse_unrepeatable, require_commands
+from em.compiler.description import described
 from em.compiler.draft import Draft, Recorded
 from em.compiler.given_udfs import GivenUdfs, Udfs, check_udfs, load_udfs
 from em.compiler.learner import Learnt
@@ -217,8 +218,10 @@ def _draft(
             )
         )
     outcomes = {outcome_of(kept.trace) for kept in traces}
+    pairs = zip(made.examples, traces, strict=True)
+    said = [(example.request, kept.subject or kept.id) for example, kept in pairs]
     draft = Draft(
-        document=made.with_secrets(document),
+        document=described(made.with_secrets(document), said),
         recordings=recordings,
         output=first.output,
         usage=traces[0].trace.recorded_usage,

@@ -20,7 +20,7 @@ import msgspec
 from em.compiler.example import request_of
 from em.errors import EmError, LlmError
 from em.runner.card import KIND
-from em.runner.package import KeptRoutine, kept_routines, proof_of, routine_of, texts_of
+from em.runner.package import KeptRoutine, proof_of, routine_of, texts_of
 from em.runner.reading import SYSTEM, Reading, checked, prompt, unreadable
 from em.runner.request import Bound, bind
 from em.runner.template import REQUEST, fill, parse_template, plain_of
@@ -87,6 +87,7 @@ class _Known(NamedTuple):
     """
 
     routine: KeptRoutine
+    tools: frozenset[str]
     wordings: Sequence[Counter[str]]
     looks: Sequence[frozenset[str]]
     parts: Sequence[str]
@@ -204,7 +205,7 @@ class Matcher:
         return [
             one
             for one in self._newest().by_id.values()
-            if one is not None and (names is None or one.routine.called_tools <= names)
+            if one is not None and (names is None or one.tools <= names)
         ]
 
     def _newest(self) -> _Index:
@@ -250,7 +251,7 @@ def _known(routine: KeptRoutine, requests: Sequence[str]) -> _Known:
     looks = _looks([inputs for inputs in read if inputs is not None])
     wordings = [_wording([*_words(one)], looks) for one in texts]
     parts = [max(one.fixed, key=len) for one in templates]
-    return _Known(routine, wordings, looks, parts)
+    return _Known(routine, frozenset(routine.called_tools), wordings, looks, parts)
 
 
 def _index(end: int, by_id: Mapping[str, _Known | None]) -> _Index:
@@ -258,17 +259,6 @@ def _index(end: int, by_id: Mapping[str, _Known | None]) -> _Index:
     weights = _weights(known)
     vectors = {one.routine.ref: [_vector(each, weights) for each in one.wordings] for one in known}
     return _Index(end, by_id, weights, vectors)
-
-
-def newest_in_use(store: Store) -> Iterator[Artefact]:
-    """Yield the newest version in use of every routine."""
-    newest: dict[str, Artefact] = {}
-    for artefact in kept_routines(store):
-        if artefact.body is not None and artefact.retired_at is None:
-            older = newest.get(artefact.name)
-            if older is None or older.version < artefact.version:
-                newest[artefact.name] = artefact
-    yield from newest.values()
 
 
 class _Word(NamedTuple):
