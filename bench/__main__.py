@@ -39,7 +39,7 @@ from bench.right import parts as right
 from bench.scale import parts as scale
 from bench.scale import workers
 from bench.series import rotation as series
-from bench.words import binders, coding_prompts, recorded
+from bench.words import agent_calls, binders, coding_prompts, recorded
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "append": store.append,
@@ -56,7 +56,9 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "right": right.figures,
     "learn": learn.figures,
     "series": series.figures,
-    "words": lambda: chain(binders.figures(), recorded.figures(), coding_prompts.figures()),
+    "words": lambda: chain(
+        binders.figures(), recorded.figures(), coding_prompts.figures(), agent_calls.figures()
+    ),
     "fuzz": fuzz.figures,
     "faults": faults.figures,
     "scale": scale.figures,
