@@ -41,6 +41,8 @@ MOST_REQUESTS = 40
 """Recorded requests of a routine that a request is compared with."""
 LEAST_LIKENESS = 0.35
 """How like a recorded request a text must be before the routine is offered without a model."""
+MOST_COMPARED = 10_000
+"""Characters of a text whose words are compared; what a person pastes below says little."""
 FEWEST_VALUES = 2
 """Different values of an input that show what all of them look like."""
 _AROUND = ",;:!?\"'()"
@@ -269,7 +271,7 @@ class _Word(NamedTuple):
 
 
 def _words(text: str) -> Iterator[_Word]:
-    for chunk in text.split():
+    for chunk in text[:MOST_COMPARED].split():
         bare = chunk.strip(_AROUND).rstrip(".")
         # Words with a digit are values, not wording.
         plain = [word for word in words_of(bare) if not any(map(str.isdigit, word))]
