@@ -16,7 +16,8 @@ MOST_WORDS = 40
 """Words of a description."""
 GAP = "…"
 _HOLE = re.compile(r"\{([A-Za-z_][\w.]*)(?::[^{}]*)?\}")
-_OWN = re.compile(r"\{\{|\}\}|\{[^{}]*=[^{}]*\}")
+_OWN = re.compile(r"\{\{|\}\}|\{\w*=[^{}]*\}")
+"""Matches what a template has that is neither a word nor a hole."""
 _AROUND = ".,;:!?\"'()`"
 
 

@@ -23,7 +23,7 @@ from em.runner.card import KIND
 from em.runner.package import KeptRoutine, proof_of, routine_of, texts_of
 from em.runner.reading import SYSTEM, Reading, checked, prompt, unreadable
 from em.runner.request import Bound, bind
-from em.runner.template import REQUEST, fill, parse_template, plain_of
+from em.runner.template import REQUEST, fill, parse_template, plain_of, signs_of
 from em.runner.trial import AS_RECORDED
 from em.store.protocol import Artefact, Card, Store
 from em.text.terms import stems_of, words_of
@@ -280,7 +280,7 @@ def _words(text: str) -> Iterator[_Word]:
 
 def _signs(text: str) -> frozenset[str]:
     """Return what makes a word look like a value: digits, capitals inside, and signs."""
-    found = {"0" if sign.isdigit() else sign for sign in text if not sign.isalpha()}
+    found = signs_of(text) | ({"-"} & {*text})
     return frozenset({*found, "A"} if any(map(str.isupper, text[1:])) else found)
 
 
