@@ -14,6 +14,7 @@ from em.store.log import Log
 if TYPE_CHECKING:
     from em.behaviour.engine import Engine
     from em.compiler.match import Matcher
+    from em.compiler.toolset import Format
     from em.heuristics.lessons import Heuristics
     from em.llm.client import LlmClient
     from em.recall.embed import Embed
@@ -39,6 +40,18 @@ def _threaded(
         return await asyncio.to_thread(method, self._sync, *args, **kwargs)
 
     return wraps(method)(run)
+
+
+def _awaited(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Make a coroutine function of a routine's function: it runs in a thread."""
+
+    @wraps(function)
+    async def call(**inputs: Any) -> Any:
+        import asyncio
+
+        return await asyncio.to_thread(function, **inputs)
+
+    return call
 
 
 class AsyncLog:
@@ -141,13 +154,25 @@ class AsyncMemory:
         """Return a routine in use as a coroutine function: see `Memory.routine`."""
         import asyncio
 
-        function = await asyncio.to_thread(self._sync.routine, name, tools)
+        return _awaited(await asyncio.to_thread(self._sync.routine, name, tools))
 
-        @wraps(function)
-        async def call(**inputs: Any) -> Any:
-            return await asyncio.to_thread(function, **inputs)
+    async def tools(
+        self,
+        format: "Format | None" = None,  # noqa: A002 - as of Memory
+        tools: "Tools" = None,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> Any:
+        """Return the routines in use as tools: see `Memory.tools`; functions are coroutines."""
+        import asyncio
 
-        return call
+        from em.compiler.toolset import AsyncToolset, Toolset
+
+        get: Callable[..., Any] = self._sync.tools
+        made = await asyncio.to_thread(get, format, tools, names=names)
+        if isinstance(made, Toolset):
+            return AsyncToolset(made)
+        return made if format else [_awaited(function) for function in made]
 
     match = _threaded(Memory.match)
     observe = _threaded(Memory.observe)

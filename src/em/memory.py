@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import msgspec
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from em.compiler.renewal import Renewed
     from em.compiler.shadow import Shadow, ShadowReport, Which
     from em.compiler.suggestions import Suggestion
+    from em.compiler.toolset import Format, Toolset
     from em.heuristics.heuristic import Briefing, Heuristic
     from em.heuristics.lessons import Heuristics
     from em.llm.client import LlmClient
@@ -611,6 +612,58 @@ class Memory:
 
         kept = routine_of(find_routine(self.store, name))
         return as_function(kept, lambda inputs: self.run(kept, inputs, tools))
+
+    @overload
+    def tools(
+        self, format: None = None, tools: "Tools" = None, *, names: Sequence[str] | None = None
+    ) -> "list[Callable[..., Any]]": ...
+    @overload
+    def tools(
+        self,
+        format: 'Literal["openai", "anthropic"]',
+        tools: "Tools" = None,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> "Toolset": ...
+    @overload
+    def tools(
+        self,
+        format: 'Literal["langchain", "pydantic-ai"]',
+        tools: "Tools" = None,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> list[Any]: ...
+    def tools(
+        self,
+        format: "Format | None" = None,  # noqa: A002 - the name users know from import_files
+        tools: "Tools" = None,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> Any:
+        """Return the routines in use as tools of an agent; none where routines are switched off.
+
+        format: `openai` or `anthropic` for a `Toolset` with `schemas` and `call`; `langchain` or
+        `pydantic-ai` for tools of these libraries; None for plain functions, as of `routine`.
+        tools: the tools that the routines call. names: only these routines.
+        """
+        from em.compiler.match import newest_in_use
+        from em.compiler.toolset import Callables, Runs, tools_of
+        from em.runner.callable import as_function
+        from em.runner.package import find_routine, readable, routine_of
+
+        if self.routines != "on":
+            found = []
+        elif names is None:
+            found = readable(newest_in_use(self.store))
+        else:
+            found = [routine_of(find_routine(self.store, name)) for name in names]
+
+        def run(routine: "KeptRoutine", inputs: Json) -> "RunResult":
+            return self.run(routine, inputs, tools)
+
+        if format is None:
+            return [as_function(one, partial(run, one)) for one in found]
+        return tools_of(Callables(found, Runs(run, self.cancel)), format)
 
     def resume(
         self,

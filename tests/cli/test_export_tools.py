@@ -18,9 +18,8 @@ from em.compiler.export.agent_tools import (
     export_openai,
     export_skill,
     skill_name,
-    strict_schema,
-    without_nulls,
 )
+from em.compiler.tool_schema import strict_schema, without_nulls
 from em.errors import ExportError
 from em.runner.authorship import WRITTEN_BY
 from em.runner.package import Package, files_in, keep_routine

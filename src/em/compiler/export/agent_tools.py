@@ -11,78 +11,24 @@ from typing import Any
 from em.compiler.export.python import Section, export_python, signatures
 from em.compiler.export.script import Failed, NeedsInput
 from em.compiler.package_files import render_routine
+from em.compiler.tool_schema import (
+    function_of,
+    parameters_of,
+    refuse_reserved,
+    strict_function,
+    takes_null,
+    without_nulls,
+)
 from em.errors import ExportError
 from em.runner.authorship import refuse_unread
 from em.runner.package import ROUTINE, KeptRoutine, Package
-from em.runner.public_form import described_input, description_of, public_form
+from em.runner.public_form import description_of, public_form
 from em.runner.routine import PromptStep, Routine
 from em.runner.tools import one_line, tool_name
 from em.runner.tools.coding import is_coding_tool
 from em.runner.trial import Trials
 from em.values.canonical import Json
 from em.values.syntax_tree import module_of
-
-_NOTES = frozenset({"title", "default", "examples", "$schema", "$comment"})
-_KNOWN = frozenset(
-    "type properties required items enum const anyOf description additionalProperties pattern"
-    " format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems".split()
-)
-_SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
-
-
-class _Loose(Exception):
-    """The schema can't be made strict."""
-
-
-def strict_schema(schema: Json) -> Json | None:
-    """Return the strict form of a schema: closed objects, all properties required; or None.
-
-    An optional property becomes nullable.
-    """
-    try:
-        return _strict(schema) if schema.get("type") == "object" else None
-    except _Loose:
-        return None
-
-
-def _strict(schema: Any) -> Json:
-    if not isinstance(schema, dict):
-        raise _Loose
-    kept = {name: value for name, value in schema.items() if name not in _NOTES}
-    if kept.keys() - _KNOWN or not kept.keys() & {"type", "enum", "const", "anyOf"}:
-        raise _Loose
-    kinds = kept.get("type", [])
-    for kind in [kinds] if isinstance(kinds, str) else kinds:
-        if kind == "object":
-            kept |= _object(kept)
-        elif kind == "array":
-            kept["items"] = _strict(kept.get("items"))
-        elif kind not in _SCALARS:
-            raise _Loose
-    if "anyOf" in kept:
-        kept["anyOf"] = [_strict(part) for part in kept["anyOf"]]
-    return kept
-
-
-def _object(schema: Json) -> Json:
-    if schema.get("additionalProperties", False) is not False or "properties" not in schema:
-        raise _Loose
-    required = schema.get("required", ())
-    properties = {
-        name: _strict(part) if name in required else _nullable(_strict(part))
-        for name, part in schema["properties"].items()
-    }
-    return {"properties": properties, "required": [*properties], "additionalProperties": False}
-
-
-def _nullable(schema: Json) -> Json:
-    if schema.keys() & {"enum", "const", "anyOf"} or not isinstance(schema["type"], str):
-        return {"anyOf": [schema, {"type": "null"}]}
-    return {**schema, "type": [schema["type"], "null"]}
-
-
-_TAKEN_BY_LANGCHAIN = frozenset({"config", "run_manager", "callbacks"})
-
 
 # These functions are copied into the scripts of agents' tools, after the code of `script`.
 
@@ -131,32 +77,6 @@ def openai_answer(
     return json.dumps(output, ensure_ascii=False, default=str)
 
 
-def without_nulls(schema: Any, value: Any) -> Any:
-    """Drop null for optional properties: a strict function must name every property."""
-    if not isinstance(schema, dict):
-        return value
-    if isinstance(value, list):
-        return [without_nulls(schema.get("items"), item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    known, required = schema.get("properties", {}), schema.get("required", ())
-    return {
-        name: without_nulls(known.get(name), item)
-        for name, item in value.items()
-        if item is not None or name in required or name not in known or takes_null(known[name])
-    }
-
-
-def takes_null(schema: Any) -> bool:
-    """Return whether a schema allows null."""
-    if not isinstance(schema, dict) or not schema.keys() & {"type", "enum", "const", "anyOf"}:
-        return True
-    kinds = schema.get("type", [])
-    named = "null" in ([kinds] if isinstance(kinds, str) else kinds)
-    listed = None in schema.get("enum", ()) or ("const" in schema and schema["const"] is None)
-    return named or listed or any(takes_null(part) for part in schema.get("anyOf", ()))
-
-
 _LANGCHAIN = '''\
 def langchain_tool(tools: Any = None, answers: Any = None) -> Any:
     """Return the routine as a LangChain tool; `tools` are those that it calls itself."""
@@ -177,14 +97,8 @@ def _section(constants: Json, code: str, usage: str, *functions: Callable[..., A
 
 def export_langchain(package: Package, *, trust: bool = False) -> str:
     """Return a module whose `langchain_tool()` is a StructuredTool. It needs langchain-core."""
-    schema = _schema(package.routine)
-    for name in sorted(_TAKEN_BY_LANGCHAIN & set(schema.get("properties", ()))):
-        raise ExportError(
-            f"LangChain reserves the argument {name!r}",
-            place="input_schema",
-            fix="give the input another name",
-        )
-    about = {**_about(package), "parameters": schema}
+    about = function_of(package.routine)
+    refuse_reserved(about)
     usage = "    tool = langchain_tool(my_tools)"
     section = _section({"TOOL": about}, _LANGCHAIN, usage, for_agent, as_langchain)
     return export_python(package, trust=trust, section=section)
@@ -192,30 +106,13 @@ def export_langchain(package: Package, *, trust: bool = False) -> str:
 
 def export_openai(package: Package, *, trust: bool = False) -> str:
     """Return a module with FUNCTION, for a model, and `handle`, which answers its calls."""
-    schema = _schema(package.routine)
-    strict = strict_schema(schema)
-    function = {
-        **_about(package),
-        "parameters": strict or schema,
-        "strict": strict is not None,
-    }
     usage = "    client.chat.completions.create(..., tools=[FUNCTION])\n"
     usage += "    handle(call.function.arguments, my_tools)"
+    function = strict_function(function_of(package.routine))
     constants = {"FUNCTION": {"type": "function", "function": function}}
     functions = (for_agent, openai_answer, without_nulls, takes_null)
     section = _section(constants, _OPENAI, usage, *functions)
     return export_python(package, trust=trust, section=section)
-
-
-def _about(package: Package) -> Json:
-    name = package.routine.name
-    said = one_line(description_of(package.routine))
-    return {"name": tool_name(name), "description": said or f"Run {one_line(name, 100)}."}
-
-
-def _schema(routine: Routine) -> Json:
-    schema = described_input(routine)
-    return {**schema, "properties": schema.get("properties", {}), "type": "object"}
 
 
 LONGEST_NAME = 64
@@ -324,7 +221,7 @@ def _head(routine: Routine, trials: Trials, more: str = "", *, name: str = "") -
 
 
 def _input_part(routine: Routine, how: str = "Write `input.json` to fit this schema:") -> list[str]:
-    schema = _schema(routine) if routine.input_schema else {"type": "object"}
+    schema = parameters_of(routine) if routine.input_schema else {"type": "object"}
     return [
         f"## Input\n\n{how}",
         f"```json\n{json.dumps(schema, indent=2, ensure_ascii=False)}\n```",

@@ -494,6 +494,20 @@ def tool_name(name: str, taken: Collection[str] = ()) -> str:
     raise AssertionError("no two names have the same hash")
 
 
+def tool_names(names: Iterable[str], own: Collection[str] = ()) -> dict[str, str]:
+    """Map tool names to these names. Those that are valid tool names unchanged have priority.
+
+    own: the tool names that are taken.
+    """
+    named: dict[str, str] = {}
+    taken = set(own)
+    for name in sorted(names, key=lambda name: (tool_name(name, own) != name, name)):
+        tool = tool_name(name, taken)
+        taken.add(tool)
+        named[tool] = name
+    return named
+
+
 def one_line(text: str, longest: int = 1024) -> str:
     """Return a description on one line, shortened, without control characters."""
     shown = " ".join("".join(char if char.isprintable() else " " for char in text).split())

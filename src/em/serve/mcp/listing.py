@@ -3,13 +3,12 @@
 The lists are plain JSON, so that a session can begin before the SDK is imported.
 """
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import em
 from em.runner.card import CardBox, RoutineCard
-from em.runner.tools import ToolRegistry, one_line, tool_name
+from em.runner.tools import ToolRegistry, one_line, tool_names
 from em.serve.auth import Caller
 from em.serve.mcp.tools import BUILT_IN, Resume, schema_of
 from em.settings import AllowSettings
@@ -105,7 +104,7 @@ class Listing:
         newest = self._cards.newest()
         self.shown = {name: version for name, (version, _) in newest.items()}
         if writes and caller.subjects is None:
-            named = tool_names(newest)
+            named = tool_names(newest, OWN_NAMES)
             listed.append(_resume_tool())
             listed += [self._tool(name, newest[stored][1]) for name, stored in named.items()]
         return listed
@@ -154,17 +153,6 @@ class Listing:
     def save(self) -> None:
         """Store what was made for the lists, so that the next start need not make it."""
         self._cards.save()
-
-
-def tool_names(routines: Iterable[str]) -> dict[str, str]:
-    """Map tool names to routine names. Names that are valid tool names unchanged have priority."""
-    named: dict[str, str] = {}
-    taken = set(OWN_NAMES)
-    for name in sorted(routines, key=lambda name: (tool_name(name, OWN_NAMES) != name, name)):
-        own = tool_name(name, taken)
-        taken.add(own)
-        named[own] = name
-    return named
 
 
 def _resume_tool() -> Json:

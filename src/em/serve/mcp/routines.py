@@ -22,11 +22,11 @@ from em.runner.card import KIND
 from em.runner.history import read_run, read_served_run
 from em.runner.package import KeptRoutine, routine_of
 from em.runner.run import PendingPrompt, RunResult, plain
-from em.runner.tools import one_line, tool_name
+from em.runner.tools import one_line, tool_name, tool_names
 from em.serve.auth import Caller
 from em.serve.mcp import tools as own_tools
 from em.serve.mcp.desk import Context, Desk
-from em.serve.mcp.listing import OWN_NAMES, RESUME, tool_names
+from em.serve.mcp.listing import OWN_NAMES, RESUME
 from em.store.protocol import Artefact
 from em.values.canonical import Json
 
@@ -167,7 +167,7 @@ class Routines:
             if routine is not None:
                 return routine
         versions = self._desk.listing.routines()
-        names = tool_names(versions)
+        names = tool_names(versions, OWN_NAMES)
         stored = names.get(name)
         if stored is not None:
             routine = self._read(store.artefact(KIND, stored, versions[stored]))

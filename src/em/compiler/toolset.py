@@ -1,0 +1,189 @@
+"""Toolset: the routines in use as tools of an agent, in the forms that agents' libraries take.
+
+```python
+from em import Memory
+from em.runner.package import keep_routine
+
+GREET = '''
+name: greet
+description: Greet somebody.
+input_schema: {type: object, properties: {who: {type: string}}, required: [who]}
+steps: [{id: out, type: return, value: "Hello {{ who }}"}]
+'''
+with Memory("em.db") as memory:
+    keep_routine(memory.store, {"routine.yaml": GREET})
+    toolset = memory.tools("openai")
+    assert [one["function"]["name"] for one in toolset.schemas] == ["greet"]
+    assert '"output":"Hello Ana"' in toolset.call("greet", '{"who": "Ana"}')["content"]
+```
+"""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from em.compiler.tool_schema import function_of, refuse_reserved, strict_function, without_nulls
+from em.errors import EmError, InputError, NotFound, UsageError
+from em.runner.agent_reply import reply
+from em.runner.package import KeptRoutine
+from em.runner.run import INPUTS, RunResult
+from em.runner.tools import tool_names
+from em.values.canonical import Json
+from em.values.mismatch import closest
+
+Format = Literal["openai", "anthropic", "langchain", "pydantic-ai"]
+
+
+class Runs(NamedTuple):
+    """How a routine is run and a run is given up: `Memory.run` and `Memory.cancel`."""
+
+    run: Callable[[KeptRoutine, Json], RunResult]
+    cancel: Callable[[str], None]
+
+
+class Callables:
+    """Routines that are called by a tool's name."""
+
+    def __init__(self, routines: Sequence[KeptRoutine], runs: Runs) -> None:
+        by_name = {one.name: one for one in routines}
+        self.by_tool: Mapping[str, KeptRoutine] = {
+            tool: by_name[name] for tool, name in tool_names(by_name).items()
+        }
+        self._runs = runs
+
+    def functions(self) -> list[Json]:
+        """Return all as functions for a model."""
+        return [function_of(routine, name) for name, routine in self.by_tool.items()]
+
+    def answer(self, name: str, arguments: Any) -> tuple[Json, bool]:
+        """Run a routine. Return what the model is told, and whether that is an error.
+
+        A run that only lacks inputs does not wait: the model is told what to complete.
+        """
+        try:
+            routine = self.by_tool.get(name)
+            if routine is None:
+                fix = closest(name, self.by_tool) or f"there are: {', '.join(self.by_tool)}"
+                raise NotFound(f"there is no tool {name!r}", place="name", fix=fix)
+            given = without_nulls(routine.input_schema, _read(arguments))
+            result = self._runs.run(routine, given)
+            told = reply(result, routine, given)
+            prompt = result.pending_prompt
+            if prompt is not None and prompt.step_id == INPUTS:
+                self._runs.cancel(result.run_id)
+        except EmError as error:
+            return {"error": error.as_dict()}, True
+        return told, result.status == "failed"
+
+
+def _read(arguments: Any) -> Json:
+    """Return the arguments of a call, which some providers send as a text of JSON."""
+    try:
+        read = msgspec.json.decode(arguments) if isinstance(arguments, str | bytes) else arguments
+    except msgspec.DecodeError as error:
+        raise InputError(f"not valid JSON: {error}", place="arguments") from None
+    if not isinstance(read, Mapping):
+        raise InputError("expected an object with the inputs by name", place="arguments")
+    return dict(read)
+
+
+class Toolset:
+    """Routines as tools for a provider's API.
+
+    schemas: for the request's `tools`. Each call of the model is answered by `call`.
+    """
+
+    def __init__(self, known: Callables, schemas: Sequence[Json], *, marks_errors: bool) -> None:
+        self.schemas = list(schemas)
+        self._known, self._marks_errors = known, marks_errors
+
+    def call(self, name: str, arguments: Any) -> Json:
+        """Run a routine; return the fields of the tool result, beside the id of the call.
+
+        arguments: an object, or its JSON. The result has `content`; for Anthropic `is_error` too.
+        """
+        told, is_error = self._known.answer(name, arguments)
+        content = msgspec.json.encode(told, enc_hook=repr).decode()
+        return {"content": content, **({"is_error": is_error} if self._marks_errors else {})}
+
+
+class AsyncToolset:
+    """Routines as tools for a provider's API, under asyncio."""
+
+    def __init__(self, toolset: Toolset) -> None:
+        self.schemas = toolset.schemas
+        self._toolset = toolset
+
+    async def call(self, name: str, arguments: Any) -> Json:
+        """Run a routine in a thread: see `Toolset.call`."""
+        import asyncio
+
+        return await asyncio.to_thread(self._toolset.call, name, arguments)
+
+
+def tools_of(known: Callables, form: Format) -> Any:
+    """Return routines as tools in one of the forms."""
+    functions = known.functions()
+    if form == "openai":
+        schemas = [{"type": "function", "function": strict_function(one)} for one in functions]
+        return Toolset(known, schemas, marks_errors=False)
+    if form == "anthropic":
+        schemas = [
+            {
+                "name": one["name"],
+                "description": one["description"],
+                "input_schema": one["parameters"],
+            }
+            for one in functions
+        ]
+        return Toolset(known, schemas, marks_errors=True)
+    if form == "langchain":
+        return [_langchain(one, _called(known, one["name"])) for one in functions]
+    if form == "pydantic-ai":
+        return [_pydantic_ai(one, _called(known, one["name"])) for one in functions]
+    raise UsageError(
+        f"unknown format {form!r}",
+        place="format",
+        fix="use openai, anthropic, langchain or pydantic-ai, or none for plain functions",
+    )
+
+
+def _called(known: Callables, name: str) -> Callable[..., Json]:
+    def call(**inputs: Any) -> Json:
+        told, _ = known.answer(name, inputs)
+        plain: Json = msgspec.to_builtins(told, enc_hook=repr)
+        return plain
+
+    call.__name__ = name
+    return call
+
+
+def _langchain(function: Json, call: Callable[..., Json]) -> Any:
+    refuse_reserved(function)
+    return _library("langchain_core.tools", "langchain-core").StructuredTool.from_function(
+        func=call,
+        name=function["name"],
+        description=function["description"],
+        args_schema=function["parameters"],
+    )
+
+
+def _pydantic_ai(function: Json, call: Callable[..., Json]) -> Any:
+    return _library("pydantic_ai", "pydantic-ai").Tool.from_schema(
+        call,
+        name=function["name"],
+        description=function["description"],
+        json_schema=function["parameters"],
+    )
+
+
+def _library(module: str, package: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{package} is not installed", place="format", fix=f"pip install {package}"
+        ) from error

@@ -1,0 +1,56 @@
+"""Agent reply: what an agent that called a routine as a tool gets back of the run."""
+
+from em.runner.public_form import described_input
+from em.runner.routine import Routine
+from em.runner.run import INPUTS, RunResult, plain
+from em.values import json_schema
+from em.values.canonical import Json
+
+_INPUT = "input"
+"""The step id of a reason that is about the inputs."""
+
+
+def reply(result: RunResult, routine: Routine, given: Json) -> Json:
+    """Return a result for an agent: its output, or why it stopped and what to do `next`.
+
+    A run that stops for its inputs comes with `form`: the schema of the inputs, and those that are
+    known, so that the agent, which is a model, can complete them.
+    """
+    shown: Json = {"run_id": result.run_id, "status": result.status}
+    prompt, reason = result.pending_prompt, result.reason
+    if result.status == "ok":
+        shown["output"] = result.output
+    elif result.failure is not None:
+        shown["failure"] = plain(result.failure)
+    elif prompt is not None:
+        shown["pending_prompt"] = plain(prompt)
+    elif reason is not None:
+        shown |= {"reason": plain(reason), "next": _DO_IT}
+    if (prompt and prompt.step_id == INPUTS) or (reason and reason.step_id == _INPUT):
+        shown |= {"form": form(routine, given), "next": _COMPLETE}
+    return shown
+
+
+_COMPLETE = (
+    "nothing was done: complete `form.known` to fit `form.inputs` with what the request says, ask"
+    " the person for what it does not say, and call again. If the inputs can't express the request,"
+    " do the task yourself"
+)
+_DO_IT = (
+    "nothing was done, and there is nothing to resume: do the task yourself, and tell the person"
+    " which check stopped the routine"
+)
+
+
+def form(routine: Routine, given: Json) -> Json:
+    """Return the inputs of a routine to be filled in: their schema, and the usable ones of `given`.
+
+    Values that the schema lists are the candidates of an input.
+    """
+    properties = json_schema.properties_of(routine.input_schema)
+    known = {
+        name: value
+        for name, value in given.items()
+        if name in properties and not any(json_schema.problems(properties[name], value))
+    }
+    return {"inputs": described_input(routine), "known": known}
