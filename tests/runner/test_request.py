@@ -136,6 +136,25 @@ def test_given_inputs_count_and_a_request_must_not_contradict_them(folder: Path)
     assert booked == [("BT-44", 5)]
 
 
+def test_values_beside_a_request_that_nobody_reads_are_kept(folder: Path) -> None:
+    result, booked = run(folder, {"request": "a berth for my boat", "boat": "BT-44"})
+    assert result.pending_prompt is not None
+    assert [field["name"] for field in result.pending_prompt.fields] == ["since", "nights"]
+    assert not booked
+
+
+@pytest.mark.parametrize(
+    "words", ["BT-45 wants a berth", "as before, and for BT-9 too", "five or 6 nights", 'as "Gull"']
+)
+def test_a_request_that_says_more_than_the_inputs_hold_is_not_acted_on(
+    folder: Path, words: str
+) -> None:
+    result, booked = run(folder, {"request": words, **INPUTS})
+    assert (result.status, booked) == ("needs_input", [])
+    assert result.reason is not None
+    assert result.reason.step_id == "input"
+
+
 def test_courtesies_are_left_out_only_where_they_are_listed(folder: Path) -> None:
     routine, words = Package(folder).routine, "Hello, book BT-9 from 2026-06-01 for 2 nights!"
     assert bind(routine, {"request": words}).problem

@@ -15,6 +15,7 @@ from em.runner.routine import Routine
 from em.runner.template import REQUEST, filling
 from em.values import json_schema
 from em.values.canonical import Json, same, short
+from em.values.leaves import scalars
 
 if TYPE_CHECKING:
     from em.llm.client import LlmClient
@@ -58,7 +59,8 @@ def bind(
     """Return the inputs of a run that was given inputs, a request in words, or both.
 
     given: inputs by name; under `request`, the request. Inputs that are given count, and the
-    request must not contradict them. client: the model to ask where no template fits.
+    request must not contradict them: where no template reads it, every id, number and quoted text
+    of it must be in some input. client: the model to ask where no template fits.
     courtesies: texts that may stand around a recorded request. at: when it was said.
     """
     schema = routine.input_schema or {}
@@ -69,13 +71,16 @@ def bind(
     found = filling(routine.requests, text, routine.input_schema, courtesies)
     if found.inputs is not None:
         return joined(inputs, found.inputs, "template")
-    if inputs and not any(json_schema.problems(schema, inputs)):
-        return Bound(inputs=inputs, how="given")
-    if client is None:
+    if client is None and not inputs:
         return Bound(inputs=inputs, how="nothing", problem=found.problem)
-    from em.runner.reading import read  # it brings dates and the words of an index
+    from em.runner.reading import Said, read  # it brings dates and the words of an index
 
-    return read(routine, text, inputs, client, at or datetime.now(UTC))
+    at = at or datetime.now(UTC)
+    if client is not None and any(json_schema.problems(schema, inputs)):
+        return read(routine, text, inputs, client, at)
+    unused = Said(text, at).unused([value for _, value in scalars(inputs)])
+    problem = f"no input that is given holds {unused!r} of the request" if unused else ""
+    return Bound(inputs=inputs, how="given", problem=problem)
 
 
 def _is_in_words(routine: Routine) -> bool:
