@@ -55,8 +55,56 @@ steps: [{id: out, type: return, value: "{{ said }}"}]
 
 def figures() -> Iterator[Figure]:
     """All figures of this module."""
+    yield from context()
     yield from start()
     yield from calls()
+
+
+OWN_TOKENS, ROUTINE_TOKENS = 1_000, 60
+SHOP = """\
+name: cancel_order_{number}
+description: Cancel a pending order of the customer who asks.
+checks: hand_over
+input_schema:
+  type: object
+  required: [email, order_id, reason]
+  properties:
+    email: {{type: string, format: email, description: "e-mail of the customer"}}
+    order_id: {{type: string, pattern: "^#W[0-9]+$", examples: ["#W1001"]}}
+    reason: {{enum: [no longer needed, ordered by mistake]}}
+steps: [{{id: out, type: return, value: "{{{{ order_id }}}}"}}]
+"""
+
+
+def context() -> Iterator[Figure]:
+    """The tokens (bytes / 4) that em adds: its own tools as sent, a routine as a model gets it."""
+    from em import Memory
+    from em.runner.package import keep_routine
+    from em.runner.tools import ToolRegistry
+    from em.serve.auth import Caller
+    from em.serve.mcp.listing import Listing, tokens
+    from em.settings import AllowSettings, McpSettings
+
+    with tempfile.TemporaryDirectory() as name, Memory(Path(name) / "em.db") as memory:
+
+        def listed() -> list[Any]:
+            return Listing(memory, AllowSettings(), ToolRegistry()).tools(Caller())
+
+        own = listed()
+        sent = len(json.dumps({"tools": own}, separators=(",", ":"))) / 4
+        yield Figure(
+            "MCP: all tools without a routine, as sent", sent, "the bar", OWN_TOKENS, "tokens",
+            sent / OWN_TOKENS, 1.0, False,
+        )  # fmt: skip
+        before = sum(map(tokens, own))
+        for count in (McpSettings().routines, ROUTINES):
+            for number in range(count):
+                keep_routine(memory.store, {"routine.yaml": SHOP.format(number=number)})
+            each = (sum(map(tokens, listed())) - before) / count
+            yield Figure(
+                f"MCP: each of {count} routines, as a model gets it", each, "the bar",
+                ROUTINE_TOKENS, "tokens", each / ROUTINE_TOKENS, 1.0, False,
+            )  # fmt: skip
 
 
 def start() -> Iterator[Figure]:
@@ -78,13 +126,15 @@ def start() -> Iterator[Figure]:
                 }
                 keep_routine(memory.store, files)
         (folder / "bare.py").write_text(BARE_WITH_TOOLS)
+        # The same number of tools on both sides.
+        (folder / "em.yaml").write_text(f"mcp: {{routines: {ROUTINES}}}\n")
         ours = [sys.executable, "-m", "em", "mcp", "--db", db]
         bare = [sys.executable, str(folder / "bare.py")]
         for what, messages in (("handshake", HANDSHAKE), ("protocol of 2026", MODERN)):
             for command in (ours, bare):
-                _until_answered(command, messages)  # compiles modules, makes the cards
+                _until_answered(command, messages, folder)  # compiles modules, makes the cards
             pairs = [
-                (_until_answered(ours, messages), _until_answered(bare, messages))
+                (_until_answered(ours, messages, folder), _until_answered(bare, messages, folder))
                 for _ in range(STARTS)
             ]
             nothing = [_bare_python() for _ in range(STARTS)]
@@ -124,12 +174,12 @@ HANDSHAKE: dict[str, Any] = {
 MODERN: dict[str, Any] = {"server/discover": _ENVELOPE, "tools/list": _ENVELOPE}
 
 
-def _until_answered(command: list[str], messages: dict[str, Any]) -> list[float]:
+def _until_answered(command: list[str], messages: dict[str, Any], folder: Path) -> list[float]:
     """Return for each message the milliseconds from starting a process until its answer."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     began = time.perf_counter()
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=folder
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -171,8 +221,8 @@ def calls() -> Iterator[Figure]:
         (folder / "bare.py").write_text(BARE)
         ours = ["-m", "em", "mcp", "--db", db]
         for what, tool, given in (
-            ("recall", "recall", {"query": "figs", "subject": "ana"}),
-            ("observe", "observe", {"subject": "bo", "text": "Bo likes figs."}),
+            ("ask, everybody's passages", "ask", {"question": "figs"}),
+            ("remember", "remember", {"subject": "bo", "text": "Bo likes figs."}),
             ("a routine of one step, journalled", "echo", {"said": "x"}),
         ):
             pair = asyncio.run(_in_turns(ours, tool, given, [str(folder / "bare.py")]))

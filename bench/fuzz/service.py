@@ -258,14 +258,13 @@ def _mcp() -> Iterator[dict[str, Any]]:
     for method, params in (
         ("initialize", hello), ("tools/list", {}), ("resources/list", {}), ("prompts/list", {}),
         ("ping", {}),
-        ("tools/call", {"name": "recall", "arguments": {"query": "bees", "subject": "ana"}}),
-        ("tools/call", {"name": "observe", "arguments": {"subject": "ana", "text": "x"}}),
-        ("tools/call", {"name": "checkpoint", "arguments": {"subject": "ana"}}),
-        ("tools/call", {"name": "ask", "arguments": {"subject": "ana", "question": "Which city?"}}),
+        ("tools/call", {"name": "ask", "arguments": {"question": "bees", "subject": "ana"}}),
+        ("tools/call", {"name": "remember", "arguments": {"subject": "ana", "text": "x"}}),
+        ("tools/call", {"name": "ask", "arguments": {"subject": "ana", "code": "state.profile"}}),
         ("tools/call", {"name": "brief", "arguments": {"task": "insert", "tools": ["sql"]}}),
-        ("tools/call", {"name": "list_traces", "arguments": {"outcome": "success"}}),
-        ("tools/call", {"name": "record_outcome", "arguments": {
+        ("tools/call", {"name": "lesson", "arguments": {
             "task": "x", "outcome": "success", "steps": [{"action": "look", "observation": "y"}]}}),
+        ("tools/call", {"name": "propose", "arguments": {}}),
         ("tools/call", {"name": "refund", "arguments": {
             "order": "A-17", "amount": 40, "reason": "late"}}),
         ("prompts/get", {"name": "brief", "arguments": {"task": "insert"}}),

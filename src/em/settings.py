@@ -169,6 +169,18 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens: list[TokenSettings] = []
 
 
+class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `em mcp` and `/mcp` list.
+
+    routines: how many routines may be tools of their own; if there are more, they are found and run
+    by two tools. tokens: what a routine may add to the client's context; what does not fit is
+    returned when it is needed.
+    """
+
+    routines: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 20
+    tokens: Annotated[int, msgspec.Meta(ge=20, le=10_000)] = 55
+
+
 class StateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How states are compiled.
 
@@ -247,6 +259,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     commands: dict[str, Any] = {}
     embed: EmbedSettings = EmbedSettings()
     api: ApiSettings = ApiSettings()
+    mcp: McpSettings = McpSettings()
     state: StateSettings = StateSettings()
     workflows: dict[str, Any] = {}
     workflow_memory: WorkflowMemorySettings = WorkflowMemorySettings()

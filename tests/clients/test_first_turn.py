@@ -27,7 +27,7 @@ def test_the_first_turn_has_the_tools_of_em(agent: CodingAgent, tmp_path: Path) 
             agent.run("hello", "Hello.")
         first = next(seen for seen in agent.model.requests[before:] if seen.body.get("tools"))
         offered = json.dumps(first.body["tools"])
-        assert "record_outcome" in offered
+        assert "remember" in offered
         assert "echo_19" in offered
     finally:
         end_service(socket_of(str(db)))

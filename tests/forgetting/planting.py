@@ -291,9 +291,9 @@ def agents(garden: Garden) -> None:
         ran = await client.call_tool("greet", {"who": marker("greeted")}, meta=about)
         assert marker("greeted") in str(ran.structured_content)
         task = {"task": marker("attempt"), "outcome": "success", "subject": who}
-        told = await client.call_tool("record_outcome", {**task, "heuristics": [known.id]})
+        told = await client.call_tool("lesson", {**task, "lessons": [known.id]})
         assert told.structured_content["judged"] == [known.id]
-        await client.call_tool("observe", {"subject": who, "text": marker("observed")})
+        await client.call_tool("remember", {"subject": who, "text": marker("observed")})
 
     agent(over_stdio(db=garden.db), work)
 

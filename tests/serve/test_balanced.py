@@ -132,7 +132,7 @@ def test_an_agent_needs_no_session_in_one_of_them(two: tuple[Served, Served], mo
         for number in range(4):
             assert "greet" in {tool.name for tool in (await client.list_tools()).tools}
             given = {"subject": "ana", "text": f"thing {number}"}
-            assert not (await client.call_tool("observe", given)).is_error
+            assert not (await client.call_tool("remember", given)).is_error
         asked = (await client.call_tool("greet", {"who": "Bo"})).structured_content
         assert asked["status"] == "needs_input"
         answers = {"style": {"word": "Bye", "loud": False}}

@@ -16,32 +16,43 @@ input_schema:
 steps: [{id: out, type: return, value: "Hello {{ who }}"}]
 """
 CALLS: list[tuple[str, dict[str, Any], list[str]]] = [
-    ("observe", {}, ["`subject`", "add it: The person or thing"]),
-    ("observe", {"subject": 5, "text": "x"}, ["subject", "expected a string, got 5"]),
-    ("observe", {"subject": "a", "txt": "x"}, ["no argument `txt`", "did you mean 'text'?"]),
-    ("observe", {"subject": "a", "zzz": 1}, ["no argument `zzz`", "there are: subject, text"]),
-    ("observe", {"subject": "a"}, ["give either `text` or `record`"]),
-    ("recall", {"query": ""}, ["query: must not be blank", "A question, or a few words"]),
-    ("recall", {"query": " "}, ["query: must not be blank"]),
-    ("recall", {"query": "x", "k": "ten"}, ["k: expected a whole number, got 'ten'"]),
-    ("recall", {"query": "x", "k": 1000}, ["k: must be at most 100, got 1000"]),
-    ("recall", {"query": "x", "since": "foo"}, ["since", "write 2025-04-07"]),
-    ("check", {"subject": "a", "action": "b", "details": [1]}, ["details", "expected an object"]),
-    ("brief", {"task": "x", "tools": "Bash"}, ["tools", "expected a list, got 'Bash'"]),
-    ("record_outcome", {"task": "x", "outcome": "good"}, ["one of: failure, success, unknown"]),
-    ("record_outcome", {"task": "x", "outcome": "success", "steps": ["x"]}, ["steps[0]", "object"]),
+    ("remember", {}, ["`subject`", "add it"]),
+    ("remember", {"subject": 5, "text": "x"}, ["subject", "expected a string, got 5"]),
+    ("remember", {"subject": "a", "txt": "x"}, ["no argument `txt`", "did you mean 'text'?"]),
+    ("remember", {"subject": "a", "zzz": 1}, ["no argument `zzz`", "there are: subject, text"]),
+    ("remember", {"subject": "a"}, ["give `text` or `facts`"]),
+    ("remember", {"subject": "a", "facts": ["x"]}, ["facts[0]", "object"]),
     (
-        "record_outcome",
+        "remember",
+        {"subject": "a", "text": "x", "context": {"spaker": "b"}},
+        ["no argument `spaker`"],
+    ),
+    ("ask", {}, ["`subject` is missing"]),
+    ("ask", {"question": ""}, ["question: must not be blank"]),
+    ("ask", {"question": " "}, ["question: must not be blank"]),
+    ("ask", {"question": "x", "k": "ten"}, ["k: expected a whole number, got 'ten'"]),
+    ("ask", {"question": "x", "k": 1000}, ["k: must be at most 100, got 1000"]),
+    ("ask", {"question": "x", "only": {"since": "foo"}}, ["since", "write 2025-04-07"]),
+    ("ask", {"question": "x", "only": {"sinc": "2025"}}, ["no argument `sinc`", "'since'"]),
+    ("ask", {"subject": "a", "action": "b", "details": [1]}, ["details", "expected an object"]),
+    ("ask", {"subject": "nobody", "action": "x"}, ["call `remember` first"]),
+    ("ask", {"subject": "nobody", "code": "1"}, ["call `remember` first"]),
+    ("ask", {"code": "1"}, ["`subject` is missing"]),
+    ("brief", {"task": "x", "tools": "Bash"}, ["tools", "expected a list, got 'Bash'"]),
+    ("lesson", {}, ["give a lesson or what happened"]),
+    ("lesson", {"when": "it rains"}, ["a lesson needs `when` and `do`"]),
+    ("lesson", {"task": "x"}, ["what happened needs `task` and `outcome`"]),
+    ("lesson", {"outcome": "success"}, ["what happened needs `task` and `outcome`"]),
+    ("lesson", {"task": "x", "outcome": "good"}, ["one of: failure, success, unknown"]),
+    ("lesson", {"task": "x", "outcome": "success", "steps": ["x"]}, ["steps[0]", "object"]),
+    (
+        "lesson",
         {"task": "x", "outcome": "success", "steps": [{"acton": "search"}]},
         ["steps[0]", "acton"],
     ),
-    ("record_outcome", {"task": "x", "outcome": "success", "heuristics": ["h"]}, ["`brief`"]),
-    ("list_traces", {"outcome": "ok"}, ["one of: failure, success, unknown"]),
-    ("read_trace", {"id": "nope"}, ["there is no trace 'nope'", "`list_traces`"]),
-    ("checkpoint", {"subject": "nobody"}, ["nothing was observed", "call `observe` first"]),
-    ("ask", {"subject": "nobody", "question": "x"}, ["no state", "call `checkpoint` first"]),
-    ("check", {"subject": "nobody", "action": "x"}, ["no state", "call `checkpoint` first"]),
-    ("resume", {}, ["`run_id`", "add it: The `run_id` that the run returned"]),
+    ("lesson", {"task": "x", "outcome": "success", "lessons": ["h"]}, ["`brief`"]),
+    ("propose", {"group": "nope"}, ["no proposal 'nope'", "`propose`"]),
+    ("resume", {}, ["`run_id`", "add it"]),
     ("resume", {"run_id": "nope"}, ["no run 'nope'", "the `run_id` that the run returned"]),
     ("greet", {}, ['"who" is a required property']),
     ("greet", {"who": 5}, ['who: 5 is not of type "string"']),
@@ -71,7 +82,7 @@ def test_an_argument_problem_says_what_to_do() -> None:
     assert agent(over_stdio(), work) == []
 
 
-@pytest.mark.parametrize("name", ["observe", "recall", "brief"])
+@pytest.mark.parametrize("name", ["remember", "ask", "brief"])
 def test_the_words_are_plain(name: str) -> None:
     async def work(client: Client) -> str:
         result = await client.call_tool(name, {"subject": [1]})

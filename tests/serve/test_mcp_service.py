@@ -51,14 +51,17 @@ def test_a_token_sees_its_subjects_and_nothing_else(guarded: Served, mode: str) 
     async def ana(client: Client) -> None:
         assert not await names(client) & {"greet", "resume"}
         for name, given in (
-            ("recall", {"query": "garden"}),
-            ("recall", {"query": "garden", "subject": "bo"}),
+            ("ask", {"question": "garden"}),
             ("ask", {"subject": "bo", "question": "what did bo say?"}),
-            ("check", {"subject": "bo", "action": "eat"}),
+            ("ask", {"subject": "bo", "code": "1"}),
+            ("ask", {"subject": "bo", "action": "eat"}),
             ("brief", {"task": "x", "subject": "bo"}),
-            ("observe", {"subject": "bo", "text": "x"}),
-            ("checkpoint", {"subject": "bo"}),
-            ("record_outcome", {"task": "x", "outcome": "success"}),
+            ("remember", {"subject": "bo", "text": "x"}),
+            ("lesson", {"task": "x", "outcome": "success"}),
+            ("lesson", {"when": "x", "do": "y"}),
+            ("propose", {}),
+            ("find_routine", {"request": "greet"}),
+            ("run_routine", {"name": "greet"}),
             ("greet", {"who": "x"}),
             ("resume", {"run_id": "x"}),
             ("no_such_routine", {}),
@@ -66,11 +69,11 @@ def test_a_token_sees_its_subjects_and_nothing_else(guarded: Served, mode: str) 
             result = await client.call_tool(name, given)
             assert result.is_error, name
             assert "limited to subjects" in result.content[0].text
-        mine = await client.call_tool("recall", {"query": "garden", "subject": "ana"})
+        mine = await client.call_tool("ask", {"question": "garden", "subject": "ana"})
         assert {one["subject"] for one in mine.structured_content["passages"]} == {"ana"}
-        traces = (await client.call_tool("list_traces", {})).structured_content
-        found = (await client.call_tool("search_traces", {"query": "help"})).structured_content
-        assert [one["task"] for one in traces["traces"] + found["traces"]] == ["help ana"] * 2
+        assert (await client.call_tool("brief", {"task": "greet"})).structured_content[
+            "routines"
+        ] == []
         (resource,) = (await client.list_resources()).resources
         assert "ana's fruit" in (await client.read_resource(resource.uri)).contents[0].text
         for uri in ("em://state/bo", "em://routines/greet", f"em://traces/{theirs}"):
@@ -84,11 +87,11 @@ def test_a_token_sees_its_subjects_and_nothing_else(guarded: Served, mode: str) 
 
 def test_a_token_that_may_only_read_writes_and_runs_nothing(guarded: Served) -> None:
     async def reader(client: Client) -> None:
-        assert not await names(client) & {"greet", "resume", "observe", "record_outcome"}
-        for name, given in (("observe", {"subject": "a", "text": "b"}), ("greet", {"who": "x"})):
+        assert not await names(client) - {"ask", "brief"}
+        for name, given in (("remember", {"subject": "a", "text": "b"}), ("greet", {"who": "x"})):
             result = await client.call_tool(name, given)
             assert (result.is_error, "read-only access" in result.content[0].text) == (True, True)
-        assert not (await client.call_tool("recall", {"query": "garden"})).is_error
+        assert not (await client.call_tool("ask", {"question": "garden"})).is_error
 
     agent(over_http(guarded.url, READ), reader)
     with Memory("em.db") as memory:

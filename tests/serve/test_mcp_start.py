@@ -22,7 +22,7 @@ from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
 from em.serve.mcp.handshake import VERSIONS
 from em.serve.mcp.listing import Listing
-from em.settings import AllowSettings, McpServer
+from em.settings import AllowSettings, McpServer, McpSettings
 from em.store.protocol import ArtefactDraft, Commit
 from em.store.sqlite import SqliteStore
 from raw import run_sql
@@ -144,14 +144,21 @@ def statements_of_a_list(count: int) -> list[str]:
         assert isinstance(memory.store, SqliteStore)
         for number in range(count):
             keep(ECHO.format(f"echo_{number}"), db=f"{count}.db")
-        listing = Listing(memory, AllowSettings(), ToolRegistry())
+        listing = Listing(memory, AllowSettings(), ToolRegistry(), McpSettings(routines=count))
         assert len(listing.tools(Caller())) >= count
         listing.save()
         seen: list[str] = []
         connection = memory.store._pool.take()
         connection.set_trace_callback(seen.append)
         memory.store._pool.give_back(connection)
-        assert len(Listing(memory, AllowSettings(), ToolRegistry()).tools(Caller())) >= count
+        assert (
+            len(
+                Listing(memory, AllowSettings(), ToolRegistry(), McpSettings(routines=count)).tools(
+                    Caller()
+                )
+            )
+            >= count
+        )
         connection.set_trace_callback(None)
     return seen
 
@@ -172,7 +179,7 @@ def test_a_client_can_not_tell_the_first_answers_from_those_of_the_sdk(
 ) -> None:
     keep(ECHO.format("echo"))
     keep(CALLING)
-    keep("name: recall\nsteps: [{id: out, type: return, value: 1}]\n")  # as one of em's own
+    keep("name: ask\nsteps: [{id: out, type: return, value: 1}]\n")  # as one of em's own
     with Memory("em.db") as memory:
         memory.observe("ana", {"city": "Porto"}, type="Home")
         memory.checkpoint("ana")

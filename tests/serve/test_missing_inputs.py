@@ -1,5 +1,6 @@
 """A run without a required input asks for it, over HTTP, on its page and over MCP."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +94,8 @@ def test_missing_inputs_are_answered_on_the_page(service: Served) -> None:
 
 
 def test_missing_inputs_are_answered_over_mcp() -> None:
+    Path("em.yaml").write_text("mcp: {tokens: 500}\n")
+
     async def work(client: Client) -> None:
         (tool,) = [one for one in (await client.list_tools()).tools if one.name == "refund"]
         about: Any = tool.input_schema
@@ -109,6 +112,7 @@ def test_missing_inputs_are_answered_over_mcp() -> None:
 
 
 def test_a_tool_says_which_of_its_inputs_are_alternatives() -> None:
+    Path("em.yaml").write_text("mcp: {tokens: 500}\n")
     either = "anyOf: [{required: [order_id]}, {required: [note]}]"
     with Memory("em.db") as memory:
         text = REFUND.replace("required: [order_id, note, limit]", f"required: [limit]\n  {either}")

@@ -1,6 +1,7 @@
 """How a learnt routine did on other traces is stored with it, and shown wherever it is shown."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -40,6 +41,8 @@ def page_of(service: Served) -> str:
 
 
 def tool_of_the_routine() -> Any:
+    Path("em.yaml").write_text("mcp: {tokens: 500}\n")
+
     async def work(client: Client) -> Any:
         return {tool.name: tool for tool in (await client.list_tools()).tools}["serve"]
 

@@ -93,7 +93,10 @@ def test_mcp(database: str) -> None:
     async def work(client: Client) -> list[list[str]]:
         found = []
         for only in asked:
-            result = await client.call_tool("recall", {"query": "key", "k": 20, **only})
+            about = {name: value for name, value in only.items() if name == "subject"}
+            rest = {name: value for name, value in only.items() if name != "subject"}
+            given = {"question": "key", "k": 20, "only": rest, **about}
+            result = await client.call_tool("ask", given)
             assert not result.is_error, result.content
             found.append([one["text"] for one in result.structured_content["passages"]])
         return found

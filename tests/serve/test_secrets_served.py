@@ -169,9 +169,10 @@ def test_an_echo_of_a_secret_is_stored_by_no_mcp_tool(service: Served) -> None:
         record = {**KNOWN, "note": f"use {PASSWORD}"}
         about = {"subject": "ana"}
         calls: tuple[tuple[str, Any], ...] = (
-            ("observe", {**about, "record": record, "type": "Login"}),
-            ("observe", {**about, "text": SAID}),
-            ("record_outcome", {**about, **ATTEMPT, "heuristics": [known.id]}),
+            ("remember", {**about, "facts": [{**record, "type": "Login"}]}),
+            ("remember", {**about, "text": SAID}),
+            ("lesson", {**about, **ATTEMPT, "lessons": [known.id]}),
+            ("lesson", {**about, "when": "locked out", "do": SAID}),
             ("greet", record),
         )
         for name, given in calls:
@@ -256,7 +257,7 @@ def test_a_job_with_a_secret_in_a_name_is_refused(service: Served, named: Any) -
 
 def test_a_tool_of_mcp_refuses_a_subject_that_holds_a_secret(service: Served) -> None:
     async def work(client: Client) -> None:
-        for name, given in (("observe", {"text": "hello"}), ("record_outcome", ATTEMPT)):
+        for name, given in (("remember", {"text": "hello"}), ("lesson", ATTEMPT)):
             result = await client.call_tool(name, {**given, "subject": SECRET})
             assert (result.is_error, "holds a secret" in str(result.content)) == (True, True)
 

@@ -18,9 +18,9 @@ from em.settings import Settings
 @click.option("--subject", "subjects", multiple=True, help="Serve only this subject. Repeatable.")
 @everywhere
 def mcp(tools: str | None, read_only: bool, subjects: tuple[str, ...]) -> None:
-    """Serve the memory to the agent that starts this command: recall, brief, observe, and more.
+    """Serve the memory to the agent that starts this command: remember, ask, brief, and more.
 
-    Every stored routine is a tool of its own. Routines may do what em.yaml allows. `em serve` has
+    Routines in use are tools too. They may do what em.yaml allows. `em serve` has
     the same over HTTP at /mcp. docs/mcp.md explains how to add it to an agent.
     """
     if find_spec("mcp") is None:

@@ -10,11 +10,12 @@ _INPUT = "input"
 """The step id of a reason that is about the inputs."""
 
 
-def reply(result: RunResult, routine: Routine, given: Json) -> Json:
+def reply(result: RunResult, routine: Routine | None = None, given: Json | None = None) -> Json:
     """Return a result for an agent: its output, or why it stopped and what to do `next`.
 
     A run that stops for its inputs comes with `form`: the schema of the inputs, and those that are
-    known, so that the agent, which is a model, can complete them.
+    known, so that the agent, which is a model, can complete them. routine, given: what was called,
+    unless the run was resumed.
     """
     shown: Json = {"run_id": result.run_id, "status": result.status}
     prompt, reason = result.pending_prompt, result.reason
@@ -26,8 +27,9 @@ def reply(result: RunResult, routine: Routine, given: Json) -> Json:
         shown["pending_prompt"] = plain(prompt)
     elif reason is not None:
         shown |= {"reason": plain(reason), "next": _DO_IT}
-    if (prompt and prompt.step_id == INPUTS) or (reason and reason.step_id == _INPUT):
-        shown |= {"form": form(routine, given), "next": _COMPLETE}
+    lacks = (prompt and prompt.step_id == INPUTS) or (reason and reason.step_id == _INPUT)
+    if lacks and routine is not None:
+        shown |= {"form": form(routine, given or {}), "next": _COMPLETE}
     return shown
 
 

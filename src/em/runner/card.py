@@ -33,12 +33,15 @@ class RoutineCard(msgspec.Struct, frozen=True, kw_only=True):
     """A routine as a list shows it.
 
     needs: the tools that it calls and that neither the routine nor em says how to call.
+    proof: how it did on other tasks of its kind. calls_tools: it calls anything but functions.
     """
 
     title: str
     about: str
+    proof: str
     input_schema: Json
     only_reads: bool
+    calls_tools: bool
     needs: list[str]
 
     def missing(self, tools: Iterable[str], servers: Mapping[str, McpServer]) -> list[str]:
@@ -102,7 +105,7 @@ def _listed(rows: Sequence[Card], card: tuple[int, RoutineCard] | None) -> Liste
         versions=len(rows),
         at=newest.created_at,
         status="in use" if newest.retired_at is None else "retired",
-        about="" if card is None else card[1].about,
+        about="" if card is None else f"{card[1].about} {card[1].proof}".strip(),
     )
 
 
@@ -179,7 +182,6 @@ def _made(artefact: Artefact) -> RoutineCard | None:
     from em.runner.routine import ToolStep
     from em.runner.tools import one_line
     from em.runner.tools.coding import is_coding_tool
-    from em.values.json_schema import closed
 
     try:
         routine = routine_of(artefact)
@@ -187,18 +189,24 @@ def _made(artefact: Artefact) -> RoutineCard | None:
         return None
     said = one_line(description_of(routine))
     about = said or f"Run the routine {one_line(routine.name, 100)}."
+    proof = ""
     if routine.trials:
-        about = f"{about.rstrip('.')}. On other tasks of this kind: {routine.trials.summary}."
+        about, proof = (
+            f"{about.rstrip('.')}.",
+            f"On other tasks of this kind: {routine.trials.summary}.",
+        )
     if routine.trials.warning:
         about = f"{routine.trials.warning} {about}"
-    schema = closed(described_input(routine))
+    schema = described_input(routine)
     effects = {tool.name: tool.known_effect for tool in routine.tools}
     calls = [step for step in routine.all_steps if isinstance(step, ToolStep)]
     return RoutineCard(
         title=one_line(routine.name, 100),
         about=about,
+        proof=proof,
         input_schema=schema if schema.get("type") == "object" else {**schema, "type": "object"},
         only_reads={step.effect or effects.get(step.tool) for step in calls} <= {"read"},
+        calls_tools=bool(routine.called_tools),
         needs=sorted(
             name
             for name in routine.called_tools

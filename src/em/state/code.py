@@ -279,6 +279,23 @@ def write_module(schema: StateSchema, *, examples: bool = True) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
+def class_lines(schema: StateSchema) -> Iterator[str]:
+    """Yield a line for each class: its fields with their types, and where the records are."""
+    check_names(schema)
+    names = ClassNames(schema)
+    for type_ in schema.types.values():
+        for nested, name in names.nested_of(type_):
+            yield f"{name}({_fields(nested, names)})"
+        is_profile = type_.name == PROFILE
+        place = "state.profile" if is_profile else f"state.{type_.collection}: {type_.count}"
+        yield f"{type_.name}({_fields(type_, names)}): {place}"
+
+
+def _fields(type_: TypeSchema, names: "ClassNames") -> str:
+    fields = type_.fields.values()
+    return ", ".join(f"{one.name}: {_wide(names.typed(one).annotation)}" for one in fields)
+
+
 def write_shape(schema: StateSchema) -> str:
     """Write the module that this process runs: the same for all subjects of the same shape.
 

@@ -155,7 +155,7 @@ def tool_skill(routine: KeptRoutine, *, by_itself: bool) -> tuple[str, str]:
     name = skill_name(f"em-{routine.name}")
     tool, trials = tool_name(routine.name), routine.trials
     proof = f"tried on other tasks of this kind: {trials.summary}" if trials else "replayed"
-    can = f"the tool `{tool}` of the MCP server `em`"
+    can = f"the tool `{tool}` of the MCP server `em` (or `run_routine` with this name)"
     first = (
         f"Call {can} with the inputs of this task, and tell the user what it did."
         if by_itself
@@ -167,8 +167,8 @@ def tool_skill(routine: KeptRoutine, *, by_itself: bool) -> tuple[str, str]:
         "A task that was done before. em, the memory of earlier sessions, keeps it as a routine:"
         f" code that does the task without a model ({proof}).",
         f"1. {first}\n"
-        "2. If it answers `needs_input`, ask the user; don't make up the answer. Then call"
-        " `resume`.\n"
+        "2. If its answer has a `form`, complete the inputs from the request, and call it again. If"
+        " it asks a question, ask the user; don't make up the answer. Then call `resume`.\n"
         "3. If it fails or hands over, its answer says what was done before. Do the rest yourself.",
         *_input_part(routine, "Call it with arguments that fit this schema:"),
     ]

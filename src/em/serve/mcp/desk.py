@@ -114,7 +114,7 @@ class Desk:
         self.tools = ToolRegistry() if tools is None else tools
         self._redactor = redactor_of(settings)
         self.results = Results(self._redactor, local=local is not None)
-        self.listing = listing or Listing(memory, settings.allow, self.tools)
+        self.listing = listing or Listing(memory, settings.allow, self.tools, settings.mcp)
         self._local = local
         self._at_once = anyio.CapacityLimiter(AT_ONCE)
 

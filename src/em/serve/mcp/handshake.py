@@ -47,7 +47,7 @@ def serve_stdio(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, exit_at_once)
     registry = ToolRegistry() if tools is None else tools
-    listing = Listing(memory, settings.allow, registry)
+    listing = Listing(memory, settings.allow, registry, settings.mcp)
     wire = Wire()
     handshake = Handshake(wire, listing, caller)
     if handshake.run():

@@ -47,8 +47,7 @@ class Reading:
             elif uri.startswith(STATES):
                 text = self._state(caller, unquote(uri.removeprefix(STATES)))
             elif uri.startswith(TRACES):
-                given = {"id": unquote(uri.removeprefix(TRACES))}
-                text = self._json(BUILT_IN["read_trace"].carry_out(self._desk, caller, given))
+                text = self._json(self._trace(caller, unquote(uri.removeprefix(TRACES))))
             else:
                 raise MCPError(INVALID_PARAMS, f"there is no resource {one_line(uri, 200)!r}")
             if len(text) > LARGEST:
@@ -62,6 +61,13 @@ class Reading:
     def _state(self, caller: Caller, subject: str) -> str:
         caller.must_see(subject)
         return self._json(state_as_json(self._desk.memory.state(subject)))
+
+    def _trace(self, caller: Caller, trace_id: str) -> Any:
+        from em.serve.api.shapes import TrajectoryOut
+        from em.traces.catalogue import get_traces
+
+        (stored,) = get_traces(self._desk.store, [trace_id], subjects=caller.subjects)
+        return msgspec.to_builtins(TrajectoryOut.of(stored))
 
     def _json(self, value: Any) -> str:
         return msgspec.json.encode(self._desk.results.plain(value)).decode()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from mcp.shared.exceptions import MCPError
@@ -17,16 +17,18 @@ from mcp_types import (
 )
 
 from em.errors import EmError, InputError, NotFound, UsageError
+from em.runner.agent_reply import reply
 from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.card import KIND
 from em.runner.history import read_run, read_served_run
 from em.runner.package import KeptRoutine, routine_of
-from em.runner.run import PendingPrompt, RunResult, plain
+from em.runner.run import PendingPrompt, RunResult
+from em.runner.template import REQUEST
 from em.runner.tools import one_line, tool_name, tool_names
 from em.serve.auth import Caller
 from em.serve.mcp import tools as own_tools
 from em.serve.mcp.desk import Context, Desk
-from em.serve.mcp.listing import OWN_NAMES, RESUME
+from em.serve.mcp.listing import OWN_NAMES, RESUME, RUN_ROUTINE
 from em.store.protocol import Artefact
 from em.values.canonical import Json
 
@@ -186,9 +188,13 @@ class Routines:
         if params.name == RESUME:
             asked: own_tools.Resume = own_tools.read(own_tools.Resume, given)
             return await self._converse(ctx, lambda: self._resume(asked))
-        subject = subject_in(params)
-        routine = await self._desk.in_thread(lambda: self.find(params.name))
-        return await self._converse(ctx, lambda: memory.run(routine, given, tools, subject=subject))
+        subject, name = subject_in(params), params.name
+        if name == RUN_ROUTINE:
+            name, given = _wanted(own_tools.read(own_tools.RunRoutine, given))
+        routine = await self._desk.in_thread(lambda: self.find(name))
+        return await self._converse(
+            ctx, lambda: memory.run(routine, given, tools, subject=subject), Called(routine, given)
+        )
 
     def _resume(self, asked: own_tools.Resume) -> RunResult:
         try:
@@ -203,7 +209,7 @@ class Routines:
             answers=asked.answers or None,
         )
 
-    async def _converse(self, ctx: Context, go: Go) -> Answer:
+    async def _converse(self, ctx: Context, go: Go, called: "Called | None" = None) -> Answer:
         """Run, and resume with the person's answers while the client can ask for them."""
         result = await self._desk.in_thread(go)
         for _ in range(MOST_QUESTIONS):
@@ -223,9 +229,11 @@ class Routines:
             )
             answer = answer_in(prompt, reply)
             if answer is None:
-                return self._result(result, f"the person did not answer ({reply.action})")
+                return self._result(
+                    result, f"the person did not answer ({reply.action})", called=called
+                )
             result = await self._desk.in_thread(self._answered(result.run_id, prompt, answer))
-        return self._result(result)
+        return self._result(result, called=called)
 
     async def _continue(self, ctx: Context, run_id: str, responses: dict[str, Any]) -> Answer:
         """Handle the repeated call of a client that got a form to show."""
@@ -250,31 +258,33 @@ class Routines:
             )
         return msgspec.convert(past.prompt, PendingPrompt)
 
-    def _result(self, result: RunResult, note: str = "") -> CallToolResult:
-        shown: Json = {"run_id": result.run_id, "status": result.status}
+    def _result(
+        self, result: RunResult, note: str = "", called: "Called | None" = None
+    ) -> CallToolResult:
+        shown = reply(result) if called is None else reply(result, called.routine, called.given)
         words = ""
-        if result.status == "ok":
-            shown["output"] = result.output
-        elif result.failure is not None:
-            shown["failure"] = plain(result.failure)
+        if result.failure is not None:
             place = f"step {result.failure.step_id}: " if result.failure.step_id else ""
             words = f"{place}{result.failure.error_type}: {result.failure.message}"
-        elif result.pending_prompt is not None:
-            shown["pending_prompt"] = plain(result.pending_prompt)
+        elif (prompt := result.pending_prompt) is not None:
             shown["next"] = (
-                f"{note + '; ' if note else ''}ask the person: {words_of(result.pending_prompt)} "
-                f'Then call `{RESUME}` with run_id, answers {{"{result.pending_prompt.step_id}": '
-                "{FIELD: VALUE}}"
+                f"{note + '; ' if note else ''}ask the person: {words_of(prompt)} Then call "
+                f'`{RESUME}` with run_id, answers {{"{prompt.step_id}": {{FIELD: VALUE}}}}'
             )
-        elif result.reason is not None:
-            shown["reason"] = plain(result.reason)
-            words = f"handed over, nothing was done: {result.reason}"
-            shown["next"] = (
-                "nothing was done, and there is nothing to resume: do the task yourself, and tell"
-                " the person which check stopped the routine"
-            )
-        failed = result.status == "failed"
-        return self._desk.results.answer(shown, words=words, is_error=failed)
+        return self._desk.results.answer(shown, words=words, is_error=result.status == "failed")
+
+
+class Called(NamedTuple):
+    """A routine, and what it was called with."""
+
+    routine: KeptRoutine
+    given: Json
+
+
+def _wanted(asked: own_tools.RunRoutine) -> tuple[str, Json]:
+    """Return which routine to run, and what with."""
+    words = {} if asked.request is None else {REQUEST: asked.request}
+    return asked.name, {**words, **asked.inputs}
 
 
 def _unknown(name: str, known: list[str]) -> MCPError:

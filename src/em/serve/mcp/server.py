@@ -50,7 +50,7 @@ from em.serve.mcp.handshake import Rest, exit_at_once
 from em.serve.mcp.listing import INSTRUCTIONS, PROMPTS, TEMPLATES, TITLE
 from em.serve.mcp.resources import Reading
 from em.serve.mcp.routines import Answer, Routines
-from em.serve.mcp.tools import BUILT_IN
+from em.serve.mcp.tools import BUILT_IN, FIND_ROUTINE
 from em.settings import Settings
 
 LOOK_EVERY = 2.0
@@ -190,7 +190,7 @@ class McpServer:
 
     async def _call_tool(self, ctx: Context, params: CallToolRequestParams) -> Answer:
         caller = self._desk.caller(ctx)
-        built_in = BUILT_IN.get(params.name)
+        built_in = {**BUILT_IN, FIND_ROUTINE.name: FIND_ROUTINE}.get(params.name)
         try:
             if built_in is None:
                 return await self._routines.call(ctx, caller, params)

@@ -1,15 +1,15 @@
-"""The built-in MCP tools. Agents read the docstrings of the functions here.
+"""The tools of the MCP server that are not a routine's own. Agents read the docstrings here.
 
 The tools are listed before the SDK is imported, so each imports what it works with when it is
 called.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
-from em.errors import InputError, NotFound
+from em.errors import InputError, NotFound, StateError
 from em.serve.api.step import StepIn
 from em.serve.auth import Access, Caller
 from em.store.protocol import Passage
@@ -18,158 +18,143 @@ from em.values.canonical import Json, short
 from em.values.mismatch import closest, mismatch
 
 if TYPE_CHECKING:
-    from em.serve.api.shapes import TrajectoryOut
     from em.serve.mcp.desk import Desk
+    from em.state.state import State
 
 
 def _about(description: str, **limits: Any) -> msgspec.Meta:
     return msgspec.Meta(description=description, **limits)
 
 
-Subject = Annotated[
-    str,
-    _about("The person or thing it is about, such as a user's name.", min_length=1, max_length=512),
-]
-Limit = Annotated[int, _about("Return at most this many.", ge=1, le=100)]
-Moment = Annotated[
-    str, _about("A date or time: 2024-05-02 or 2024-05-02T10:00:00Z.", max_length=64)
-]
-Words = Annotated[
-    str, _about("A question, or a few words.", min_length=1, max_length=2_000, pattern=r"\S")
-]
-Task = Annotated[
-    str, _about("The task, in a sentence.", min_length=1, max_length=20_000, pattern=r"\S")
-]
+Subject = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+Words = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000, pattern=r"\S")]
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of one tool."""
 
 
-class Observe(Arguments, frozen=True):
-    """An observation about a subject: a text or a record."""
+class Remember(Arguments, frozen=True):
+    """What was learned about a subject."""
 
     subject: Subject
-    text: Annotated[str, _about("What was said or seen.", max_length=1_000_000)] | None = None
-    record: Annotated[Json, _about("Instead of a text: fields with values.")] | None = None
-    type: Annotated[str, _about("The class of a record, such as Trip.")] | None = None
-    at: Moment | None = None
-    speaker: (
-        Annotated[str, _about("Who says it; the subject's `I` counts only from it.")] | None
+    text: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None
+    facts: Annotated[list[Json], _about("Records: {type: 'Trip', FIELD: VALUE}.")] = []
+    at: (
+        Annotated[str, _about("When: 2024-05-02 or 2024-05-02T10:00:00Z.", max_length=64)] | None
     ) = None
-    role: Annotated[str, _about("user, assistant, …")] | None = None
+    context: Annotated[
+        Json, _about("speaker, role, addressee, session, agent, run, source, metadata.")
+    ] = {}
+
+
+class Said(Arguments, frozen=True):
+    """Who said something, to whom and where."""
+
+    speaker: str | None = None
+    role: str | None = None
     addressee: str | None = None
     session: str | None = None
     agent: str | None = None
     run: str | None = None
     source: str | None = None
-    metadata: Annotated[Json, _about("Your own fields, to narrow `recall` by.")] | None = None
+    metadata: Json | None = None
 
 
-class Recall(Arguments, frozen=True):
-    """A search in what was observed."""
+class Ask(Arguments, frozen=True):
+    """A question, code, or an action."""
 
-    query: Words
     subject: Subject | None = None
-    k: Limit = 10
-    since: Moment | None = None
-    until: Moment | None = None
-    role: Annotated[str, _about("Only what was said in this role, such as user.")] | None = None
+    question: Words | None = None
+    code: (
+        Annotated[
+            str,
+            _about(
+                "Python: an expression of `state`, or def answer(state).",
+                max_length=100_000,
+            ),
+        ]
+        | None
+    ) = None
+    action: Annotated[str, _about("To check against the rules.", min_length=1)] | None = None
+    details: Annotated[Json, _about("Of the action.")] = {}
+    only: Annotated[
+        Json,
+        _about("Of passages: since, until, role, speaker, session, agent, run, metadata."),
+    ] = {}
+    k: Annotated[int, _about("Most passages.", ge=1, le=100)] = 10
+    as_of: Annotated[str, msgspec.Meta(max_length=64)] | None = None
+
+
+class Only(Arguments, frozen=True):
+    """Which passages to search."""
+
+    since: str | None = None
+    until: str | None = None
+    role: str | None = None
     speaker: str | None = None
     session: str | None = None
     agent: str | None = None
     run: str | None = None
-    metadata: Annotated[Json, _about("Only with these fields of your own.")] | None = None
-
-
-_NARROWED = ("since", "until", "role", "speaker", "session", "agent", "run", "metadata")
-
-
-class Ask(Arguments, frozen=True):
-    """A question about a subject."""
-
-    subject: Subject
-    question: Words
-    as_of: Moment | None = None
-
-
-class Checkpoint(Arguments, frozen=True):
-    """The subject whose state to compile."""
-
-    subject: Subject
-
-
-class Check(Arguments, frozen=True):
-    """An action to check before taking it."""
-
-    subject: Subject
-    action: Annotated[str, _about("The action, as the rules call it, such as book.", min_length=1)]
-    details: Annotated[Json, _about("Details of the action, by name.")] = {}
+    metadata: Json | None = None
 
 
 class Brief(Arguments, frozen=True):
     """A task to prepare for."""
 
-    task: Task
+    task: Words
     subject: Subject | None = None
-    tools: Annotated[list[str], _about("The names of the available tools.")] = []
-    k: Limit = 5
-    tokens: Annotated[int, _about("The most tokens for the text.", ge=0, le=1_000_000)] | None = (
-        None
-    )
+    tools: Annotated[list[str], _about("The names of your tools.")] = []
+    tokens: Annotated[int, _about("Most, for the lessons.", ge=0, le=1_000_000)] | None = None
 
 
-class RecordOutcome(Arguments, frozen=True):
-    """The outcome of an attempt at a task."""
+class Lesson(Arguments, frozen=True):
+    """A lesson, or what happened."""
 
-    task: Task
-    outcome: Outcome
-    steps: Annotated[list[StepIn], _about("The steps, in order.")] = []
-    input: Annotated[Json, _about("The input of the task.")] = {}
-    final_output: Any = None
-    heuristics: Annotated[
-        list[str], _about("Ids of the lessons that `brief` returned for it.")
+    when: Annotated[str, _about("The situation.")] | None = None
+    do: Annotated[str, _about("What to do in it.")] | None = None
+    because: str | None = None
+    task: Words | None = None
+    outcome: Outcome | None = None
+    steps: Annotated[
+        list[Json], _about("In order: {action, args, observation or error, thought}.")
     ] = []
+    input: Annotated[Json, _about("Of the task.")] = {}
+    final_output: Any = None
+    lessons: Annotated[list[str], _about("Ids that `brief` gave.")] = []
     subject: Subject | None = None
 
 
-class ListTraces(Arguments, frozen=True):
-    """The traces to list."""
+class Propose(Arguments, frozen=True):
+    """A group of recorded tasks, and the routine for them."""
 
-    outcome: Outcome | None = None
-    subject: Annotated[str, _about("Only about this subject.", max_length=512)] | None = None
-    agent: Annotated[str, _about("Only of the app with this name.", max_length=512)] | None = None
-    since: Annotated[str, _about("Only begun at or after this time.", max_length=64)] | None = None
-    until: Annotated[str, _about("Only begun before this time.", max_length=64)] | None = None
-    limit: Limit = 20
-    offset: Annotated[int, _about("Skip this many.", ge=0, le=2**31 - 1)] = 0
-    cursor: Annotated[str, _about("Go on behind this: `next`.", max_length=64)] | None = None
+    group: Annotated[str, _about("Without it: the groups there are.")] | None = None
+    files: Annotated[
+        dict[str, str], _about("routine.yaml and udf.py. Without them: the group's examples.")
+    ] = {}
+    name: Annotated[str, _about("Of the routine.")] | None = None
 
 
-class SearchTraces(Arguments, frozen=True):
-    """The traces to find."""
+class FindRoutine(Arguments, frozen=True):
+    """What to find a routine for."""
 
-    query: Words
-    outcome: Outcome | None = None
-    limit: Limit = 10
+    request: Words
 
 
-class ReadTrace(Arguments, frozen=True):
-    """The trace to read."""
+class RunRoutine(Arguments, frozen=True):
+    """A routine to run."""
 
-    id: Annotated[str, _about("The id of a trace.", min_length=1, max_length=512)]
+    name: str
+    inputs: Json = {}
+    request: Annotated[str, _about("In words, if no inputs are known.")] | None = None
 
 
 class Resume(Arguments, frozen=True):
     """A run to resume, and the answers to its question."""
 
-    run_id: Annotated[
-        str, _about("The `run_id` that the run returned.", min_length=1, max_length=512)
-    ]
-    answers: Annotated[
-        dict[str, Json], _about("For each step that asks, by its id: fields with values.")
-    ] = {}
-    input: Annotated[Json, _about("The input again, if it contained secrets.")] | None = None
+    run_id: Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+    answers: Annotated[dict[str, Json], _about("{STEP: {FIELD: VALUE}}")] = {}
+    input: Annotated[Json, _about("Again, if it held secrets.")] | None = None
 
 
 def schema_of(kind: type[Arguments]) -> Json:
@@ -178,6 +163,38 @@ def schema_of(kind: type[Arguments]) -> Json:
     own: Json = components.pop(kind.__name__)
     own.pop("title", None)
     return {**own, "$defs": components} if components else own
+
+
+NAMED = ("type", "properties", "items", "required", "anyOf", "oneOf", "allOf", "$defs", "$ref")
+"""The words of a schema that say which values there are and of which types."""
+
+
+def slim(schema: Any, words: Sequence[str]) -> Any:
+    """Return a schema with only some of its keywords."""
+    if not isinstance(schema, dict):
+        return schema
+    made: Json = {}
+    for word, value in schema.items():
+        if word in ("properties", "$defs"):
+            made[word] = {name: slim(one, words) for name, one in value.items()}
+        elif word in words and isinstance(value, list) and word not in ("required", "enum", "type"):
+            made[word] = [slim(one, words) for one in value]
+        elif word in words:
+            made[word] = slim(value, words) if word == "items" else value
+    return made
+
+
+def shown_schema(kind: type[Arguments]) -> Json:
+    """Return the schema of a tool's arguments as clients get it: short, since models read it.
+
+    An argument that may be left out is left out, so null is not listed. Errors say the rest.
+    """
+    schema = schema_of(kind)
+    properties = {name: _rules(one) for name, one in schema["properties"].items()}
+    words = (*NAMED, "enum", "description")
+    shown = {name: slim(one, words) for name, one in properties.items()}
+    required = {"required": schema["required"]} if schema.get("required") else {}
+    return {"type": "object", "properties": shown, **required}
 
 
 def read(kind: type[Arguments], given: Json) -> Any:
@@ -252,22 +269,15 @@ class BuiltIn(NamedTuple):
     access: Access
     arguments: type[Arguments]
     work: Work
+    output: Json
     if_not_found: str = ""
     """What an agent can do if what it named is not there."""
 
     def listed(self) -> Json:
         """Return the tool as MCP lists it."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "description": " ".join((self.work.__doc__ or "").split()),
-            "inputSchema": schema_of(self.arguments),
-            "annotations": {
-                "readOnlyHint": self.access == "read",
-                "destructiveHint": False,
-                "openWorldHint": False,
-            },
-        }
+        about = self.work.__doc__ or ""
+        is_read = self.access == "read"
+        return listed(self.name, self.title, about, self.arguments, self.output, is_read)
 
     def carry_out(self, desk: "Desk", caller: Caller, given: Json) -> Json:
         """Call the tool, if the caller has the access that it needs."""
@@ -280,28 +290,93 @@ class BuiltIn(NamedTuple):
             raise
 
 
-def _observe(desk: "Desk", caller: Caller, given: Observe) -> Json:
-    """Record something learned about a subject, as a text or as a record of a type.
-    Use it for facts, preferences, decisions and events that matter in a later session.
+def listed(
+    name: str, title: str, about: str, arguments: type[Arguments], output: Json, is_read: bool
+) -> Json:
+    """Return a tool as MCP lists it. Only routines destroy anything, or reach the open world."""
+    return {
+        "name": name,
+        "title": title,
+        "description": " ".join(about.split()),
+        "inputSchema": shown_schema(arguments),
+        "outputSchema": {"type": "object", **output},
+        "annotations": hints(is_read=is_read),
+    }
+
+
+def hints(*, is_read: bool, is_destructive: bool = False, is_open: bool = False) -> Json:
+    """Return the four hints of a tool."""
+    return {
+        "readOnlyHint": is_read,
+        "destructiveHint": is_destructive,
+        "idempotentHint": is_read,
+        "openWorldHint": is_open,
+    }
+
+
+def _remember(desk: "Desk", caller: Caller, given: Remember) -> Json:
+    """Remember facts, preferences, decisions and events about a subject (a person or thing) for
+    later sessions: as text, as typed facts, or both.
     """
     caller.must_see(given.subject)
-    if (given.text is None) == (given.record is None):
-        raise InputError("give either `text` or `record`", place="text, record")
-    from em.state.schema import DETAILS
+    if given.text is None and not given.facts:
+        raise InputError("give `text` or `facts`", place="text, facts")
+    about = {**msgspec.structs.asdict(read(Said, given.context)), "at": given.at}
+    contents: list[Json] = [] if given.text is None else [{"text": given.text}]
+    contents += [{"record": fact} for fact in given.facts]
+    items = [{"subject": given.subject, **one, **about} for one in contents]
+    return {"ids": desk.memory.observe_many(items)}
 
-    content = given.record if given.text is None else given.text
-    assert content is not None
-    details = {name: getattr(given, name) for name in ("at", *DETAILS)}
-    return {"id": desk.memory.observe(given.subject, content, **details)}
 
-
-def _recall(desk: "Desk", caller: Caller, given: Recall) -> Json:
-    """Find the recorded passages that fit a question best, with speaker and time.
-    Without a subject, search all subjects.
+def _ask(desk: "Desk", caller: Caller, given: Ask) -> Json:
+    """Look up what is known. A question returns the passages that fit and the subject's classes;
+    then `code` over these computes the answer. Before an action, `action` returns the rules that it
+    would break.
     """
     caller.must_see(given.subject)
-    narrowed = {name: getattr(given, name) for name in _NARROWED}
-    found = desk.memory.recall(given.query, given.subject, given.k, **narrowed)
+    if given.subject is None and (given.question is None or given.code or given.action):
+        raise InputError("the argument `subject` is missing", place="subject", fix="name it")
+    if given.subject is None:
+        return _passages(desk, given)
+    if given.code is not None or given.action is not None:
+        state, note = _state(desk, caller, given.subject, given.as_of)
+        return {**_answered(state, given), **note}
+    found = {} if given.question is None else _passages(desk, given)
+    try:
+        state, note = _state(desk, caller, given.subject, given.as_of)
+    except NotFound:
+        if not found:
+            raise
+        return {"classes": [], **found}  # what was said in traces has no classes
+    from em.state.code import class_lines
+
+    return {"classes": [*class_lines(state.schema)], **found, **note}
+
+
+def _answered(state: "State", given: Ask) -> Json:
+    if given.code is not None:
+        return _computed(state, given.code)
+    alerts = state.check(given.action or "", **given.details)
+    return {"alerts": [msgspec.structs.asdict(alert) for alert in alerts]}
+
+
+def _state(desk: "Desk", caller: Caller, subject: str, as_of: str | None) -> "tuple[State, Json]":
+    """Return a subject's state, compiled with what is new if the caller may write.
+
+    If the new one is refused, it is the one before, and a note says so.
+    """
+    note: Json = {}
+    if caller.access == "write":
+        try:
+            desk.memory.checkpoint(subject)
+        except StateError as error:
+            note = {"not_compiled": str(error)}
+    return desk.memory.state(subject, as_of), note
+
+
+def _passages(desk: "Desk", given: Ask) -> Json:
+    only = msgspec.structs.asdict(read(Only, given.only))
+    found = desk.memory.recall(given.question or "", given.subject, given.k, **only)
     return {"passages": [_passage(one) for one in found], "notes": list(found.notes)}
 
 
@@ -312,68 +387,92 @@ def _passage(passage: Passage) -> Json:
     return {name: value for name, value in shown.items() if value not in (None, {})}
 
 
-def _checkpoint(desk: "Desk", caller: Caller, given: Checkpoint) -> Json:
-    """Compile new observations about a subject into its state, which `ask` and `check` use."""
-    caller.must_see(given.subject)
-    state = desk.memory.checkpoint(given.subject)
-    counts = {name: len(getattr(state, name)) for name in state.collections}
-    return {"subject": given.subject, "version": state.version, "records": counts}
+def _computed(state: "State", code: str) -> Json:
+    """Run code in the sandbox: it comes from a model."""
+    from em.errors import SandboxError
+    from em.state.questions import Answer, run_in_sandbox, with_doubts
+    from em.values.syntax_tree import module_of
 
-
-def _ask(desk: "Desk", caller: Caller, given: Ask) -> Json:
-    """Answer a question about a subject: by code over its compiled state if such a question was
-    answered before or has a common form (how many, how much, when last, list of, by month), else
-    with recorded passages. `route` and `note` say which; `event_ids` are the sources.
-    """
-    caller.must_see(given.subject)
-    answer = desk.memory.ask(given.subject, given.question, as_of=given.as_of)
-    return msgspec.structs.asdict(answer)
-
-
-def _check(desk: "Desk", caller: Caller, given: Check) -> Json:
-    """Before an action, get the rules about a subject that it would break, most severe first.
-    An empty list means that no rule forbids it.
-    """
-    caller.must_see(given.subject)
-    alerts = desk.memory.check(given.subject, given.action, **given.details)
-    return {"alerts": [msgspec.structs.asdict(alert) for alert in alerts]}
+    whole = code if "def answer" in code else f"def answer(state):\n    return (\n{code}\n)"
+    try:
+        module_of(whole)
+        found = run_in_sandbox(state, whole, {})
+    except (SandboxError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        why = error.message if isinstance(error, SandboxError) else str(error)
+        fix = "see the classes: `ask` without code"
+        raise InputError(f"the code failed: {why}", place="code", fix=fix) from error
+    answer = with_doubts(
+        state, Answer(value=found["value"], route="code", code=code, records=found["records"])
+    )
+    doubts = {"in_doubt": answer.in_doubt, "note": answer.note} if answer.in_doubt else {}
+    ids = list(dict.fromkeys(found["ids"]))
+    return {"value": answer.value, "records": answer.records, "event_ids": ids, **doubts}
 
 
 def _brief(desk: "Desk", caller: Caller, given: Brief) -> Json:
-    """Before a task, get the lessons from earlier attempts that fit it, as text.
-    Afterwards call `record_outcome` with the ids of `heuristics`.
+    """Before a task, get the lessons from earlier attempts and the routines that fit it. Afterwards
+    call `lesson`.
     """
     if given.subject is not None:
         caller.must_see(given.subject)
     briefing = desk.memory.brief(
-        given.task, given.k, given.tokens, tools=given.tools or None, subject=given.subject
+        given.task, 5, given.tokens, tools=given.tools or None, subject=given.subject
     )
     found = [one.heuristic for one in briefing.heuristics]
-    short = [
-        {"id": one.id, "trigger": one.lesson.trigger, "action": one.lesson.action} for one in found
-    ]
-    return {"text": briefing.text, "heuristics": short}
+    lessons = [{"id": one.id, "when": one.lesson.trigger, "do": one.lesson.action} for one in found]
+    may_run = caller.subjects is None and caller.access == "write"
+    routines = desk.listing.offers(given.task) if may_run else []
+    return {"text": briefing.text, "lessons": lessons, "routines": routines}
 
 
-def _record_outcome(desk: "Desk", caller: Caller, given: RecordOutcome) -> Json:
-    """After a task, record its steps and outcome as a trace. Routines and lessons are compiled from
-    traces, and the lessons that `brief` returned are ranked by the outcome.
+def _lesson(desk: "Desk", caller: Caller, given: Lesson) -> Json:
+    """After a task, record a lesson (`when`, `do`, `because`), or what happened: task, outcome and
+    steps. Routines and lessons are learned from that, and lessons of `brief` ranked.
     """
     caller.must_see(given.subject)
-    mine = _own_lessons(desk, caller, given.heuristics)
+    if (given.when is None) != (given.do is None):
+        raise InputError("a lesson needs `when` and `do`", place="when, do")
+    if (given.outcome is None) != (given.task is None) and given.when is None:
+        raise InputError("what happened needs `task` and `outcome`", place="task, outcome")
+    if given.when is None and given.outcome is None:
+        raise InputError("give a lesson or what happened", place="when, outcome")
+    return {**_learned(desk, given), **_happened(desk, caller, given)}
+
+
+def _learned(desk: "Desk", given: Lesson) -> Json:
+    if given.when is None or given.do is None:
+        return {}
+    from em.heuristics.heuristic import Lesson as Learned
+    from em.heuristics.heuristic import goal_text
+
+    lesson = Learned(
+        trigger=given.when,
+        action=given.do,
+        analysis=given.because or "",
+        subject=given.subject,
+        source_task=goal_text(given.task or ""),
+    )
+    (kept,) = desk.memory.heuristics.keep([lesson])
+    return {"lesson": kept.id}
+
+
+def _happened(desk: "Desk", caller: Caller, given: Lesson) -> Json:
+    if given.task is None or given.outcome is None:
+        return {}
+    mine = _own_lessons(desk, caller, given.lessons)
     trace: Json = {
         "task": given.task,
-        "steps": [_step(step) for step in given.steps],
+        "steps": [_step(number, step) for number, step in enumerate(given.steps)],
         "outcome": given.outcome,
         "input": given.input,
     }
     if given.final_output is not None:
         trace["final_output"] = given.final_output
     trace_id = desk.memory.add_trace(trace, subject=given.subject)
-    if mine and given.outcome != "unknown":
+    judged = mine if given.outcome != "unknown" else []
+    if judged:
         desk.memory.feedback(mine, given.outcome, task=given.task, subject=given.subject)
-        return {"trace_id": trace_id, "judged": mine}
-    return {"trace_id": trace_id, "judged": []}
+    return {"trace_id": trace_id, "judged": judged}
 
 
 def _own_lessons(desk: "Desk", caller: Caller, ids: list[str]) -> list[str]:
@@ -386,113 +485,107 @@ def _own_lessons(desk: "Desk", caller: Caller, ids: list[str]) -> list[str]:
     return mine
 
 
-def _step(step: StepIn) -> Json:
+def _step(number: int, given: Json) -> Json:
+    try:
+        step = msgspec.convert(given, StepIn)
+    except msgspec.ValidationError as error:
+        found = mismatch(error)
+        place = ".".join(filter(None, (f"steps[{number}]", found.path)))
+        fix = f"there are: {', '.join(StepIn.__struct_fields__)}"
+        raise InputError(found.message.replace("`", ""), place=place, fix=fix) from None
     fields = msgspec.structs.asdict(step)
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _list_traces(desk: "Desk", caller: Caller, given: ListTraces) -> Json:
-    """List attempts at tasks, newest first, with their outcomes."""
-    from em.log.summary import Cursor
-    from em.serve.api.shapes import TrajectoryOut
-    from em.traces.catalogue import TraceFilter, count_traces, list_traces
-    from em.values.times import moment
-
-    if given.subject is not None:
-        caller.must_see(given.subject)
-    chosen: TraceFilter = {
-        "outcome": given.outcome,
-        "subjects": caller.subjects if given.subject is None else [given.subject],
-        "agent": given.agent,
-        "since": None if given.since is None else moment(given.since, "since"),
-        "until": None if given.until is None else moment(given.until, "until"),
-    }
-    before, limit = Cursor.of(given.cursor), given.offset + given.limit
-    page = list_traces(desk.store, before=before, limit=limit, **chosen)
-    return {
-        "traces": [_short(TrajectoryOut.in_short(one)) for one in page.traces[given.offset :]],
-        "total": count_traces(desk.store, **chosen),
-        **({} if page.older is None else {"next": str(page.older)}),
-    }
+MOST_GROUPS = 10
 
 
-def _search_traces(desk: "Desk", caller: Caller, given: SearchTraces) -> Json:
-    """Find attempts at tasks by words of the task or of its messages, best first."""
-    from em.serve.api.shapes import TrajectoryOut
-    from em.text.terms import STOP_WORDS
-    from em.traces.catalogue import MOST_SCANNED, list_traces, summaries_of
+def _propose(desk: "Desk", caller: Caller, given: Propose) -> Json:
+    """Write a routine for tasks that recur: get the groups, then a group's examples and the format,
+    then send files. If they do what the examples did, a person may accept them.
+    """
+    caller.must_see(None)
+    from em.compiler.proposals import find_proposal, open_proposals, propose
+    from em.compiler.suggestions import suggest
 
-    wanted = set(given.query.casefold().split())
-    wanted = wanted - STOP_WORDS or wanted
-    scores = _passage_scores(desk, caller, given.query)
-    ranked = []
-    # The goals of the newest traces, and whatever was said in any.
-    newest = list_traces(
-        desk.store, outcome=given.outcome, subjects=caller.subjects, limit=MOST_SCANNED
-    )
-    said = [
-        one
-        for one in summaries_of(desk.store, list(scores))
-        if caller.sees(one.subject) and given.outcome in (None, one.outcome)
-    ]
-    found = {one.id: one for one in (*newest.traces, *said)}
-    for number, one in enumerate(found.values()):
-        task = one.goal.casefold()
-        score = sum(word in task for word in wanted) / len(wanted) + scores.get(one.id, 0.0)
-        if score:
-            ranked.append((-score, number, one))
-    ranked.sort(key=lambda found: found[:2])
-    shown = [TrajectoryOut.in_short(one) for _, _, one in ranked[: given.limit]]
-    return {"traces": [_short(one) for one in shown], "total": len(ranked)}
+    if given.group is None:
+        found = open_proposals(desk.store) or propose(desk.store, suggest(desk.store))
+        groups = [
+            {"group": one.key, "task": one.goal, "count": one.count, "proof": one.proof}
+            for one in found[:MOST_GROUPS]
+        ]
+        return {"groups": groups}
+    proposal = find_proposal(desk.store, given.group)
+    if not given.files:
+        return _examples(desk, proposal.traces)
+    return _proposed(desk, given, proposal.traces)
 
 
-def _passage_scores(desk: "Desk", caller: Caller, query: str) -> dict[str, float]:
-    """Return traces with passages that fit a query, with their best score, up to 1."""
-    subjects = [None] if caller.subjects is None else sorted(caller.subjects)
-    found = [one for subject in subjects for one in desk.memory.recall(query, subject, 50)]
-    best = max((one.score for one in found), default=0.0) or 1.0
-    scores: dict[str, float] = {}
-    for one in found:
-        kind, _, trace_id = one.stream.partition("/")
-        if kind == "trace":
-            scores[trace_id] = max(scores.get(trace_id, 0.0), one.score / best)
-    return scores
-
-
-def _short(one: "TrajectoryOut") -> Json:
-    shown: Json = msgspec.to_builtins(one)
-    return shown
-
-
-def _read_trace(desk: "Desk", caller: Caller, given: ReadTrace) -> Json:
-    """Read one attempt with its steps, their results and errors."""
-    from em.serve.api.shapes import TrajectoryOut
+def _examples(desk: "Desk", traces: Sequence[str]) -> Json:
+    """Return what a model is asked that improves what em learnt from these traces."""
+    from em.compiler.compile_trace import compile_several
+    from em.errors import LlmUnavailable
+    from em.llm.providers import ScriptedClient
     from em.traces.catalogue import get_traces
 
-    (stored,) = get_traces(desk.store, [given.id], subjects=caller.subjects)
-    return _short(TrajectoryOut.of(stored))
+    client = ScriptedClient([LlmUnavailable("the calling agent answers")])
+    compile_several(get_traces(desk.store, traces), client=client)
+    (request,) = client.requests[:1]
+    return {"format": request.system, "examples": request.prompt}
 
 
-_COMPILE_FIRST = "call `checkpoint` first"
-_FIND_TRACES = "take an id from `list_traces` or `search_traces`"
+def _proposed(desk: "Desk", given: Propose, traces: Sequence[str]) -> Json:
+    """Store the agent's routine out of use, if it does on all examples what was done there."""
+    from em.compiler.compile_trace import compile_several
+    from em.llm.providers import ScriptedClient
+    from em.runner.package import ROUTINE, UDF, keep_routine, kept_routines
+    from em.traces.catalogue import get_traces
+
+    unknown = sorted(given.files.keys() - {ROUTINE, UDF})
+    if unknown:
+        fix = f"send {ROUTINE} and {UDF}"
+        raise InputError(f"the file {unknown[0]!r} is not taken", place="files", fix=fix)
+    files = {"routine_yaml": given.files.get(ROUTINE, ""), "udf_py": given.files.get(UDF, "")}
+    answer = {**files, "notes": "", "inputs": []}
+    client = ScriptedClient([answer], provider="mcp", model="agent")
+    made = compile_several(get_traces(desk.store, traces), name=given.name, client=client)
+    assert made.improved is not None
+    if not made.improved.by_model:
+        problems = "; ".join(made.improved.problems[0])
+        raise InputError(problems, place="files", fix="mend them, and send all again")
+    if any(kept_routines(desk.store, made.draft.name)):
+        fix = "give it another `name`"
+        raise InputError(f"there is a routine {made.draft.name!r}", place="name", fix=fix)
+    kept = keep_routine(desk.store, made.files, made.from_events, retired=True)
+    next_ = f"a person reads it and says: em routine accept {kept.ref}"
+    return {"routine": kept.ref, "proof": kept.trials.summary, "next": next_}
+
+
+def _find_routine(desk: "Desk", caller: Caller, given: FindRoutine) -> Json:
+    """Find routines: tasks done before, which run without a model. Each has the schema of its
+    inputs. Run the one that fits with `run_routine`, in place of doing its steps yourself.
+    """
+    caller.must_see(None)
+    return {"routines": desk.listing.offers(given.request, at_least=0.0, with_inputs=True)}
+
+
+_REMEMBER_FIRST = "call `remember` first"
 BUILT_IN = {
     tool.name: tool
     for tool in (
-        BuiltIn("observe", "Remember", "write", Observe, _observe),
-        BuiltIn("recall", "Recall", "read", Recall, _recall),
+        BuiltIn("remember", "Remember", "write", Remember, _remember, {"required": ["ids"]}),
+        BuiltIn("ask", "Ask", "read", Ask, _ask, {}, _REMEMBER_FIRST),
+        BuiltIn("brief", "Brief", "read", Brief, _brief, {"required": ["lessons"]}),
         BuiltIn(
-            "checkpoint", "Compile a state", "write", Checkpoint, _checkpoint,
-            "call `observe` first",
-        ),
-        BuiltIn("ask", "Ask", "read", Ask, _ask, _COMPILE_FIRST),
-        BuiltIn("check", "Check an action", "read", Check, _check, _COMPILE_FIRST),
-        BuiltIn("brief", "Brief", "read", Brief, _brief),
-        BuiltIn(
-            "record_outcome", "Record an outcome", "write", RecordOutcome, _record_outcome,
+            "lesson", "Record a lesson", "write", Lesson, _lesson, {},
             "take the ids that `brief` returned",
         ),
-        BuiltIn("list_traces", "List traces", "read", ListTraces, _list_traces),
-        BuiltIn("search_traces", "Search traces", "read", SearchTraces, _search_traces),
-        BuiltIn("read_trace", "Read a trace", "read", ReadTrace, _read_trace, _FIND_TRACES),
+        BuiltIn(
+            "propose", "Propose a routine", "write", Propose, _propose, {},
+            "take a group that `propose` returned",
+        ),
     )
 }  # fmt: skip
+FIND_ROUTINE = BuiltIn(
+    "find_routine", "Find a routine", "read", FindRoutine, _find_routine, {"required": ["routines"]}
+)
