@@ -148,8 +148,8 @@ def _line_of_routine(offer: Offer) -> str:
         else "Tell the user; call it only if they agree."
     )
     return (
-        f"- The routine {_plain(routine.name, 60)} (a tool of the MCP server em) does this without"
-        f" a model: {_plain(description_of(routine), LONGEST_QUOTE)} Proof: {tried}. {act}"
+        f"- The routine {_plain(routine.name, 60)} (run it with the MCP server em) does this"
+        f" without a model: {_plain(description_of(routine), LONGEST_QUOTE)} Proof: {tried}. {act}"
     )
 
 
