@@ -126,6 +126,13 @@ def test_too_many_routines_are_found_and_run_by_two_tools() -> None:
     agent(over_stdio(), work)
 
 
+def test_routines_that_are_switched_off_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    refund()
+    assert "refund" in {one["name"] for one in listed()}
+    monkeypatch.setenv("EM_ROUTINES", "off")
+    assert not {"refund", "resume"} & {one["name"] for one in listed()}
+
+
 @pytest.mark.parametrize(
     ("given", "paid"),
     [

@@ -197,7 +197,9 @@ def _made(artefact: Artefact) -> RoutineCard | None:
         )
     if routine.trials.warning:
         about = f"{routine.trials.warning} {about}"
-    schema = described_input(routine)
+    schema = dict(described_input(routine))
+    if schema.get("additionalProperties") is False:
+        del schema["additionalProperties"]  # `request` is taken too
     effects = {tool.name: tool.known_effect for tool in routine.tools}
     calls = [step for step in routine.all_steps if isinstance(step, ToolStep)]
     return RoutineCard(

@@ -137,7 +137,8 @@ class Listing:
         own = [tool.listed() for tool in BUILT_IN.values() if writes or tool.access == "read"]
         newest = self._cards.newest()
         self.shown = {name: version for name, (version, _) in newest.items()}
-        if not newest or not writes or caller.subjects is not None:
+        may_run = writes and caller.subjects is None and self._memory.routines == "on"
+        if not newest or not may_run:
             return own
         own.append(_running(RESUME, "Resume a run", _RESUME, Resume))
         if len(newest) > self._limits.routines:
