@@ -15,7 +15,7 @@ Verdict = Literal["right", "handed over", "wrong"]
 TOO_FEW = "leaving one out leaves too few to learn from; one more trace would be enough"
 """The reason of a trial that could not be made."""
 ENOUGH_TRIALS = 4
-"""From this many trials on, a routine that was right in none of them is not kept."""
+"""From this many recordings left out, a routine that was right on none of them is refused."""
 OWN_TRACES = "on the traces that its model was shown"
 
 
@@ -148,11 +148,23 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether it does nothing on its own recordings but what was recorded there.
 
         It may hand some of them over, not all. A recording that lacks a read which the routine
-        makes shows nothing against it. What fewer recordings teach may still be wrong.
+        makes shows nothing against it. What fewer recordings teach may still be wrong, but of
+        enough of them one must be right: otherwise it only knows the recordings by heart.
         """
         own = self.trials.get(AS_RECORDED, ())
         is_kept = any(one.verdict == "right" or one.is_unrecorded for one in own)
-        return is_kept and self.count("wrong") == self.count("wrong", LEFT_OUT)
+        does_no_harm = self.count("wrong") == self.count("wrong", LEFT_OUT)
+        return is_kept and does_no_harm and not self.is_by_heart
+
+    @property
+    def is_by_heart(self) -> bool:
+        """Whether enough recordings were left out, and it was right on none of them."""
+        tried = [
+            one
+            for one in self.trials.get(LEFT_OUT, ())
+            if not one.is_unrecorded and one.reason != TOO_FEW
+        ]
+        return len(tried) >= ENOUGH_TRIALS and not any(one.verdict == "right" for one in tried)
 
     @property
     def is_enough_alone(self) -> bool:
