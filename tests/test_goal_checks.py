@@ -161,7 +161,7 @@ def test_a_written_value_must_stand_in_the_record(memory: Memory, count: int) ->
 def test_a_dry_run_does_not_miss_the_change_that_it_does_not_make(memory: Memory) -> None:
     redirecting(memory)
     post = Post()
-    dry = memory.run("serve", asked(7, new_zip="61234"), post.tools(), dry_run=True)
+    dry = memory.prepare("serve", asked(7, new_zip="61234"), post.tools())
     assert (dry.failure, post.done) == (None, [])
 
 

@@ -191,6 +191,8 @@ class AsyncMemory:
     compile = _threaded(Memory.compile)
     compile_again = _threaded(Memory.compile_again)
     run = _threaded(Memory.run)
+    prepare = _threaded(Memory.prepare)
+    commit = _threaded(Memory.commit)
     resume = _threaded(Memory.resume)
     cancel = _threaded(Memory.cancel)
     heal = _threaded(Memory.heal)

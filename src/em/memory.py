@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from em.runner.engine import RunOptions
     from em.runner.machine import AutoFix
     from em.runner.package import KeptRoutine
+    from em.runner.prepared import Prepared
     from em.runner.retirement import InUse
     from em.runner.routine import Routine
     from em.runner.run import RunResult
@@ -550,7 +551,6 @@ class Memory:
         auto_fix_fn: "AutoFix | None" = None,
         *,
         run_id: str | None = None,
-        dry_run: bool = False,
         **options: "Unpack[RunOptions]",
     ) -> "RunResult":
         """Run a routine; every step is journalled in this memory.
@@ -558,15 +558,11 @@ class Memory:
         routine: a folder, or a routine of this memory: its name, `name@version`, or the object.
         input_data: the inputs by name, or `{"request": "…"}` in words that were recorded; a
         `client` is a model that reads other words (`em.runner.request`).
-        dry_run: make the reads only, and return what would be done (`planned`); journal nothing.
         Tools that the routine declares may use what `allow` names, else what the settings allow.
         """
         from em.runner.engine import run_routine
         from em.runner.package import opened
 
-        options.setdefault("allow", self._allow)
-        options.setdefault("courtesies", self._courtesies)
-        options.setdefault("routines", self.routines)
         with opened(self.store, routine) as package:
             return run_routine(
                 package,
@@ -575,9 +571,58 @@ class Memory:
                 auto_fix_fn,
                 store=self.store,
                 run_id=run_id,
-                dry_run=dry_run,
-                **options,
+                **self._run_options(options),
             )
+
+    def prepare(
+        self,
+        routine: "str | Path | Routine",
+        input_data: Json | None = None,
+        tools: "Tools" = None,
+        **options: "Unpack[RunOptions]",
+    ) -> "Prepared":
+        """Run a routine up to its first write, and return what it would write.
+
+        The reads and checks are made; nothing is journalled, and nobody is asked. `planned` has
+        each call with an effect, with its values and where they come from, and `text` all of it in
+        words. `token` commits just that; it is empty if the run would ask, hand over or fail.
+        """
+        from em.runner.package import opened
+        from em.runner.preparation import prepare_routine
+
+        with opened(self.store, routine) as package:
+            return prepare_routine(
+                package, input_data, tools, store=self.store, **self._run_options(options)
+            )
+
+    def commit(
+        self,
+        token: str,
+        tools: "Tools" = None,
+        *,
+        run_id: str | None = None,
+        **options: "Unpack[RunOptions]",
+    ) -> "RunResult":
+        """Make the writes that `prepare` showed, if everything that it showed is still the same.
+
+        The reads and checks are made again; if anything differs, the run hands over and writes
+        nothing. A token serves once, for 15 minutes, and for the `subject` that it was made for;
+        otherwise this raises NotPrepared (`not_prepared`).
+        """
+        from em.runner.preparation import commit_prepared
+
+        return commit_prepared(
+            self.store, token, tools, run_id=run_id, **self._run_options(options)
+        )
+
+    def _run_options(self, options: "RunOptions") -> "RunOptions":
+        """Return the options of a run, with those that this memory has."""
+        return {
+            "allow": self._allow,
+            "courtesies": self._courtesies,
+            "routines": self.routines,
+            **options,
+        }
 
     def match(
         self,
@@ -684,8 +729,6 @@ class Memory:
         """
         from em.runner.engine import resume_run
 
-        options.setdefault("allow", self._allow)
-        options.setdefault("routines", self.routines)
         return resume_run(
             self.store,
             run_id,
@@ -694,7 +737,7 @@ class Memory:
             input_data=input_data,
             retry=retry,
             by=by,
-            **options,
+            **self._run_options(options),
         )
 
     def cancel(self, run_id: str, *, by: str = "") -> None:

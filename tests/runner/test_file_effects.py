@@ -11,6 +11,7 @@ import yaml
 from em.compiler.compile_trace import compile_several
 from em.errors import RoutineError
 from em.runner.engine import run_routine
+from em.runner.preparation import prepare_routine
 from em.settings import AllowSettings
 from em.traces.trace import Message, Mission, ToolCall, Trace, as_kept
 
@@ -34,7 +35,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         step = {"id": "do", "type": "tool.call", "tool": "shell", "args": args}
         routine = {"name": "r", "checks": "hand_over", "tools": [tool], "steps": [step]}
         (tmp_path / "routine.yaml").write_text(yaml.safe_dump(routine))
-        return run_routine(tmp_path, {}, allow=ALLOWED, dry_run=dry_run)
+        go = prepare_routine if dry_run else run_routine
+        return go(tmp_path, {}, allow=ALLOWED)
 
     return run
 

@@ -10,6 +10,8 @@ import pytest
 from em.errors import InvalidRoutine, RoutineError
 from em.runner.engine import arun_routine, run_routine
 from em.runner.package import load_program
+from em.runner.preparation import prepare_routine
+from em.runner.prepared import Prepared
 
 EXCHANGE = """
 version: "1"
@@ -142,9 +144,16 @@ def written(folder: Path, text: str = EXCHANGE) -> Path:
 
 
 def run(folder: Path, shop: Shop, given: Any = None, text: str = EXCHANGE, **options: Any) -> Any:
+    return run_routine(written(folder, text), _with(given), shop.tools(), **options)
+
+
+def prepared(folder: Path, shop: Shop, given: Any = None) -> Prepared:
+    return prepare_routine(written(folder, EXCHANGE), _with(given), shop.tools())
+
+
+def _with(given: Any) -> Any:
     given = {**GIVEN, **(given or {})}
-    given = {name: value for name, value in given.items() if value is not ...}
-    return run_routine(written(folder, text), given, shop.tools(), **options)
+    return {name: value for name, value in given.items() if value is not ...}
 
 
 def test_a_plain_routine_does_what_was_asked(tmp_path: Path) -> None:

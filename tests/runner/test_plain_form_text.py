@@ -7,11 +7,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runner.test_plain_form import EXCHANGE, GIVEN, NESTED, Shop, run, written
+from tests.runner.test_plain_form import EXCHANGE, GIVEN, NESTED, Shop, prepared, written
 
 from em.compiler.package_files import render_routine
 from em.runner.engine import run_routine
 from em.runner.package import parse_yaml, read_routine
+from em.runner.preparation import prepare_routine
 from em.runner.public_form import public_form
 from em.runner.requirements import requirements, schema_in_words
 from em.runner.routine import Routine
@@ -183,7 +184,7 @@ def test_a_schema_is_said_in_words() -> None:
 
 def test_a_dry_run_makes_the_reads_of_blocks_and_plans_the_writes(tmp_path: Path) -> None:
     shop = Shop()
-    result = run(tmp_path, shop, {"note": "hi"}, dry_run=True)
+    result = prepared(tmp_path, shop, {"note": "hi"})
     assert (result.status, shop.written) == ("ok", [])
     assert [call for call, _ in shop.calls].count("get_product") == 2
     planned = {one.step: one for one in result.planned}
@@ -195,7 +196,7 @@ def test_a_dry_run_makes_the_reads_of_blocks_and_plans_the_writes(tmp_path: Path
 def test_a_dry_run_says_that_a_run_would_hand_over(tmp_path: Path) -> None:
     shop = Shop()
     shop.order["status"] = "pending"
-    result = run(tmp_path, shop, dry_run=True)
+    result = prepared(tmp_path, shop)
     assert (result.status, result.reason.step_id) == ("needs_input", "order")
 
 
@@ -204,7 +205,7 @@ def test_writes_in_blocks_are_planned_for_each_turn(tmp_path: Path) -> None:
     tools = {"weigh": len, "send": lambda to, thing: made.append(thing)}
     boxes = {"boxes": [{"to": "x", "things": ["a", "bb"]}, {"to": "y", "things": ["ccc"]}]}
     tools["weigh"] = lambda thing: len(thing)  # noqa: PLW0108 - it is called by name
-    result = run_routine(written(tmp_path, NESTED), boxes, tools, dry_run=True)
+    result = prepare_routine(written(tmp_path, NESTED), boxes, tools)
     assert made == []
     assert [(one.step, one.item) for one in result.planned] == [("send", "0.1"), ("send", "1.0")]
     assert result.status == "ok"
@@ -218,7 +219,7 @@ def test_what_needs_the_result_of_a_write_in_a_block_waits(tmp_path: Path) -> No
     )
     tools = {"weigh": lambda thing: 1, "send": lambda to, thing: "ok"}
     boxes = {"boxes": [{"to": "x", "things": ["a"]}]}
-    result = run_routine(written(tmp_path, text), boxes, tools, dry_run=True)
+    result = prepare_routine(written(tmp_path, text), boxes, tools)
     planned = [(one.step, one.item, list(one.needs)) for one in result.planned]
     assert planned[:2] == [("send", "0.0", []), ("log", "0.0", ["the result of send"])]
     assert ("end", None, ["the result of boxes"]) in planned
@@ -240,6 +241,6 @@ def test_a_dry_run_finds_two_values_for_one_name(tmp_path: Path) -> None:
     text += (
         "- {id: a, type: let, value: 1, save_as: n}\n- {id: b, type: let, value: 2, save_as: n}\n"
     )
-    result = run_routine(written(tmp_path, text), {}, {}, dry_run=True)
+    result = prepare_routine(written(tmp_path, text), {}, {})
     assert result.reason is not None
     assert (result.reason.step_id, result.reason.check) == ("b", "n")

@@ -8,8 +8,8 @@ import pytest
 
 from em import Memory
 from em.errors import RoutineError
-from em.runner.engine import arun_routine, run_routine
-from em.runner.run import Planned, RunResult
+from em.runner.preparation import aprepare_routine, prepare_routine
+from em.runner.prepared import Planned, Prepared
 
 REFUND = """
 name: refund
@@ -81,13 +81,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "refund"
 
 
-def rehearse(folder: Path, given: Any, shop: Shop, **more: Any) -> RunResult:
-    result = run_routine(folder, given, shop.tools, dry_run=True, **more)
+def rehearse(folder: Path, given: Any, shop: Shop, **more: Any) -> Prepared:
+    result = prepare_routine(folder, given, shop.tools, **more)
     assert shop.effects == []
     return result
 
 
-def step(result: RunResult, name: str) -> Planned:
+def step(result: Prepared, name: str) -> Planned:
     (found,) = [one for one in result.planned if one.step == name]
     return found
 
@@ -151,21 +151,21 @@ def test_a_check_that_fails_is_shown_as_the_reason(folder: Path) -> None:
 def test_nothing_is_journalled(folder: Path, tmp_path: Path) -> None:
     with Memory(tmp_path / "em.db") as memory:
         shop = Shop()
-        result = memory.run(folder, AS_RECORDED, shop.tools, dry_run=True, answers=YES)
+        result = memory.prepare(folder, AS_RECORDED, shop.tools, answers=YES)
         assert (result.status, shop.effects) == ("ok", [])
         assert list(memory.log.read()) == []
 
 
 def test_it_is_the_same_under_asyncio(folder: Path) -> None:
     shop = Shop()
-    result = asyncio.run(arun_routine(folder, AS_RECORDED, shop.tools, dry_run=True, answers=YES))
+    result = asyncio.run(aprepare_routine(folder, AS_RECORDED, shop.tools, answers=YES))
     assert (result.status, shop.effects) == ("ok", [])
     assert step(result, "refund").arguments[1].value == 100
 
 
 def test_what_is_missing_is_raised(folder: Path) -> None:
     with pytest.raises(RoutineError, match="refund"):
-        run_routine(folder, AS_RECORDED, {"get_order": Shop().get_order}, dry_run=True)
+        prepare_routine(folder, AS_RECORDED, {"get_order": Shop().get_order})
 
 
 HAND_WRITTEN = """
@@ -192,7 +192,7 @@ def test_a_tool_of_unknown_effect_counts_as_a_write_and_secrets_stay_hidden(
 ) -> None:
     (tmp_path / "routine.yaml").write_text(HAND_WRITTEN)
     tools = {"look": lambda at: [at, "second"], "odd": pytest.fail}
-    result = run_routine(tmp_path, {"x": 1}, tools, secrets={"key": "hush-hush"}, dry_run=True)
+    result = prepare_routine(tmp_path, {"x": 1}, tools, secrets={"key": "hush-hush"})
     assert (result.status, result.output) == ("ok", [1, "second"])
     written = [one for one in result.planned if one.does == "write"]
     assert [(one.step, one.item, one.arguments[0].value) for one in written] == [
@@ -205,5 +205,5 @@ def test_a_tool_of_unknown_effect_counts_as_a_write_and_secrets_stay_hidden(
 def test_a_check_of_what_a_write_would_have_changed_is_not_a_failure(tmp_path: Path) -> None:
     (tmp_path / "routine.yaml").write_text(HAND_WRITTEN)
     tools = {"look": lambda at: [at], "odd": pytest.fail}
-    result = run_routine(tmp_path, {"x": 1}, tools, secrets={"key": "hush-hush"}, dry_run=True)
+    result = prepare_routine(tmp_path, {"x": 1}, tools, secrets={"key": "hush-hush"})
     assert (result.status, step(result, "d").needs) == ("ok", ["the effect of b"])

@@ -9,6 +9,7 @@ from em import Memory
 from em.runner.acceptance import RoutinesOff, routines_mode
 from em.runner.engine import run_routine
 from em.runner.package import keep_routine
+from em.runner.preparation import prepare_routine
 from em.settings import Settings
 
 TEXT = """
@@ -40,9 +41,9 @@ def test_python_runs_no_routine(tmp_path: Path, sent: list[str], mode: str) -> N
 def test_a_dry_run_is_made_in_shadow_only(tmp_path: Path) -> None:
     (tmp_path / "routine.yaml").write_text(TEXT)
     tools = {"send": lambda to: to}
-    assert run_routine(tmp_path, {}, tools, dry_run=True, routines="shadow").planned
+    assert prepare_routine(tmp_path, {}, tools, routines="shadow").planned
     with pytest.raises(RoutinesOff):
-        run_routine(tmp_path, {}, tools, dry_run=True, routines="off")
+        prepare_routine(tmp_path, {}, tools, routines="off")
 
 
 def test_the_environment_counts_for_folders_and_commands(

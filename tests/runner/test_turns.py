@@ -7,6 +7,7 @@ import pytest
 
 from em import Memory
 from em.runner.engine import run_routine
+from em.runner.preparation import prepare_routine
 from em.runner.validation import validate
 
 ROUTINE = """
@@ -81,7 +82,7 @@ def test_a_turn_sees_what_the_turns_before_have_done(tmp_path: Path) -> None:
 def test_a_dry_run_shows_the_calls_of_each_turn(tmp_path: Path) -> None:
     house = House(hall=True, attic=False)
     given = {"rooms": ["hall", "attic"]}
-    result = run_routine(written(tmp_path), given, house.tools(), dry_run=True)
+    result = prepare_routine(written(tmp_path), given, house.tools())
     planned = [(one.tool, one.item) for one in result.planned]
     assert planned == [("switch_off", 0), ("report", None)]
     assert house.done == [("look", "hall"), ("look", "attic")]

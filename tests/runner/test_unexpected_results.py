@@ -9,6 +9,7 @@ from em.errors import RoutineError
 from em.runner.engine import resume_run, run_routine
 from em.runner.history import read_run
 from em.runner.package import Package
+from em.runner.preparation import prepare_routine
 from em.runner.run import RunResult, UnexpectedResult
 from em.store.sqlite import SqliteStore
 from em.values.call import Fix
@@ -179,7 +180,7 @@ steps:
 
 def test_a_dry_run_shows_what_a_call_must_return(folder: Path) -> None:
     shop = Shop(GOOD)
-    planned = shop.run(folder, dry_run=True).planned
+    planned = prepare_routine(folder, {"order": "#W1001"}, shop.tools()).planned
     assert shop.calls == []
     assert '`refunded.status` is "done"' in planned[0].expects
 

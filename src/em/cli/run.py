@@ -66,12 +66,14 @@ from em.runner.history import (
 from em.runner.journal import by_whom, how_to_resume
 from em.runner.machine import AutoFix
 from em.runner.package import Package
+from em.runner.prepared import Prepared
 from em.runner.retry import RETRIED, retry_problem
 from em.runner.routine import ToolSpec
-from em.runner.run import Planned, RunResult
+from em.runner.run import RunResult
 from em.runner.template import REQUEST
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
+from em.store.protocol import Store
 from em.values.ids import new_id
 
 if TYPE_CHECKING:
@@ -122,6 +124,8 @@ def _shared(function: F) -> F:
     is_flag=True,
     help="Make the reads, and show each call with an effect without making it.",
 )
+@click.option("--prepare", is_flag=True, help="The same, with a token that commits just this.")
+@click.option("--commit", "token", metavar="TOKEN", help="Make the writes that were prepared.")
 @_shared
 @everywhere
 def run(
@@ -133,6 +137,8 @@ def run(
     no_journal: bool,
     subject: str | None,
     dry_run: bool,
+    prepare: bool,
+    token: str | None,
     answers: str | None,
     yes: bool,
     **shared: Any,
@@ -156,7 +162,15 @@ def run(
     --dry-run makes the reads and the checks, and shows for each call with an effect its values and
     where they come from. Nothing is written, not even to the journal. The exit code is 1 if the run
     would fail, hand over or ask. If something that it needs is missing, its steps are listed.
+
+    --prepare does the same, and prints a token. `em run --commit TOKEN` makes the reads and checks
+    again, and then makes just these writes; if anything has changed it hands over. A token serves
+    once, for 15 minutes, with the same --subject.
     """
+    if token is not None:
+        if routine or request is not None:
+            raise UsageError("expected a routine to run, or --commit TOKEN", place="em run")
+        return _commit(token, subject, shared)
     with ExitStack() as stack:
         match = None if request is None else _matched(request, routine or input_file)
         if request is not None and match is None:
@@ -164,8 +178,9 @@ def run(
         package = find_package(match.routine if match else _named(routine), stack)
         again = _given(package.folder, shared)
         input_data = match.inputs if match else _input(package, input_file, named)
-        if dry_run:
-            return _rehearse(package, input_data, _answers(answers), again)
+        if dry_run or prepare:
+            store = open_memory(create=True).store if prepare else None
+            return _prepare(package, input_data, _answers(answers), again, store, subject)
         memory = None if no_journal else open_memory(create=True)
         run_id = new_id()
 
@@ -326,59 +341,70 @@ def _auto_fix(private: Sequence[str]) -> AutoFix:
     return make_auto_fix_fn(client, private=private, redact=settings.redact)
 
 
-def _rehearse(
-    package: Package, input_data: dict[str, Any], given: dict[str, Any], again: dict[str, Any]
+_FOR_PLANS = ("tool_registry", "udfs", "allow", "trust")
+"""What preparing and committing need of the arguments of a run."""
+
+
+def _prepare(
+    package: Package,
+    input_data: dict[str, Any],
+    given: dict[str, Any],
+    again: dict[str, Any],
+    store: Store | None,
+    subject: str | None,
 ) -> int:
     """Make the reads of a routine and show what it would do; return the exit code."""
-    kept = ("tool_registry", "udfs", "allow", "trust")
+    from em.runner.preparation import prepare_routine
+
     try:
         with only_results_on_stdout(), watching(wanted=not wants_json()) as watcher:
-            result = run_routine(
+            result = prepare_routine(
                 package,
                 input_data,
                 answers=given,
                 on_step=watcher.ended,
                 on_start=watcher.began,
-                dry_run=True,
-                **{name: again[name] for name in kept},
+                store=store,
+                subject=subject,
+                **{name: again[name] for name in _FOR_PLANS},
             )
     except RoutineError as error:
         _print_steps(package, error)
         return 1
 
     def text() -> None:
-        for planned in result.planned:
-            _print_planned(planned)
+        for line in result.text.splitlines():
+            click.echo(printable(line))
         _print_forecast(result)
+        if result.token:
+            about = ["--subject", shlex.quote(subject)] if subject else []
+            words = ["em run --commit", result.token, *about, again["resume_with"]]
+            note(f"  to make these writes: {' '.join(filter(None, words))}")
 
-    emit(lambda: msgspec.structs.asdict(result), text)
+    emit(lambda: {**msgspec.structs.asdict(result), "text": result.text}, text)
     return 0 if result.status == "ok" else 1
 
 
-def _print_planned(planned: Planned) -> None:
-    """Print a step that a dry run did not do."""
-    number = "" if planned.item is None else f"[{planned.item}]"
-    needs = f" (needs {', '.join(planned.needs)})" if planned.needs else ""
-    if planned.does == "ask":
-        click.echo(printable(f"{planned.step}: would ask: {planned.message}{needs}"))
-        return
-    if planned.does == "wait":
-        click.echo(printable(f"{planned.step}: needs {', '.join(planned.needs)}"))
-        for words in planned.expects:
-            click.echo(printable(f"  afterwards: {words}"))
-        return
-    click.echo(printable(f"{planned.step}{number}: would call {planned.tool}{needs}"))
-    for line in planned.shows.splitlines():
-        click.echo(printable(f"  | {line}"))
-    for one in planned.arguments:
-        value = shown(one.value) if one.value is not msgspec.UNSET else "?"
-        because = one.problem or one.source
-        click.echo(printable(f"  {one.place} = {value}: {because}"))
-    for words in planned.expects:
-        click.echo(printable(f"  afterwards: {words}"))
+def _commit(token: str, subject: str | None, shared: dict[str, Any]) -> int:
+    """Make the writes that were prepared; return the exit code."""
+    from em.runner.preparation import commit_prepared
+
+    memory, run_id = open_memory(), new_id()
+    again = _given(Path("/"), shared)
+    with only_results_on_stdout(), watching(wanted=not wants_json()) as watcher:
+        result = commit_prepared(
+            memory.store,
+            token,
+            run_id=run_id,
+            subject=subject,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+            **{name: again[name] for name in (*_FOR_PLANS, "resume_with")},
+        )
+    return _print_outcome(memory, result, again["resume_with"])
 
 
-def _print_forecast(result: RunResult) -> None:
+def _print_forecast(result: Prepared) -> None:
     """Say how the run would go."""
     if result.failure is not None:
         why, _ = failure_lines(msgspec.structs.asdict(result.failure))

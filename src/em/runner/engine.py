@@ -1,6 +1,6 @@
 """The engine: runs a routine (`run_routine`, `arun_routine`) and resumes a run (`resume_run`)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
@@ -15,6 +15,7 @@ from em.runner.answers import check_steps
 from em.runner.drivers import Effects, WriteNotes
 from em.runner.history import PastRun, package_of, read_run, refuse_partial
 from em.runner.journal import (
+    Attempt,
     Journal,
     Note,
     answered_note,
@@ -73,6 +74,9 @@ class RunOptions(TypedDict, total=False):
     """The caller makes sure that nobody else works on this run, as a workflow does."""
     subject: str | None
     """Who the run is about: forgetting the subject forgets the run. A resumed run keeps its own."""
+    asks: bool
+    """False: nobody can be asked. A run that would wait for an answer hands over, or fails after a
+    write, so that it waits in no list."""
     client: "LlmClient | None"
     """A model that reads a request in words where no template fits it (`em.runner.request`)."""
     courtesies: Sequence[str]
@@ -87,7 +91,6 @@ def run_routine(
     *,
     store: Store | None = None,
     run_id: str | None = None,
-    dry_run: bool = False,
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a routine without a model.
@@ -97,17 +100,13 @@ def run_routine(
     can be resumed by its `run_id`; then a missing tool, function, secret or permission is raised
     too, before anything is journalled. Functions that a model wrote run in the sandbox. See
     `RunOptions` for the rest.
-
-    dry_run: make the reads only; the result's `planned` has each call with an effect, with its
-    values and where they come from. Nothing is journalled.
     """
-    given, run_id = _input(input_data), run_id or new_id()
-    store = None if dry_run else store
+    given, run_id = input_of(input_data), run_id or new_id()
     with (
-        _held(store, run_id, options),
-        _Run(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
+        held(store, run_id, options),
+        OneRun(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
-        machine, write = run.begin(run.bind(given), store, run_id, is_dry=dry_run)
+        machine, write = run.begin(run.bind(given), store, run_id)
         with collecting(run.uses):
             return run.secrets.result(drive_run(run.name, machine, write, store))
 
@@ -120,22 +119,15 @@ async def arun_routine(
     *,
     store: Store | None = None,
     run_id: str | None = None,
-    dry_run: bool = False,
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a routine under asyncio: await coroutines, run other tools in threads."""
-    import asyncio  # here: a plain run starts without it
-
-    given, run_id = _input(input_data), run_id or new_id()
-    store = None if dry_run else store
+    given, run_id = input_of(input_data), run_id or new_id()
     with (
-        _held(store, run_id, options),
-        _Run(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
+        held(store, run_id, options),
+        OneRun(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
-        bound = (
-            await asyncio.to_thread(run.bind, given) if options.get("client") else run.bind(given)
-        )
-        machine, write = run.begin(bound, store, run_id, is_dry=dry_run)
+        machine, write = run.begin(await run.abind(given), store, run_id)
         with collecting(run.uses):
             return run.secrets.result(await adrive_run(run.name, machine, write, store))
 
@@ -164,12 +156,13 @@ def resume_run(
     RoutineError where a call might be made twice (`em.runner.retry`).
     by: who wants it, for the log.
     """
-    with _held(store, run_id, options):
+    with held(store, run_id, options):
         retried = [retried_note(by)] if retry else []
         return _resume(store, run_id, tool_registry, auto_fix_fn, input_data, options, retried)
 
 
-def _held(store: Store | None, run_id: str, options: RunOptions) -> AbstractContextManager[None]:
+def held(store: Store | None, run_id: str, options: RunOptions) -> AbstractContextManager[None]:
+    """Make sure that nobody else works on a run."""
     return nullcontext() if store is None or options.get("is_held") else running(store, run_id)
 
 
@@ -185,7 +178,7 @@ def _resume(
     past = read_run(store, run_id)
     refuse_partial(past)
     if input_data is not None:
-        past.input = same_input(past, _input(input_data))
+        past.input = same_input(past, input_of(input_data))
     refuse_lost_secrets(past, options.get("answers") or {})
     if retried:
         refuse_retry(past)
@@ -199,7 +192,7 @@ def _resume(
         )
     with package_of(store, past) as package:
         package.check_unchanged(past.routine_hash)
-        with _Run(package, tool_registry, auto_fix_fn, options, is_kept=True) as run:
+        with OneRun(package, tool_registry, auto_fix_fn, options, is_kept=True) as run:
             machine, write = run.go_on(past, store, retried)
             with collecting(run.uses):
                 return run.secrets.result(drive_run(run.name, machine, write, store))
@@ -227,7 +220,7 @@ def same_input(past: PastRun, given: Json) -> Json:
     return given
 
 
-class _Run:
+class OneRun:
     """Everything that one run needs. A context manager: it ends the sandbox and MCP servers."""
 
     def __init__(
@@ -240,10 +233,10 @@ class _Run:
         is_kept: bool,
     ) -> None:
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
-        self._mode = options.get("routines") or routines_mode()
-        self._answers = options.get("answers")
+        self.mode = options.get("routines") or routines_mode()
+        self.answers = options.get("answers")
         self._resume_with = options.get("resume_with", "")
-        self._subject = options.get("subject")
+        self.subject = options.get("subject")
         self._client = options.get("client")
         self._courtesies = options.get("courtesies", ())
         # What the tools get from a memory.
@@ -261,15 +254,16 @@ class _Run:
             self.package, registry, options.get("allow"), self.secrets, self._servers, self._named
         )
         self._udfs = self.package.udfs(trust=options.get("trust", False))
-        self._options: dict[str, Any] = {
+        self.options: dict[str, Any] = {
             "tools": known,
             "secrets": self.secrets,
             "refusal": refusal,
             "udfs": {**self._udfs, **(options.get("udfs") or {})},
             "auto_fix": self.secrets.asking(auto_fix),
-            "answers": self._answers,
+            "answers": self.answers,
             "on_step": self.secrets.telling(options.get("on_step")),
             "on_start": options.get("on_start"),
+            "asks": options.get("asks", True),
             # An answer to a journalled run is written before it is used: the run waits for it.
             "ask": None if is_kept else self.secrets.questioning(options.get("ask")),
         }
@@ -293,62 +287,65 @@ class _Run:
         # What was given is shown and stored if it can't be used.
         return bound if not bound.problem else msgspec.structs.replace(bound, inputs=by_names)
 
+    async def abind(self, given: Json) -> Bound:
+        """Do the same under asyncio: a model is asked in a thread."""
+        if self._client is None:
+            return self.bind(given)
+        import asyncio  # here: a plain run starts without it
+
+        return await asyncio.to_thread(self.bind, given)
+
     def begin(
-        self, bound: Bound, store: Store | None, run_id: str, *, is_dry: bool = False
+        self,
+        bound: Bound,
+        store: Store | None,
+        run_id: str,
+        agreed: Callable[[Attempt], None] | None = None,
     ) -> tuple[Effects[RunResult], WriteNotes]:
         """Begin a new run; its first note is written with its first step's."""
-        refuse_if_off(self._mode, self.name, is_dry=is_dry)
-        input_data = bound.inputs
-        self._options["bound"] = bound
-        self._named.take(input_data)
+        refuse_if_off(self.mode, self.name)
+        input_data = self.take(bound)
         notes: list[Note] | None = None
         write: WriteNotes = _keep_nothing
         if store is not None:
-            folder = path_to_text(self.package.folder.resolve())
-            name = self.package.routine.name
-            kept = keepable(input_data, "input")
             notes = [
                 started_note(
-                    folder,
-                    name,
+                    path_to_text(self.package.folder.resolve()),
+                    self.package.routine.name,
                     self.package.content_hash,
-                    kept,
+                    keepable(input_data, "input"),
                     stored=self.package.stored,
-                    code=self._code(),
+                    code=self.code(),
                 )
             ]
             if self._resume_with:
                 notes[0][1]["resume_with"] = self._resume_with
             notes += self._answered()
-            write = Journal(store, run_id, subject=self._subject, uses=self.uses).write
-        if self._answers:
-            check_steps(self.package.program, self._answers)
-        if is_dry:
-            return self._rehearsal(run_id).run(input_data), write
-        machine = Machine(self.package.program, run_id=run_id, notes=notes, **self._options)
+            write = Journal(store, run_id, subject=self.subject, uses=self.uses).write
+        program = self.package.program
+        machine = Machine(program, run_id=run_id, notes=notes, agreed=agreed, **self.options)
         if store is not None:
             machine.check()
         return machine.run(input_data), write
 
-    def _rehearsal(self, run_id: str) -> Machine:
-        from em.runner.rehearsal import Rehearsal
-
-        # It asks nobody, a model neither.
-        options = {**self._options, "ask": None, "auto_fix": None}
-        machine = Rehearsal(self.package.program, run_id=run_id, **options)
-        machine.check()
-        return machine
+    def take(self, bound: Bound) -> Json:
+        """Take the inputs of a new run, and return them."""
+        self.options["bound"] = bound
+        self._named.take(bound.inputs)
+        if self.answers:
+            check_steps(self.package.program, self.answers)
+        return bound.inputs
 
     def go_on(
         self, past: PastRun, store: Store, retried: list[Note]
     ) -> tuple[Effects[RunResult], WriteNotes]:
         """Resume a past run. retried: the note that says so, if it was over."""
-        refuse_if_off(self._mode, self.name)
+        refuse_if_off(self.mode, self.name)
         self._named.take(past.input)
-        if self._answers:
-            check_steps(self.package.program, self._answers)
+        if self.answers:
+            check_steps(self.package.program, self.answers)
         notes, restored = self._answered(), past.restored
-        if restored.results and self._acts() and not restored.has_acted(self._answers or {}):
+        if restored.results and self._acts() and not restored.has_acted(self.answers or {}):
             # Nothing was done with what was read, and it may be old by now.
             notes, restored = [resumed_note(), *notes], restored.without_reads()
         machine = Machine(
@@ -356,17 +353,17 @@ class _Run:
             run_id=past.run_id,
             notes=[*retried, *notes],
             restored=restored,
-            **self._options,
+            **self.options,
         )
         # Raise instead of failing the run: a run that ended could not be resumed later.
         machine.check()
-        self._check_code(past)
+        self.check_code(past.code, f"run {past.run_id}")
         journal = Journal(store, past.run_id, past.pos, subject=past.subject, uses=self.uses)
         return machine.run(past.input), journal.write
 
     def _acts(self) -> bool:
         """Return whether a step has an effect."""
-        tools = self._options["tools"]
+        tools = self.options["tools"]
         return any(
             writes(step, tools[step.target])
             if step.kind == "tool" and step.target in tools
@@ -374,32 +371,32 @@ class _Run:
             for step in self.package.program.steps
         )
 
-    def _code(self) -> list[tuple[str, str]]:
+    def code(self) -> list[tuple[str, str]]:
         """Return what errors call each piece of code that the run can call, and its digest."""
         own = self.package.udf_hash
-        others = sorted({code_digest(each) for each in self._options["udfs"].values()})
+        others = sorted({code_digest(each) for each in self.options["udfs"].values()})
         found = [(UDF, content_hash(repr([own, others]).encode()) if own or any(others) else "")]
         for name in sorted(self.package.program.tool_names):
-            tool: Tool | None = self._options["tools"].get(name)
+            tool: Tool | None = self.options["tools"].get(name)
             digest = "" if tool is None else tool.digest or code_digest(tool.function)
             found.append((f"the tool {name!r}", digest))
         return [(what, digest[:16]) for what, digest in found]
 
-    def _check_code(self, past: PastRun) -> None:
+    def check_code(self, code: Iterable[tuple[str, str]], place: str) -> None:
         """Raise if functions or tools differ from those that the run began with."""
-        now = dict(self._code())
-        for what, before in past.code:
+        now = dict(self.code())
+        for what, before in code:
             if now.get(what) != before:
                 raise RoutineError(
                     f"{what} was changed since this run began",
-                    place=f"run {past.run_id}",
+                    place=place,
                     fix="restore the old code, or start a new run",
                 )
 
     def _answered(self) -> list[Note]:
-        if not self._answers:
+        if not self.answers:
             return []
-        said = without_secrets(self.package.routine, self._answers)
+        said = without_secrets(self.package.routine, self.answers)
         return [answered_note(keepable(said, "answers"))]
 
 
@@ -437,7 +434,8 @@ def _keep_nothing(_notes: list[Note]) -> None:
     """Drop the notes of a run without a journal."""
 
 
-def _input(input_data: Any) -> Json:
+def input_of(input_data: Any) -> Json:
+    """Return the input of a run; raise if it is none."""
     if input_data is None:
         return {}
     if not isinstance(input_data, dict):

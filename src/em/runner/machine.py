@@ -160,9 +160,14 @@ class Calls:
         reports: Reports,
         *,
         are_checked: bool = False,
+        agreed: Callable[[Attempt], None] | None = None,
     ) -> None:
-        """Take what calls need. are_checked: the routine checks what it writes beforehand."""
-        self._are_checked = are_checked
+        """Take what calls need.
+
+        are_checked: the routine checks what it writes beforehand. agreed: raises if a call with an
+        effect is not one that was agreed to.
+        """
+        self._are_checked, self._agreed = are_checked, agreed
         self._tools = tools
         self._udfs = udfs
         self._auto_fix = auto_fix
@@ -440,6 +445,8 @@ class Calls:
         if attempt.problem is not None:
             raise attempt.problem
         _check(attempt.step.pre, attempt.scope, attempt.step, "pre")
+        if attempt.writes and self._agreed is not None:
+            self._agreed(attempt)
         args, attempt.args = attempt.args, None
         return self.call(attempt.step, attempt.scope, args, attempt.key)
 
@@ -680,8 +687,11 @@ class Machine:
         write: WriteNotes | None = None,
         ask: Callable[[PendingPrompt], Json | None] | None = None,
         bound: Bound | None = None,
+        agreed: Callable[[Attempt], None] | None = None,
+        asks: bool = True,
     ) -> None:
         self._program = program
+        self._agreed, self._asks = agreed, asks
         # The inputs that a model read in a request, or why it could not.
         self._bound = bound
         self._hands_over = program.routine.checks == "hand_over"
@@ -724,6 +734,7 @@ class Machine:
             notebook,
             reports,
             are_checked=self._hands_over,
+            agreed=self._agreed,
         )
 
     def run(self, input_data: Json) -> Generator[Effect, Any, RunResult]:
@@ -736,8 +747,8 @@ class Machine:
             self._is_ending = True
             self._check_output(output)
         except Pause as pause:
-            in_flight = pause.in_flight
-            result = self._result("needs_input", pending_prompt=pause.prompt)
+            in_flight = pause.in_flight and self._asks
+            result = self._asked(pause.prompt)
         except Failed as failed:
             result = self._failed(failed.failure)
         except Mismatch:
@@ -753,6 +764,19 @@ class Machine:
             result = self._result("ok", output=output)
         yield from self._notebook.end(result, in_flight=in_flight)
         return result
+
+    def _asked(self, prompt: PendingPrompt) -> RunResult:
+        """Return the result of a run that asks, or of one that would have to and must not."""
+        if self._asks:
+            return self._result("needs_input", pending_prompt=prompt)
+        message = f"a person would have to answer: {prompt.message}"
+        if not self._calls.has_acted:
+            return self._result(
+                "needs_input", reason=Reason(step_id=prompt.step_id, message=message)
+            )
+        step_id = prompt.step_id.removesuffix("?")
+        failure = Failure(step_id=step_id, error_type="NotAnswered", message=message)
+        return self._result("failed", failure=self._with_effects(failure))
 
     def _failed(self, failure: Failure) -> RunResult:
         """Return the result of a run that failed: before the first write it may hand over."""

@@ -1,4 +1,4 @@
-"""Rehearsal: a dry run. It makes the reads, and plans each call with an effect without making it.
+"""Rehearsal: a run that makes the reads, and plans each call with an effect without making it.
 
 It runs on the machine, with the same questions and checks. Where a real run would stop, to ask or
 because it fails, a rehearsal notes that and goes on, so that all calls with an effect can be shown
@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 
 from em.errors import EmError, ExpressionError
+from em.runner.drivers import Effects
 from em.runner.expressions.language import compile_value, names_in
 from em.runner.expressions.words import in_words
 from em.runner.journal import Turn
 from em.runner.machine import Machine, Steps, check_conflict, scopes_of
+from em.runner.prepared import Planned, PlannedArgument, Prepared
 from em.runner.requirements import result_in_words
 from em.runner.routine import CompiledStep, ForEachStep, PromptStep, Step, ToolStep, UdfStep
 from em.runner.run import (
@@ -25,9 +27,6 @@ from em.runner.run import (
     Item,
     Pause,
     PendingPrompt,
-    Planned,
-    PlannedArgument,
-    RunResult,
     plain,
 )
 from em.values.canonical import Json, short
@@ -35,12 +34,13 @@ from em.values.canonical import Json, short
 YOUR_ANSWER = "your answer"
 _UNKNOWN = object()
 _SKIPPED = object()
+_CALLS = ("tool", "udf", "for_each")
 _BARE = ("when", "check", "checks", "over")
 """The fields of a step that hold bare expressions."""
 
 
 class Rehearsal(Machine):
-    """One dry run of a program. It has no journal, and asks nobody."""
+    """One rehearsal of a program. It has no journal, and asks nobody."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -52,11 +52,23 @@ class Rehearsal(Machine):
         self._has_output = False
         # Whether the problem comes after a call with an effect, in a real run.
         self._is_late = False
-        # The last call that was not made, and the names that were read after it: they may differ.
+        # The last call that was not made, and the names that were read after one, each with that
+        # call: they may differ.
         self._written = ""
-        self._stale: set[str] = set()
+        self._stale: dict[str, str] = {}
         # The names that the turns of a block lack.
         self._lacking_in_turns: set[str | None] = set()
+
+    @property
+    def has_planned_write(self) -> bool:
+        """Whether a call with an effect was planned: what is read from now on may differ."""
+        return bool(self._written)
+
+    def run(self, input_data: Json) -> Effects[Prepared]:
+        """Yield the effects of the reads, then return what was prepared."""
+        found = yield from super().run(input_data)
+        assert isinstance(found, Prepared)
+        return found
 
     def _steps(self) -> Steps:
         for step in self._program.outer_steps:
@@ -153,8 +165,9 @@ class Rehearsal(Machine):
         if self._has_output:
             super()._check_output(output)
 
-    def _result(self, status: Any, **rest: Any) -> RunResult:
-        return msgspec.structs.replace(super()._result(status, **rest), planned=self._planned)
+    def _result(self, status: Any, **rest: Any) -> Prepared:
+        found = super()._result(status, **rest)
+        return Prepared(**msgspec.structs.asdict(found), planned=self._planned)
 
     def _rehearse(self, step: CompiledStep, source: Step) -> Steps:
         """Do a step if it has no effect; else plan it, and return _UNKNOWN."""
@@ -175,8 +188,9 @@ class Rehearsal(Machine):
         if value is _UNKNOWN:
             self._lack(step)
         elif step.save_as is not None and value is not _SKIPPED:
-            if self._written:
-                self._stale.add(step.save_as)
+            names = _names_of(msgspec.to_builtins(step.source)) & self._stale.keys()
+            if self._written and (names or step.kind in _CALLS):
+                self._stale[step.save_as] = self._written
             check_conflict(step, self._saved, value)
             self._saved[step.save_as] = self._scope[step.save_as] = value
 
@@ -190,8 +204,7 @@ class Rehearsal(Machine):
         if not self._written:
             return False
         names = _names_of(msgspec.to_builtins(source)) | {step.save_as}
-        is_call = step.kind in ("tool", "udf", "for_each")
-        return is_call or not self._stale.isdisjoint(names)
+        return step.kind in _CALLS or not names.isdisjoint(self._stale)
 
     # --- what is shown ----------------------------------------------------------------------------
 
@@ -296,13 +309,14 @@ class Rehearsal(Machine):
             return "" if isinstance(error, ExpressionError) else f"refused: {error}"
 
     def _arguments(self, source: ToolStep | UdfStep, scope: Json) -> Iterator[PlannedArgument]:
-        for place, template in _single_values(source.args):
-            words = self._words(template)
-            try:
-                value = plain(compile_value(template, f"step {source.id}, {place}")(scope))
-            except EmError as error:
-                needs = self._lacks(_names_of(template))
+        for place, template, value, error in argument_values(source, scope):
+            words, names = self._words(template), _names_of(template)
+            if error is not None:
+                needs = self._lacks(names)
                 problem = f"needs {' and '.join(needs)}" if needs else error.message
+                yield PlannedArgument(place=place, source=words, problem=problem)
+            elif stale := [self._stale[name] for name in sorted(names) if name in self._stale]:
+                problem = f"needs the effect of {stale[0]}"
                 yield PlannedArgument(place=place, source=words, problem=problem)
             else:
                 yield PlannedArgument(place=place, source=words, value=value)
@@ -315,6 +329,19 @@ class Rehearsal(Machine):
         if bare in self._saved or self._lacking.get(bare, YOUR_ANSWER) != YOUR_ANSWER:
             return f"the result `{bare}`"
         return in_words(template)
+
+
+def argument_values(
+    source: ToolStep | UdfStep, scope: Json
+) -> Iterator[tuple[str, Any, Any, EmError | None]]:
+    """Yield the single values of a call's arguments: place, expression, value, or the error."""
+    for place, template in _single_values(source.args):
+        try:
+            value = plain(compile_value(template, f"step {source.id}, {place}")(scope))
+        except EmError as error:
+            yield place, template, None, error
+        else:
+            yield place, template, value, None
 
 
 def _names_of(value: Any, *, bare: bool = False) -> set[str]:

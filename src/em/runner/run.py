@@ -55,36 +55,6 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     fix: Json | None = None
 
 
-class PlannedArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One argument of a call that was planned: its value, or the problem why it has none.
-
-    source: where it comes from, in words.
-    """
-
-    place: str
-    source: str
-    value: Any = msgspec.UNSET
-    problem: str = ""
-
-
-class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A step that a dry run did not do: a call with an effect, a question, or one that must wait.
-
-    needs: what it waits for, such as "the result of refund". expects: what the call must return, in
-    words. shows: what the tool would do, such as a command or a diff.
-    """
-
-    step: str
-    does: Literal["write", "ask", "wait"]
-    tool: str = ""
-    item: Item = None
-    arguments: Sequence[PlannedArgument] = ()
-    expects: Sequence[str] = ()
-    needs: Sequence[str] = ()
-    message: str = ""
-    shows: str = ""
-
-
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run: ok has `output`, failed `failure`, needs_input `pending_prompt`.
 
@@ -92,8 +62,6 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     and can't be resumed.
 
     Only a result that was read from the journal is `cancelled`: the run itself raises Cancelled.
-
-    planned: what a dry run left undone; its status says how the run would go.
     """
 
     run_id: str
@@ -104,7 +72,6 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason | None = None
     context: Json = {}
     steps: Sequence[StepReport] = ()
-    planned: Sequence[Planned] = ()
 
 
 @event_body("run_started")

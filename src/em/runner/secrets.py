@@ -9,19 +9,22 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from em.errors import RoutineError, UsageError
 from em.redaction.masker import Echoes, MarkerMoved, Masker, put_back, refuse_markers
 from em.redaction.redactor import Redactor, marker
+from em.runner.prepared import Planned, Prepared
 from em.runner.reason import Reason
 from em.runner.routine import PromptStep, Routine, Secret
-from em.runner.run import Failure, PendingPrompt, Planned, RunResult, StepReport
+from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
 from em.settings import AllowSettings
 from em.values.call import Fix, fix_problem
 from em.values.canonical import Json
+
+R = TypeVar("R", bound=RunResult)
 
 Given = Mapping[str, str] | Callable[[str], str | None] | None
 """Secrets by name, or a function that returns them; else the environment has them."""
@@ -151,10 +154,14 @@ class Secrets:
 
         return masked
 
-    def result(self, result: RunResult) -> RunResult:
+    def result(self, result: R) -> R:
         """Mask a result except its output, which the caller asked for."""
         if not self:
             return result
+        planned: Json = {}
+        if isinstance(result, Prepared):
+            shown = self.masked(msgspec.to_builtins(result.planned, enc_hook=repr))
+            planned["planned"] = msgspec.convert(shown, list[Planned])
         return msgspec.structs.replace(
             result,
             failure=result.failure and self._failure(result.failure),
@@ -162,9 +169,7 @@ class Secrets:
             reason=result.reason and self._reason(result.reason),
             steps=[self._report(report) for report in result.steps],
             context=self._values(result.context),
-            planned=msgspec.convert(
-                self.masked(msgspec.to_builtins(result.planned, enc_hook=repr)), list[Planned]
-            ),
+            **planned,
         )
 
     def _report(self, report: StepReport) -> StepReport:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,10 +21,10 @@ from em.runner.history import read_run, savings
 from em.runner.run import RunResult
 from em.store.protocol import Store
 
+R = TypeVar("R", bound=RunResult)
 
-def drive_run(
-    name: str, machine: Effects[RunResult], write: WriteNotes, store: Store | None
-) -> RunResult:
+
+def drive_run(name: str, machine: Effects[R], write: WriteNotes, store: Store | None) -> R:
     """Drive a run to its end, in a span with its outcome if anything is traced."""
     if not telemetry.is_on():
         return drive(machine, write)
@@ -35,9 +35,7 @@ def drive_run(
     return result
 
 
-async def adrive_run(
-    name: str, machine: Effects[RunResult], write: WriteNotes, store: Store | None
-) -> RunResult:
+async def adrive_run(name: str, machine: Effects[R], write: WriteNotes, store: Store | None) -> R:
     """Drive a run under asyncio, as `drive_run` does."""
     if not telemetry.is_on():
         return await adrive(machine, write)
@@ -69,7 +67,7 @@ def _count(result: RunResult, store: Store | None) -> None:
         telemetry.count("em.calls_saved", saved)
 
 
-def _traced(machine: Effects[RunResult]) -> Effects[RunResult]:
+def _traced(machine: Effects[R]) -> Effects[R]:
     """Pass a machine's effects on, with a span around each call."""
     try:
         effect = next(machine)
@@ -84,7 +82,7 @@ def _traced(machine: Effects[RunResult]) -> Effects[RunResult]:
             else:
                 effect = machine.send(outcome)
     except StopIteration as end:
-        result: RunResult = end.value
+        result: R = end.value
         return result
 
 

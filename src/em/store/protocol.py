@@ -383,8 +383,8 @@ class SummaryTable(Protocol):
 class Tickets(Protocol):
     """Small values that expire, on which the processes of a service must agree.
 
-    They are no part of the log, and hold nothing of what was recorded. Safe to share between
-    threads and processes.
+    They are no part of the log, and nothing of what was recorded can be read in them. Safe to share
+    between threads and processes.
     """
 
     def get(self, name: str) -> str | None:
@@ -395,6 +395,9 @@ class Tickets(Protocol):
 
     def count(self, name: str, more: int, keep: timedelta) -> int:
         """Add to the count of a ticket, and return the sum. It expires `keep` after the first."""
+
+    def take(self, name: str) -> str | None:
+        """Remove a ticket and return its value, to one caller only; None if there is none."""
 
     def drop(self, name: str) -> None:
         """Remove a ticket, if it is there."""

@@ -1,7 +1,8 @@
 """Tickets: small values that expire, on which the processes of a service must agree.
 
-Logins, counts for limits of requests, and the key that signs forms. They are no part of the log: a
-ticket holds nothing of what was recorded, and no export has it.
+Logins, counts for limits of requests, the key that signs forms, and plans that wait to be
+committed, sealed by their tokens. They are no part of the log: nothing of what was recorded can be
+read in a ticket, and no export has it.
 """
 
 from collections.abc import Callable
@@ -58,6 +59,14 @@ class SqlTickets:
             count = int(session.execute(sql, (name, more, until)).fetchone()[0])
             _expire_others(session, name, moment)
             return count
+
+    def take(self, name: str) -> str | None:
+        """Remove a ticket and return its value; None if there is none or it has expired."""
+        with self._holding(_lock_name(name)) as session:
+            _expire(session, name)
+            sql = "DELETE FROM tickets WHERE name = ? RETURNING value"
+            row = session.execute(sql, (name,)).fetchone()
+        return None if row is None else str(row[0])
 
     def drop(self, name: str) -> None:
         """Remove a ticket, if it is there."""

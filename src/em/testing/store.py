@@ -774,6 +774,8 @@ class HolderConformance:
         assert tickets.put("key", "first", MINUTE) == "first"
         assert tickets.put("key", "second", MINUTE) == "first"
         assert tickets.get("key") == "first"
+        assert (tickets.take("key"), tickets.take("key")) == ("first", None)
+        tickets.put("key", "first", MINUTE)
         tickets.drop("key")
         tickets.drop("key")
         assert tickets.get("key") is None
