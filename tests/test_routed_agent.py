@@ -9,8 +9,9 @@ import pytest
 
 import em
 from em import Memory
-from em.errors import OutcomeUnknown, UsageError
+from em.errors import LlmUnavailable, OutcomeUnknown, UsageError
 from em.llm import ScriptedClient
+from em.runner.history import find_runs
 from em.runner.package import kept_routines
 from em.settings import Settings
 
@@ -134,6 +135,131 @@ def test_a_model_reads_other_words(memory: Memory, shop: Shop) -> None:
     assert agent.last.how == "routine cancel_order@1"
     careless = {**reply, "inputs": {**inputs, "order_id": "W-9999"}}
     assert memory.match(words, shop.tools, ScriptedClient([careless])) is None
+
+
+CONDITION = "W-7377 is not needed any more if it is still in the shop, says gus@mail.example"
+
+
+def read_with(*wishes: str, **more: Any) -> dict[str, Any]:
+    """Return what a model reads in a request: a cancellation, with wishes that no input has."""
+    inputs = {"to": "gus@mail.example", "order_id": "W-7377"}
+    reading = {"routine": "cancel_order", "fits": True, "inputs": inputs, "missing": []}
+    return {**reading, "not_expressed": [*wishes], **more}
+
+
+def word(yes: Any, reason: str = "the status is pending") -> dict[str, Any]:
+    return {"yes": yes, "reason": reason}
+
+
+def test_a_model_agrees_to_a_plan_for_what_no_input_expresses(memory: Memory, shop: Shop) -> None:
+    client = ScriptedClient([read_with("if it is still in the shop"), word(yes=True)])
+    agent = memory.agent(shop.answer, shop.tools, client=client)
+    agent(CONDITION)
+    assert (agent.last.how, agent.last.agreed) == (
+        "routine cancel_order@1",
+        "the status is pending",
+    )
+    assert (shop.cancelled, shop.mailed, shop.asked) == (["W-7377"], ["gus@mail.example"], 0)
+    asked = str(client.requests[-1])
+    for shown in ("if it is still in the shop", "pending", "cancel_order", CONDITION[:20]):
+        assert shown in asked
+    assert memory.match(CONDITION, shop.tools, ScriptedClient([read_with("if it is")])) is None
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [word(yes=False, reason="nothing shows where it is")],
+        [word(yes=True, reason=" ")],
+        ["Yes, go on.", "Yes!", "yes"],
+        [{"yes": "perhaps", "reason": "?"}] * 3,
+        [LlmUnavailable("timed out", place="model")],
+    ],
+)
+def test_what_is_no_clear_yes_is_left_to_the_agent(
+    memory: Memory, shop: Shop, answers: list[Any]
+) -> None:
+    made: list[str] = []
+
+    def answer(request: str) -> str:
+        made.extend(shop.cancelled + shop.mailed)
+        return "done"
+
+    client = ScriptedClient([read_with("if it is still in the shop"), *answers])
+    agent = memory.agent(answer, shop.tools, client=client)
+    assert agent(CONDITION) == "done"
+    assert agent.last.how.startswith("agent: ")
+    assert (made, shop.cancelled, shop.mailed) == ([], [], [])
+
+
+def test_what_changes_between_the_word_and_the_write_is_left_to_the_agent(
+    memory: Memory, shop: Shop
+) -> None:
+    class Slow(ScriptedClient):
+        def complete(self, *args: Any, **options: Any) -> Any:
+            answer = super().complete(*args, **options)
+            if "yes" in answer.text:
+                shop.status["W-7377"] = "shipped"
+            return answer
+
+    client = Slow([read_with("if it is still in the shop"), word(yes=True)])
+    agent = memory.agent(shop.answer, shop.tools, client=client)
+    assert agent(CONDITION) == "too late"
+    assert (shop.cancelled, shop.mailed) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        read_with("if it is there", fits=False),
+        read_with("if it is there", inputs={"to": "gus@mail.example", "order_id": "W-9"}),
+        read_with("if it is there", inputs={"order_id": "W-7377"}, missing=["to"]),
+        read_with(" "),
+    ],
+)
+def test_a_plan_is_made_only_where_a_wish_is_the_only_problem(
+    memory: Memory, shop: Shop, reading: Any
+) -> None:
+    client = ScriptedClient([reading, word(yes=True)])
+    agent = memory.agent(lambda request: "done", shop.tools, client=client)
+    agent(CONDITION)
+    assert agent.last.trace_id
+    assert (shop.cancelled, len(client.requests)) == ([], 1)
+
+
+def test_a_second_id_in_a_wish_is_no_limit(memory: Memory, shop: Shop) -> None:
+    words = "W-7377 is not needed, nor is W-8, says gus@mail.example"
+    client = ScriptedClient([read_with("cancel W-8 too"), word(yes=True)])
+    agent = memory.agent(lambda request: "done", shop.tools, client=client)
+    agent(words)
+    assert (shop.cancelled, len(client.requests)) == ([], 1)
+    limit = "W-7377 is not needed if it was over 200, says gus@mail.example"
+    client = ScriptedClient([read_with("only if it was over 200"), word(yes=False, reason="no")])
+    memory.agent(lambda request: "done", shop.tools, client=client)(limit)
+    assert len(client.requests) == 2
+
+
+def test_a_plan_is_agreed_to_under_asyncio_too(memory: Memory, shop: Shop) -> None:
+    client = ScriptedClient([read_with("if it is still in the shop"), word(yes=True)])
+
+    @memory.agent(tools=shop.tools, client=client)
+    async def later(request: str) -> str:
+        return shop.answer(request)
+
+    async def once() -> str:
+        await later(CONDITION)
+        return later.last.how
+
+    assert asyncio.run(once()) == "routine cancel_order@1"
+    assert (shop.cancelled, shop.asked) == (["W-7377"], 0)
+
+
+def test_no_run_of_an_agent_waits_for_an_answer(memory: Memory, shop: Shop) -> None:
+    shop.mail_fails = True
+    agent = memory.agent(shop.answer, shop.tools)
+    with pytest.raises(OutcomeUnknown):
+        agent(REQUEST)
+    assert [one.status for one in find_runs(memory.store).runs] == ["failed"]
 
 
 def test_a_routine_without_its_tools_is_not_matched(memory: Memory, shop: Shop) -> None:

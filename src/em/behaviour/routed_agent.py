@@ -1,10 +1,12 @@
 """The routine first, else the agent: what `memory.agent` returns.
 
-A request that a routine in use fits is done by the routine, without a model. Where none fits, or a
-check of it hands over, the agent does the task, and what it did is recorded. If a routine had made
-writes before it stopped, the agent's identical calls are answered with their results: each call the
-routine completed answers once, so no write is made twice. A write of the routine that failed may
-have had its effect; the agent's identical call is refused with `outcome_unknown`.
+A request that a routine in use fits is done by the routine, without a model. Where a model read it
+and it asks for more than the inputs express, the routine is prepared, and the model says yes or no
+to the plan. Where no routine fits, a check hands over or the word is no clear yes, the agent does
+the task, and what it did is recorded. If a routine had made writes before it stopped, the agent's
+identical calls are answered with their results: each call the routine completed answers once, so no
+write is made twice. A write of the routine that failed may have had its effect; the agent's
+identical call is refused with `outcome_unknown`.
 """
 
 import asyncio
@@ -24,8 +26,17 @@ from em.compiler.growth import compile_again
 from em.compiler.match import Match, Matcher
 from em.compiler.suggestions import suggest
 from em.errors import EmError, OutcomeUnknown, UsageError
-from em.runner.engine import arun_routine, run_routine
+from em.runner.decision import Decision, decided
+from em.runner.engine import RunOptions, arun_routine, run_routine
 from em.runner.package import keep_routine, opened
+from em.runner.preparation import (
+    acommit_prepared,
+    aprepare_routine,
+    commit_prepared,
+    prepare_routine,
+)
+from em.runner.prepared import Prepared
+from em.runner.reason import Reason
 from em.runner.run import RunResult
 from em.runner.tools import ToolRegistry, Tools
 from em.settings import AllowSettings
@@ -52,10 +63,12 @@ class Last(msgspec.Struct, frozen=True, kw_only=True):
     """How the last task was done. how: by which routine, or why by the agent.
 
     run_id: of the routine's run, if one ran. trace_id: of the agent's trace, if it was asked.
+    agreed: why a model agreed to what the routine would write, if it was asked.
     """
 
     how: str
     routine: str = ""
+    agreed: str = ""
     run_id: str = ""
     trace_id: str = ""
 
@@ -69,21 +82,50 @@ class Desk:
     """What a routed agent needs of a memory: find a routine, run it, record the agent, learn."""
 
     def __init__(self, store: Store, matcher: Matcher, allow: AllowSettings | None) -> None:
-        self.match = matcher.match
+        self._match = matcher.match
         self._store, self._allow = store, allow
 
-    def run(self, match: Match, tools: ToolRegistry, subject: str | None) -> RunResult:
+    def match(self, task: "_Task", tools: ToolRegistry, client: "LlmClient | None") -> Match | None:
+        """Return the routine that a request asks for."""
+        return self._match(task.request, tools, client, wishes=client is not None)
+
+    def run(self, task: "_Task", match: Match, tools: ToolRegistry) -> RunResult:
         """Run a routine with the inputs of a match."""
         with opened(self._store, match.routine) as package:
-            return run_routine(package, match.inputs, tools, **self._options(subject))
+            options = self._options(task)
+            return run_routine(package, match.inputs, tools, store=self._store, **options)
 
-    async def arun(self, match: Match, tools: ToolRegistry, subject: str | None) -> RunResult:
+    async def arun(self, task: "_Task", match: Match, tools: ToolRegistry) -> RunResult:
         """Run a routine under asyncio."""
         with opened(self._store, match.routine) as package:
-            return await arun_routine(package, match.inputs, tools, **self._options(subject))
+            options = self._options(task)
+            return await arun_routine(package, match.inputs, tools, store=self._store, **options)
 
-    def _options(self, subject: str | None) -> Any:
-        return {"store": self._store, "allow": self._allow, "subject": subject}
+    def prepare(self, task: "_Task", match: Match, tools: ToolRegistry) -> Prepared:
+        """Make the reads of a routine with the inputs of a match, and plan its writes."""
+        with opened(self._store, match.routine) as package:
+            options = self._options(task)
+            return prepare_routine(package, match.inputs, tools, store=self._store, **options)
+
+    async def aprepare(self, task: "_Task", match: Match, tools: ToolRegistry) -> Prepared:
+        """Do the same under asyncio."""
+        with opened(self._store, match.routine) as package:
+            options = self._options(task)
+            return await aprepare_routine(
+                package, match.inputs, tools, store=self._store, **options
+            )
+
+    def commit(self, task: "_Task", token: str, tools: ToolRegistry) -> RunResult:
+        """Make the writes of a plan."""
+        return commit_prepared(self._store, token, tools, **self._options(task))
+
+    async def acommit(self, task: "_Task", token: str, tools: ToolRegistry) -> RunResult:
+        """Do the same under asyncio."""
+        return await acommit_prepared(self._store, token, tools, **self._options(task))
+
+    def _options(self, task: "_Task") -> RunOptions:
+        # Where nobody is asked, no run waits for an answer: the agent does the task.
+        return {"allow": self._allow, "subject": task.subject, "asks": False}
 
     def record(self, goal: str, given: Json, subject: str | None) -> Recording:
         """Return a recording of the agent."""
@@ -150,10 +192,15 @@ class RoutedAgent:
         return self._later(task) if self._is_async else self._now(task)
 
     def _now(self, task: "_Task") -> Any:
-        match = self._desk.match(task.request, self._tools, self._client)
-        if match is not None:
+        match = self._desk.match(task, self._tools, self._client)
+        if match is not None and match.wishes:
+            plan = self._desk.prepare(task, match, self._tools)
+            if task.may_commit(match, plan, self._decided(task, match, plan)):
+                with task.attempt(match):
+                    task.result = self._desk.commit(task, plan.token, self._tools)
+        elif match is not None:
             with task.attempt(match):
-                task.result = self._desk.run(match, self._tools, task.subject)
+                task.result = self._desk.run(task, match, self._tools)
         if task.is_done:
             return self._served(task)
         with self._recorded(task) as recorder:
@@ -165,10 +212,16 @@ class RoutedAgent:
         return answer
 
     async def _later(self, task: "_Task") -> Any:
-        match = await asyncio.to_thread(self._desk.match, task.request, self._tools, self._client)
-        if match is not None:
+        match = await asyncio.to_thread(self._desk.match, task, self._tools, self._client)
+        if match is not None and match.wishes:
+            plan = await self._desk.aprepare(task, match, self._tools)
+            decision = await asyncio.to_thread(self._decided, task, match, plan)
+            if task.may_commit(match, plan, decision):
+                with task.attempt(match):
+                    task.result = await self._desk.acommit(task, plan.token, self._tools)
+        elif match is not None:
             with task.attempt(match):
-                task.result = await self._desk.arun(match, self._tools, task.subject)
+                task.result = await self._desk.arun(task, match, self._tools)
         if task.is_done:
             return self._served(task)
         with self._recorded(task) as recorder:
@@ -178,12 +231,18 @@ class RoutedAgent:
         await asyncio.to_thread(self._learn, task)
         return answer
 
+    def _decided(self, task: "_Task", match: Match, plan: Prepared) -> Decision:
+        """Let the model say whether a plan does what the request asks for."""
+        assert self._client is not None  # it read the request
+        return decided(plan, task.request, match.wishes, self._client)
+
     def _served(self, task: "_Task") -> Any:
         """Return what the routine returned."""
         assert task.match is not None
         assert task.result is not None
         ref = task.match.routine
-        self._last.set(Last(how=f"routine {ref}", routine=ref, run_id=task.result.run_id))
+        how, run_id = f"routine {ref}", task.result.run_id
+        self._last.set(Last(how=how, routine=ref, run_id=run_id, agreed=task.agreed))
         return task.result.output
 
     @contextmanager
@@ -256,8 +315,23 @@ class _Task:
         self.subject = agent.subject_of(args, kwargs)
         self.match: Match | None = None
         self.result: RunResult | None = None
+        self.agreed = ""
         self._open: list[ToolCall] = []
         self._lock = threading.Lock()
+
+    def may_commit(self, match: Match, plan: Prepared, decision: Decision) -> bool:
+        """Take a model's word on a plan; if it is a no, the agent does the task."""
+        if plan.token and decision.yes:
+            self.agreed = decision.reason
+            return True
+        no = Reason(step_id="plan", message=f"{'; '.join(match.wishes)}: {decision.reason}")
+        self.match = match
+        self.result = RunResult(
+            run_id="",
+            status="needs_input",
+            reason=plan.reason if plan.status == "needs_input" and plan.reason else no,
+        )
+        return False
 
     @contextmanager
     def attempt(self, match: Match) -> Iterator[None]:

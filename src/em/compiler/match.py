@@ -52,11 +52,16 @@ Vector = Mapping[str, float]
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
-    """A routine that a request asks for. why: what matched it, as a sentence."""
+    """A routine that a request asks for. why: what matched it, as a sentence.
+
+    wishes: what the request asks for beyond the inputs. Then the routine must not simply be run:
+    prepare it, and commit it if the plan meets the wishes.
+    """
 
     routine: str
     inputs: Json
     why: str
+    wishes: Sequence[str] = ()
 
 
 class Ranked(NamedTuple):
@@ -127,10 +132,13 @@ class Matcher:
         request: str,
         tools: Collection[str] | None = None,
         client: "LlmClient | None" = None,
+        *,
+        wishes: bool = False,
     ) -> Match | None:
         """Return the routine that a request asks for; None if none does, or several do.
 
-        tools: only routines that need no other tools than these.
+        tools: only routines that need no other tools than these. wishes: also return one for a
+        request that asks for more than its inputs express.
         """
         by_template = [*self._by_template(self._fitting(tools), request)]
         if len(by_template) == 1:
@@ -138,7 +146,8 @@ class Matcher:
             return Match(routine=routine.ref, inputs=bound.inputs, why="its recorded words")
         if by_template or client is None:
             return None
-        return self._by_model(request, self.ranked(request, tools), client)
+        found = self._by_model(request, self.ranked(request, tools), client)
+        return found if wishes or found is None or not found.wishes else None
 
     def ranked(self, request: str, tools: Collection[str] | None = None) -> list[Ranked]:
         """Return the routines whose recorded requests are most like a text, the best first."""
@@ -196,9 +205,10 @@ class Matcher:
         if routine is None or chosen.missing:
             return None
         bound = checked(routine, request, chosen, {}, at)
-        if bound.problem:
+        if bound.problem and not bound.wishes:
             return None
-        return Match(routine=routine.ref, inputs=bound.inputs, why="a model read the request")
+        why = "a model read the request"
+        return Match(routine=routine.ref, inputs=bound.inputs, why=why, wishes=bound.wishes)
 
     def _fitting(self, tools: Collection[str] | None) -> list[_Known]:
         if not self._is_on:

@@ -80,12 +80,20 @@ def read(routine: Routine, text: str, given: Json, client: "LlmClient", at: date
 
 def checked(routine: Routine, text: str, reading: Reading, given: Json, at: datetime) -> Bound:
     """Return what a model read in a request, if its values may be used."""
-    problem = _refusal(reading) or misread(
-        routine.input_schema or {}, text, reading.inputs, given, at
-    )
-    if problem:
+    wishes = [one for one in reading.not_expressed if one.strip()]
+    schema = routine.input_schema or {}
+    problem = "" if reading.fits else "the model says that the request asks for something else"
+    problem = problem or misread(schema, text, reading.inputs, given, at, wishes)
+    bound = joined(given, reading.inputs, "model", reading.missing)
+    if problem or bound.problem:
+        return Bound(inputs=given, how="model", problem=problem or bound.problem)
+    if not reading.not_expressed:
+        return bound
+    problem = f"no input expresses: {'; '.join(reading.not_expressed)}"
+    is_whole = not reading.missing and not any(json_schema.problems(schema, bound.inputs))
+    if not wishes or not is_whole:
         return Bound(inputs=given, how="model", problem=problem)
-    return joined(given, reading.inputs, "model", reading.missing)
+    return Bound(inputs=bound.inputs, how="model", problem=problem, wishes=wishes)
 
 
 def unreadable(text: str) -> str:
@@ -95,13 +103,6 @@ def unreadable(text: str) -> str:
     if len(text) > LONGEST_FOR_MODEL:
         return f"the request has more than {LONGEST_FOR_MODEL} characters"
     return ""
-
-
-def _refusal(reading: Reading) -> str:
-    """Say why a model's reading must not be used; empty if it may be."""
-    if reading.not_expressed:
-        return f"no input expresses: {'; '.join(reading.not_expressed)}"
-    return "" if reading.fits else "the model says that the request asks for something else"
 
 
 def prompt(routine: Routine, text: str | None, at: datetime) -> str:
@@ -117,12 +118,14 @@ def prompt(routine: Routine, text: str | None, at: datetime) -> str:
 # --- the checks of a model's values ---------------------------------------------------------------
 
 
-def misread(schema: Json, text: str, inputs: Json, given: Json, at: datetime) -> str:
+def misread(
+    schema: Json, text: str, inputs: Json, given: Json, at: datetime, wishes: Sequence[str] = ()
+) -> str:
     """Say why values can't be what a request says; empty if they can.
 
     Each value stands in the request or is a member of an enumeration. A value that is said once
     fills one input, and the 9 of `9 July` is no number. Every id, number and quoted text of the
-    request is used.
+    request is used; a bare number may also stand in a wish, as the limit of a condition does.
     """
     unknown = json_schema.misfit(json_schema.partial(schema), inputs)
     if unknown is not None:
@@ -136,7 +139,7 @@ def misread(schema: Json, text: str, inputs: Json, given: Json, at: datetime) ->
     problems = (_unsaid(said, place, value, every) for place, value in own)
     if problem := next(filter(None, problems), "") or _said_too_seldom(said, own):
         return problem
-    unused = said.unused(every)
+    unused = said.unused(every, wishes)
     return f"no input uses {unused!r} of the request" if unused else ""
 
 
@@ -264,15 +267,18 @@ class Said:
             or (behind.isalnum() and self._text[end - 1].isalnum())
         )
 
-    def unused(self, values: Sequence[Any]) -> str:
-        """Return an id, number or quoted text of the request that no value holds; else empty."""
+    def unused(self, values: Sequence[Any], wishes: Sequence[str] = ()) -> str:
+        """Return an id, number or quoted text of the request that no value holds; else empty.
+
+        wishes: texts whose numbers count too, for numbers that stand alone: no part of an id.
+        """
         texts = [_plain(str(value)) for value in values]
         parts = {found[0] for text in texts for found in _TOKEN.finditer(text)}
         numbers = {_number(part) for part in parts}
         for day in filter(None, map(_date, values)):
             numbers |= {day.day, day.month, day.year}
             parts.update(_forms(day))
-        said = set[int]().union(
+        said = self._in_wishes(wishes).union(
             *(tokens for tokens, one in (*self._numbers, *self._times) if one in values)
         )
         for n, token in enumerate(self._tokens):
@@ -285,9 +291,29 @@ class Said:
                 return quoted
         return ""
 
+    def _in_wishes(self, wishes: Sequence[str]) -> set[int]:
+        """Return the places of the tokens that are a number which stands alone here and in a wish."""
+        limits = {one for text in wishes for one in _bare_numbers(text)}
+        found: set[int] = set()
+        start = 0
+        for word in self._text.split() if limits else ():
+            end = start + sum(1 for _ in _TOKEN.finditer(word))
+            if not limits.isdisjoint(_bare_numbers(word)):
+                found.update(range(start, end))
+            start = end
+        return found
+
 
 def _plain(text: str) -> str:
     return _SPACE.sub(" ", text).strip().casefold()
+
+
+def _bare_numbers(text: str) -> Iterator[float | int]:
+    """Yield the numbers of a text that stand alone, as 8 in "over $8", and not in "W-8" or "#8"."""
+    for word in text.split():
+        number = _number(word.strip(".,;:!?()'\"%$€£¥"))
+        if number is not None:
+            yield number
 
 
 def _number(token: str) -> float | int | None:

@@ -27,13 +27,16 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs that a request gives, as far as they are known.
 
     how: what gave them. problem: why the routine must not run on them, as a sentence; empty if it
-    may. missing: inputs that the request does not have, by the model's account.
+    may. missing: inputs that the request does not have, by the model's account. wishes: what the
+    request asks for that no input expresses, where that is the only problem: then the inputs are
+    those that were read, and the run may be prepared (`em.runner.decision`).
     """
 
     inputs: Json
     how: How
     problem: str = ""
     missing: Sequence[str] = ()
+    wishes: Sequence[str] = ()
 
 
 def joined(given: Json, read: Json, how: How, missing: Sequence[str] = ()) -> Bound:
