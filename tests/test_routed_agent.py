@@ -254,6 +254,37 @@ def test_a_plan_is_agreed_to_under_asyncio_too(memory: Memory, shop: Shop) -> No
     assert (shop.cancelled, shop.asked) == (["W-7377"], 0)
 
 
+def chat(*turns: str, between: Any = None) -> list[dict[str, Any]]:
+    """Return a conversation in which the assistant answers each turn."""
+    said: list[dict[str, Any]] = []
+    for turn in turns:
+        said += [{"role": "user", "content": turn}, {"role": "assistant", "content": "Yes?"}]
+    return [*said[:1], *([between] if between else []), *said[1:-1]]
+
+
+def test_in_a_conversation_the_request_is_what_the_user_said_in_all_turns(
+    memory: Memory, shop: Shop
+) -> None:
+    turns = ("W-7377 is not needed any more", "I am gus@mail.example")
+    client = ScriptedClient([read_with(), read_with(), read_with()])
+
+    def answer(messages: Any) -> str:
+        shop.asked += 1
+        return "done"
+
+    agent = memory.agent(answer, shop.tools, client=client, learn=False)
+    agent(chat(*turns, between={"role": "assistant", "tool_calls": [
+        {"function": {"name": "get_order", "arguments": "{}"}}]}))  # fmt: skip
+    assert (shop.cancelled, shop.asked) == (["W-7377"], 0)
+    agent(chat("I am gus@mail.example,", "please cancel W-7377"))
+    assert (agent.last.by_routine, len(client.requests)) == (True, 1)  # its recorded words
+    call = {"type": "tool_use", "name": "cancel_order", "input": {}}
+    agent(chat(*turns, between={"role": "assistant", "content": [call]}))
+    assert (shop.cancelled, shop.asked) == (["W-7377"] * 2, 1)  # it was begun: the agent's
+    (trace,) = memory.traces(task="")[-1:]
+    assert not [one for one in trace.trace.events if one.__class__.__name__ == "Message"]
+
+
 def test_no_run_of_an_agent_waits_for_an_answer(memory: Memory, shop: Shop) -> None:
     shop.mail_fails = True
     agent = memory.agent(shop.answer, shop.tools)

@@ -10,8 +10,8 @@ from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
 from em.runner.engine import run_routine
 from em.runner.package import Package
-from em.runner.reading import LONGEST_FOR_MODEL, misread
-from em.runner.request import bind
+from em.runner.reading import misread
+from em.runner.request import LONGEST_READ, bind
 from em.runner.run import RunResult
 from em.text.numbers import numbers_in
 
@@ -104,7 +104,7 @@ def test_what_the_request_does_not_say_is_never_acted_on(folder: Path, reply: An
     assert result.pending_prompt is None
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "x" * (LONGEST_FOR_MODEL + 1)])
+@pytest.mark.parametrize("text", ["", "  \n", "x" * (LONGEST_READ + 1)])
 def test_no_model_is_asked_about_nothing_or_too_much(folder: Path, text: str) -> None:
     result, booked = run(folder, {"request": text}, reading(INPUTS))
     assert result.status == "needs_input"

@@ -243,10 +243,10 @@ def test_a_run_that_is_given_only_a_request_fills_its_inputs(tmp_path: Path) -> 
     result = run_routine(tmp_path, said, {"cancel": cancel})
     assert result.output == ["ana@x.de", "#W1", "no longer needed"]
     result = run_routine(tmp_path, {"request": "Cancel my order"}, {"cancel": cancel})
-    assert (result.status, result.pending_prompt) == ("needs_input", None)
-    assert result.reason is not None
-    assert (result.reason.step_id, result.reason.check) == ("input", "requests")
-    assert "the request fits none of 2 templates" in result.reason.message
+    assert (result.status, result.reason) == ("needs_input", None)
+    assert result.pending_prompt is not None
+    assert result.pending_prompt.step_id == "inputs"
+    assert "the request fits none of 2 templates" in result.pending_prompt.message
     result = run_routine(tmp_path, {**said, "email": "bob@x.de"}, {"cancel": cancel})
     assert result.reason is not None, "words beside inputs are not read"
 

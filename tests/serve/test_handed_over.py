@@ -87,13 +87,16 @@ def test_the_page_of_the_run_begins_with_the_reason(service: Served) -> None:
     assert "<q>Please refund {order_id}.</q>" in routine
 
 
-def test_a_request_in_words_fits_a_template_or_hands_over(service: Served) -> None:
+def test_a_request_in_words_fits_a_template_or_is_asked_for_once(service: Served) -> None:
     run = service.post(
         "/runs", {"routine": "refund", "input": {"request": "please refund W-1"}}
     ).json()
     assert run["output"] == "100 for W-1"
     run = service.post("/runs", {"routine": "refund", "input": {"request": "W-1!"}}).json()
-    assert "the request fits none of 1 template" in run["reason"]["message"]
+    assert "the request fits none of 1 template" in run["pending_prompt"]["message"]
+    answers = {"answers": {"inputs": {"order_id": "W-1"}}}
+    done = service.post(f"/runs/{run['run_id']}/answers", answers).json()
+    assert (done["status"], done["output"]) == ("ok", "100 for W-1")
 
 
 def test_an_agent_is_told_to_do_it_itself() -> None:

@@ -14,13 +14,14 @@ import functools
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from em.compiler.calls import infer_effect
 from em.compiler.compile_trace import compile_several
 from em.compiler.growth import compile_again
 from em.compiler.match import Match, Matcher
@@ -251,7 +252,8 @@ class RoutedAgent:
         recording = self._desk.record(self.name, task.others, task.subject)
         try:
             with recording as recorder:
-                recorder.said("user", task.request)
+                for turn in task.turns:
+                    recorder.said("user", turn)
                 recorder.answer_call = task.answer
                 yield recorder
         finally:
@@ -279,17 +281,18 @@ class RoutedAgent:
             with suppress(EmError):
                 self._desk.learn(name)
 
-    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Json]:
-        """Return the request, and the other arguments by name as JSON."""
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[str], Json]:
+        """Return the turns of the request, and the other arguments by name as JSON."""
         named = bound_by_name(self._signature, args, kwargs)
         request = named.pop(self._request, None)
-        if not isinstance(request, str):
+        turns = [request] if isinstance(request, str) else _turns(request, self._tools)
+        if turns is None:
             raise UsageError(
-                f"expected a request in words, got a {type(request).__name__}",
+                f"expected a request in words or messages, got a {type(request).__name__}",
                 place=f"agent {self.name}, argument {self._request}",
                 fix="pass the request as the agent's first argument",
             )
-        return request, {name: plain(value) for name, value in named.items()}
+        return turns, {name: plain(value) for name, value in named.items()}
 
     def subject_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """Return who a task is about."""
@@ -311,7 +314,9 @@ class _Task:
     def __init__(self, agent: RoutedAgent, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._agent = agent
         self.args, self.kwargs = args, kwargs
-        self.request, self.others = agent.bound(args, kwargs)
+        self.turns, self.others = agent.bound(args, kwargs)
+        # In a conversation, the request is what the user said in all turns before the first effect.
+        self.request = "\n".join(self.turns)
         self.subject = agent.subject_of(args, kwargs)
         self.match: Match | None = None
         self.result: RunResult | None = None
@@ -378,6 +383,29 @@ class _Task:
                 self._open.remove(one)
                 return Made(one.result)
         return None
+
+
+def _turns(messages: Any, tools: ToolRegistry) -> list[str] | None:
+    """Return what the user said in messages (`{"role": …, "content": …}`); None if they are none.
+
+    Empty if a call with an effect was made already: the task was begun, so no routine does it.
+    """
+    if not isinstance(messages, list) or not all(isinstance(one, Mapping) for one in messages):
+        return None
+    said: list[str] = []
+    for one in messages:
+        content = one.get("content")
+        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        parts = [part for part in parts if isinstance(part, Mapping)]
+        if one.get("role") == "user":
+            said += [part["text"] for part in parts if isinstance(part.get("text"), str)]
+        calls = [call.get("function", call) for call in one.get("tool_calls") or ()]
+        calls += [part for part in parts if part.get("type") == "tool_use"]
+        for name in (str(call.get("name")) for call in calls):
+            known = tools.get(name)
+            if ((known and known.effect) or infer_effect(name)) == "write":
+                return []
+    return said
 
 
 def _first_parameter(agent: Callable[..., Any]) -> str:

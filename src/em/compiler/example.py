@@ -552,7 +552,7 @@ def example_of(
     return Example(
         inputs_of(trace),
         [*_calls(traced, approvals, keep_all=keep_all)],
-        request=request_of(trace),
+        request=request_of(trace, traced),
         output=None if trace.final_output is msgspec.UNSET else trace.final_output,
         name=kept.id,
     )
@@ -585,9 +585,17 @@ def _question(one: TracedApproval) -> Call:
     return Call(APPROVAL, {"message": one.prompt}, {"answer": one.answer}, effect="write")
 
 
-def request_of(trace: Trace) -> str:
-    """Return what the user said: in messages, else as an input, else as the goal."""
+def request_of(trace: Trace, calls: Sequence[TracedCall] | None = None) -> str:
+    """Return what the user said before the first effect: in messages, else as an input or the goal.
+
+    calls: those of the trace, if they are known already.
+    """
     said = [one.text for one in trace.events if isinstance(one, Message) and one.role == "user"]
+    if len(said) > 1:
+        calls = calls_of(trace, {})[0] if calls is None else calls
+        first = next((one for one in calls if one.effect == "write" and one.said), None)
+        if first is not None:
+            return first.said
     given = trace.mission.input_summary.get(REQUEST)
     words = given if isinstance(given, str) else ""
     return "\n".join(said) or words or trace.mission.goal

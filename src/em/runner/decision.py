@@ -11,7 +11,7 @@ import msgspec
 
 from em.errors import LlmError
 from em.runner.prepared import Prepared
-from em.runner.reading import LONGEST_FOR_MODEL
+from em.runner.request import LONGEST_READ
 from em.values.canonical import Json
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def decided(
     if not prepared.token:
         return Decision("the plan can't be committed", yes=False)
     text = shown(prepared, request, wishes)
-    if len(text) > LONGEST_FOR_MODEL:
-        why = f"the plan has more than {LONGEST_FOR_MODEL} characters, and no model is shown it"
+    if len(text) > LONGEST_READ:
+        why = f"the plan has more than {LONGEST_READ} characters, and no model is shown it"
         return Decision(why, yes=False)
     try:
         decision, _ = ask_struct(client, Decision, text, system=SYSTEM)

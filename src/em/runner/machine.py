@@ -848,7 +848,7 @@ class Machine:
         routine = self._program.routine
         input_data = self._program.by_names(input_data)
         if not self._hands_over:
-            input_data = self._from_words(input_data)
+            input_data, _ = self._from_words(input_data)
         if routine.input_schema is not None and not self._hands_over:
             check_input(routine.input_schema, input_data)
         try:
@@ -866,15 +866,18 @@ class Machine:
 
     def _take_input(self, given: Json) -> Json:
         """Return the inputs of a run that hands over if they don't fit."""
-        given = self._ask_missing(self._from_words(given))
+        given = self._ask_missing(*self._from_words(given))
         if self._program.routine.input_schema is not None:
             self._check_given(self._program.routine.input_schema, given)
         return given
 
-    def _from_words(self, given: Json) -> Json:
-        """Return the inputs that were given, by name or by a request in words."""
+    def _from_words(self, given: Json) -> tuple[Json, Bound]:
+        """Return the inputs that were given, by name or by a request in words, and how."""
         routine = self._program.routine
         bound = self._bound or bind(routine, given)
+        may_ask = self._hands_over and bound.how == "nothing" and bound.missing
+        if bound.problem and may_ask:
+            return {name: one for name, one in bound.inputs.items() if name != REQUEST}, bound
         if bound.problem:
             error = RoutineError(
                 bound.problem, place="input", fix="give the inputs that its schema names"
@@ -882,7 +885,7 @@ class Machine:
             now = given.get(REQUEST)
             about = {"check": "requests", "recorded": list(routine.requests), "now": now}
             raise Failed(failure_of("input", error, about))
-        return bound.inputs
+        return bound.inputs, bound
 
     def _check_given(self, schema: Json, given: Json) -> None:
         """Raise Failed if the input does not fit its schema."""
@@ -895,8 +898,11 @@ class Machine:
             )
             raise Failed(failure_of("input", error, about)) from error
 
-    def _ask_missing(self, given: Json) -> Json:
-        """Return the input with answers for the required inputs that are missing."""
+    def _ask_missing(self, given: Json, bound: Bound) -> Json:
+        """Return the input with answers for the required inputs that are missing.
+
+        Where nobody could read a request, all inputs are asked for that it may have.
+        """
         schema = self._program.routine.input_schema or {}
         properties = json_schema.properties_of(schema)
         unfit = json_schema.misfit(json_schema.partial(schema), given)
@@ -911,7 +917,13 @@ class Machine:
         if not names:
             return given
         fields = [input_field(name, properties[name]) for name in names]
-        message = "The run needs these inputs."
+        if bound.problem:
+            optional = [name for name in bound.missing if name not in names]
+            fields += [{**input_field(one, properties[one]), "required": False} for one in optional]
+        self._secrets.learn(given)
+        known = "; ".join(f"{name} is {short(value)}" for name, value in given.items())
+        words = [bound.problem, "The run needs these inputs", known and f"Known: {known}"]
+        message = f"{'. '.join(one for one in words if one)}."
         pending = PendingPrompt(step_id=INPUTS, message=message, fields=fields)
         return {**given, **self._answer(pending)}
 
@@ -919,10 +931,13 @@ class Machine:
         """Return a person's checked answers to a question for inputs; raise Pause to ask."""
         given, pending = self._notebook.answers_to(pending)
         names = [field["name"] for field in pending.fields]
+        required = [field["name"] for field in pending.fields if field.get("required", True)]
         while True:
-            if all(name in given for name in names):
+            if all(name in given for name in required):
                 try:
-                    answers = check_answers(pending, {name: given[name] for name in names})
+                    said = {name: given[name] for name in names if name in given}
+                    found = check_answers(pending, said)
+                    answers = {name: one for name, one in found.items() if name in said}
                     self._check_inputs(pending, answers)
                 except RoutineError as error:
                     problem = f"{error.place}: {error.message}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from em.errors import LlmError
-from em.runner.request import Bound, joined
+from em.runner.request import LONGEST_READ, Bound, joined
 from em.runner.routine import Routine
 from em.text.dates import spans
 from em.text.numbers import numbers_in
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from em.llm.client import LlmClient
 
 T = TypeVar("T")
-
-LONGEST_FOR_MODEL = 20_000
-"""Characters of a request that a model is shown; a longer one hands over."""
 
 _SPACE = re.compile(r"\s+")
 _TOKEN = re.compile(r"[^\W_]+(?:[.,](?=\d)\d+)*")
@@ -100,8 +97,8 @@ def unreadable(text: str) -> str:
     """Say why no model is shown a request; empty if one may be."""
     if not text.strip():
         return "the request is empty"
-    if len(text) > LONGEST_FOR_MODEL:
-        return f"the request has more than {LONGEST_FOR_MODEL} characters"
+    if len(text) > LONGEST_READ:
+        return f"the request has more than {LONGEST_READ} characters"
     return ""
 
 

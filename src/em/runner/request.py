@@ -20,6 +20,8 @@ from em.values.leaves import scalars
 if TYPE_CHECKING:
     from em.llm.client import LlmClient
 
+LONGEST_READ = 20_000
+"""Characters of a request that a model or a person is shown; a longer one hands over."""
 How = Literal["given", "template", "model", "nothing"]
 
 
@@ -27,9 +29,10 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs that a request gives, as far as they are known.
 
     how: what gave them. problem: why the routine must not run on them, as a sentence; empty if it
-    may. missing: inputs that the request does not have, by the model's account. wishes: what the
-    request asks for that no input expresses, where that is the only problem: then the inputs are
-    those that were read, and the run may be prepared (`em.runner.decision`).
+    may. missing: inputs that the request does not have, by the model's account; where nobody read
+    it, those that a person may be asked for instead. wishes: what the request asks for that no
+    input expresses, where that is the only problem: then the inputs are those that were read, and
+    the run may be prepared (`em.runner.decision`).
     """
 
     inputs: Json
@@ -74,16 +77,28 @@ def bind(
     found = filling(routine.requests, text, routine.input_schema, courtesies)
     if found.inputs is not None:
         return joined(inputs, found.inputs, "template")
-    if client is None and not inputs:
-        return Bound(inputs=inputs, how="nothing", problem=found.problem)
-    from em.runner.reading import Said, read  # it brings dates and the words of an index
+    if inputs and not any(json_schema.problems(schema, inputs)):
+        from em.runner.reading import Said  # it brings dates and the words of an index
 
-    at = at or datetime.now(UTC)
-    if client is not None and any(json_schema.problems(schema, inputs)):
-        return read(routine, text, inputs, client, at)
-    unused = Said(text, at).unused([value for _, value in scalars(inputs)])
-    problem = f"no input that is given holds {unused!r} of the request" if unused else ""
-    return Bound(inputs=inputs, how="given", problem=problem)
+        unused = Said(text, at or datetime.now(UTC)).unused([one for _, one in scalars(inputs)])
+        problem = f"no input that is given holds {unused!r} of the request" if unused else ""
+        return Bound(inputs=inputs, how="given", problem=problem)
+    if client is None:
+        missing = _to_ask(schema, inputs) if text.strip() and len(text) <= LONGEST_READ else ()
+        return Bound(inputs=inputs, how="nothing", problem=found.problem, missing=missing)
+    from em.runner.reading import read
+
+    return read(routine, text, inputs, client, at or datetime.now(UTC))
+
+
+def _to_ask(schema: Json, known: Json) -> Sequence[str]:
+    """Return the inputs that a person may be asked for: none unless a required one is missing."""
+    required = schema.get("required")
+    required = required if isinstance(required, list) else []
+    names = json_schema.properties_of(schema)
+    if not any(name in names and name not in known for name in required):
+        return ()
+    return [name for name in names if name not in known]
 
 
 def _is_in_words(routine: Routine) -> bool:

@@ -1,0 +1,157 @@
+"""What a request leaves open is asked for once: the input schema as a form; an answer is enough."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from em import Memory
+from em.llm import ScriptedClient
+from em.runner.run import RunResult
+
+ROUTINE = """
+name: book_berth
+checks: hand_over
+requests: ["Book {boat} for {nights} nights."]
+input_schema:
+  type: object
+  required: [boat, nights]
+  additionalProperties: false
+  properties:
+    boat: {type: string, pattern: "^BT-[0-9]+$"}
+    nights: {type: integer, minimum: 1}
+    side: {enum: [north, south]}
+tools: [{name: look, effect: read}, {name: book, effect: write}]
+steps:
+- {id: look, type: tool.call, tool: look, args: {boat: "{{ boat }}"}, save_as: seen,
+   expect: {properties: {fits: {const: true}}}}
+- {id: book, type: tool.call, tool: book, args: {boat: "{{ boat }}", nights: "{{ nights }}"}}
+- {id: result, type: return, value: "{{ side | default('any') }}"}
+"""
+WORDS = {"request": "Could BT-44 stay with you? Five nights I think, on the south side."}
+EVERY = {"boat": "BT-44", "nights": 5, "side": "south"}
+
+
+class Marina:
+    def __init__(self) -> None:
+        self.booked: list[Any] = []
+        self.fits = True
+
+    @property
+    def tools(self) -> dict[str, Any]:
+        return {"look": lambda boat: {"fits": self.fits}, "book": self.book}
+
+    def book(self, boat: str, nights: int) -> str:
+        self.booked.append((boat, nights))
+        return "ok"
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Any:
+    (tmp_path / "routine.yaml").write_text(ROUTINE)
+    with Memory(tmp_path / "em.db") as opened:
+        yield opened
+
+
+def asked(result: RunResult) -> dict[str, bool]:
+    """Return the fields of the form, and whether each must be filled."""
+    assert (result.status, result.reason) == ("needs_input", None)
+    assert result.pending_prompt is not None
+    assert result.pending_prompt.step_id == "inputs"
+    return {one["name"]: one.get("required", True) for one in result.pending_prompt.fields}
+
+
+FORM = {"boat": True, "nights": True, "side": False}
+
+
+@pytest.mark.parametrize("answer", [EVERY, {"boat": "BT-44", "nights": 5}])
+def test_an_answer_with_every_value_is_not_asked_for_again(
+    memory: Memory, tmp_path: Path, answer: Any
+) -> None:
+    marina = Marina()
+    result = memory.run(tmp_path, WORDS, marina.tools)
+    assert (asked(result), marina.booked) == (FORM, [])
+    done = memory.resume(result.run_id, marina.tools, answers={"inputs": answer})
+    assert (done.status, done.output) == ("ok", answer.get("side", "any"))
+    assert marina.booked == [("BT-44", 5)]
+
+
+def test_an_answer_may_come_with_the_request(memory: Memory, tmp_path: Path) -> None:
+    marina = Marina()
+    result = memory.run(tmp_path, WORDS, marina.tools, answers={"inputs": EVERY})
+    assert (result.status, marina.booked) == ("ok", [("BT-44", 5)])
+
+
+def test_only_what_an_answer_lacks_or_has_wrong_is_asked_for_again(
+    memory: Memory, tmp_path: Path
+) -> None:
+    marina = Marina()
+    result = memory.run(tmp_path, WORDS, marina.tools)
+    again = memory.resume(result.run_id, marina.tools, answers={"inputs": {"boat": "BT-44"}})
+    assert asked(again) == FORM
+    wrong = memory.resume(result.run_id, marina.tools, answers={"inputs": {"nights": 0}})
+    assert asked(wrong) == FORM
+    assert wrong.pending_prompt is not None
+    assert "nights" in wrong.pending_prompt.problem
+    assert marina.booked == []
+    done = memory.resume(result.run_id, marina.tools, answers={"inputs": {"nights": 5}})
+    assert (done.status, marina.booked) == ("ok", [("BT-44", 5)])
+
+
+def test_what_is_known_is_shown_and_not_asked_for(memory: Memory, tmp_path: Path) -> None:
+    marina = Marina()
+    result = memory.run(tmp_path, {**WORDS, "boat": "BT-44"}, marina.tools)
+    assert asked(result) == {"nights": True, "side": False}
+    assert result.pending_prompt is not None
+    assert 'boat is "BT-44"' in result.pending_prompt.message
+    done = memory.resume(result.run_id, marina.tools, answers={"inputs": {"nights": 5}})
+    assert (done.status, marina.booked) == ("ok", [("BT-44", 5)])
+
+
+def test_a_failed_check_is_no_form(memory: Memory, tmp_path: Path) -> None:
+    marina = Marina()
+    marina.fits = False
+    result = memory.run(tmp_path, {"boat": "BT-44", "nights": 5}, marina.tools)
+    assert (result.status, result.pending_prompt) == ("needs_input", None)
+    assert result.reason is not None
+    assert (result.reason.check, result.reason.now) == ("seen.fits", False)
+    waiting = memory.run(tmp_path, WORDS, marina.tools)
+    done = memory.resume(waiting.run_id, marina.tools, answers={"inputs": EVERY})
+    assert (done.status, done.pending_prompt, marina.booked) == ("needs_input", None, [])
+    assert done.reason is not None
+
+
+@pytest.mark.parametrize("text", ["", " \n", "x" * 1_000_001, "Book BT-44 for x nights"])
+def test_a_request_that_says_nothing_or_too_much_acts_nowhere(
+    memory: Memory, tmp_path: Path, text: str
+) -> None:
+    marina = Marina()
+    result = memory.run(tmp_path, {"request": text}, marina.tools)
+    assert (result.status, marina.booked) == ("needs_input", [])
+    if not text.strip() or len(text) > 100:
+        assert (result.pending_prompt, bool(result.reason)) == (None, True)
+
+
+def test_a_routine_that_needs_no_input_is_not_run_on_words_that_nobody_read(
+    memory: Memory, tmp_path: Path
+) -> None:
+    (tmp_path / "routine.yaml").write_text(ROUTINE.replace("  required: [boat, nights]\n", ""))
+    marina = Marina()
+    result = memory.run(tmp_path, {"request": "please don't"}, marina.tools)
+    assert (result.status, result.pending_prompt, marina.booked) == ("needs_input", None, [])
+
+
+def test_what_a_model_misread_is_no_form(memory: Memory, tmp_path: Path) -> None:
+    marina = Marina()
+    reading = {"fits": True, "inputs": {"boat": "BT-45"}, "missing": [], "not_expressed": []}
+    client = ScriptedClient([reading])
+    result = memory.run(tmp_path, WORDS, marina.tools, client=client)
+    assert (result.status, result.pending_prompt, marina.booked) == ("needs_input", None, [])
+
+
+def test_where_nobody_can_be_asked_the_run_hands_over(memory: Memory, tmp_path: Path) -> None:
+    marina = Marina()
+    result = memory.run(tmp_path, WORDS, marina.tools, asks=False)
+    assert (result.status, result.pending_prompt, marina.booked) == ("needs_input", None, [])
+    assert result.reason is not None
+    assert result.reason.step_id == "inputs"
