@@ -1,5 +1,6 @@
 """What a request leaves open is asked for once: the input schema as a form; an answer is enough."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from em import Memory
 from em.llm import ScriptedClient
 from em.runner.run import RunResult
+from em.serve.pages.overview import waiting_runs
 
 ROUTINE = """
 name: book_berth
@@ -155,3 +157,25 @@ def test_where_nobody_can_be_asked_the_run_hands_over(memory: Memory, tmp_path: 
     assert (result.status, result.pending_prompt, marina.booked) == ("needs_input", None, [])
     assert result.reason is not None
     assert result.reason.step_id == "inputs"
+
+
+def test_a_question_that_nobody_answers_does_not_wait_for_ever(
+    memory: Memory, tmp_path: Path
+) -> None:
+    marina = Marina()
+    memory.run(tmp_path, WORDS, marina.tools, run_id="asked")
+
+    def lost(boat: str, nights: int) -> str:
+        raise TimeoutError("no answer")
+
+    memory.run(tmp_path, EVERY, {**marina.tools, "book": lost}, run_id="lost")
+    memory.run(tmp_path, WORDS, marina.tools, run_id="agent", asks=False)
+    began = datetime.now(UTC)
+
+    def waiting(since: datetime) -> list[str]:
+        return [one.id for one in waiting_runs(memory.store, since)]
+
+    assert waiting(began - timedelta(days=7)) == ["lost", "asked"]
+    assert waiting(began + timedelta(minutes=1)) == ["lost"]  # what became of it must be said
+    done = memory.resume("asked", marina.tools, answers={"inputs": EVERY})
+    assert done.status == "ok"  # it can be answered all the same

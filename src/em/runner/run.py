@@ -182,6 +182,7 @@ class RunEnded(msgspec.Struct, frozen=True):
 def _summarise_pause(made: Summary, body: Json, _at: datetime) -> None:
     made.status = body.get("status", "needs_input")
     made.shown["note"] = shown_text(body["prompt"].get("message", ""))
+    made.shown["asks"] = str(body["prompt"].get("step_id", ""))
 
 
 @event_summary("run_answered", "run_resumed", "run_retried")

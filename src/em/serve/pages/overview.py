@@ -252,6 +252,7 @@ def get_overview(request: AnyRequest) -> Response[str]:
     window = window if window in WINDOWS else "30"
     rows = _rows(seen, int(window), WINDOWS[window])
     total = add_up(day for _, day in rows)
+    waiting = waiting_runs(service.store, now() - WEEK)
     return page(
         request,
         "overview.html",
@@ -265,8 +266,8 @@ def get_overview(request: AnyRequest) -> Response[str]:
         counted=bool(seen.days),
         charts=_charts(rows),
         today=now().date(),
-        waiting=list(islice(_runs(service.store, "needs_input"), SHOWN)),
-        waiting_count=sum(map(service.store.summaries.count, _queries("needs_input"))),
+        waiting=waiting[:SHOWN],
+        waiting_count=len(waiting),
         failures=_failures(service.store),
         learnt=[part for part in _learnt(service.store, now() - WEEK) if part.items],
     )
@@ -313,6 +314,19 @@ def _queries(status: str, since: datetime | None = None) -> list[SummaryQuery]:
     """Return the queries for runs of routines and of workflows with this status."""
     nouns: tuple[Noun, ...] = ("run", "workflow")
     return [SummaryQuery(noun=noun, status=status, since=since) for noun in nouns]
+
+
+def waiting_runs(store: Store, since: datetime) -> list[Summary]:
+    """Return the runs that wait for a person, newest first.
+
+    Whoever started a routine got its question back. One that did nothing yet waits no longer than
+    since then; one that asks what became of a call, and a workflow, wait until they are answered.
+    """
+    return [
+        run
+        for run in islice(_runs(store, "needs_input"), MOST_READ)
+        if run.at >= since or run.noun == "workflow" or run.shown.get("asks", "?").endswith("?")
+    ]
 
 
 def _runs(store: Store, status: str, since: datetime | None = None) -> Iterator[Summary]:
