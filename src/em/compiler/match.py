@@ -28,6 +28,7 @@ from em.runner.trial import AS_RECORDED
 from em.store.protocol import Artefact, Card, Store
 from em.text.terms import stems_of, words_of
 from em.traces.catalogue import get_traces
+from em.values import json_schema
 from em.values.canonical import Json
 from em.values.leaves import scalars
 from em.values.mismatch import Where
@@ -205,7 +206,8 @@ class Matcher:
         if routine is None or chosen.missing:
             return None
         bound = checked(routine, request, chosen, {}, at)
-        if bound.problem and not bound.wishes:
+        is_whole = not any(json_schema.problems(routine.input_schema or {}, bound.inputs))
+        if (bound.problem and not bound.wishes) or not is_whole:
             return None
         why = "a model read the request"
         return Match(routine=routine.ref, inputs=bound.inputs, why=why, wishes=bound.wishes)

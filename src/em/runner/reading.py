@@ -80,6 +80,8 @@ def checked(routine: Routine, text: str, reading: Reading, given: Json, at: date
     wishes = [one for one in reading.not_expressed if one.strip()]
     schema = routine.input_schema or {}
     problem = "" if reading.fits else "the model says that the request asks for something else"
+    if unclear := [name for name in reading.missing if name in reading.inputs]:
+        problem = problem or f"the model gives {unclear[0]!r}, and says that it is missing"
     problem = problem or misread(schema, text, reading.inputs, given, at, wishes)
     bound = joined(given, reading.inputs, "model", reading.missing)
     if problem or bound.problem:
