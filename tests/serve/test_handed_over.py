@@ -111,3 +111,28 @@ def test_an_agent_is_told_to_do_it_itself() -> None:
         assert over.is_error
 
     agent(over_stdio(), work)
+
+
+def test_a_run_is_prepared_and_committed_over_http(service: Served) -> None:
+    wanted = {"routine": "refund", "input": {"order_id": "W-1"}, "subject": "ana"}
+    plan = service.post("/runs/prepare", wanted).json()
+    assert (plan["status"], plan["context"]["order"]["total"]) == ("ok", 100)
+    (pay,) = [one for one in plan["planned"] if one["does"] == "write"]
+    assert [one["value"] for one in pay["arguments"]] == ["W-1", 100]
+    assert "`order.total`" in plan["text"]
+    assert service.get("/runs")["runs"] == []
+    other = service.post("/runs/commit", {"plan": plan["token"], "subject": "ben"})
+    assert (other.status_code, other.json()["error"]["code"]) == (404, "not_prepared")
+    commit = {"plan": plan["token"], "subject": "ana"}
+    key = {"Idempotency-Key": "k1"}
+    done = service.http.post("/runs/commit", json=commit, headers=key)
+    assert (done.status_code, done.json()["output"]) == (201, "100 for W-1")
+    assert service.http.post("/runs/commit", json=commit, headers=key).json() == done.json()
+    assert service.post("/runs/commit", commit).status_code == 404
+    assert len(service.get("/runs")["runs"]) == 1
+
+
+def test_what_hands_over_can_be_prepared_and_not_committed(service: Served) -> None:
+    plan = service.post("/runs/prepare", {"routine": "refund", "input": {"order_id": "W-9"}}).json()
+    assert (plan["status"], plan["reason"]["check"]) == ("needs_input", "order.status")
+    assert "token" not in plan

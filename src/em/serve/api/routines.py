@@ -40,10 +40,12 @@ from em.serve.api.shapes import (
     AnswersIn,
     CheckOut,
     Checks,
+    CommitIn,
     InUseOut,
     MatchIn,
     MatchOut,
     Pagination,
+    PreparedOut,
     ProofOut,
     RetryIn,
     RoutineOut,
@@ -219,6 +221,45 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
         if past.status == "running":
             return fill(RunOut, service.memory.resume(run_id, answers=answers))
         return _run(past)
+
+    return await respond_with_run(request, key, data, go, 201)
+
+
+@post(
+    "/runs/prepare",
+    responses=errors(404, 409),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["routines"],
+)
+def prepare_run(request: AnyRequest, data: JSONBody[RunIn]) -> PreparedOut:
+    """Run a stored routine up to its first write, and return what it would write."""
+    service = service_of(request)
+    service.caller(request, "write").must_see(None)
+    service.refuse_secrets(data)
+    found = service.memory.prepare(
+        routine_of(find_routine(service.store, data.routine)),
+        data.input,
+        answers=data.answers or None,
+        subject=data.subject,
+    )
+    return fill(PreparedOut, found)
+
+
+@post("/runs/commit", responses=errors(404, 409, 410), tags=["routines"])
+async def commit_run(
+    request: AnyRequest, data: JSONBody[CommitIn], key: Key = None
+) -> Response[RunOut]:
+    """Make the writes of a plan, if everything that it showed is still the same.
+
+    With an Idempotency-Key, the response is repeated. An interrupted run is not begun again.
+    """
+    service = service_of(request)
+
+    def go(data: CommitIn, run_id: str) -> RunOut:
+        if service.store.head(run_stream(run_id))[0]:
+            return _run(read_run(service.store, run_id))
+        return fill(RunOut, service.memory.commit(data.plan, run_id=run_id, subject=data.subject))
 
     return await respond_with_run(request, key, data, go, 201)
 
@@ -404,6 +445,8 @@ HANDLERS = [
     restore_routine,
     match_request,
     post_run,
+    prepare_run,
+    commit_run,
     list_runs,
     get_run,
     post_answers,

@@ -15,6 +15,7 @@ import msgspec
 from em.compiler.shadow import Comparison
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
 from em.runner.acceptance import State as StateOfRoutine
+from em.runner.prepared import Planned
 from em.runner.reason import Reason
 from em.runner.run import Failure, PendingPrompt
 from em.serve.api.step import StepIn
@@ -482,6 +483,31 @@ class MatchOut(msgspec.Struct, frozen=True, kw_only=True):
     inputs: Json = {}
     why: str = ""
     offered: list[str] = []
+
+
+class CommitIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A plan by its token, and the subject that it was prepared for."""
+
+    plan: Name
+    subject: Name | None = None
+
+
+class PreparedOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run up to its first write: what was read, and what would be written.
+
+    The status says how the run would go. `token` commits just this, once, for 15 minutes; there is
+    none if the run would ask, hand over or fail. `text` is all of it in words.
+    """
+
+    status: str
+    token: str = ""
+    text: str = ""
+    context: Json = {}
+    planned: Sequence[Planned] = ()
+    output: Any = None
+    failure: Failure | None = None
+    pending_prompt: PendingPrompt | None = None
+    reason: Reason | None = None
 
 
 class AnswersIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
