@@ -291,7 +291,7 @@ class Said:
         return ""
 
     def _in_wishes(self, wishes: Sequence[str]) -> set[int]:
-        """Return the places of the tokens that are a number which stands alone here and in a wish."""
+        """Return the places of the numbers that stand alone here and in a wish."""
         limits = {one for text in wishes for one in _bare_numbers(text)}
         found: set[int] = set()
         start = 0
