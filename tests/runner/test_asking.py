@@ -179,3 +179,88 @@ def test_a_question_that_nobody_answers_does_not_wait_for_ever(
     assert waiting(began + timedelta(minutes=1)) == ["lost"]  # what became of it must be said
     done = memory.resume("asked", marina.tools, answers={"inputs": EVERY})
     assert done.status == "ok"  # it can be answered all the same
+
+
+LISTED = """
+name: cancel_order
+checks: hand_over
+requests: ["Cancel {order} for {email}."]
+input_schema:
+  type: object
+  required: [email, order]
+  properties: {email: {type: string}, order: {type: string}}
+tools: [{name: find_user, effect: read}, {name: get_order, effect: read}, {name: cancel, effect: write}]
+steps:
+- {id: user, type: tool.call, tool: find_user, args: {email: "{{ email }}"}, save_as: user}
+- {id: own, type: assert, check: "order in user.orders", held: 4/4}
+- {id: get, type: tool.call, tool: get_order, args: {order: "{{ order }}"}, save_as: found,
+   expect: {properties: {status: {const: pending}}}}
+- {id: cancel, type: tool.call, tool: cancel, args: {order: "{{ found.id }}"}}
+"""  # noqa: E501 - a line of YAML
+
+
+def desk(statuses: dict[str, str], cancelled: list[str]) -> dict[str, Any]:
+    return {
+        "find_user": lambda email: {"orders": [*statuses]},
+        "get_order": lambda order: {"id": order, "status": statuses[order]},
+        "cancel": lambda order: cancelled.append(order),
+    }
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    (tmp_path / "routine.yaml").write_text(LISTED)
+    return tmp_path
+
+
+GUS = {"email": "gus@mail.example"}
+
+
+def test_one_candidate_that_passes_all_checks_is_taken_and_shown(
+    memory: Memory, listed: Path
+) -> None:
+    cancelled: list[str] = []
+    tools = desk({"W-1": "shipped", "W-2": "pending", "W-3": "shipped"}, cancelled)
+    result = memory.run(listed, GUS, tools)
+    assert (result.status, result.chosen, cancelled) == ("ok", {"order": "W-2"}, ["W-2"])
+    (answered,) = memory.log.read(kinds=["run_answered"])
+    assert answered.body == {"answers": {"inputs": {"order": "W-2"}}}
+
+
+@pytest.mark.parametrize("statuses", [["pending", "pending", "shipped"], ["shipped"], []])
+def test_several_candidates_are_shown_and_none_is_taken(
+    memory: Memory, listed: Path, statuses: list[str]
+) -> None:
+    cancelled: list[str] = []
+    tools = desk({f"W-{n}": one for n, one in enumerate(statuses)}, cancelled)
+    result = memory.run(listed, GUS, tools)
+    assert (asked(result), cancelled, result.chosen) == ({"order": True}, [], {})
+    assert result.pending_prompt is not None
+    (field,) = result.pending_prompt.fields
+    assert field.get("candidates", []) == ["W-0", "W-1"][: statuses.count("pending")]
+    if statuses[1:]:
+        done = memory.resume(result.run_id, tools, answers={"inputs": {"order": "W-1"}})
+        assert (done.status, cancelled) == ("ok", ["W-1"])
+
+
+def test_nothing_is_chosen_for_words_that_nobody_read(memory: Memory, listed: Path) -> None:
+    cancelled: list[str] = []
+    tools = desk({"W-2": "pending"}, cancelled)
+    result = memory.run(listed, {"request": "keep what gus@mail.example has", **GUS}, tools)
+    assert (result.status, result.chosen, cancelled) == ("needs_input", {}, [])
+
+
+def test_a_choice_stays_when_the_run_is_resumed(memory: Memory, listed: Path) -> None:
+    statuses, cancelled = {"W-2": "pending"}, list[str]()
+    tools = desk(statuses, cancelled)
+
+    def lost(order: str) -> None:
+        cancelled.append(order)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        memory.run(listed, GUS, {**tools, "cancel": lost}, run_id="cut")
+    statuses["W-3"], statuses["W-2"] = "pending", "shipped"
+    answers = {"cancel?": {"happened": True}}
+    assert memory.resume("cut", tools, answers=answers).status == "ok"
+    assert cancelled == ["W-2"]

@@ -478,6 +478,8 @@ def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> in
     saved = savings(memory.store, past) if memory and past and looked_at else []
 
     def text() -> None:
+        for name, value in result.chosen.items():
+            note(printable(f"{name} = {shown(value)}: only this passes all checks"))
         _print_fixes(result)
         _print_result(result, options, journalled=memory is not None)
         if memory is not None and result.reason is not None:

@@ -522,6 +522,15 @@ class Notebook:
             problem = f"{error.place}: {error.message}" + (f" ({error.fix})" if error.fix else "")
             raise Pause(msgspec.structs.replace(prompt, problem=problem)) from error
 
+    def answers(self, step_id: str) -> Json:
+        """Return all answers that were given under a name, now or before, unchecked."""
+        return {**self._restored.answers.get(step_id, {}), **self._answers.get(step_id, {})}
+
+    def note_answer(self, step_id: str, answer: Json) -> None:
+        """Note an answer that the run found by itself, so that it stays when it is resumed."""
+        if self._notes is not None:
+            self._notes.append(answered_note({step_id: answer}))
+
     def take(self, prompt: PendingPrompt, answer: Json) -> Json:
         """Check an answer that a person gives while the run waits."""
         self._answers = {**self._answers, prompt.step_id: answer}
@@ -540,7 +549,7 @@ class Notebook:
         the question says so.
         """
         step_id = prompt.step_id
-        given = {**self._restored.answers.get(step_id, {}), **self._answers.get(step_id, {})}
+        given = self.answers(step_id)
         asked = self._restored.asked if self._restored.is_asking_anew else {}
         before, now = asked.get(step_id, {}), wording(plain(prompt))
         changed = {name for name in now if not fits(before.get(name, now[name]), now[name])}

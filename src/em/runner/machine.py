@@ -716,6 +716,9 @@ class Machine:
         self._notebook, self._reports = self._calls.notebook, self._calls.reports
         self._saved: Json = {}
         self._scope: Json = {}
+        # What a missing input may be, and the one that was taken.
+        self._choices: dict[str, list[Any]] = {}
+        self._chosen: Json = {}
         # Whether only the output is left to do.
         self._is_ending = False
         # Whether the inputs were taken, and the steps began.
@@ -741,6 +744,8 @@ class Machine:
         """Yield effects, then return the result. A failing step does not raise."""
         in_flight = False
         try:
+            if self._hands_over and self._asks and self._refusal is None:
+                input_data = yield from self._with_choice(input_data)
             self._prepare(input_data)
             steps = self._steps() if self._hooks is None else self._hooked(self._hooks)
             output = yield from steps
@@ -864,6 +869,38 @@ class Machine:
         self._secrets.learn(input_data)
         self._scope = {**SCOPE, **self._udfs, **input_data, **self._secrets.values}
 
+    def _with_choice(self, input_data: Json) -> Steps:
+        """Return the input with a missing one, if the routine's reads leave only one value for it.
+
+        Several values are shown beside the question.
+        """
+        bound = self._bound or bind(self._program.routine, self._program.by_names(input_data))
+        answered = {**bound.inputs, **self._notebook.answers(INPUTS)}
+        missing = [name for name in self._required() if name not in answered]
+        if bound.problem or len(missing) != 1:
+            return input_data
+        from em.runner.choices import choices  # most runs have all inputs
+
+        (name,) = missing
+        options = {"run_id": self._run_id, "tools": self._tools, "udfs": self._udfs}
+        values = yield from choices(
+            self._program, {**options, "secrets": self._secrets}, bound.inputs, name
+        )
+        if len(values) != 1:
+            self._choices = {name: values} if values else {}
+            return input_data
+        self._chosen = {name: values[0]}
+        self._notebook.note_answer(INPUTS, self._chosen)
+        self._bound = msgspec.structs.replace(bound, inputs={**bound.inputs, **self._chosen})
+        return {**input_data, **self._chosen}
+
+    def _required(self) -> list[str]:
+        """Return the inputs that a run must have, of those that can be asked for."""
+        schema = self._program.routine.input_schema or {}
+        required = schema.get("required")
+        names = required if isinstance(required, list) else []
+        return [name for name in names if name in json_schema.properties_of(schema)]
+
     def _take_input(self, given: Json) -> Json:
         """Return the inputs of a run that hands over if they don't fit."""
         given = self._ask_missing(*self._from_words(given))
@@ -908,21 +945,20 @@ class Machine:
         unfit = json_schema.misfit(json_schema.partial(schema), given)
         if unfit is not None or json_schema.Declared(schema).without(given):
             return given  # it hands over: nobody needs to answer
-        required = schema.get("required")
-        names = [
-            name
-            for name in (required if isinstance(required, list) else ())
-            if name not in given and name in properties
-        ]
+        names = [name for name in self._required() if name not in given]
         if not names:
             return given
         fields = [input_field(name, properties[name]) for name in names]
+        for field in fields:
+            if field["name"] in self._choices:
+                field["candidates"] = self._choices[field["name"]]
         if bound.problem:
             optional = [name for name in bound.missing if name not in names]
             fields += [{**input_field(one, properties[one]), "required": False} for one in optional]
         self._secrets.learn(given)
         known = "; ".join(f"{name} is {short(value)}" for name, value in given.items())
         words = [bound.problem, "The run needs these inputs", known and f"Known: {known}"]
+        words += [f"{name} may be {short(values)}" for name, values in self._choices.items()]
         message = f"{'. '.join(one for one in words if one)}."
         pending = PendingPrompt(step_id=INPUTS, message=message, fields=fields)
         return {**given, **self._answer(pending)}
@@ -1318,6 +1354,7 @@ class Machine:
             status=status,
             context=self._saved,
             steps=self._reports.made,
+            chosen=self._chosen,
             **rest,
         )
 

@@ -42,11 +42,13 @@ _BARE = ("when", "check", "checks", "over")
 class Rehearsal(Machine):
     """One rehearsal of a program. It has no journal, and asks nobody."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, lacking: Sequence[str] = (), **options: Any) -> None:
+        """Take what a machine takes. lacking: required inputs that have no value yet."""
         super().__init__(*args, **options)
+        self._open_inputs = lacking
         self._planned: list[Planned] = []
         # The names that have no value, each with what would give it.
-        self._lacking: dict[str, str] = {}
+        self._lacking: dict[str, str] = {one: f"the input {one}" for one in lacking}
         self._question: PendingPrompt | None = None
         self._problem: Failure | None = None
         self._has_output = False
@@ -69,6 +71,18 @@ class Rehearsal(Machine):
         found = yield from super().run(input_data)
         assert isinstance(found, Prepared)
         return found
+
+    @property
+    def scope(self) -> Json:
+        """What is known by name: functions, inputs and what was read."""
+        return self._scope
+
+    def _with_choice(self, input_data: Json) -> Steps:
+        yield from ()
+        return input_data
+
+    def _take_input(self, given: Json) -> Json:
+        return given if self._open_inputs else super()._take_input(given)
 
     def _steps(self) -> Steps:
         for step in self._program.outer_steps:

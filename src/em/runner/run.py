@@ -61,6 +61,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     A run that handed over is `needs_input` too: it has a `reason` instead of a prompt, did nothing,
     and can't be resumed.
 
+    chosen: a required input that was not given, where only this value passed all checks.
+
     Only a result that was read from the journal is `cancelled`: the run itself raises Cancelled.
     """
 
@@ -72,6 +74,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason | None = None
     context: Json = {}
     steps: Sequence[StepReport] = ()
+    chosen: Json = {}
 
 
 @event_body("run_started")

@@ -527,11 +527,13 @@ class RunOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `output` belongs to ok, `failure` to failed, `pending_prompt` or `reason` to needs_input. With a
     `reason` it handed over: a check failed before anything was done, and nothing can be answered.
+    `chosen` has a required input that was not given, where only this value passed all checks.
     """
 
     run_id: str
     status: str
     routine: str = ""
+    chosen: Json = {}
     output: Any = None
     failure: Failure | None = None
     pending_prompt: PendingPrompt | None = None

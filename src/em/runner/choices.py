@@ -1,0 +1,117 @@
+"""Choices: what a missing input may be, by the lists that the routine's own reads return.
+
+A routine that chooses `only(orders, id=order_id)`, or checks `order_id in user.orders`, says where
+the values of `order_id` come from. The reads that don't need the input are made, and each value is
+rehearsed: what a check refuses is no choice.
+"""
+
+import ast
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from em.errors import EmError
+from em.runner.drivers import Effect
+from em.runner.expressions.language import compile_expression
+from em.runner.rehearsal import Rehearsal
+from em.runner.request import Bound
+from em.runner.routine import Program
+from em.runner.run import plain
+from em.values import json_schema
+from em.values.canonical import Json, identical
+from em.values.syntax_tree import expression_of
+
+MOST = 10
+"""Values that are rehearsed; of a longer list none is."""
+_CHOOSING = ("only", "where", "only_key")
+
+
+def places_of(program: Program, name: str) -> list[tuple[str, str]]:
+    """Return the lists that have the values of an input: expression, and field of its rows."""
+    found = [
+        place
+        for step in program.steps
+        for text in _texts(msgspec.to_builtins(step.source))
+        if name in text
+        for place in _places(text, name)
+    ]
+    return [*dict.fromkeys(found)]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner)
+
+
+def _places(text: str, name: str) -> Iterator[tuple[str, str]]:
+    bare = text.strip().removeprefix("{{").removesuffix("}}").strip()
+    try:
+        nodes = [*ast.walk(expression_of(bare))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in nodes:
+        if isinstance(node, ast.Compare) and _is(node.left, name):
+            if isinstance(node.ops[0], ast.In):
+                yield ast.unparse(node.comparators[0]), ""
+        elif isinstance(node, ast.Call) and _is(node.func, *_CHOOSING) and node.args:
+            fields = [(one.arg, one.value) for one in node.keywords]
+            for more in (one for one in node.args[1:] if isinstance(one, ast.Dict)):
+                keys = [getattr(key, "value", None) for key in more.keys]
+                fields += zip(keys, more.values, strict=True)
+            for field, value in fields:
+                if isinstance(field, str) and _is(value, name):
+                    yield ast.unparse(node.args[0]), field
+
+
+def _is(node: ast.AST, *names: str) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def choices(
+    program: Program, options: Json, given: Json, name: str
+) -> Generator[Effect, Any, list[Any]]:
+    """Return the values of a missing input that pass all checks; empty if there are too many."""
+    places = places_of(program, name)
+    if not places:
+        return []
+    looking = Rehearsal(program, **options, bound=Bound(inputs=given, how="given"), lacking=(name,))
+    yield from looking.run(given)
+    values = _fitting(program, name, _listed(places, looking.scope))
+    if len(values) > MOST:
+        return []
+    passing = []
+    for value in values:
+        inputs = {**given, name: value}
+        bound = Bound(inputs=inputs, how="given")
+        tried = yield from Rehearsal(program, **options, bound=bound).run(inputs)
+        if tried.status == "ok":
+            passing.append(value)
+    return passing
+
+
+def _listed(places: Sequence[tuple[str, str]], scope: Json) -> Iterator[Any]:
+    for text, field in places:
+        try:
+            rows = compile_expression(text, "")(scope)
+        except EmError:
+            continue  # it needs what was not read
+        rows = rows.values() if field and isinstance(rows, Mapping) else rows
+        if isinstance(rows, list | tuple) or (field and not isinstance(rows, str)):
+            yield from (
+                row.get(field) if field and isinstance(row, Mapping) else row for row in rows
+            )
+
+
+def _fitting(program: Program, name: str, values: Iterator[Any]) -> list[Any]:
+    """Return the values that the input may have, each once."""
+    schema = json_schema.properties_of(program.routine.input_schema).get(name, {})
+    found: list[Any] = []
+    for value in map(plain, values):
+        fits = value is not None and not any(json_schema.problems(schema, value))
+        if fits and not any(identical(value, one) for one in found):
+            found.append(value)
+    return found
