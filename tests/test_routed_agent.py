@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import em
 from em import Memory
 from em.errors import LlmUnavailable, OutcomeUnknown, UsageError
 from em.llm import ScriptedClient
+from em.runner import commitment
 from em.runner.history import find_runs
 from em.runner.package import kept_routines
 from em.settings import Settings
@@ -206,6 +208,16 @@ def test_what_changes_between_the_word_and_the_write_is_left_to_the_agent(
     agent = memory.agent(shop.answer, shop.tools, client=client)
     assert agent(CONDITION) == "too late"
     assert (shop.cancelled, shop.mailed) == ([], [])
+
+
+def test_a_plan_that_expired_while_the_model_thought_is_left_to_the_agent(
+    memory: Memory, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commitment, "KEPT_FOR", timedelta(0))
+    client = ScriptedClient([read_with("if it is still in the shop"), word(yes=True)])
+    agent = memory.agent(lambda request: "by hand", shop.tools, client=client)
+    assert agent(CONDITION) == "by hand"
+    assert (shop.cancelled, agent.last.routine) == ([], "cancel_order@1")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from em.compiler.growth import compile_again
 from em.compiler.match import Match, Matcher
 from em.compiler.suggestions import suggest
 from em.errors import EmError, OutcomeUnknown, UsageError
+from em.runner.commitment import NotPrepared
 from em.runner.decision import Decision, decided
 from em.runner.engine import RunOptions, arun_routine, run_routine
 from em.runner.package import keep_routine, opened
@@ -117,12 +118,18 @@ class Desk:
             )
 
     def commit(self, task: "_Task", token: str, tools: ToolRegistry) -> RunResult:
-        """Make the writes of a plan."""
-        return commit_prepared(self._store, token, tools, **self._options(task))
+        """Make the writes of a plan; none if it has expired or was forgotten meanwhile."""
+        try:
+            return commit_prepared(self._store, token, tools, **self._options(task))
+        except NotPrepared as error:
+            return _left(error.message)
 
     async def acommit(self, task: "_Task", token: str, tools: ToolRegistry) -> RunResult:
         """Do the same under asyncio."""
-        return await acommit_prepared(self._store, token, tools, **self._options(task))
+        try:
+            return await acommit_prepared(self._store, token, tools, **self._options(task))
+        except NotPrepared as error:
+            return _left(error.message)
 
     def _options(self, task: "_Task") -> RunOptions:
         # Where nobody is asked, no run waits for an answer: the agent does the task.
@@ -329,13 +336,10 @@ class _Task:
         if plan.token and decision.yes:
             self.agreed = decision.reason
             return True
-        no = Reason(step_id="plan", message=f"{'; '.join(match.wishes)}: {decision.reason}")
         self.match = match
-        self.result = RunResult(
-            run_id="",
-            status="needs_input",
-            reason=plan.reason if plan.status == "needs_input" and plan.reason else no,
-        )
+        self.result = _left(f"{'; '.join(match.wishes)}: {decision.reason}")
+        if plan.reason is not None:
+            self.result = msgspec.structs.replace(self.result, reason=plan.reason)
         return False
 
     @contextmanager
@@ -383,6 +387,12 @@ class _Task:
                 self._open.remove(one)
                 return Made(one.result)
         return None
+
+
+def _left(why: str) -> RunResult:
+    """Return the result of a plan that is not carried out."""
+    reason = Reason(step_id="plan", message=why)
+    return RunResult(run_id="", status="needs_input", reason=reason)
 
 
 def _turns(messages: Any, tools: ToolRegistry) -> list[str] | None:
