@@ -691,17 +691,15 @@ class Memory:
         `pydantic-ai` for tools of these libraries; None for plain functions, as of `routine`.
         tools: the tools that the routines call. names: only these routines.
         """
-        from em.compiler.match import newest_in_use
         from em.compiler.toolset import Callables, Runs, tools_of
         from em.runner.callable import as_function
-        from em.runner.package import find_routine, readable, routine_of
+        from em.runner.package import find_routine, routine_of
 
-        if self.routines != "on":
-            found = []
-        elif names is None:
-            found = readable(newest_in_use(self.store))
+        if names is None:
+            found = self.matcher.in_use()
         else:
-            found = [routine_of(find_routine(self.store, name)) for name in names]
+            wanted = names if self.routines == "on" else ()
+            found = [routine_of(find_routine(self.store, name)) for name in wanted]
 
         def run(routine: "KeptRoutine", inputs: Json) -> "RunResult":
             return self.run(routine, inputs, tools)

@@ -200,10 +200,13 @@ steps:
 
 
 def desk(statuses: dict[str, str], cancelled: list[str]) -> dict[str, Any]:
+    def cancel(order: str) -> None:
+        cancelled.append(order)
+
     return {
         "find_user": lambda email: {"orders": [*statuses]},
         "get_order": lambda order: {"id": order, "status": statuses[order]},
-        "cancel": lambda order: cancelled.append(order),
+        "cancel": cancel,
     }
 
 

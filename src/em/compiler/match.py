@@ -150,6 +150,10 @@ class Matcher:
         found = self._by_model(request, self.ranked(request, tools), client)
         return found if wishes or found is None or not found.wishes else None
 
+    def in_use(self) -> list[KeptRoutine]:
+        """Return the newest version of every routine that may be used; none if all are off."""
+        return sorted((one.routine for one in self._fitting(None)), key=lambda one: one.name)
+
     def ranked(self, request: str, tools: Collection[str] | None = None) -> list[Ranked]:
         """Return the routines whose recorded requests are most like a text, the best first."""
         fitting = self._fitting(tools)

@@ -7,15 +7,15 @@ read them. A package in a memory is an artefact, run by its name or `name@versio
 import ast
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from em.errors import EmError, InvalidRoutine, NotFound, RoutineError, SandboxError, UsageError
+from em.errors import InvalidRoutine, NotFound, RoutineError, SandboxError, UsageError
 from em.log.event import Draft
 from em.runner.authorship import WRITTEN_BY, code_notes, runs_in_sandbox
 from em.runner.card import KIND
@@ -473,15 +473,6 @@ def routine_of(artefact: Artefact) -> KeptRoutine:
     if artefact.body is None:
         raise NotFound("it was erased", place=f"{artefact.name}@{artefact.version}")
     return _kept(artefact)
-
-
-def readable(artefacts: Iterable[Artefact]) -> list[KeptRoutine]:
-    """Return the routines of these versions, by name, without those that can't be read."""
-    found = []
-    for artefact in artefacts:
-        with suppress(EmError):
-            found.append(routine_of(artefact))
-    return sorted(found, key=lambda one: one.name)
 
 
 def _ref_of(routine: str | Path | Routine) -> str:

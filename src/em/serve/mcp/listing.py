@@ -165,23 +165,19 @@ class Listing:
             ),
         }
 
-    def offers(
-        self, request: str, *, at_least: float | None = None, with_inputs: bool = False
-    ) -> list[Json]:
+    def offers(self, request: str, *, only_likely: bool, with_inputs: bool = False) -> list[Json]:
         """Return the routines in use that may do what a request asks for, the best first.
 
-        One whose recorded words the request is comes with the `known` inputs. at_least: how like
-        its recorded requests the request must be.
+        One whose recorded words the request is comes with the `known` inputs. only_likely: leave
+        out those whose recorded requests are unlike it.
         """
-        from em.compiler.match import LEAST_LIKENESS
-
         matcher = self._memory.matcher
         cards = self._cards.newest()
         tools = {stored: tool for tool, stored in tool_names(cards, OWN_NAMES).items()}
         match = matcher.match(request)
         known = {} if match is None else {match.routine.partition("@")[0]: match.inputs}
-        least = LEAST_LIKENESS if at_least is None else at_least
-        ranked = [one.routine.name for one in matcher.ranked(request, at_least=least)]
+        found = matcher.offered(request) if only_likely else matcher.ranked(request)
+        ranked = [one.routine.name for one in found]
         names = [*known, *(name for name in ranked if name not in known)]
         return [
             {

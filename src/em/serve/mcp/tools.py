@@ -421,7 +421,7 @@ def _brief(desk: "Desk", caller: Caller, given: Brief) -> Json:
     found = [one.heuristic for one in briefing.heuristics]
     lessons = [{"id": one.id, "when": one.lesson.trigger, "do": one.lesson.action} for one in found]
     may_run = caller.subjects is None and caller.access == "write"
-    routines = desk.listing.offers(given.task) if may_run else []
+    routines = desk.listing.offers(given.task, only_likely=True) if may_run else []
     return {"text": briefing.text, "lessons": lessons, "routines": routines}
 
 
@@ -566,7 +566,7 @@ def _find_routine(desk: "Desk", caller: Caller, given: FindRoutine) -> Json:
     inputs. Run the one that fits with `run_routine`, in place of doing its steps yourself.
     """
     caller.must_see(None)
-    return {"routines": desk.listing.offers(given.request, at_least=0.0, with_inputs=True)}
+    return {"routines": desk.listing.offers(given.request, only_likely=False, with_inputs=True)}
 
 
 _REMEMBER_FIRST = "call `remember` first"
