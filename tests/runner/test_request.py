@@ -139,7 +139,8 @@ def test_given_inputs_count_and_a_request_must_not_contradict_them(folder: Path)
 def test_values_beside_a_request_that_nobody_reads_are_kept(folder: Path) -> None:
     result, booked = run(folder, {"request": "a berth for my boat", "boat": "BT-44"})
     assert result.pending_prompt is not None
-    assert [field["name"] for field in result.pending_prompt.fields] == ["since", "nights"]
+    fields = {field["name"]: field for field in result.pending_prompt.fields}
+    assert [*fields] == ["since", "nights", "side", "note"], "the whole form"
     assert not booked
 
 
