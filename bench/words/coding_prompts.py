@@ -13,7 +13,7 @@ import yaml
 
 from bench.figure import Figure
 from em import Memory
-from em.compiler.match import Matcher
+from em.compiler.match import LEAST_LIKENESS, Matcher
 
 _VALUE = re.compile(r"<(\w+)=(>?[^>]*)>")
 RECORDED = 6
@@ -84,7 +84,9 @@ def first(found: Matcher, prompts: Sequence[tuple[str, str]]) -> Counts:
 
 def offered(found: Matcher, prompts: Sequence[str]) -> Counts:
     """Count the prompts at which any routine is offered."""
-    return Counts(sum(bool(found.offered(said(one))) for one in prompts), len(prompts))
+    return Counts(
+        sum(bool(found.ranked(said(one), at_least=LEAST_LIKENESS)) for one in prompts), len(prompts)
+    )
 
 
 def figures() -> Iterator[Figure]:

@@ -212,6 +212,8 @@ def _named(routine: str) -> str:
 
 def _matched(request: str, also: str | None) -> "Match | None":
     """Return the routine in use that a request asks for; print which are like it if none does."""
+    from em.compiler.match import LEAST_LIKENESS
+
     if also:
         raise UsageError(
             f"a routine and its inputs are found by --request, got {also!r} too",
@@ -222,7 +224,8 @@ def _matched(request: str, also: str | None) -> "Match | None":
     if match is not None:
         note(printable(f"{match.routine}, by {match.why}"))
         return match
-    likely = [one.routine.ref for one in memory.matcher.offered(request)]
+    ranked = memory.matcher.ranked(request, at_least=LEAST_LIKENESS)
+    likely = [one.routine.ref for one in ranked]
 
     def text() -> None:
         note("no routine in use was recorded with these words")

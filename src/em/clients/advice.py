@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from em.clients.skills import Offer, offer_of
+from em.compiler.match import LEAST_LIKENESS
 from em.compiler.proposals import Proposal, open_proposals
 from em.heuristics.brief import after_failure, cost
 from em.heuristics.heuristic import Heuristic, Lesson
@@ -82,7 +83,7 @@ class Advice:
 
     def _at_prompt(self, prompt: str, folder: str) -> Iterator["_Line"]:
         store = self._memory.store
-        likely = self._memory.matcher.offered(prompt)
+        likely = self._memory.matcher.ranked(prompt, at_least=LEAST_LIKENESS)
         offers = (
             offer_of(store, find_routine(store, one.routine.ref))
             for one in likely

@@ -3,7 +3,7 @@
 Templates of all routines come first: a request that is word for word a recorded one needs nothing
 else. Then a model is asked once, with the routines whose recorded requests are most like this one;
 it chooses one and fills in its inputs, and code checks the values (`em.runner.request`). Without a
-model nothing is matched by likeness alone: `Matcher.offered` says what an agent may be told of.
+model nothing is matched by likeness alone: `Matcher.ranked` only says what could be offered.
 
 Likeness is that of the words around the values, and what the values look like counts beside them: a
 routine that was always asked for with a version is not asked for by a text without one.
@@ -66,19 +66,13 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranked(NamedTuple):
-    """A routine whose recorded requests are like a text. likeness: 1 for the same words.
+    """A routine whose recorded requests are like a text.
 
-    has_values: the text has words that look as the values of recorded requests do.
+    likeness: 1 for the same words; half of it where the text has no word that looks like a value.
     """
 
     routine: KeptRoutine
     likeness: float
-    has_values: bool
-
-    @property
-    def worth(self) -> float:
-        """What it is ranked by: a text without values may ask for it, but rather for others."""
-        return self.likeness if self.has_values else self.likeness / 2
 
 
 class Chosen(Reading, frozen=True):
@@ -154,8 +148,13 @@ class Matcher:
         """Return the newest version of every routine that may be used; none if all are off."""
         return sorted((one.routine for one in self._fitting(None)), key=lambda one: one.name)
 
-    def ranked(self, request: str, tools: Collection[str] | None = None) -> list[Ranked]:
-        """Return the routines whose recorded requests are most like a text, the best first."""
+    def ranked(
+        self, request: str, tools: Collection[str] | None = None, *, at_least: float = 0.0
+    ) -> list[Ranked]:
+        """Return the routines whose recorded requests are most like a text, the best first.
+
+        at_least: how like; with `LEAST_LIKENESS`, those that an agent may be told of.
+        """
         fitting = self._fitting(tools)
         index, words = self._index, [*_words(request)]
         said = {one.ref for one, _ in self._by_template(fitting, request)}
@@ -163,20 +162,13 @@ class Matcher:
         for one in fitting:
             ref = one.routine.ref
             wanted = _vector(_wording(words, one.looks), index.weights)
-            likeness = max(
-                (_cosine(wanted, each) for each in index.vectors.get(ref, ())), default=0
-            )
-            is_said = ref in said
-            has_values = is_said or _has_values(words, one.looks)
-            found.append(Ranked(one.routine, 1.0 if is_said else likeness, has_values))
-        found.sort(key=lambda one: (-one.worth, one.routine.name))
-        return found[:MOST_CANDIDATES]
-
-    def offered(self, request: str) -> list[Ranked]:
-        """Return the routines that an agent may be told of at a request, the best first."""
-        return [
-            one for one in self.ranked(request) if one.has_values and one.likeness >= LEAST_LIKENESS
-        ]
+            vectors = index.vectors.get(ref, ())
+            likeness = max((_cosine(wanted, each) for each in vectors), default=0.0)
+            if not _has_values(words, one.looks):
+                likeness /= 2  # it may ask for this, but rather for others
+            found.append(Ranked(one.routine, 1.0 if ref in said else likeness))
+        found.sort(key=lambda one: (-one.likeness, one.routine.name))
+        return [one for one in found[:MOST_CANDIDATES] if one.likeness >= at_least]
 
     def _by_template(
         self, fitting: Sequence[_Known], request: str

@@ -8,6 +8,7 @@ from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.compiler.checks import checks_of, document_of
+from em.compiler.match import LEAST_LIKENESS
 from em.errors import UsageError
 from em.log.event import EventQuery, run_stream
 from em.log.summary import Cursor
@@ -192,7 +193,8 @@ def match_request(request: AnyRequest, data: JSONBody[MatchIn]) -> MatchOut:
     matcher = service.memory.matcher
     found = matcher.match(data.request, data.tools)
     if found is None:
-        return MatchOut(offered=[one.routine.ref for one in matcher.offered(data.request)])
+        ranked = matcher.ranked(data.request, data.tools, at_least=LEAST_LIKENESS)
+        return MatchOut(offered=[one.routine.ref for one in ranked])
     return fill(MatchOut, found, offered=[found.routine])
 
 
