@@ -173,6 +173,7 @@ def test_courtesies_are_left_out_only_where_they_are_listed(folder: Path) -> Non
         ("on 11/30/2026", {"day": "2026-11-30"}),
         ("from 2 May 2026 to 2 May 2026", {"day": "2026-05-02", "a": "2 may 2026"}),
         ("0,5 of it", {"n": 0.5}),
+        ("call +43 (664) 555-0275", {"a": "+436645550275"}),
         ("1.250,75 for anna", {"n": 1250.75, "a": "anna"}),
         ("2 1/2 of them", {"n": 2.5}),
         ("3 from 3 August 2026", {"n": 3, "day": "2026-08-03"}),
@@ -199,6 +200,8 @@ def test_a_value_may_change_its_format(text: str, inputs: dict[str, Any]) -> Non
         ("some of A-17", {"n": 17, "a": "A-17"}),
         ("a few at 10:30", {"n": 10, "a": "10:30"}),
         ("0,5 of it", {"n": 5}),
+        ("1 2-person tent", {"a": "12"}),
+        ("call 43 664 555 0275 1", {"a": "436645550275"}),
         ("at 2.15", {"a": "14:15"}),
     ],
 )

@@ -32,6 +32,7 @@ _TOKEN = re.compile(r"[^\W_]+(?:[.,](?=\d)\d+)*")
 """Matches a word or number: letters and digits, with separators between digits."""
 _QUOTED = re.compile(r"\"([^\"\n]{1,1000})\"|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»")
 _DIGITS_DATE = re.compile(r"\W*\d+([./])\d+\1\d+\W*")
+_LONG_NUMBER = re.compile(r"\d{6,}")
 _DECIMAL_COMMA = re.compile(r"(?:\d{1,3}(?:\.\d{3})*|\d+),(?:\d{1,2}|\d{4,})|0,\d+")
 _FRACTION = re.compile(r"(?<![\d/.,])(?:(\d{1,6}) )?(\d{1,3})/([1-9]\d{0,2})(?![\d/])")
 _TIME = re.compile(
@@ -230,8 +231,8 @@ class Said:
         taken = set[int]().union(*(tokens for tokens, one in self._times if one == value))
         day = _date(value)
         for form in (_plain(value), *(() if day is None else _forms(day))):
-            for found in re.finditer(re.escape(form), self._text) if form else ():
-                taken |= self._inside(*found.span())
+            for place in self._written(form) if form else ():
+                taken |= self._inside(*place)
         if day in self._dates:
             for n, token in enumerate(self._tokens):
                 if _number(token) == day.day:
@@ -256,8 +257,16 @@ class Said:
             return 0
         if (day := _date(plain)) is not None and day in self._dates:
             return sum(token == str(day.year) for token in self._tokens)
-        found = re.finditer(re.escape(plain), self._text)
-        return sum(self._is_whole(one.start(), one.end()) for one in found)
+        return sum(1 for _ in self._written(plain))
+
+    def _written(self, plain: str) -> Iterator[tuple[int, int]]:
+        """Yield where a text stands as whole words; a long number may be written in groups."""
+        wanted = _LONG_NUMBER.sub(
+            lambda number: r"[\s.()/-]{0,3}".join(number[0]), re.escape(plain)
+        )
+        for found in re.finditer(wanted, self._text):
+            if self._is_whole(*found.span()):
+                yield found.span()
 
     def _is_whole(self, start: int, end: int) -> bool:
         before, behind = self._text[start - 1 : start], self._text[end : end + 1]
@@ -278,7 +287,8 @@ class Said:
             numbers |= {day.day, day.month, day.year}
             parts.update(_forms(day))
         said = self._in_wishes(wishes).union(
-            *(tokens for tokens, one in (*self._numbers, *self._times) if one in values)
+            *(tokens for tokens, one in (*self._numbers, *self._times) if one in values),
+            *(self._inside(*place) for text in texts if text for place in self._written(text)),
         )
         for n, token in enumerate(self._tokens):
             number = _number(token)

@@ -171,13 +171,15 @@ class Listing:
         One whose recorded words the request is comes with the `known` inputs. only_likely: leave
         out those whose recorded requests are unlike it.
         """
+        from em.compiler.match import LEAST_LIKENESS
+
         matcher = self._memory.matcher
         cards = self._cards.newest()
         tools = {stored: tool for tool, stored in tool_names(cards, OWN_NAMES).items()}
         match = matcher.match(request)
         known = {} if match is None else {match.routine.partition("@")[0]: match.inputs}
-        found = matcher.offered(request) if only_likely else matcher.ranked(request)
-        ranked = [one.routine.name for one in found]
+        least = LEAST_LIKENESS if only_likely else 0.0
+        ranked = [one.routine.name for one in matcher.ranked(request, at_least=least)]
         names = [*known, *(name for name in ranked if name not in known)]
         return [
             {
