@@ -1,1 +1,1 @@
-"""Requests in words: five domains, 17 kinds, by authors who had not seen the code."""
+"""Requests in words: six domains, 21 kinds, by authors who had not seen the code."""

@@ -1,4 +1,4 @@
-"""Cases of five domains, written by authors who had not seen the code."""
+"""Cases of six domains, written by authors who had not seen the code."""
 
 from collections.abc import Iterator
 from pathlib import Path
