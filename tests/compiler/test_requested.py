@@ -89,3 +89,25 @@ def test_one_value_in_two_calls_is_one_input(memory: Memory) -> None:
             archive(name)
     routine = memory.compile([one.id for one in memory.traces()], name="archive")
     assert [*routine.input_schema["properties"]] == ["file_id"]
+
+
+def test_what_only_one_person_said_is_in_no_template(memory: Memory) -> None:
+    """However many recordings are about that person."""
+    customers = {"W-101": "Hildegard Klum", "W-202": "Hildegard Klum", "W-303": "Bo Ek"}
+
+    @tool(effect="read")
+    def get_order(order: str) -> dict[str, str]:
+        return {"order": order, "customer": customers[order]}
+
+    @tool(effect="write")
+    def cancel(order: str) -> str:
+        return "done"
+
+    for order, name in customers.items():
+        request = f"{name} here. Cancel {order}."
+        with memory.record("cancel", {"request": request}, subject=name):
+            get_order(order)
+            cancel(order)
+    routine = memory.compile([one.id for one in memory.traces()], name="cancel", force=True)
+    assert "order" in routine.input_schema["properties"]
+    assert not [one for one in routine.requests if "Klum" in one or "Ek" in one]

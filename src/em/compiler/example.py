@@ -555,6 +555,7 @@ def example_of(
         request=request_of(trace, traced),
         output=None if trace.final_output is msgspec.UNSET else trace.final_output,
         name=kept.id,
+        subject=kept.subject or "",
     )
 
 

@@ -363,7 +363,8 @@ class Recordings:
             early = [call for call in reads if call.index < first or call in looks]
             calls = [*self._looks(found, number), *map(_call, (*early, *effects))]
             given = found.inputs[number] | {name: one[number] for name, one in said.items()}
-            yield Example(given, calls, request=found.prompts[number], name=kept.id)
+            about = {"name": kept.id, "subject": kept.subject or ""}
+            yield Example(given, calls, request=found.prompts[number], **about)
 
     @staticmethod
     def _looks(found: Sessions, number: int) -> Iterator[Call]:
