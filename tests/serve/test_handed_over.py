@@ -136,3 +136,21 @@ def test_what_hands_over_can_be_prepared_and_not_committed(service: Served) -> N
     plan = service.post("/runs/prepare", {"routine": "refund", "input": {"order_id": "W-9"}}).json()
     assert (plan["status"], plan["reason"]["check"]) == ("needs_input", "order.status")
     assert "token" not in plan
+
+
+def test_an_agent_prepares_a_routine_and_commits_the_plan_over_mcp() -> None:
+    async def work(client: Client) -> None:
+        asked = {"name": "refund", "inputs": {"order_id": "W-1"}}
+        plan = told(await client.call_tool("prepare_routine", asked))
+        assert plan["was_read"]["order"]["total"] == 100
+        (write,) = plan["would_be_written"]
+        assert write["arguments"] == {"order_id": "W-1", "amount": 100}
+        done = told(await client.call_tool("prepare_routine", {"plan": plan["plan"]}))
+        assert (done["status"], done["output"]) == ("ok", "100 for W-1")
+        again = await client.call_tool("prepare_routine", {"plan": plan["plan"]})
+        assert again.is_error
+        asked["inputs"] = {"order_id": "W-9"}
+        plan = told(await client.call_tool("prepare_routine", asked))
+        assert ("plan" in plan, plan["why"]["check"]) == (False, "order.status")
+
+    agent(over_stdio(), work)

@@ -67,7 +67,7 @@ def test_a_routine_adds_less_than_60_tokens(count: int) -> None:
     for number in range(count):
         refund(f"refund_{number}")
     tools = listed()
-    assert len(tools) == (26 if count == 20 else 8)
+    assert len(tools) == (26 if count == 20 else 9)
     assert (tokens(in_context(tools)) - before) / count < 60
 
 

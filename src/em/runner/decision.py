@@ -5,13 +5,14 @@ to just this plan, or not. Whatever is not a clear yes is a no.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from em.errors import LlmError
 from em.runner.prepared import Prepared
 from em.runner.request import LONGEST_READ
+from em.runner.run import plain
 from em.values.canonical import Json
 
 if TYPE_CHECKING:
@@ -55,25 +56,23 @@ def decided(
 
 
 def shown(prepared: Prepared, request: str, wishes: Sequence[str]) -> str:
-    """Return what a model is shown of a plan, as JSON."""
+    """Return what a model is shown of a plan for a request, as JSON."""
+    about = {"request": request, "wishes that no input expresses": wishes, **shown_of(prepared)}
+    return msgspec.json.encode(about).decode()
+
+
+def shown_of(prepared: Prepared) -> Json:
+    """Return what was read, and all that would be written; the output where nothing would be."""
     writes = [
-        {"call": one.tool or one.step, "arguments": {
-            each.place: f"({each.problem})" if each.value is msgspec.UNSET else each.value
-            for each in one.arguments
-        }}
+        {
+            "call": one.tool or one.step,
+            "arguments": {
+                each.place: f"({each.problem})" if each.value is msgspec.UNSET else each.value
+                for each in one.arguments
+            },
+        }
         for one in prepared.planned
         if one.does == "write"
-    ]  # fmt: skip
-    about: Json = {
-        "request": request,
-        "wishes that no input expresses": wishes,
-        "was read": prepared.context,
-        "would be written, and nothing else": writes,
-    }
-    if not writes:
-        about["would be returned"] = prepared.output
-    return msgspec.json.encode(about, enc_hook=_plain).decode()
-
-
-def _plain(value: Any) -> str:
-    return repr(value)
+    ]
+    about: Json = {"was_read": plain(prepared.context), "would_be_written": writes}
+    return about if writes else {**about, "would_be_returned": plain(prepared.output)}

@@ -12,6 +12,8 @@ import em
 from em.runner.card import CardBox, RoutineCard
 from em.runner.tools import ToolRegistry, one_line, tool_names
 from em.serve.auth import Caller
+from em.serve.mcp import plans
+from em.serve.mcp.plans import PREPARE
 from em.serve.mcp.tools import (
     BUILT_IN,
     FIND_ROUTINE,
@@ -80,7 +82,7 @@ PROMPTS: list[Json] = [
 
 RESUME = "resume"
 RUN_ROUTINE = "run_routine"
-OWN_NAMES = frozenset({*BUILT_IN, FIND_ROUTINE.name, RUN_ROUTINE, RESUME})
+OWN_NAMES = frozenset({*BUILT_IN, FIND_ROUTINE.name, RUN_ROUTINE, RESUME, PREPARE})
 _RESULT: Json = {
     "properties": {"run_id": {"type": "string"}, "status": {"type": "string"}, "output": {}},
     "required": ["run_id", "status"],
@@ -143,7 +145,7 @@ class Listing:
         own.append(_running(RESUME, "Resume a run", _RESUME, Resume))
         if len(newest) > self._limits.routines:
             run = _running(RUN_ROUTINE, "Run a routine", _RUN_ROUTINE, RunRoutine)
-            return [*own, FIND_ROUTINE.listed(), run]
+            return [*own, FIND_ROUTINE.listed(), run, plans.tool(_RESULT)]
         named = tool_names(newest, OWN_NAMES)
         return own + [self._tool(name, newest[stored][1]) for name, stored in named.items()]
 

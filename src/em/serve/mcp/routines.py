@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,9 +27,11 @@ from em.runner.run import PendingPrompt, RunResult
 from em.runner.template import REQUEST
 from em.runner.tools import one_line, tool_name, tool_names
 from em.serve.auth import Caller
+from em.serve.mcp import plans
 from em.serve.mcp import tools as own_tools
 from em.serve.mcp.desk import Context, Desk
 from em.serve.mcp.listing import OWN_NAMES, RESUME, RUN_ROUTINE
+from em.serve.mcp.plans import PREPARE
 from em.store.protocol import Artefact
 from em.values.canonical import Json
 
@@ -189,9 +192,19 @@ class Routines:
             asked: own_tools.Resume = own_tools.read(own_tools.Resume, given)
             return await self._converse(ctx, lambda: self._resume(asked))
         subject, name = subject_in(params), params.name
+        if name == PREPARE:
+            wanted = own_tools.read(plans.Prepare, given)
+            if wanted.plan:
+                go: Go = partial(memory.commit, wanted.plan, tools, subject=subject)
+                return await self._converse(ctx, go)
+            name, given = wanted.name, wanted.inputs
         if name == RUN_ROUTINE:
             name, given = _wanted(own_tools.read(own_tools.RunRoutine, given))
         routine = await self._desk.in_thread(lambda: self.find(name))
+        if params.name == PREPARE:
+            return await self._desk.in_thread(
+                lambda: plans.prepare(self._desk, routine, given, subject)
+            )
         return await self._converse(
             ctx, lambda: memory.run(routine, given, tools, subject=subject), Called(routine, given)
         )
