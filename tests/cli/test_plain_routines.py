@@ -57,7 +57,8 @@ def test_compiling_tells_the_same_as_json(traces: list[str]) -> None:
 @pytest.mark.usefixtures("kept")
 def test_showing_it() -> None:
     shown = em("routine", "show", "cancel")
-    assert shown.out.startswith('version: "1"\nname: cancel\nchecks: hand_over\n')
+    head = 'version: "1"\nname: cancel\ndescription: "For requests such as: cancel an order"\n'
+    assert shown.out.startswith(f"{head}checks: hand_over\n")
     assert re.search(r'order.status +4/4 +order.status is "pending"', shown.out)
     assert 'done.status is "cancelled" (after the write; else the run fails)' in shown.out
     assert "cancel_order.notify  true" in shown.out

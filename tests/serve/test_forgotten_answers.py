@@ -18,6 +18,11 @@ from em import Memory
 from em.llm import ScriptedClient
 from em.runner.package import keep_routine
 
+PLAIN = """
+name: plain
+input_schema: {type: object, properties: {who: {type: string}}, required: [who]}
+steps: [{id: out, type: return, value: "Hello {{ who }}"}]
+"""
 MARK = "quokka"
 YAN = {"subject": "yan"}
 GREET = """\
@@ -100,6 +105,10 @@ def plant(planted: Planted) -> None:
     said = post("/runs/{run_id}/answers", {"answers": {"ask": {"word": "Hi"}}}, run_id=run)
     assert said["status"] == "failed"
     post("/runs/{run_id}/retry", {}, run_id=run)
+    asked = {"routine": "plain", "input": {"who": mark()}, **YAN}
+    plan = planted.service.post("/runs/prepare", asked).json()["token"]
+    assert post("/runs/commit", {"plan": plan, **YAN})["status"] == "ok"
+    planted.service.post("/runs/prepare", asked)
     flow = {"workflow": "notes", "params": {"what": mark()}, **YAN}
     run = post("/workflow-runs", flow)["run_id"]
     path = "/workflow-runs/{run_id}"
@@ -150,6 +159,7 @@ def service(serve: Serve) -> Served:
     Path("em.yaml").write_text(FLOW)
     with Memory("em.db") as memory:
         keep_routine(memory.store, {"routine.yaml": GREET})
+        keep_routine(memory.store, {"routine.yaml": PLAIN})
     return serve()
 
 

@@ -212,6 +212,8 @@ def test_a_subject_that_holds_a_secret_is_refused(service: Served) -> None:
         "/heuristics": {"trigger": "it rains", "action": "wait"},
         "/heuristics/{heuristic_id}/feedback": {"outcome": "success"},
         "/runs": {"routine": "greet"},
+        "/runs/prepare": {"routine": "greet"},
+        "/runs/commit": {"plan": "x"},
         "/workflow-runs": {"workflow": "notes", "params": {"password": "", "note": "x"}},
         "/jobs": {"kind": "routine", "name": "greet"},
         "/checkpoint": {},

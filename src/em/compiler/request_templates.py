@@ -348,7 +348,9 @@ def _limit(recorded: Sequence[str]) -> str:
     """Return what a hole takes: as many words, and the signs, that were recorded."""
     most = max(len(text.split()) for text in recorded)
     signs = "".join(sorted({sign for text in recorded for sign in signs_of(text)} - {*"{}"}))
-    return f"{most}+{signs}" if signs else f"{most}"
+    if not signs:
+        return f"{most}"
+    return "1+" if most == 1 else f"{most}+{signs}"  # the signs of one word end nothing
 
 
 def _texts_in(value: Any, hole: str = "") -> Iterator[tuple[str, str]]:

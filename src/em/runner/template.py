@@ -1,12 +1,12 @@
 """Request templates: a text that is word for word a recorded request gives the inputs of a run.
 
 `I am {email}. Please cancel {order_id}.` has two holes. `{who.email}` fills a part of an input,
-`{note:4}` takes at most four words of letters, `{note:4+0,}` also digits and commas, and a hole of
-a list takes its next element each time: a text without the words that stand between two elements.
-`{express=true}` takes no words: it is what this wording says without a word for it.
-`{=9f86d081884c7d65}` limits a template to the text with this digest. Case, white space and a full
-stop at the end don't matter; everything else does: a question is no order. A value in quotation
-marks has none of them in it.
+`{note:4}` takes at most four words of letters, `{note:4+0,}` also digits and commas, `{note:4+}` of
+any signs. A hole of a list takes its next element each time: a text without the words that stand
+between two elements. `{express=true}` takes no words: it is what this wording says without a word
+for it. `{=9f86d081884c7d65}` limits a template to the text with this digest. Case, white space and
+a full stop at the end don't matter; everything else does: a question is no order. A value in
+quotation marks has none of them in it.
 
 A text that can be read in two ways fits none. The fixed parts are placed as far left as possible,
 then as far right, each in one pass over the text, which may be long and a stranger's. Unless both
@@ -40,7 +40,7 @@ MOST_TRIED = 500
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _SPACE = re.compile(r"\s+")
-_HOLE = re.compile(r"([^:]*)(?::([1-9][0-9]{0,3})(?:\+(\S+))?)?")
+_HOLE = re.compile(r"([^:]*)(?::([1-9][0-9]{0,3})(\+(\S*))?)?")
 _IN_WORDS = "-'\N{RIGHT SINGLE QUOTATION MARK}"
 _TEXT = re.compile(r"=([0-9a-f]{16})")
 _SETTING = re.compile(r"(\w+)=(true|false|null)")
@@ -113,7 +113,8 @@ def parse_template(text: str) -> Template:
                 raise RoutineError(f"a hole must be the name of an input, got {part!r}")
             holes.append(named[1])
             limits.append(int(named[2] or 0))
-            signs.append(named[3] or "" if named[2] else None)
+            is_free = not named[2] or named[3] == "+"
+            signs.append(None if is_free else named[4] or "")
             fixed.append("")
         elif part in ("{", "}"):
             raise RoutineError(f"there is a single {part!r}", fix=f"write {part * 2!r} for it")
