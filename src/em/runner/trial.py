@@ -12,8 +12,6 @@ from em.values.canonical import Json
 Verdict = Literal["right", "handed over", "wrong"]
 
 
-TOO_FEW = "leaving one out leaves too few to learn from; one more trace would be enough"
-"""The reason of a trial that could not be made."""
 ENOUGH_TRIALS = 4
 """From this many recordings left out, a routine that was right on none of them is refused."""
 OWN_TRACES = "on the traces that its model was shown"
@@ -64,19 +62,12 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.count("right") / len(self.made) if self.made else 0.0
 
     @property
-    def are_too_few(self) -> bool:
-        """Whether no trial could be made: all traces are needed to learn the routine."""
-        return bool(self.made) and all(one.reason == TOO_FEW for one in self.made)
-
-    @property
     def summary(self) -> str:
         """How often it was right, in words; empty without trials."""
         if not self.made:
             return ""
         changed = f" ({OWN_TRACES})" if self.were_shown else ""
         changed += " (before the routine was changed)" if self.is_outdated else ""
-        if self.are_too_few:
-            return f"not tried: {TOO_FEW}{changed}"
         return (
             f"right in {self.count('right')} of {len(self.made)}, handed over in"
             f" {self.count('handed over')}, wrong in {self.count('wrong')}{changed}"
@@ -91,7 +82,7 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
                 f"WARNING: what the other recordings teach did the WRONG thing in {wrong} of"
                 f" {every} trials. More recordings may be needed."
             )
-        if every and not self.count("right") and not self.are_too_few:
+        if every and not self.count("right"):
             return (
                 f"WARNING: this routine did what was recorded in NONE of {every} trials. Nothing"
                 " shows that it does the right thing."
@@ -99,8 +90,6 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
         return ""
 
     def __str__(self) -> str:
-        if self.are_too_few:
-            return self.summary
         if self.were_shown:
             return f"tried: {self.summary}"
         return f"tried on traces that it was not learnt from: {self.summary}"
@@ -119,8 +108,6 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def reasons(self, verdict: str = "") -> list[str]:
         """Return why trials were not right, one sentence each; or only of one verdict."""
-        if self.are_too_few:
-            return []  # the summary says it
         return [
             f"{one.trace}: {one.verdict}: {one.reason}"
             for one in self.made
@@ -159,11 +146,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_by_heart(self) -> bool:
         """Whether enough recordings were left out, and it was right on none of them."""
-        tried = [
-            one
-            for one in self.trials.get(LEFT_OUT, ())
-            if not one.is_unrecorded and one.reason != TOO_FEW
-        ]
+        tried = [one for one in self.trials.get(LEFT_OUT, ()) if not one.is_unrecorded]
         return len(tried) >= ENOUGH_TRIALS and not any(one.verdict == "right" for one in tried)
 
     @property

@@ -28,7 +28,7 @@ from em.log.use import Uses, collecting, uses_here
 from em.traces.adapters import adapted
 from em.traces.model_request import AskedCalls
 from em.traces.trace import Call, Message, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
-from em.values.call import Effect, Signature, Usage
+from em.values.call import Effect, Signature, Usage, declare
 from em.values.canonical import Json, canonical
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -529,7 +529,7 @@ def _recorded(
                 return result
 
         call_async.__name__ = own  # a list of tools knows it by the name that it is recorded by
-        return call_async  # type: ignore[return-value]  # as the function
+        return declare(call_async, effect)  # type: ignore[return-value]  # as the function
 
     @functools.wraps(function)
     def call_plainly(*args: Any, **kwargs: Any) -> Any:
@@ -543,7 +543,7 @@ def _recorded(
             return result
 
     call_plainly.__name__ = own
-    return call_plainly  # type: ignore[return-value]  # as the function
+    return declare(call_plainly, effect)  # type: ignore[return-value]  # as the function
 
 
 def name_of(function: Callable[..., Any]) -> str:

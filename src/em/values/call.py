@@ -2,13 +2,29 @@
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from em.values.canonical import Json
 
 Effect = Literal["read", "write"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_EFFECT = "__em_effect__"
+
+
+def declare(function: F, effect: Effect | None) -> F:
+    """Declare a function's effect: whether it only reads, or writes."""
+    if effect is not None:
+        setattr(function, _EFFECT, effect)
+    return function
+
+
+def declared_effect(function: Callable[..., Any]) -> Effect | None:
+    """Return the effect that was declared of a function."""
+    effect: Effect | None = getattr(function, _EFFECT, None)
+    return effect
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):

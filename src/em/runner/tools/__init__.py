@@ -21,23 +21,15 @@ from em.errors import EmError, RoutineError, UsageError
 from em.runner.authorship import refuse_unread
 from em.traces.adapters import adapted
 from em.trust import content_hash
-from em.values.call import Effect, Signature
+from em.values.call import Effect, Signature, declare, declared_effect
 from em.values.canonical import Json
 from em.values.json_schema import problems, properties_of, schema_problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
 
-_EFFECT = "__em_effect__"
 _CODE = "__em_code__"
 """Where a module that `load_file` loaded has the hash of its source."""
-
-
-def declare(function: F, effect: Effect | None) -> F:
-    """Declare a function's effect: whether it only reads, or writes."""
-    if effect is not None:
-        setattr(function, _EFFECT, effect)
-    return function
 
 
 class Tool:
@@ -62,7 +54,7 @@ class Tool:
             )
         self.name = name
         self.function = function
-        self.effect: Effect | None = effect or getattr(function, _EFFECT, None)
+        self.effect: Effect | None = effect or declared_effect(function)
         self.signature = Signature(function, skip_first=is_method)
         self.is_async = self.signature.is_async
         self.parameters = frozenset(p.name for p in self.signature.parameters or ())
