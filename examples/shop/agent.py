@@ -54,9 +54,9 @@ def build(engine: Engine, url: str) -> tuple[Any, list[str]]:
             self._call("add", {"cart": cart, "sku": sku, "quantity": quantity})
 
         @engine.method()
-        def order(self, cart: int, customer: str) -> dict[str, int]:
-            placed: dict[str, int] = self._call("order", {"cart": cart, "customer": customer})
-            return placed
+        def order(self, cart: int, customer: str) -> dict[str, Any]:
+            placed = self._call("order", {"cart": cart, "customer": customer})
+            return {"number": f"W-{placed['id']:04}", "total": f"{placed['total'] / 100:.2f}"}
 
     client = Client()
     thoughts: list[str] = []
@@ -70,7 +70,7 @@ def build(engine: Engine, url: str) -> tuple[Any, list[str]]:
         best = next(offer for offer in offers if offer["in_stock"])
         client.add(cart["cart"], best["sku"], 1)
         order = client.order(cart["cart"], customer)
-        return f"order {order['id']} for {customer}: {best['sku']}, {order['total'] / 100:.2f}"
+        return f"order {order['number']} for {customer}: {best['sku']}, {order['total']}"
 
     engine.set_agent(agent).set_context(client).finalize()
     return client, thoughts

@@ -77,7 +77,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def folder(store: Store, tmp_path: Path) -> Path:
     (one,) = list_behaviours(store, limit=2).behaviours
-    export_behaviour(store, one, tmp_path / "r")
+    export_behaviour(one, tmp_path / "r")
     return tmp_path / "r"
 
 
@@ -141,21 +141,20 @@ def test_what_a_write_returned_is_checked_before_the_next_call(folder: Path, ans
 
 def test_all_checks_come_back(store: Store, folder: Path) -> None:
     was, now = only(store), imported(folder)
-    assert any(step.agree for step in was.steps)
     assert any(step.guards for step in was.steps)
-    assert any(step.expects for step in was.steps)
+    assert any(step.expect for step in was.steps)
     assert msgspec.structs.replace(now, routine=None) == was
 
 
 def test_a_check_that_is_deleted_is_not_made_on_a_replay(folder: Path) -> None:
     document = read(folder)
-    left = [step for step in document["steps"] if "status" not in step.get("check", "")]
+    left = [step for step in document["steps"] if "user_id" not in step.get("check", "")]
     assert len(left) < len(document["steps"])
     edit(folder, {**document, "steps": left})
     made = imported(folder)
-    checks = [text for step in made.steps for text in (*step.guards, *step.expects)]
+    checks = [text for step in made.steps for text in step.guards]
     assert checks
-    assert not any("status" in text for text in checks)
+    assert not any("user_id" in text for text in checks)
 
 
 def test_a_check_that_is_added_hands_over_before_its_call(folder: Path) -> None:
@@ -193,11 +192,12 @@ def plain(tmp_path: Path, text: str = PLAIN) -> Path:
     return folder
 
 
-def test_asserts_of_a_routine_become_guards_and_expectations(tmp_path: Path) -> None:
-    look, cancel = imported(plain(tmp_path), engine="desk").steps
+def test_asserts_of_a_routine_become_guards_of_what_comes_next(tmp_path: Path) -> None:
+    made = imported(plain(tmp_path), engine="desk")
+    look, cancel = made.steps
     assert look.expect == {"required": ["user_id"]}
     assert list(cancel.guards) == ['order.status == "pending"']
-    assert list(cancel.expects) == ["result.order_id == given.order_id"]
+    assert list(made.answer.guards) == ["done.order_id == order.order_id"]
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,6 @@ def test_a_result_that_does_not_fit_its_schema_ends_a_replay(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "step",
     [
-        '{id: extra, type: assert, check: order.user_id == "x"}',
         '{id: extra, type: assert, check: "true", when: order_id}',
         "{id: extra, type: let, value: 1, save_as: one}",
     ],

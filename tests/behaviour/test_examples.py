@@ -27,13 +27,13 @@ def test_the_shop_replays_hands_over_and_heals() -> None:
     told = [line.strip() for line in run("shop", "demo.py").splitlines()]
     outcomes = [line for line in told if line.startswith(("hit:", "miss:", "handed_over:"))]
     assert outcomes == [
-        "miss: order 1 for Ana Lima: LMP-1, 19.00",
-        "hit: order 2 for Bo Berg: LMP-1, 19.00",
-        "handed_over: order 3 for Cy Cole: LMP-1, 21.00",
-        "hit: order 4 for Di Dorn: LMP-1, 21.00",
-        "handed_over: order 5 for Ed East: LMP-2, 24.00",
-        "hit: order 6 for Flo Fisk: LMP-2, 24.00",
-        "hit: order 7 for Gus Gale: LMP-1, 19.00",
+        "miss: order W-0001 for Ana Lima: LMP-1, 19.00",
+        "hit: order W-0002 for Bo Berg: LMP-1, 19.00",
+        "handed_over: order W-0003 for Cy Cole: LMP-1, 21.00",
+        "hit: order W-0004 for Di Dorn: LMP-1, 21.00",
+        "handed_over: order W-0005 for Ed East: LMP-2, 24.00",
+        "hit: order W-0006 for Flo Fisk: LMP-2, 24.00",
+        "hit: order W-0007 for Gus Gale: LMP-1, 19.00",
     ]
     assert 'agent: 1. Client.open_cart() returned {"cart":3}' in told
     assert told[-1].endswith("the agent thought 3 times; 7 orders, 7 carts")

@@ -571,7 +571,7 @@ def test_7_where_nobody_knows_whether_a_result_was_meant_the_agent_decides(box: 
     box.number = 8
     result = engine()
     assert result.how == "handed_over"
-    assert "is ambiguous" in result.reason
+    assert "`look_result.stock` is 3" in result.reason
     box.number = 9
     assert engine(), "the second recording shows that the result was not meant"
     assert box.log == [3] * 4
@@ -598,7 +598,7 @@ def test_7_values_of_results_that_are_not_there_any_more_hand_over(box: Box) -> 
     box.number = 1
     result = engine()
     assert result.how == "handed_over"
-    assert "step 2 (buy): its arguments can't be evaluated" in result.reason
+    assert "step 2 (buy)" in result.reason
     assert box.log == ["SKU-100", "SKU-000"]
 
 
@@ -683,12 +683,12 @@ def test_8_a_param_whose_use_cant_be_followed_must_be_the_same(box: Box) -> None
     def shout(name: str) -> None:
         box.log.append(name)
 
-    engine.set_agent(lambda name: shout(name.upper()))
+    engine.set_agent(lambda name: shout(name[::-1]))
     engine("erik", params=["name"])
     result = engine("john", params=["name"])
     assert not result
     assert "param 'name' was 'erik'" in result.reason
-    assert box.log == ["ERIK", "JOHN"]
+    assert box.log == ["kire", "nhoj"]
     assert engine("erik", params=["name"])
 
 

@@ -97,8 +97,8 @@ def test_a_second_recording_shows_what_need_not_be_returned() -> None:
 def test_where_a_tool_has_a_post_check_the_check_decides() -> None:
     shop = Shop(GOOD, GOOD, check=Check(lambda: 1, lambda now, then: now == then))
     shop()
-    assert not shop.step(0).expects
     assert shop.step(0).expect is None
+    assert not shop.step(1).guards
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,11 @@ def last(engine: Engine, *args: Any) -> Result:
 
 def test_an_id_that_the_task_happens_to_hold_too_is_not_replayed(world: World) -> None:
     engine = engine_of(world, lambda get, use, qty: use(get()["id"]), "order_id")
-    for number in (1, 2, 3):
+    for number in (1, 2, 3, 4):
         world.gives = {"id": number}
         result = last(engine, 1)
         assert world.got[-1] == number
-    assert result.hit, "the second recording tells both apart"
+    assert result.hit, "the other recordings tell both apart"
 
 
 @pytest.mark.parametrize("values", [(1, 2), (0, 1), (-1, 7), (True, False), (None, True)])
@@ -400,11 +400,7 @@ class Order:
 
     def __init__(self, number: int) -> None:
         self.id = number
-        self._inside = f"secret-{number}"
         self._word = "pending" if number == 1001 else "shipped"
-
-    def code(self) -> str:
-        return self._inside
 
     def word(self) -> str:
         return self._word
@@ -442,14 +438,13 @@ def test_a_position_alone_explains_no_argument(world: World) -> None:
         assert world.got[-1] == number
 
 
-@pytest.mark.parametrize("take", [Order.code, Order.word])
-def test_a_value_out_of_what_cant_be_looked_into_is_not_kept(world: World, take: Any) -> None:
-    engine = engine_of(world, lambda get, use: use(take(get())))
+def test_a_value_out_of_what_cant_be_looked_into_is_not_kept(world: World) -> None:
+    engine = engine_of(world, lambda get, use: use(get().word()))
     for number in NUMBERS:
         world.gives = Order(number)
         result = engine()
         assert not result
-        assert world.got[-1] == take(world.gives)
+        assert world.got[-1] == world.gives.word()
     assert "can't be inspected" in str(result.problem)
     assert "tool use, argument value" in str(result.problem)
 

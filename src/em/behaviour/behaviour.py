@@ -8,16 +8,18 @@ from typing import Any
 import msgspec
 
 from em.behaviour.codec import Form
-from em.behaviour.weight import ENOUGH, of_constant
+from em.compiler.draft import Recorded
 from em.log.kinds import event_body
 from em.values.canonical import Json, identical
 
 KIND = "behaviour"
 """The kind of a behaviour's artefact; the artefact's name is `ENGINE/KEY`."""
 
-FORMAT = 3
-"""The format of the behaviours that are recorded now. Those of format 1 have no guards, those of
-format 2 say otherwise what a write must return: they are listed and exported, not replayed."""
+FORMAT = 4
+"""The format of the behaviours that are recorded now; older ones are listed, not replayed."""
+
+ENOUGH_VALUES = 3
+"""Values of a param with which the same was done: then it does not matter."""
 
 
 class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -34,15 +36,13 @@ class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call. `args` are expressions; `live` maps an argument to the step that returned it.
 
-    `agree` are the other expressions that gave an argument when it was recorded, by its place; they
-    must give it again. `guards` are facts that were read before the call and must hold again;
-    `expects` are facts about what a write returned, and are checked directly after it; so is
-    `expect`, a JSON Schema that an imported routine has for the result.
+    `guards` must hold before the call; each is tried as soon as it can be. `expect` is the JSON
+    Schema of what it returns: of a call that only `reads` where it reads another record, of another
+    call always.
 
     `gave` is a hash of the recorded result. Where several behaviours are possible, the one whose
     recorded results equal this run's is followed. `seen` are hashes of its parts, `asked` of the
-    arguments if the call asks something (see `likeness`), and `kinds` the JSON Schema of what it
-    returns where it asks about another record. `chosen` says that an argument took an
+    arguments if the call asks something (see `likeness`). `chosen` says that an argument took an
     item of it that nothing explains.
     """
 
@@ -51,15 +51,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     args: Json = {}
     forms: Mapping[str, Form] = {}
     live: Mapping[str, int] = {}
-    agree: dict[str, list[str]] = {}
     guards: Sequence[str] = ()
-    expects: Sequence[str] = ()
     expect: Json | None = None
+    reads: bool = False
     save_as: str | None = None
     gave: str = ""
     asked: Sequence[str] = ()
     seen: Mapping[str, Sequence[str]] = {}
-    kinds: Json | None = None
     chosen: bool = False
     pre: Capture | None = None
     post: Capture | None = None
@@ -82,23 +80,21 @@ def _hash_of_scalar(value: int | bool | None) -> str:
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the agent returned: an expression over the results, or the object of step `live`.
 
-    `agree` are the other expressions that gave a part of it, by its place. `uses` are the paths
-    whose values it takes, by the name of the result.
+    `guards` are as those of a step.
     """
 
     value: Any = None
     form: Form = ""
     live: int | None = None
-    agree: Mapping[str, Sequence[str]] = {}
-    uses: Mapping[str, Sequence[str]] = {}
+    guards: Sequence[str] = ()
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One way to do a task.
 
-    `pinned` are params whose use could not be followed: they must be equal on a replay, or equal to
-    one of `others`, with which another recording did the same. Enough of those show that the
-    param does not matter.
+    `pinned` are params whose use could not be followed, with the values that they had when it was
+    recorded: they must have one of these, until there are enough. `recordings` are what it was
+    learnt from.
     """
 
     task: Any
@@ -106,35 +102,32 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answer: Answer = Answer()
     tags: Sequence[str] = ()
     params: Sequence[str] = ()
-    pinned: Json = {}
-    others: Mapping[str, Sequence[Any]] = {}
+    pinned: Mapping[str, Sequence[Any]] = {}
+    recordings: Sequence[Recorded] = ()
     seconds: float = 0.0
     tokens: int | None = None
     cost_usd: float | None = None
     routine: str | None = None
     format: int = 1
 
-    def digest(self) -> bytes:
-        """Return bytes that are equal for behaviours that do the same, whatever time they took."""
+    def shape(self) -> bytes:
+        """Return bytes that are equal for the same calls behind equal checks."""
         return msgspec.json.encode(
             (
-                [(s.tool, s.code, s.args, s.live, _seen(s.pre), _seen(s.post)) for s in self.steps],
-                (self.answer.value, self.answer.form, self.answer.live),
+                [
+                    (s.tool, s.code, s.forms, s.live, _seen(s.pre), _seen(s.post))
+                    for s in self.steps
+                ],
+                (self.answer.form, self.answer.live),
             ),
             order="sorted",
         )
 
-    def tried(self, name: str) -> list[Any]:
-        """Return the values of a pinned param with which just this was done."""
-        return [self.pinned[name], *self.others.get(name, ())]
-
     def pin(self, params: Json) -> str:
         """Return a param that must be another one for this behaviour; "" if none must."""
-        for name in self.pinned:
-            tried = self.tried(name)
-            if of_constant(len(tried)) < ENOUGH and not any(
-                identical(params.get(name), value) for value in tried
-            ):
+        for name, values in self.pinned.items():
+            is_known = any(identical(params.get(name), value) for value in values)
+            if len(values) < ENOUGH_VALUES and not is_known:
                 return name
         return ""
 

@@ -1,39 +1,32 @@
 """Bundle: a behaviour exported as a routine package, and a routine imported as a behaviour.
 
-What must hold before a call, or of what it returned, is an assert beside the call in the routine.
+A behaviour is a routine with captures: its calls, guards and expectations are steps, asserts and
+`expect`. What a routine can't express stands in a file beside it.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from em.behaviour.agreement import TEXT, names_in_expression, part_at, place_parts
-from em.behaviour.arguments import OUTPUT
 from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Step
 from em.behaviour.cache import Cache, behaviour_of, id_of
 from em.behaviour.codec import TAG
-from em.behaviour.returned import RESULT
-from em.behaviour.sources import places, reference
-from em.behaviour.task import as_expression, make_task
-from em.compiler.calls import Names, identifier, infer_effect
+from em.behaviour.task import make_task
+from em.compiler.calls import Names, identifier
 from em.compiler.draft import Draft, Recorded
-from em.compiler.example import APPROVAL, Call
 from em.compiler.package_files import write_package
 from em.compiler.replay_world import World
-from em.errors import InputError, NotFound, RoutineError
-from em.log.event import EventQuery
+from em.errors import InputError, RoutineError
 from em.runner.expressions.functions import SCOPE
-from em.runner.expressions.language import GIVEN, compile_expression, compile_value
+from em.runner.expressions.language import compile_value, names_in
 from em.runner.package import Package
 from em.runner.routine import AssertStep, Program, ReturnStep, Routine, ToolStep
 from em.runner.routine import Step as RoutineStep
 from em.store import Store
 from em.store.protocol import Artefact
 from em.traces.trace import Mission, ToolCall, Trace, trace_events
-from em.values.call import Effect
 from em.values.canonical import Json, identical
 from em.values.ids import new_id, new_ids
 from em.values.json_schema import of_input, of_output
@@ -42,12 +35,17 @@ ORIGIN = "behaviour.json"
 """The file beside the routine with what a routine can't express, such as captures."""
 
 
-def export_behaviour(store: Store, artefact: Artefact, folder: Path) -> Draft:
+def export_behaviour(artefact: Artefact, folder: Path) -> Draft:
     """Write a behaviour as a routine package, verified by replaying it against its recording."""
     behaviour = behaviour_of(artefact)
-    trace = _trace_of(store, artefact)
+    if behaviour.format < FORMAT or not behaviour.recordings:
+        raise RoutineError(
+            "the behaviour has no recording that this em can export",
+            place=id_of(artefact),
+            fix="let the engine record the task again",
+        )
     engine, _, key = artefact.name.rpartition("/")
-    draft = _Printer(behaviour, trace).draft(identifier(engine.rpartition(".")[2]))
+    draft = _draft(behaviour, identifier(engine.rpartition(".")[2]))
     _prove(draft)
     write_package(draft, folder)
     origin = {"engine": engine, "key": key, "behaviour": artefact.body}
@@ -56,25 +54,38 @@ def export_behaviour(store: Store, artefact: Artefact, folder: Path) -> Draft:
     return draft
 
 
-def _trace_of(store: Store, artefact: Artefact) -> Trace:
-    """Return the recording that a behaviour came from."""
-    events = store.read(EventQuery(ids=list(artefact.from_events)))
-    bodies: dict[str, list[Json]] = {}
-    for event in events:
-        if event.body is not None:
-            bodies.setdefault(event.kind, []).append(event.body)
-    if "trace_started" not in bodies or "trace_ended" not in bodies:
-        raise NotFound("the recording was erased from the log", place=id_of(artefact))
-    started, ended = bodies["trace_started"][0], bodies["trace_ended"][0]
-    calls = [
-        msgspec.convert({**body, "type": "tool_call"}, ToolCall) for body in bodies["tool_call"]
-    ]
-    return Trace(
-        mission=Mission(started["goal"], started.get("input") or {}),
-        events=calls,
-        final_output=ended.get("output"),
-        outcome="success",
+def _draft(behaviour: Behaviour, name: str) -> Draft:
+    """Return the routine of a behaviour, with its newest recording."""
+    steps, answer, recorded = behaviour.steps, behaviour.answer, behaviour.recordings[-1]
+    value = _plain(answer.value)
+    if answer.live is not None:
+        value = f"{{{{ {steps[answer.live].save_as} }}}}"
+    output = recorded.output
+    if answer.live is not None or answer.form == "tagged":
+        results = {s.save_as or "": c.result for s, c in zip(steps, recorded.calls, strict=True)}
+        output = compile_value(value, "")(SCOPE | recorded.inputs | results)
+    document: Json = {
+        "version": "1",
+        "name": name,
+        "checks": "hand_over",
+        "input_schema": of_input(recorded.inputs),
+        "output_schema": of_output(value, output),
+        "tools": [{"name": c.tool, "effect": c.effect} for c in _once(recorded)],
+        "steps": [*_steps(behaviour, value)],
+    }
+    calls = []
+    for step, call in zip(steps, recorded.calls, strict=True):
+        live = {own: recorded.calls[source].result for own, source in step.live.items()}
+        calls.append(call._replace(args={**_plain(call.args), **live}))
+    return Draft(
+        document={key: part for key, part in document.items() if part},
+        recordings=[Recorded(inputs=recorded.inputs, calls=calls, output=output)],
+        output=output,
     )
+
+
+def _once(recorded: Recorded) -> Iterator[Any]:
+    yield from {call.tool: call for call in recorded.calls}.values()
 
 
 def _prove(draft: Draft) -> None:
@@ -92,100 +103,38 @@ def _prove(draft: Draft) -> None:
     )
 
 
-class _Printer:
-    """Prints a behaviour as a plain routine."""
-
-    def __init__(self, behaviour: Behaviour, trace: Trace) -> None:
-        self._behaviour, self._trace = behaviour, trace
-        found = (call for call in trace.calls if isinstance(call, ToolCall))
-        self._calls = [call for call in found if call.error is None]
-        self._inputs = _inputs(behaviour, trace.mission.input_summary)
-        results = zip(behaviour.steps, self._calls, strict=True)
-        self._scope = SCOPE | self._inputs | {s.save_as or "": c.result for s, c in results}
-        self._names = Names()
-        self._ids = _ids(behaviour.steps, self._names)
-        self._checked: set[str] = set()
-
-    def draft(self, name: str) -> Draft:
-        """Return the routine, with its recording."""
-        answer = self._behaviour.answer
-        value = _plain(answer.value)
-        if answer.live is not None:
-            value = f"{{{{ {self._behaviour.steps[answer.live].save_as} }}}}"
-        output = self._trace.final_output
-        if answer.form == "tagged":
-            output = compile_value(value, "")(self._scope)
-        end = {"id": self._names.free("return"), "type": "return", "value": value}
-        document: Json = {
-            "version": "1",
-            "name": name,
-            "description": self._trace.mission.goal,
-            "checks": "hand_over",
-            "input_schema": of_input(self._inputs),
-            "output_schema": of_output(value, output) or None,
-            "tools": [_tool(call) for call in {call.tool: call for call in self._calls}.values()],
-            "steps": [*self._steps(), end],
+def _steps(behaviour: Behaviour, value: Any) -> Iterator[Json]:
+    """Yield the calls and the checks; what can be checked before the first write is."""
+    steps = behaviour.steps
+    names = Names()
+    ids = _ids(steps, names)
+    saved = [step.save_as for step in steps]
+    first = next((n for n, step in enumerate(steps) if not step.reads), 0)
+    checks: list[list[str]] = [[] for _ in range(len(steps) + 1)]
+    for number, own in enumerate([*(step.guards for step in steps), behaviour.answer.guards]):
+        for guard in own:
+            used = names_in(guard, "", bare=True)
+            known = max((n for n, name in enumerate(saved, 1) if name in used), default=0)
+            checks[min(number, max(first, known))].append(guard)
+    for number, own_id in enumerate([*ids, "return"]):
+        for guard in dict.fromkeys(checks[number]):
+            yield {"id": names.free(f"{own_id}_check"), "type": "assert", "check": guard}
+        if number == len(steps):
+            yield {"id": names.free("return"), "type": "return", "value": value}
+            return
+        step = steps[number]
+        optional = {
+            "description": "; ".join(_lost(step)),
+            "save_as": step.save_as,
+            "expect": step.expect,
         }
-        calls = [*map(self._recorded, self._behaviour.steps, self._calls)]
-        return Draft(
-            document={key: part for key, part in document.items() if part},
-            recordings=[Recorded(inputs=self._inputs, calls=calls, output=output)],
-            output=output,
-        )
-
-    def _recorded(self, step: Step, call: ToolCall) -> Call:
-        was = {name: self._calls[source].result for name, source in step.live.items()}
-        return Call(call.tool, {**_plain(call.args), **was}, call.result, effect=_effect(call))
-
-    def _steps(self) -> Iterator[Json]:
-        """Yield the calls and the checks; what can be checked before the first write is."""
-        steps, answer = self._behaviour.steps, self._behaviour.answer
-        before = [[*self._agreeing(step.args, step.agree), *step.guards] for step in steps]
-        before.append([*self._agreeing({OUTPUT: answer.value}, answer.agree)])
-        first = next((n for n, call in enumerate(self._calls) if _effect(call) == "write"), 0)
-        known = {*self._inputs, *(step.save_as for step in steps[:first])}
-        early = [one for own in before[first + 1 :] for one in own]
-        before[first] += [one for one in early if names_in_expression(one) <= known]
-        for number, (own, step) in enumerate(zip(self._ids, steps, strict=True)):
-            yield from self._asserts(own, before[number])
-            optional = {
-                "description": "; ".join(_lost(step)),
-                "save_as": step.save_as,
-                "expect": step.expect,
-            }
-            yield {
-                "id": own,
-                "type": "tool.call",
-                "tool": step.tool,
-                "args": {**_plain(step.args), **_live(step, steps)},
-                **{key: part for key, part in optional.items() if part},
-            }
-            if self._behaviour.format == FORMAT:
-                yield from self._asserts(own, _expected(step, steps).values())
-        yield from self._asserts("return", before[-1])
-
-    def _asserts(self, own: str, checks: Iterable[str]) -> Iterator[Json]:
-        """Yield checks that were not made before."""
-        for check in dict.fromkeys(checks):
-            if check not in self._checked:
-                self._checked.add(check)
-                yield {"id": self._names.free(f"{own}_check"), "type": "assert", "check": check}
-
-    def _agreeing(self, args: Json, agree: Mapping[str, Sequence[str]]) -> Iterator[str]:
-        """Yield what must agree: as equal values, or as equal texts where 7 was "7"."""
-        for place, texts in agree.items():
-            for text in texts:
-                exact, loose = _same(args, place, text)
-                yield exact if compile_expression(exact, "")(self._scope) is True else loose
-
-
-def _effect(call: ToolCall) -> Effect:
-    return call.effect or infer_effect(call.tool.rpartition(".")[2])
-
-
-def _tool(call: ToolCall) -> Json:
-    inferred = {"effect_inferred": True} if call.effect is None else {}
-    return {"name": call.tool, "effect": _effect(call), **inferred}
+        yield {
+            "id": own_id,
+            "type": "tool.call",
+            "tool": step.tool,
+            "args": {**_plain(step.args), **_live(step, steps)},
+            **{key: part for key, part in optional.items() if part},
+        }
 
 
 def _ids(steps: Sequence[Step], names: Names) -> list[str]:
@@ -193,48 +142,8 @@ def _ids(steps: Sequence[Step], names: Names) -> list[str]:
     return [names.free(identifier(step.tool)) for step in steps]
 
 
-def _same(args: Json, place: str, text: str) -> tuple[str, str]:
-    """Return the checks that another expression gives a part of arguments: as value, as text."""
-    own = as_expression(part_at(args, place))
-    return f"{own} == {text}", f"str({own}) == str({text})"
-
-
 def _live(step: Step, steps: Sequence[Step]) -> dict[str, str]:
     return {name: f"{{{{ {steps[source].save_as} }}}}" for name, source in step.live.items()}
-
-
-_OF_CALL = re.compile(
-    rf"{TEXT.pattern}|(?<![\w.])({RESULT}|{GIVEN})(?!\w)"
-    r"((?:\.\w+|\[\d+\]|\[\"(?:[^\"\\]|\\.)*\"\])*)"
-)
-"""Matches a text, or what expectations take of a call's result and arguments."""
-
-
-def _expected(step: Step, steps: Sequence[Step]) -> dict[str, str]:
-    """Return the expectations of a step, and each as a check after the call."""
-    args = {**step.args, **_live(step, steps)}
-
-    def named(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return match[0]
-        if match[1] == RESULT:
-            return f"{step.save_as}{match[2]}"
-        template: Any = args
-        parts: list[Any] = [*place_parts(match[2])]
-        while parts and isinstance(template, dict | list):
-            template = template[parts.pop(0)]
-        own = as_expression(template)
-        is_name = re.fullmatch(r"[\w.]+", own) is not None
-        return reference(own if is_name else f"({own})", tuple(parts))
-
-    return {text: _OF_CALL.sub(named, text) for text in step.expects}
-
-
-def _inputs(behaviour: Behaviour, given: Json) -> Json:
-    """Return the inputs under the names that expressions use, params first."""
-    params = {name: given[name] for name in behaviour.params if name in given}
-    arguments = {name: value for name, value in given.items() if name not in params}
-    return make_task(arguments, [], params).inputs
 
 
 def _lost(step: Step) -> list[str]:
@@ -283,25 +192,22 @@ def import_routine(
     if origin is not None:
         known = msgspec.convert(origin["behaviour"], Behaviour)
         key, engine = str(origin["key"]), engine or str(origin["engine"])
-        behaviour = _behaviour(package.routine, known)
     else:
         given = task if task is not None else _read(folder / "input.json") or {}
         varying = list(given) if params is None else params
         made = make_task(given, sorted(tags), {name: given[name] for name in varying})
-        empty = Behaviour(
-            task=made.template,
-            steps=(),
-            tags=list(tags),
-            params=list(varying),
-            format=FORMAT,
+        key, known = (
+            made.key,
+            Behaviour(
+                task=made.template, steps=(), tags=list(tags), params=list(varying), format=FORMAT
+            ),
         )
-        key, behaviour = made.key, _behaviour(package.routine, empty)
+    behaviour = _behaviour(package.routine, known)
     if engine is None:
         raise InputError(
             "the package does not name an engine", place=str(folder), fix="name it with --engine"
         )
-    trace = _recording(folder, package.routine)
-    drafts = trace_events(trace, new_id())
+    drafts = trace_events(_recording(folder, behaviour), new_id())
     ids = new_ids(len(drafts) + 1)
     events = [
         msgspec.structs.replace(draft, id=event_id)
@@ -313,41 +219,28 @@ def import_routine(
 def _behaviour(routine: Routine, known: Behaviour) -> Behaviour:
     """Make a behaviour of the routine's steps, with what only `known` has.
 
-    A check that `known` has stays what it is there. Another one is a guard of the next call, or
-    is expected of the write before it if it is about what that returned.
+    A check that `known` has stays where it is there; another one is a guard of what comes next.
     """
     before = dict(zip(_ids(known.steps, Names()), known.steps, strict=True))
     found = {step.check for step in routine.steps if isinstance(step, AssertStep)}
-    writes = {tool.name for tool in routine.tools if tool.effect != "read"}
-    answer = known.answer
-    calls: dict[str, Step] = {}
-    owned: set[str] = set()
-    for step in routine.steps:
-        if isinstance(step, ReturnStep):
-            answer, own = _answer(step, known, found)
-            owned |= own
-        elif not (isinstance(step, AssertStep) and _is_plain(step)):
-            calls[step.id], own = _kept(_step(step, before.get(step.id)), known.steps, found)
-            owned |= own
+    reads = {tool.name for tool in routine.tools if tool.effect == "read"}
+    placed = {one for step in known.steps for one in step.guards} | {*known.answer.guards}
     steps: list[Step] = []
-    checks: list[str] = []
+    answer, checks = known.answer, list[str]()
     for step in routine.steps:
-        if isinstance(step, AssertStep):
-            checks += [step.check] if step.check not in owned else []
-        elif step.id in calls:
-            if steps and steps[-1].tool in writes:
-                checks = _expect(steps, checks)
-            call = calls[step.id]
-            steps.append(msgspec.structs.replace(call, guards=[*call.guards, *checks]))
-            checks = []
-    if steps:
-        checks = _expect(steps, checks)
-    if checks:
-        raise RoutineError(
-            f"a check before the return must be about the last call: {checks[0]}",
-            place=f"routine {routine.name}",
-            fix="move it before the call that needs it",
-        )
+        if isinstance(step, AssertStep) and _is_plain(step):
+            checks += [step.check] if step.check not in placed else []
+            continue
+        if isinstance(step, ReturnStep):
+            if answer.live is None and step.value != _plain(answer.value):
+                answer = Answer(value=step.value, form="typed" if answer.form == "typed" else "")
+            own = [*(guard for guard in answer.guards if guard in found), *checks]
+            answer = msgspec.structs.replace(answer, guards=own)
+        else:
+            call = _step(step, before.get(step.id), reads)
+            own = [*(guard for guard in call.guards if guard in found), *checks]
+            steps.append(msgspec.structs.replace(call, guards=own))
+        checks = []
     return msgspec.structs.replace(known, steps=steps, answer=answer, routine=routine.name)
 
 
@@ -361,65 +254,7 @@ def _is_plain(step: AssertStep) -> bool:
     )
 
 
-def _kept(step: Step, steps: Sequence[Step], found: set[str]) -> tuple[Step, set[str]]:
-    """Return a known step with what the routine still checks, and those checks."""
-    agree, owned = _agreed(step.args, step.agree, found)
-    guards = [guard for guard in step.guards if guard in found]
-    expected = {text: one for text, one in _expected(step, steps).items() if one in found}
-    kept = msgspec.structs.replace(step, agree=agree, guards=guards, expects=list(expected))
-    return kept, owned.union(guards, expected.values())
-
-
-def _agreed(
-    args: Json, agree: Mapping[str, Sequence[str]], found: set[str]
-) -> tuple[dict[str, list[str]], set[str]]:
-    """Return what must agree and is still checked, and those checks."""
-    kept: dict[str, list[str]] = {}
-    owned: set[str] = set()
-    for place, texts in agree.items():
-        for text in texts:
-            checks = found.intersection(_same(args, place, text))
-            if checks:
-                kept.setdefault(place, []).append(text)
-                owned |= checks
-    return kept, owned
-
-
-def _expect(steps: list[Step], checks: Sequence[str]) -> list[str]:
-    """Expect of the last step what checks say of its result; return the other checks."""
-    found = {check: _expectation(steps[-1], check) for check in checks}
-    more = [text for text in found.values() if text is not None]
-    steps[-1] = msgspec.structs.replace(steps[-1], expects=[*steps[-1].expects, *more])
-    return [check for check, text in found.items() if text is None]
-
-
-def _expectation(step: Step, check: str) -> str | None:
-    """Return a check as an expectation; None unless it is about the result, and arguments, alone.
-
-    An argument that is a name in the routine is `given` in the expectation.
-    """
-    if step.save_as is None or step.save_as not in names_in_expression(check):
-        return None
-    given = {as_expression(one.value): reference(GIVEN, one.parts) for one in places(0, step.args)}
-    named = {text: own for text, own in given.items() if names_in_expression(text)}
-    named[step.save_as] = RESULT
-    options = "|".join(map(re.escape, sorted(named, key=len, reverse=True)))
-    pattern = re.compile(rf"{TEXT.pattern}|(?<![\w.])({options})(?!\w|\s*=[^=])")
-    if names_in_expression(pattern.sub("''", check)):
-        return None
-    return pattern.sub(lambda match: named.get(match[1], match[0]), check)
-
-
-def _answer(step: ReturnStep, known: Behaviour, found: set[str]) -> tuple[Answer, set[str]]:
-    """Return the answer, and the checks that belong to it."""
-    answer = known.answer
-    if answer.live is None and step.value != _plain(answer.value):
-        answer = Answer(value=step.value, form="typed" if answer.form == "typed" else "")
-    agree, owned = _agreed({OUTPUT: answer.value}, answer.agree, found)
-    return msgspec.structs.replace(answer, agree=agree), owned
-
-
-def _step(step: RoutineStep, before: Step | None) -> Step:
+def _step(step: RoutineStep, before: Step | None, reads: set[str]) -> Step:
     """Return a call as a step, with what the same step had before."""
     plain = ToolStep(id=step.id, tool="", save_as=step.save_as, description=step.description)
     own = None
@@ -433,27 +268,24 @@ def _step(step: RoutineStep, before: Step | None) -> Step:
         )
     shared: Json = {"expect": step.expect, "save_as": step.save_as}
     if before is None or before.tool != step.tool:
-        return Step(tool=step.tool, code="", args=step.args, **shared)
+        return Step(tool=step.tool, code="", args=step.args, reads=step.tool in reads, **shared)
     # Use the tagged value where the routine has not changed it.
-    same = {n: one for n, one in before.args.items() if _plain(one) == step.args.get(n)}
-    args = {n: same.get(n, one) for n, one in step.args.items() if n not in before.live}
-    agree = {
-        place: texts for place, texts in before.agree.items() if next(place_parts(place)) in same
+    same: Mapping[str, Any] = {
+        name: one for name, one in before.args.items() if _plain(one) == step.args.get(name)
     }
-    return msgspec.structs.replace(before, args=args, agree=agree, **shared)
+    args = {name: same.get(name, one) for name, one in step.args.items() if name not in before.live}
+    return msgspec.structs.replace(before, args=args, **shared)
 
 
-def _recording(folder: Path, routine: Routine) -> Trace:
-    """Return the calls that the package was compiled from, as a trace."""
-    recording = _read(folder / "recording.json") or {}
+def _recording(folder: Path, behaviour: Behaviour) -> Trace:
+    """Return the calls that a behaviour was recorded with, as a trace."""
     return Trace(
-        app={"name": routine.name},
-        mission=Mission(routine.description, _read(folder / "input.json") or {}),
+        app={"name": behaviour.routine or ""},
+        mission=Mission("", _read(folder / "input.json") or {}),
         events=[
-            ToolCall(tool=call["tool"], args=call["args"], result=call.get("result"))
-            for recorded in recording.get("recordings", ())[:1]
-            for call in recorded["calls"]
-            if not call.get("is_udf") and call["tool"] != APPROVAL
+            ToolCall(tool=call.tool, args=call.args, result=call.result)
+            for recorded in behaviour.recordings[-1:]
+            for call in recorded.calls
         ],
         final_output=_read(folder / "expected_output.json"),
         outcome="success",

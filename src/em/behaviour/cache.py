@@ -7,7 +7,7 @@ behaviours loaded in this process are current. Replays are events of `behaviours
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -16,7 +16,6 @@ import msgspec
 from em.behaviour.agent_run import Run
 from em.behaviour.behaviour import FORMAT, KIND, Behaviour
 from em.behaviour.codec import snapshot
-from em.behaviour.likeness import merged
 from em.behaviour.outlook import Outlook
 from em.behaviour.task import Task
 from em.behaviour.tree import Node, plant
@@ -143,18 +142,6 @@ class Cache:
             if (stored := as_stored(artefact)) is not None
         ]
 
-    def merged(self, key: str, behaviour: Behaviour) -> tuple[Behaviour, list[str]]:
-        """Return a new behaviour with what earlier recordings of the same one have shown.
-
-        Also return the events of those recordings.
-        """
-        digest, events = behaviour.digest(), list[str]()
-        for item in self.find(key).stored:
-            if item.behaviour.format == FORMAT and item.behaviour.digest() == digest:
-                behaviour = merged(behaviour, item.behaviour)
-                events += [item.event] if item.event else []
-        return behaviour, events
-
     def record(
         self,
         task: Task,
@@ -213,14 +200,14 @@ class Cache:
         )
         committed = self._commit([*sources, *others, recorded], [artefact])
         stored = committed.artefacts[0]
-        if not identical(stored.body, body):
+        if not identical(_without_recordings(stored.body), _without_recordings(body)):
             # The store redacted a secret: a replay would pass on the redacted value.
             redacted = as_stored(stored)
             if redacted is not None:
                 self.retire(key, redacted, "it contained a secret")
             raise NotRecordable(
                 "a call contains a secret, and secrets are not stored",
-                place=_differing(body, stored.body or {}),
+                place=_differing(_without_recordings(body), _without_recordings(stored.body)),
                 fix="declare it in params, or store it in the object that the tool belongs to",
             )
         return behaviour_id(self.engine, key, stored.version)
@@ -290,16 +277,15 @@ class Cache:
         if failures >= after:
             self.retire(key, suspect, f"its last {failures} replays failed")
 
-    def make_room(self, key: str, own: str, per_task: int | None) -> None:
-        """Retire duplicates of a new behaviour, and the least used ones beyond a limit."""
+    def make_room(self, key: str, own: str, again: Collection[str], per_task: int | None) -> None:
+        """Retire what a new behaviour was recorded again of, and the least used beyond a limit."""
         stored = self.find(key).stored
         new = next((item for item in stored if item.id == own), None)
         if new is None:
             return  # another process has retired it
         before = [item for item in stored if item.version < new.version]
-        digest = new.behaviour.digest()
         for item in before:
-            if item.behaviour.format < FORMAT or item.behaviour.digest() == digest:
+            if item.behaviour.format < FORMAT or item.id in again:
                 self.retire(key, item, "it was recorded again")
         stored = self.find(key).stored
         if per_task is None or len(stored) <= per_task:
@@ -363,6 +349,11 @@ def as_stored(artefact: Artefact) -> Stored | None:
         artefact.from_events[0] if artefact.from_events else "",
         behaviour,
     )
+
+
+def _without_recordings(body: Json | None) -> Json:
+    """Return a behaviour as it is replayed: what it was learnt from may hold redacted secrets."""
+    return {name: one for name, one in (body or {}).items() if name != "recordings"}
 
 
 def expired(item: Stored, ttl: timedelta | None) -> bool:

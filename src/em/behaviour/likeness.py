@@ -5,29 +5,24 @@ looked at can't. A replay therefore compares the results of its reads, field by 
 writes and before it answers. A field may differ if an argument takes its value, or if another
 recording of the same behaviour had another value there. Only hashes are stored.
 
-A read with other arguments than recorded (another order) is about something else: its values must
-be of the recorded kinds, and the rest is left to guards. Of what a write returned, only what is one
-of a few (true, none, a status) is compared; its shape, its fields and its words are checked
-directly after the call.
+A read with other arguments than recorded (another order) is about something else: it must look as
+recorded, and what `requirements` found must hold of it. So must what a write returned.
 """
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from em.behaviour.behaviour import Behaviour, Step, result_hash
-from em.behaviour.returned import common
-from em.values.canonical import Json, identical
+from em.behaviour.behaviour import Step, result_hash
+from em.values.canonical import Json
 from em.values.json_schema import misfit
-from em.values.leaves import is_by_id, leaves
+from em.values.leaves import is_by_id
 
 MOST_PATHS = 200
 """A result with more different paths is compared as a whole."""
-MOST_RECORDED = 16
-"""Recorded values that are stored of one path."""
 FEW, MANY, ABSENT = "=", "~", "-"
 """How a hash begins: of a value that is one of a few, of any other, of a path that was missing.
 
@@ -86,24 +81,6 @@ def _hash(value: Any) -> str:
     return f"{zlib.crc32(msgspec.json.encode(value)):08x}"
 
 
-def facts_of(result: Any, args: Json, inputs: Json) -> dict[str, str]:
-    """Return the hashes of what a write returned that is one of a few and repeats no argument."""
-    known = {value for _, value in leaves([args, inputs]) if isinstance(value, str)}
-    return {
-        path: FEW + _hash(value)
-        for path, value in _fixed(result)
-        if is_one_of_few(value) and value not in known
-    }
-
-
-def _fixed(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and not is_by_id(value):
-        for key, item in value.items():
-            yield from _fixed(item, f"{path}.{key}")
-    elif not isinstance(value, dict | list):
-        yield path, value
-
-
 class Seen(msgspec.Struct):
     """What a call of this run returned; hashes are made when they are needed, and once."""
 
@@ -113,30 +90,33 @@ class Seen(msgspec.Struct):
     _asked: str = ""
     _traits: dict[str, str] | None = None
 
+    def is_asked_again(self, step: Step) -> bool:
+        """Return whether a call asked what a recorded one asked."""
+        self._asked = self._asked or result_hash(self._args)
+        return self._asked in step.asked
+
     def difference(self, step: Step, but: Sequence[str] = ()) -> str:
         """Return a path in which the result differs from the recorded ones; "" if none matters.
 
         but: paths that may differ.
         """
         if not step.seen:
-            return ""
+            return _other_kind(step.expect, self._result, but) if step.reads else ""
         self._gave = self._gave or result_hash(self._result)
         if self._gave == step.gave:
             return ""
-        if not step.asked:
-            now = {path: FEW + _hash(value) for path, value in _fixed(self._result)}
-            return _differing(step, step.seen, now, but)
-        self._asked = self._asked or result_hash(self._args)
-        if self._asked not in step.asked:
-            return _other_kind(step.kinds, self._result, but)
+        if not self.is_asked_again(step):
+            if step.chosen:
+                return "result"
+            return _other_kind(step.expect, self._result, but) if step.reads else ""
         if self._traits is None:
             self._traits = traits_of(self._result)
         return _differing(step, {**step.seen, **self._traits}, self._traits, but)
 
 
-def _other_kind(kinds: Json | None, result: Any, but: Sequence[str]) -> str:
+def _other_kind(expect: Json | None, result: Any, but: Sequence[str]) -> str:
     """Return where a result about another record has another kind of value; "" if nowhere."""
-    found = None if kinds is None else misfit(kinds, result)
+    found = None if expect is None else misfit(expect, result)
     for one in () if found is None else (found, *found.also):
         if f".{one.where}" not in but:
             return one.where or "kind of result"
@@ -160,52 +140,8 @@ def _fits(now: str, recorded: Sequence[str], step: Step) -> bool:
     return len(differing) > 1 and any(one[1] == now[1] or one[1] not in _SIGNS for one in differing)
 
 
-def merged(new: Behaviour, old: Behaviour) -> Behaviour:
-    """Return a behaviour with what another recording of the same one has shown."""
-    steps = [_merged(one, other) for one, other in zip(new.steps, old.steps, strict=True)]
-    agree = _both(new.answer.agree, old.answer.agree)
-    answer = msgspec.structs.replace(new.answer, agree=agree)
-    others = {name: _tried(name, new, old) for name in new.pinned}
-    return msgspec.structs.replace(new, steps=steps, answer=answer, others=others)
-
-
-def _tried(name: str, new: Behaviour, old: Behaviour) -> list[Any]:
-    """Return the values of a pinned param, besides the new one, with which the same was done."""
-    known = new.tried(name)
-    for value in old.tried(name) if name in old.pinned else ():
-        if not any(identical(value, one) for one in known) and len(known) < MOST_RECORDED:
-            known.append(value)
-    return known[1:]
-
-
-def _both(
-    new: Mapping[str, Sequence[str]], old: Mapping[str, Sequence[str]]
-) -> dict[str, list[str]]:
-    """Return what agreed with each place in both recordings."""
-    found = {place: [one for one in new[place] if one in old.get(place, ())] for place in new}
-    return {place: held for place, held in found.items() if held}
-
-
-def _merged(new: Step, old: Step) -> Step:
-    new = msgspec.structs.replace(
-        new,
-        agree=_both(new.agree, old.agree),
-        guards=[guard for guard in new.guards if guard in old.guards],
-        expects=[text for text in new.expects if text in old.expects],
-        expect=common(new.expect, old.expect),
-    )
-    if not new.seen or not old.seen:
-        return new
-    seen = {}
-    for path in {**new.seen, **old.seen}:
-        one, other = new.seen.get(path, (ABSENT,)), old.seen.get(path, (ABSENT,))
-        both = list(dict.fromkeys([*one, *other]))[:MOST_RECORDED]
-        seen[path] = both if one and other else []
-    asked = list(dict.fromkeys([*new.asked, *old.asked]))[:MOST_RECORDED]
-    return msgspec.structs.replace(
-        new,
-        seen=seen,
-        asked=asked,
-        kinds=common(new.kinds, old.kinds),
-        chosen=new.chosen or old.chosen,
-    )
+def hashes_of(results: Sequence[Any]) -> dict[str, list[str]]:
+    """Return the hashes of what recordings of a call returned, by the path."""
+    rows = [traits_of(result) for result in results]
+    paths = dict.fromkeys(path for row in rows for path in row)
+    return {path: [*dict.fromkeys(row.get(path, ABSENT) for row in rows)] for path in paths}

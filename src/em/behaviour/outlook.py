@@ -6,30 +6,25 @@ stops before it does anything more. The tree shows which step that result belong
 filed under that step, and tried once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from em.behaviour.agreement import names_in_expression, part_at
-from em.behaviour.arguments import OUTPUT
 from em.behaviour.task import HOLE
 from em.behaviour.tree import Node
 from em.errors import EmError, ExpressionError
-from em.runner.expressions.guard_functions import equal
 from em.runner.expressions.language import (
     compile_value,
     compile_written,
     names_in,
     parse_reference,
 )
-from em.runner.expressions.words import check_in_words, in_words
-from em.values.canonical import Json, short
+from em.runner.expressions.words import check_in_words
+from em.values.canonical import Json
 from em.values.leaves import texts
 
 FAILURES = (EmError, ValueError, TypeError, LookupError)
 """What evaluating an expression raises if a value is not there."""
 ANSWER = "the answer can't be evaluated"
-_PLAIN = (str, int)
-"""Types that are compared at once: most values have one of them."""
 
 
 class Part:
@@ -59,36 +54,6 @@ class Part:
         return f"{self._place}: {what}{error}"
 
 
-class Agreeing(Part):
-    """Another explanation of an argument, or of a part of the answer: both must give the same."""
-
-    __slots__ = ("_argument", "_other", "_template", "_text")
-
-    def __init__(self, place: str, argument: str, template: Any, text: str) -> None:
-        super().__init__(place, template)
-        self._argument, self._template, self._text = argument, template, text
-        self._other = compile_written(text, "")
-        self.names |= names_in_expression(text)
-
-    def problem(self, scope: Json) -> str:
-        """Say how the two explanations differ; "" if they give the same."""
-        try:
-            one, other = self._evaluate(scope), self._other(scope)
-            kind = type(one)
-            is_plain = kind is type(other) and kind in _PLAIN
-            same = one == other if is_plain else equal(one, other)
-        except FAILURES as error:
-            return self._failure(error)
-        return "" if same else self._difference(one, other)
-
-    def _difference(self, one: Any, other: Any) -> str:
-        first = in_words(self._template) if "{{" in str(self._template) else "as recorded"
-        return (
-            f"{self._place}: {self._argument} is ambiguous: {short(one)} if it is {first},"
-            f" {short(other)} if it is {in_words(self._text)}"
-        )
-
-
 class Guarding(Part):
     """A fact that was read before a call, and that must hold again."""
 
@@ -97,7 +62,7 @@ class Guarding(Part):
     def __init__(self, place: str, text: str) -> None:
         self._place, self._text = place, text
         self._evaluate = compile_written(text, "")
-        self.names = frozenset(names_in_expression(text))
+        self.names = frozenset(names_in(text, "", bare=True))
         self.mask = 0
 
     def problem(self, scope: Json) -> str:
@@ -124,9 +89,7 @@ def _names(source: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-def _parts(
-    place: str, templates: Json, agree: Mapping[str, Sequence[str]], guards: Sequence[str]
-) -> Iterator[tuple[Any, Part]]:
+def _parts(place: str, templates: Any, guards: Sequence[str]) -> Iterator[tuple[Any, Part]]:
     """Yield the expressions of a template one by one, with what tells them apart."""
     for text in texts(templates):
         if "{{" not in text and "{%" not in text:
@@ -136,10 +99,6 @@ def _parts(
             yield from [(hole, Part(place, hole)) for hole in holes]
         except ExpressionError:  # a constant with braces in it
             yield text, Part(place, text)
-    for argument, others in agree.items():
-        template = part_at(templates, argument)
-        for text in others:
-            yield (str(template), text), Agreeing(place, argument, template, text)
     for guard in guards:
         yield (guard,), Guarding(place, guard)
 
@@ -157,14 +116,15 @@ class Outlook:
             step = node.step
             if step is not None:
                 place = f"step {depth} ({step.tool})"
-                self._add(node.mask, saved, _parts(place, step.args, step.agree, step.guards))
+                self._add(node.mask, saved, _parts(place, step.args, ()))
+                for guard, mask in node.guards.items():
+                    self._add(mask, saved, _parts(place, None, [guard]))
                 if step.save_as is not None:
                     saved[step.save_as] = (depth, node)
             for number, end in node.ends.items():
                 answer = end.answer
                 if answer.live is None:
-                    value = {OUTPUT: answer.value}
-                    self._add(1 << number, saved, _parts(ANSWER, value, answer.agree, ()))
+                    self._add(1 << number, saved, _parts(ANSWER, answer.value, answer.guards))
             # Where there is one way to go on, it may add to the same mapping.
             copies = len(node.children) > 1
             todo += [

@@ -15,6 +15,7 @@ from em.behaviour.codec import NotEncodable, copy, encode, is_lazy, snapshot
 from em.behaviour.likeness import Seen
 from em.behaviour.outlook import FAILURES, Part
 from em.behaviour.result import Done, short
+from em.behaviour.task import used_by
 from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.behaviour.tree import End, Node, Sight, members, newest, restored
 from em.errors import NotRecordable
@@ -380,9 +381,11 @@ class Replay:
         self.done.append(Done(step.tool, prepared.args, result, None, True))
         if step.save_as is not None:
             self._scope[step.save_as] = result
-        if missed := prepared.node.surprise(result, prepared.args):
-            problem = f"returned {short(result)}, and it was expected that {missed}"
-            return self._diverge("value", f"step {len(self.done)} ({step.tool}) {problem}")
+        for mask, missed in prepared.node.surprised(result):
+            if not self.alive & ~mask:
+                problem = f"returned {short(result)}, and it was expected that {missed}"
+                return self._diverge("value", f"step {len(self.done)} ({step.tool}) {problem}")
+            self.alive &= ~mask
         return True
 
     def _passes_after(self, prepared: "Prepared") -> Effects[bool]:
@@ -464,10 +467,17 @@ class Replay:
             or (isinstance(answer.value, str) and whole_expression(answer.value) is not None)
         ):
             return ""
+        uses: dict[str, list[str]] = {}
+        for name, parts in used_by(answer.value):
+            uses.setdefault(name, []).append("".join(f".{part}" for part in parts))
         steps = self._known.stored[end.number].behaviour.steps
+        # The check of a write has compared what matters of a record that was read before it.
+        checked = (n for n, one in enumerate(self.taken) if one.tool.writes and one.node.pre)
+        last = max(checked, default=0)
         for place, step in enumerate(steps):
-            uses = answer.uses.get(step.save_as or "", ())
-            if path := self._seen[place].difference(step, uses):
+            if place < last and not self._seen[place].is_asked_again(step):
+                continue
+            if path := self._seen[place].difference(step, uses.get(step.save_as or "", ())):
                 return self._differs(place, path)
         return ""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from em.behaviour.agent_run import NESTED, Run, current, refuse_unfinished
 from em.behaviour.behaviour import Behaviour
 from em.behaviour.cache import Known, Stored, expired
-from em.behaviour.composition import compose
+from em.behaviour.composition import Composition
 from em.behaviour.hand_over import HandOver
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved
@@ -102,7 +102,7 @@ def _too_old_or_pinned(engine: "Engine", item: Stored, task: Task) -> str:
     name = item.behaviour.pin(task.params)
     if not name:
         return ""
-    value = item.behaviour.pinned[name]
+    value = item.behaviour.pinned[name][-1]
     return f"param {name!r} was {value!r} when this was recorded, and its use could not be followed"
 
 
@@ -352,7 +352,7 @@ def _keep(
     uses = [missed] if compared is None else [missed, compared]
     try:
         # Under asyncio in a thread: tasks that the agent left running get their turn.
-        behaviour = yield Consult(lambda: compose(run, task, result.value, engine.returns, seconds))
+        made = yield Consult(lambda: Composition(run, task, result.value, engine.returns, seconds))
     except Exception as error:  # noqa: BLE001 - the run itself went well
         problem = _store_problem(error)
         result.problem = result.problem or problem
@@ -362,10 +362,13 @@ def _keep(
 
     def store() -> str:
         refuse_unfinished(run)
-        known, same = engine.cache.merged(task.key, behaviour)
-        sources = [*before, *same, *run.uses.take()]
-        stored = engine.cache.record(task, run, known, uses, result.value, sources)
-        engine.cache.make_room(task.key, stored, engine.max_per_task)
+        known = engine.cache.find(task.key).stored
+        behaviour, numbers = made.together([item.behaviour for item in known])
+        again = [known[number] for number in numbers]
+        sources = [*before, *(item.event for item in again if item.event), *run.uses.take()]
+        stored = engine.cache.record(task, run, behaviour, uses, result.value, sources)
+        ids = {item.id for item in again}
+        engine.cache.make_room(task.key, stored, ids, engine.max_per_task)
         if engine.max_behaviours is not None:
             engine.cache.limit(engine.max_behaviours)
         return stored

@@ -6,14 +6,13 @@ Params are values that the caller declares to vary; they are found again in text
 import functools
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from em.behaviour.sources import literal, quoted, reference
 from em.compiler.calls import Names, identifier
-from em.runner.expressions.language import whole_expression
+from em.runner.expressions.language import parse_reference, whole_expression
 from em.values.canonical import Json, identical
 from em.values.leaves import is_informative, leaves, texts
 
@@ -62,68 +61,31 @@ class Params:
         # Longest first: where "Ana Maria" stands, the param "Ana" must not match.
         self._leaves.sort(key=lambda leaf: -len(str(leaf[1])))
 
-    def __bool__(self) -> bool:
-        return bool(self._wholes)
-
-    def whole(
-        self,
-        value: Any,
-        *,
-        place: str = "",
-        cautious: bool = False,
-        by_name: Collection[str] = (),
-    ) -> str | None:
+    def whole(self, value: Any, *, place: str = "", cautious: bool = False) -> str | None:
         """Return the expression of the param that equals this value, or None.
 
         True, False, None and "" match only in a `place` with the param's name. So do short values
-        if `cautious`, and the values of the params in `by_name`.
+        if `cautious`.
         """
         known = [(name, param, name) for name, param in self._wholes]
         for expression, param, name in (*known, *self._leaves):
-            short = _says_nothing(value) or cautious or name in by_name
+            short = is_plain(value) or cautious
             out_of_place = short and place != name and not is_informative(value)
             if not out_of_place and identical(param, value):
                 return f"{{{{ {expression} }}}}"
         return None
 
-    def named_in(self, arguments: Json) -> set[str]:
-        """Return the params that appear among the arguments with their own name and value."""
-        return {
-            name
-            for name, value in self._wholes
-            if name in arguments and identical(arguments[name], value)
-        }
-
-    def within_text(self, text: str, placed: Collection[str]) -> tuple[str, list[str]]:
-        """Fill params into a text. Also return the number params of `placed` that it contains.
-
-        Those are not filled in: a number that has an argument of its own may appear in a text by
-        chance, as in `in 3 days`.
-        """
-        left = [
-            leaf.expression
-            for leaf in self._leaves
-            if leaf.name in placed
-            and not isinstance(leaf.value, str)
-            and _pattern(leaf.value).search(text)
-        ]
-        return self.within(text, without=left), left
-
-    def numbers(self, expressions: Collection[str]) -> list[tuple[str, Any]]:
-        """Return the params of these expressions with their values."""
-        return [(leaf.expression, leaf.value) for leaf in self._leaves if leaf[0] in expressions]
-
-    def within(self, text: str, *, cautious: bool = False, without: Collection[str] = ()) -> str:
+    def within(self, text: str, *, cautious: bool = False) -> str:
         """Return a text with expressions in place of params."""
         pieces: list[tuple[str, bool]] = [(text, False)]
         for expression, value, _ in self._leaves:
-            if expression not in without and (not cautious or is_informative(value)):
+            if not cautious or is_informative(value):
                 pattern = _pattern(value)
                 pieces = [part for piece in pieces for part in _cut(piece, pattern, expression)]
         if pieces == [(text, False)]:
             return text
         if len(pieces) == 1:  # a text that is only a number stays a text
-            return pieces[0][0].replace("{{ ", "{{ str(").replace(" }}", ") }}")
+            return pieces[0][0].replace(" }}", " | string }}")
         return "".join(part if is_hole else str(literal(part)) for part, is_hole in pieces)
 
     def fill(self, value: Any, *, cautious: bool = False, place: str = "") -> Any:
@@ -145,6 +107,40 @@ class Params:
         return value
 
 
+def reference(name: str, parts: Sequence[str | int]) -> str:
+    """Return the expression of a value by the keys that lead to it."""
+    return name + "".join(map(_segment, parts))
+
+
+def _segment(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    return f".{part}" if part.isidentifier() else f"[{literal_text(part)}]"
+
+
+def literal_text(value: Any) -> str:
+    """Write a value as an expression."""
+    if isinstance(value, Mapping):
+        pairs = (f"{literal_text(key)}: {literal_text(item)}" for key, item in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(literal_text, value)) + "]"
+    return "none" if value is None else msgspec.json.encode(value).decode()
+
+
+def literal(value: Any) -> Any:
+    """Return a constant, quoted if it would read as an expression."""
+    if isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value):
+        return f"{{{{ {literal_text(value)} }}}}"
+    return value
+
+
+def used_by(templates: Any) -> set[tuple[str, tuple[str | int, ...]]]:
+    """Return the names and paths that plain references in templates take."""
+    holes = (hole for text in texts(templates) for hole in HOLE.findall(text))
+    return {found for hole in holes if (found := parse_reference(hole)) is not None}
+
+
 def escaped(value: Any) -> Any:
     """Return a value as a template that contains no expression."""
     if isinstance(value, dict):
@@ -157,24 +153,25 @@ def escaped(value: Any) -> Any:
 def as_expression(template: Any) -> str:
     """Return a template as one bare expression."""
     if isinstance(template, dict):
-        pairs = (f"{quoted(key)}: {as_expression(part)}" for key, part in template.items())
+        pairs = (f"{literal_text(key)}: {as_expression(part)}" for key, part in template.items())
         return f"{{{', '.join(pairs)}}}"
     if isinstance(template, list):
         return f"[{', '.join(map(as_expression, template))}]"
     if not isinstance(template, str) or "{{" not in template:
-        return quoted(template)
+        return literal_text(template)
     whole = whole_expression(template)
     if whole is not None:
         return whole.strip()
     parts = [
-        part.strip() if number % 2 else quoted(part)
+        part.strip() if number % 2 else literal_text(part)
         for number, part in enumerate(HOLE.split(template))
         if part
     ]
-    return " ~ ".join([quoted(""), *parts])
+    return " ~ ".join([literal_text(""), *parts])
 
 
-def _says_nothing(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Return whether a value is too common to show its source."""
     return value is None or isinstance(value, bool) or value == ""
 
 

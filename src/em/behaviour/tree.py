@@ -4,17 +4,14 @@ The behaviours that are still possible are a set of bits, the newest one highest
 same with one behaviour and with a hundred.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from em.behaviour.behaviour import Answer, Behaviour, Capture, Step
 from em.behaviour.codec import Form, copy, decode
-from em.behaviour.returned import RESULT
-from em.errors import EmError
-from em.runner.expressions.language import GIVEN, Evaluate, compile_value, compile_written
-from em.runner.expressions.words import check_in_words
+from em.runner.expressions.language import Evaluate, compile_value
 from em.values.canonical import Json
 from em.values.json_schema import misfit
 
@@ -65,16 +62,16 @@ class Node:
         self.post: list[Sight] = []
         self.cost = 0.0
         self.gave: dict[str, int] = {}
+        self.guards: dict[str, int] = {}
+        self.expects: dict[bytes, tuple[Json, int]] = {}
         self._by_content: dict[bytes, Node] = {}
         self._sights: dict[tuple[str, bytes], Sight] = {}
         self._constants: Json | None = None
         self._evaluated: list[tuple[str, Evaluate]] = []
-        self._expected: list[tuple[str, Evaluate]] | None = None
 
     def child(self, step: Step) -> "Node":
-        """Return the child of a step; steps of equal content share one."""
-        rest = (step.agree, step.guards, step.expects, step.expect, step.save_as)
-        content = _call(step) + msgspec.json.encode(rest, order="sorted")
+        """Return the child of a step; steps that make the same call share one."""
+        content = _call(step) + msgspec.json.encode(step.save_as)
         node = self._by_content.get(content)
         if node is None:
             node = self._by_content[content] = Node(step)
@@ -85,6 +82,11 @@ class Node:
         """Add a behaviour that takes this step, with its captures."""
         self.mask |= bit
         self.gave[step.gave] = self.gave.get(step.gave, 0) | bit
+        for guard in step.guards:
+            self.guards[guard] = self.guards.get(guard, 0) | bit
+        if step.expect is not None and not step.reads:
+            text = msgspec.json.encode(step.expect, order="sorted")
+            self.expects[text] = (step.expect, self.expects.get(text, ({}, 0))[1] | bit)
         for place, sights, capture in (
             ("pre", self.pre, step.pre),
             ("post", self.post, step.post),
@@ -108,22 +110,11 @@ class Node:
             arguments[name] = evaluate(scope)
         return arguments
 
-    def surprise(self, result: Any, args: Json) -> str:
-        """Say what a call was expected to return and did not; "" if it returned what it must."""
-        assert self.step is not None
-        if self.step.expect is not None and (found := misfit(self.step.expect, result)):
-            return f"{found.where or 'it'} fits its schema: {found.message}"
-        if self._expected is None:
-            self._expected = [(text, compile_written(text, "")) for text in self.step.expects]
-        scope = {RESULT: result, GIVEN: args}
-        for text, holds in self._expected:
-            try:
-                if holds(scope):
-                    continue
-            except EmError:
-                pass  # what can't be seen does not hold
-            return check_in_words(text)
-        return ""
+    def surprised(self, result: Any) -> Iterator[tuple[int, str]]:
+        """Yield the behaviours in which a call returned something else, and what."""
+        for schema, mask in self.expects.values():
+            if found := misfit(schema, result):
+                yield mask, f"{found.where or 'it'} fits its schema: {found.message}"
 
     def _compile(self) -> None:
         assert self.step is not None

@@ -161,7 +161,7 @@ def export(behaviour: str, output: str) -> None:
     """Write a behaviour as a routine package. You can edit it, and run it with `em run`."""
     store = open_memory().store
     artefact = find_behaviour(store, behaviour)
-    draft = export_behaviour(store, artefact, Path(output))
+    draft = export_behaviour(artefact, Path(output))
     steps = sum(len(one.calls) for one in draft.recordings)
     emit(
         {"id": id_of(artefact), "folder": output, "steps": steps},

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from em.compiler.assumption import has_bits, has_copy, is_computed, is_constant, is_given, varying
+from em.compiler.calls import words_of
 from em.compiler.choice import fixed_fields
 from em.compiler.evidence import (
     BY_ITSELF,
@@ -398,7 +399,7 @@ class Space:
             if is_exactly(one, value):
                 source = FromInput(place)
                 cost = math.log2(2 * len(said))
-                found[source] = Explanation(source, spot, cost, _named(place, name))
+                found[source] = Explanation(source, spot, cost, named_alike(place, name))
         cost = math.log2(1 + len(said) + example.sizes[before])
         holders = example.holding(value, before)[-MOST_HOLDERS:]
         is_common = bool(holders) and turn is not None and self._is_common(spot)
@@ -681,7 +682,7 @@ class Space:
             by_place[place].append(path)
         for place, paths in by_place.items():
             source = FromRead(role, place)
-            new = Explanation(source, spot, cost, _named(place, name))
+            new = Explanation(source, spot, cost, named_alike(place, name, read.tool))
             new.choice = math.log2(max(1, example.alternatives(read.tool, place, before)))
             new.atoms = self._atoms(example, turn, read.result, place, paths)
             old = found.setdefault(source, new)
@@ -697,7 +698,9 @@ class Space:
         In a round of a loop a word that stands in many records does not show which one it is from.
         """
         is_telling = information(spot.value) >= ENOUGH_TO_ACT
-        is_telling |= any(_named(place, name) for place, _ in read.paths(spot.value))
+        is_telling |= any(
+            named_alike(place, name, read.tool) for place, _ in read.paths(spot.value)
+        )
         return spot.turn is None or (is_telling and not is_common)
 
     @staticmethod
@@ -1038,8 +1041,16 @@ def _has_plain_output(example: Example) -> bool:
     return not (example.writes and isinstance(example.output, str) and " " in example.output)
 
 
-def _named(place: Place, name: str) -> float:
-    return NAMED_ALIKE if name and folded(last_name(place)) == folded(name) else 0.0
+def named_alike(place: Place, name: str, tool: str = "") -> float:
+    """Return what it says that an argument is called like a place, or like a thing and its place.
+
+    `order_id` and `order` are named like the `id` of what `create_order` returned.
+    """
+    if not name or folded(last_name(place)) == folded(name):
+        return NAMED_ALIKE if name else 0.0
+    own, thing = {*words_of(name)}, {*words_of(tool)}
+    is_of_thing = bool(own & thing) and (not place or own <= thing | {*words_of(last_name(place))})
+    return NAMED_ALIKE if is_of_thing else 0.0
 
 
 def _is_computed_by(source: FromRead, example: Example) -> bool:

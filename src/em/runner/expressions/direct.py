@@ -14,15 +14,13 @@ from typing import Any, TypeGuard
 
 from em.errors import ExpressionError
 from em.runner.expressions.functions import FUNCTIONS, bounded
-from em.runner.expressions.guard_functions import GUARD_FUNCTIONS
 from em.runner.expressions.selection import given
 from em.values.syntax_tree import expression_of
 
 Reference = Callable[[str, tuple[str | int, ...], str], Callable[[Any], Any]]
 Evaluate = Callable[[Any], Any]
 
-_CALLED = {**FUNCTIONS, **GUARD_FUNCTIONS}
-_OWN = _CALLED.keys() - {"len", "sum"}
+_OWN = FUNCTIONS.keys() - {"len"}
 _WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -215,7 +213,7 @@ class _Compiler:
 
     def _called(self, node: ast.Call) -> Evaluate:
         name = _function_in(node)
-        own = _CALLED[name]
+        own = FUNCTIONS[name]
         args = [self.compiled(arg) for arg in node.args]
         if name == given.__name__ and not node.keywords:
             return self._given(node.args, args)
@@ -305,7 +303,7 @@ def _reference_in(node: ast.expr) -> tuple[ast.Name | ast.Call, tuple[str | int,
 
 def _function_in(node: ast.Call) -> str:
     """Return the name of the function that is called, one of those that are known here."""
-    if not isinstance(node.func, ast.Name) or node.func.id not in _CALLED:
+    if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
         raise _Other
     return node.func.id
 

@@ -17,7 +17,6 @@ import msgspec
 from em.errors import ExpressionError
 from em.runner.expressions.direct import PLAIN, compile_direct
 from em.runner.expressions.functions import SCOPE
-from em.runner.expressions.guard_functions import GUARD_FUNCTIONS
 from em.values.canonical import Json
 from em.values.json_schema import Declared
 from em.values.leaves import scalars
@@ -233,7 +232,7 @@ def _jinja() -> "Sandboxed":
     """Import Jinja when the first expression needs more than a reference."""
     from em.runner.expressions.jinja import Sandboxed
 
-    return Sandboxed({**GUARD_FUNCTIONS, **SCOPE})
+    return Sandboxed(SCOPE)
 
 
 _NEVER_EVALUATED = (

@@ -72,8 +72,6 @@ def check_in_words(text: str) -> str:
     if isinstance(node, ast.BoolOp):
         word = " or " if isinstance(node.op, ast.Or) else ", and "
         return word.join(check_in_words(ast.unparse(one)) for one in node.values)
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "among" and len(node.args) > 1:
-        return f"{_said(node.args[1])} is {_said(node)}"
     if isinstance(node, ast.Call) and ast.unparse(node.func) in _STATEMENTS:
         return _said(node)
     return " ".join(_compared(node) or (_said(node), "holds"))
@@ -239,11 +237,6 @@ def _outermost(node: ast.Call, which: str) -> str:
     return f"{one} where {fields}" if fields else one
 
 
-def _fact(node: ast.Call) -> str:
-    key, wanted, field = _text(node.args[1]), _said(node.args[2]), _text(node.args[3])
-    return f"`{field}` of {_items(node.args[0])} where {key} is {wanted}"
-
-
 def _saying(form: str) -> Callable[[ast.Call], str]:
     """Return a function that fills its arguments in words into a text."""
     return lambda node: form.format(*map(_said, node.args))
@@ -269,24 +262,6 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "part_of": lambda node: f"the {_text(node.args[1])} of {_said(node.args[0])}",
     "structure": _saying("{0}"),
     "len": lambda node: f"the number of {_items(node.args[0])}",
-    # Those of the guards of behaviours.
-    "sum": lambda node: f"the sum of {_items(node.args[0])}",
-    "among": lambda node: f"one of {_items(node.args[0])}",
-    "pick": _chosen,
-    "fact_of": _fact,
-    "least_of": lambda node: f"the smallest {_fact(node)}",
-    "least": lambda node: _outermost(node, "smallest"),
-    "most": lambda node: _outermost(node, "largest"),
-    "strange_keys": _saying("what no recorded one had in {0}"),
-    "strange_items": _saying("what no recorded one had in {0}"),
-    "strange_fields": _saying("what is unlike all recorded ones in {0}"),
-    "empty_keys": _saying("what is missing in {0}"),
-    "size_of": _saying("the size of {0}"),
-    "error_of": _saying("the error of {0}"),
-    "value_at": _saying("{0} at {1}"),
-    "parsed": _saying("{0}"),
-    "str": _saying("{0}"),
-    "int": _saying("{0}"),
 }
 _PLACES: dict[str, Callable[[ast.Call], str]] = {
     "end": _saying("the end of {0}"),
