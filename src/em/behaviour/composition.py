@@ -46,6 +46,8 @@ from em.values.syntax_tree import expression_of
 
 MOST_RECORDINGS = 16
 """Recordings of one behaviour that are learnt from; the oldest are left out."""
+MOST_TRIED = 4
+"""Behaviours that a recording is learnt from together with, the newest."""
 ENOUGH = 10.0
 """Bits of a value that two places don't hold by chance."""
 SMALL = 3.5
@@ -83,7 +85,7 @@ class Composition:
 
         Recordings that contradict each other stay behaviours of their own.
         """
-        same = [number for number, one in enumerate(known) if self._is_alike(one)]
+        same = [number for number, one in enumerate(known) if self._is_alike(one)][-MOST_TRIED:]
         if not same:
             return self.behaviour, []
         for chosen in (same, *([one] for one in reversed(same) if len(same) > 1)):
@@ -290,6 +292,15 @@ class _Steps:
         return [[*scopes(self.wired, one)][-1][0] for one in self._recordings]
 
     @cached_property
+    def _indexes(self) -> list[dict[str, list[tuple[Path, Any]]]]:
+        """The values of each result as texts, with their places."""
+        found: list[dict[str, list[tuple[Path, Any]]]] = [{} for _ in self._results]
+        for index, result in zip(found, self._results, strict=True):
+            for path, leaf in leaves(result):
+                index.setdefault(str(leaf).casefold(), []).append((path, leaf))
+        return found
+
+    @cached_property
     def _every(self) -> Counter[str]:
         """How often each value stands in the task and in results."""
         both = (self._task.inputs, *self._results)
@@ -447,10 +458,13 @@ class _Steps:
         """
         from em.compiler.space import named_alike
 
-        for call, result in enumerate(self._results[:number]):
-            for path, leaf in leaves(result):
-                is_it = same(leaf, value) or str(leaf) == str(value)
-                is_part = isinstance(value, str) and not is_it and _stands_in(leaf, value)
+        own = str(value).casefold()
+        for call, index in enumerate(self._indexes[:number]):
+            parts = (one for one in index if one in own and one != own)
+            texts_in = [*parts] if isinstance(value, str) else []
+            for path, leaf in (row for one in (own, *texts_in) for row in index.get(one, ())):
+                is_it = str(leaf).casefold() == own
+                is_part = not is_it and _stands_in(leaf, str(value))
                 if not (is_it or is_part) or (path and is_plain(value)):
                     continue
                 place: Any = tuple(part.key for part in path)

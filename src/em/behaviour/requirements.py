@@ -227,9 +227,10 @@ def schema_of(
     if any(result is None for result in results):
         return None
     schema = Look("", {}).schema(results, "result")
+    if is_asked:
+        return _closed(schema, results, (), ())
     values = [_texts([one, more]) for one, more in zip(given, known, strict=True)]
-    own = [_texts(one) for one in given]
-    return _closed(schema, results, () if is_asked else values, own)
+    return _closed(schema, results, values, [_texts(one) for one in given])
 
 
 def _texts(values: Any) -> list[str]:
@@ -256,9 +257,9 @@ def _closed(
         return {"enum": [*{json.dumps(one): one for one in results}.values()]}
     if all(isinstance(one, str) and one.strip() for one in results) and known:
         return _wording(results, known, given)
-    is_given = all(str(one) in own for one, own in zip(results, given, strict=True))
-    if is_given and "const" in schema and known:
-        return {}
+    if known and "const" in schema:
+        is_given = all(str(one) in own for one, own in zip(results, given, strict=True))
+        return {} if is_given else schema
     return schema
 
 

@@ -24,7 +24,7 @@ from em.compiler.calls import Names, result_name, words_of
 from em.compiler.draft import Recorded
 from em.compiler.evidence import is_small
 from em.compiler.example import Call
-from em.compiler.places import last_name, plain
+from em.compiler.places import key_of, last_name, lists_in, plain
 from em.errors import EmError, ExpressionError
 from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.language import compile_value, whole_expression
@@ -33,6 +33,8 @@ from em.values.leaves import leaves
 
 ANSWER, OUTPUT = "answer", "output"
 """The last call that the learner sees, and its argument: what the agent returned."""
+MOST_VALUES = 100_000
+"""Values of results; with more of them nothing is explained."""
 FAILURES = (EmError, ExpressionError, ValueError, TypeError, LookupError)
 _TEXT = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 
@@ -57,6 +59,9 @@ def learnt(recordings: Sequence[Recorded]) -> Wired | None:
     """
     from em.compiler.evidence import BY_PERSON, CONSTANTS_SHOWN
 
+    values = sum(1 for one in recordings for call in one.calls for _ in leaves(call.result))
+    if values > MOST_VALUES:
+        return None
     cautions = (BY_PERSON, CONSTANTS_SHOWN) if len(recordings) > 1 else (BY_PERSON,)
     for caution in cautions:
         with suppress(*FAILURES, RecursionError):
@@ -89,12 +94,36 @@ def _learnt_with(recordings: Sequence[Recorded], caution: Any) -> Any:
 def _example(recording: Recorded, more: Json) -> Any:
     from em.compiler.example import Example
 
+    given = {str(number): call.result for number, call in enumerate(recording.calls)}
+    known = {key_of(one) for _, one in lists_in({**recording.inputs, "": given})}
     calls = [
-        call._replace(tool=f"{call.tool.rpartition('.')[2]}_{number}", effect="write")
+        call._replace(
+            tool=f"{call.tool.rpartition('.')[2]}_{number}",
+            args=_spread(call.args, known),
+            effect="write",
+        )
         for number, call in enumerate(recording.calls)
     ]
-    answer = Call(ANSWER, {OUTPUT: recording.output}, effect="write")
+    answer = Call(ANSWER, _spread({OUTPUT: recording.output}, known), effect="write")
     return Example({**recording.inputs, **more}, [*calls, answer])
+
+
+def _spread(value: Any, known: set[Any]) -> Any:
+    """Return a value in which each element of a list that nothing holds is explained by itself."""
+    if isinstance(value, dict):
+        return {name: _spread(one, known) for name, one in value.items()}
+    if not isinstance(value, list) or not value or key_of(value) in known:
+        return value
+    return {f"item_{number}": _spread(one, known) for number, one in enumerate(value)}
+
+
+def _gathered(template: Any, value: Any) -> Any:
+    """Return the template of a value whose lists were spread."""
+    if not isinstance(template, dict):
+        return template
+    if isinstance(value, list):
+        return [_gathered(template[f"item_{n}"], one) for n, one in enumerate(value)]
+    return {name: _gathered(template[name], one) for name, one in value.items()}
 
 
 def _parsed(
@@ -115,6 +144,8 @@ def _parsed(
     if len(saved) != len(names):
         return None
     named |= dict(zip(saved, names, strict=True))
+    last = recordings[-1]
+    calls = [*last.calls, Call(ANSWER, {OUTPUT: last.output})]
     guards: list[str] = []
     for step in steps:
         if "when" in step or step["type"] not in ("let", "assert", "tool.call", "return"):
@@ -129,18 +160,13 @@ def _parsed(
             made.names.append(names[len(made.names)])
             if followed(args, [name for name in values if name not in same_ones]):
                 return None
-            asked = same_ones
-            args = _as_recorded(args, asked)
-            made.args.append(_inlined(args, named))
+            args = _as_recorded(args, same_ones)
+            parts = sorted(followed(args, [*same_ones]))
+            made.asked.append([same_ones[name] for name in parts])
+            made.args.append(_gathered(_inlined(args, named), calls[len(made.args)].args))
             made.guards.append(guards)
-            made.asked.append([asked[name] for name in sorted(followed(args, [*asked]))])
             guards = []
-    last = recordings[-1]
-    calls = [*last.calls, Call(ANSWER, {OUTPUT: last.output})]
-    fits = all(
-        given.keys() == call.args.keys() for given, call in zip(made.args, calls, strict=True)
-    )
-    return made if fits and not guards else None
+    return made if not guards else None
 
 
 def verbatim(recording: Recorded) -> Wired:
@@ -212,16 +238,19 @@ def _places_made(
 
     if is_plain(value) or isinstance(value, dict | list):
         return []
+    writes = [n for n, call in enumerate(recording.calls[:before]) if call.effect == "write"]
+    if not any(same(one, value) for n in writes for _, one in plain(recording.calls[n].result)):
+        return []
     found = []
     is_known = any(same(leaf, value) for _, leaf in leaves(recording.inputs))
     for number, call in enumerate(recording.calls[:before]):
-        is_known |= any(same(leaf, value) for _, leaf in leaves(call.args))
+        is_known = is_known or any(same(leaf, value) for _, leaf in leaves(call.args))
         for place, one in plain(call.result) if call.effect == "write" else ():
             is_field = not is_known and {*words_of(last_name(place))} <= {*words_of(key)}
             title = call.tool.rpartition(".")[2]
             if same(one, value) and (is_field or named_alike(place, key, title)):
                 found.append((number, tuple(map(str, place))))
-        is_known |= any(same(leaf, value) for _, leaf in leaves(call.result))
+        is_known = is_known or any(same(leaf, value) for _, leaf in leaves(call.result))
     return found
 
 

@@ -168,15 +168,17 @@ def _parts_of_known(text: str, known: Iterable[Any]) -> Iterator[tuple[int, int]
     words: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for match in _WORD.finditer(text):
         words[match[0].lower()].append(match.span())
-    for value in _scalars(known):
-        written = str(value)
-        if len(written) >= SHORTEST_PART and _is_telling(written):
+    parts = dict[str, None]()
+    for written in dict.fromkeys(map(str, _scalars(known))):
+        if len(written) >= SHORTEST_PART and written in text and _is_telling(written):
             yield from ((m.start(), m.end()) for m in re.finditer(re.escape(written), text))
-        parts = _WORD.findall(written) if len(written.split()) <= LONGEST_NAME else []
-        for part in parts if len(parts) > 1 else ():
-            if _is_telling(part) and len(part) >= SHORTEST_PART:
-                yield from words.get(part.lower(), ())
-                yield from ((m.start(), m.end()) for m in re.finditer(re.escape(part), text))
+        own = _WORD.findall(written) if len(written.split()) <= LONGEST_NAME else []
+        parts |= dict.fromkeys(own if len(own) > 1 else ())
+    for part in parts:
+        is_there = part.lower() in words or part in text
+        if is_there and len(part) >= SHORTEST_PART and _is_telling(part):
+            yield from words.get(part.lower(), ())
+            yield from ((m.start(), m.end()) for m in re.finditer(re.escape(part), text))
 
 
 def _scalars(known: Iterable[Any]) -> Iterator[Any]:
