@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from em import Check, Engine, Memory
@@ -375,6 +376,54 @@ def test_forgetting_a_run_takes_its_behaviour_and_replays_along(
         query = EventQuery(kinds=["behaviour_replayed", "behaviour_recorded"])
         bodies = [event.body for event in memory.store.read(query)]
         assert bodies[:2] == [None, None]
+
+
+def closing(store: Any, note: list[str]) -> tuple[Engine, list[str]]:
+    """An agent that reads a note and closes a case; the tasks are about whom they name."""
+    engine = Engine(store, name="closing", subject=lambda given: given["who"])
+    read = engine.function(name="read_note")(lambda: {"note": note[0]})
+    closed: list[str] = []
+
+    @engine.function()
+    def close(who: str) -> None:
+        closed.append(who)
+
+    def agent(who: str) -> None:
+        read()
+        close(who)
+
+    return engine.set_agent(agent), closed
+
+
+def test_what_was_learnt_together_is_forgotten_with_either_run(tmp_path: Path) -> None:
+    note = ["what only Ana may know"]
+    with Memory(tmp_path / "em.db") as memory:
+        engine, _ = closing(memory.store, note)
+        assert engine("ana.lima", params=["who"]).stored
+        note[0] = "what only Bo may know"
+        assert engine("bo.berg", params=["who"]).stored
+        (known,) = engine.cache.find(next(iter(engine.cache._tasks))).stored
+        assert len(known.behaviour.recordings) == 2
+        memory.forget(list(memory.log.read(subject="ana.lima")))
+        assert memory.log.verify().ok
+        left = [one.body for one in memory.store.artefacts("behaviour")]
+        assert b"only Ana" not in msgspec.json.encode(left)
+        assert not engine("cy.cole", params=["who"])
+
+
+def test_a_secret_that_was_only_read_is_not_stored_and_keeps_nothing_from_being_replayed(
+    tmp_path: Path,
+) -> None:
+    note = [f"sk-ant-api03-{'abcdEFGH1234' * 6}"]
+    with Memory(tmp_path / "em.db") as memory:
+        engine, closed = closing(memory.store, note)
+        assert engine("ana.lima", params=["who"]).stored
+        assert engine("bo.berg", params=["who"]).hit
+        note[0] = f"sk-ant-api03-{'wxyzEFGH1234' * 6}"
+        assert engine("cy.cole", params=["who"]).stored
+        assert engine("di.dorn", params=["who"]).hit
+    assert closed == ["ana.lima", "bo.berg", "cy.cole", "di.dorn"]
+    assert b"EFGH1234" not in (tmp_path / "em.db").read_bytes()
 
 
 def test_every_use_is_in_the_log(world: World, tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ from em.values.syntax_tree import expression_of
 
 MOST_RECORDINGS = 16
 """Recordings of one behaviour that are learnt from; the oldest are left out."""
+MOST_BYTES = 1_000_000
+"""The size of all recordings that are kept with a behaviour, as JSON."""
 MOST_TRIED = 4
 """Behaviours that a recording is learnt from together with, the newest."""
 ENOUGH = 10.0
@@ -149,7 +151,7 @@ class Composition:
             pinned=found.pinned(),
             steps=steps,
             answer=answer,
-            recordings=[*recordings],
+            recordings=_small_enough(recordings),
             seconds=self._seconds,
             tokens=self._run.tokens,
             cost_usd=self._run.cost_usd,
@@ -188,6 +190,18 @@ class Composition:
         )
         name = next(found, "")
         return f"tool {call.tool.name}" + (f", argument {name}" if name else "")
+
+
+def _small_enough(recordings: Sequence[Recorded]) -> list[Recorded]:
+    """Return the newest recordings, as many as are kept with a behaviour."""
+    found: list[Recorded] = []
+    left = MOST_BYTES
+    for one in reversed(recordings):
+        left -= len(msgspec.json.encode(one))
+        if left < 0:
+            break
+        found.insert(0, one)
+    return found
 
 
 def _effect(call: Call) -> Any:
