@@ -149,16 +149,16 @@ class Recordings:
         for place, items in _lists(self._result(call)):
             text = self._text(call, place)
             for own, value in acted:
-                if text in own:
-                    continue
-                if any(same(item, value) for item in items):
+                is_chosen = text in own
+                if not is_chosen and any(same(item, value) for item in items):
                     yield f"{own} in {text}"
                 fields = dict.fromkeys(
                     f for item in items for f, v in plain(item) if same(v, value)
                 )
                 for field in fields if len(fields) == 1 else ():
                     path = literal_text(".".join(map(str, field)))
-                    yield f"{own} in every({text}, {path})"
+                    if not is_chosen:
+                        yield f"{own} in every({text}, {path})"
                     held = [item for item in items if same(at(item, field), value)]
                     if len(held) == 1 and len(field) == 1 and str(field[0]).isidentifier():
                         record = f"only({text}, {field[0]}={own})"

@@ -6,13 +6,15 @@ Params are values that the caller declares to vary; they are found again in text
 import functools
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
 from em.compiler.calls import Names, identifier
-from em.runner.expressions.language import parse_reference, whole_expression
+from em.errors import ExpressionError
+from em.runner.expressions.language import names_in, parse_reference, whole_expression
 from em.values.canonical import Json, identical
 from em.values.leaves import is_informative, leaves, texts
 
@@ -197,13 +199,15 @@ def _pattern(value: str | int | float) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9.])(?<!\d,){text}(?![A-Za-z0-9])(?!\.\d)")
 
 
-def followed(templates: Any, names: Sequence[str]) -> set[str]:
+def followed(templates: Any, names: Collection[str]) -> set[str]:
     """Return the names that the expressions of a template use."""
     found: set[str] = set()
     for text in texts(templates):
         for hole in HOLE.findall(text):
-            found.update(name for name in names if re.search(rf"\b{re.escape(name)}\b", hole))
-    return found
+            if any(name in hole for name in names):
+                with suppress(ExpressionError):  # braces of a constant
+                    found |= names_in(hole.strip(), "", bare=True)
+    return found.intersection(names)
 
 
 def constant_texts(templates: Any) -> Iterator[str]:
