@@ -56,6 +56,8 @@ SMALL = 3.5
 """Values below this many bits (true, 1, 10) stand everywhere, so a match says next to nothing."""
 _CODE = re.compile(r"(?<![\w.,-])[\w-]*\d[\w-]*(?:\.\d+)?(?![\w]|[.,]\d)")
 
+_CHOICE = re.compile(r"\b(?:only|only_key)\([^()]*,|\b(?:smallest|largest|where)\(")
+
 
 class Composition:
     """The behaviour of a run that succeeded, alone or together with earlier recordings of it."""
@@ -256,7 +258,7 @@ class _Steps:
         self._templates = wired.args
         self._taken = used_by(self._templates)
         self.open_values = [*self._open()]
-        self._chosen: set[int] = set()
+        self._chosen = {*self._choices()}
         self._is_choice = False
         self._asks = [self._is_asking(number) for number in range(len(calls))]
         own = [
@@ -408,6 +410,15 @@ class _Steps:
                 else:
                     yield Open(number, value, key)
 
+    def _choices(self) -> Iterator[int]:
+        """Yield the calls of which an item was chosen by what no input says."""
+        known = param_names(self._task.inputs).values()
+        for hole in (one for text in texts(self._templates) for one in HOLE.findall(text)):
+            if _CHOICE.search(hole):
+                used = names_in(hole.strip(), "", bare=True)
+                names = () if used.intersection(known) else self.wired.names[: len(self._calls)]
+                yield from (number for number, name in enumerate(names) if name in used)
+
     def _doubts(self, number: int) -> list[str]:
         """Return what must give again what nothing explains; note the choices."""
         found: list[str] = []
@@ -468,7 +479,8 @@ class _Steps:
     def _holding(self, number: int, value: Any, key: str) -> Iterator[tuple[int, Path, Any, bool]]:
         """Yield where earlier results hold a value, or a part of a text, and whether all of it.
 
-        What the agent used before is not from there, unless it is called like the argument.
+        What the agent used before is not from there, unless it is called like the argument or a
+        write returned it.
         """
         from em.compiler.space import named_alike
 
@@ -483,7 +495,8 @@ class _Steps:
                     continue
                 place: Any = tuple(part.key for part in path)
                 is_named = bool(key and named_alike(place, key, self._calls[call].tool.name))
-                if is_named or not self._was_used_before(leaf, call):
+                is_new = self._calls[call].tool.writes and value not in (0, 1, -1)
+                if is_named or is_new or not self._was_used_before(leaf, call):
                     yield call, path, leaf, is_it
 
     def _was_used_before(self, value: Any, call: int) -> bool:
