@@ -19,7 +19,7 @@ import msgspec
 from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_effects
 from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Capture, Step, result_hash
 from em.behaviour.codec import NotEncodable, encode
-from em.behaviour.likeness import hashes_of, is_one_of_few
+from em.behaviour.likeness import FEW, hashes_of, is_one_of_few
 from em.behaviour.requirements import Recordings, schema_of
 from em.behaviour.task import (
     HOLE,
@@ -96,7 +96,9 @@ class Composition:
             before = [recording for one in chosen for recording in known[one].recordings]
             several = [*before, self._recording][-MOST_RECORDINGS:]
             with suppress(NotRecordable):
-                return self._composed(several, is_new=False), chosen
+                made = self._composed(several, is_new=False)
+                if not _are_mixed(made):
+                    return made, chosen
         return self.behaviour, []
 
     def _is_alike(self, known: Behaviour) -> bool:
@@ -192,6 +194,13 @@ class Composition:
         )
         name = next(found, "")
         return f"tool {call.tool.name}" + (f", argument {name}" if name else "")
+
+
+def _are_mixed(made: Behaviour) -> bool:
+    """Return whether states and pinned params both differed: not each goes with each."""
+    traits = [found for step in made.steps for found in step.seen.values()]
+    states = any(sum(one.startswith(FEW) for one in found) > 1 for found in traits)
+    return states and any(len(values) > 1 for values in made.pinned.values())
 
 
 def _small_enough(recordings: Sequence[Recorded]) -> list[Recorded]:
