@@ -19,7 +19,7 @@ import msgspec
 from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_effects
 from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Capture, Step, result_hash
 from em.behaviour.codec import NotEncodable, encode
-from em.behaviour.likeness import FEW, hashes_of, is_one_of_few
+from em.behaviour.likeness import hashes_of, is_one_of_few
 from em.behaviour.requirements import Recordings, schema_of
 from em.behaviour.task import (
     HOLE,
@@ -197,10 +197,9 @@ class Composition:
 
 
 def _are_mixed(made: Behaviour) -> bool:
-    """Return whether states and pinned params both differed: not each goes with each."""
-    traits = [found for step in made.steps for found in step.seen.values()]
-    states = any(sum(one.startswith(FEW) for one in found) > 1 for found in traits)
-    return states and any(len(values) > 1 for values in made.pinned.values())
+    """Return whether what was read and pinned params both differed: not each goes with each."""
+    is_read = any(len(found) > 1 for step in made.steps for found in step.seen.values())
+    return is_read and any(len(values) > 1 for values in made.pinned.values())
 
 
 def _small_enough(recordings: Sequence[Recorded]) -> list[Recorded]:
