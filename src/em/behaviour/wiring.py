@@ -20,11 +20,12 @@ from em.behaviour.task import (
     literal_text,
     reference,
 )
-from em.compiler.calls import Names, result_name, words_of
+from em.compiler.calls import Names, identifier, words_of
 from em.compiler.draft import Recorded
 from em.compiler.evidence import is_small
 from em.compiler.example import Call
 from em.compiler.places import key_of, last_name, lists_in, plain
+from em.compiler.steps import read_name
 from em.errors import EmError, ExpressionError
 from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.language import compile_value, whole_expression
@@ -182,7 +183,10 @@ def names_of(recording: Recorded) -> list[str]:
     for name in recording.inputs:
         names.free(name)
     titles = [(call.tool.rpartition(".")[2], call.effect == "write") for call in recording.calls]
-    found = [names.free(result_name(title, is_write=is_write)) for title, is_write in titles]
+    found = [
+        names.free(identifier(f"{title}_result" if is_write else read_name(title)))
+        for title, is_write in titles
+    ]
     return [*found, names.free(OUTPUT)]
 
 

@@ -168,33 +168,13 @@ def infer_effect(name: str) -> Effect:
     return "read" if words_of(name)[:1] and words_of(name)[0] in READING else "write"
 
 
-READING_VERBS = frozenset(
-    "get list find search fetch read query lookup look check show describe view load select"
-    " calculate compute parse extract resolve retrieve download".split()
-)
-_CUTS = frozenset("by with for from in of using via".split())
 _RESERVED = frozenset({*SCOPE, "sum", "str", "int", "float", "nth", "true", "false", "none"})
 """Functions of compiled expressions, and words that Jinja reads as values."""
-_NOISE = frozenset("details detail info information data all the".split())
 
 
 def words_of(name: str) -> list[str]:
     """Split a name into lower-case words, whatever its style."""
     return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
-
-
-def result_name(tool: str, *, is_write: bool) -> str:
-    """Name the result of a call: `get_order_details` gives `order`."""
-    words = words_of(tool)
-    if is_write or not words or words[0] not in READING_VERBS:
-        return identifier(f"{tool}_result")
-    rest = words[1:]
-    for cut, word in enumerate(rest):
-        if word in _CUTS and cut > 0:
-            rest = rest[:cut]
-            break
-    kept = [word for word in rest if word not in _NOISE]
-    return identifier("_".join(kept) or f"{tool}_result")
 
 
 def identifier(text: str) -> str:
