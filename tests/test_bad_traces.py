@@ -45,7 +45,7 @@ def refused(memory: Memory, ids: list[str]) -> str:
 
 def run(memory: Memory, given: dict[str, Any], shop: Shop, **tools: Any) -> RunResult:
     kept = {name: tool for name, tool in (shop.tools() | tools).items() if tool is not None}
-    return memory.run("serve", given, kept, remember=False)
+    return memory.run("serve", given, kept)
 
 
 def asked_for(shop: Shop, number: int, reason: str = NEEDED) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 
 
 def run(memory: Memory, given: dict[str, Any], post: Post, **options: Any) -> RunResult:
-    return memory.run("serve", given, post.tools(), remember=False, **options)
+    return memory.run("serve", given, post.tools(), **options)
 
 
 def learn(memory: Memory, *traces: Trace) -> Any:

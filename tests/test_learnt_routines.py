@@ -49,7 +49,7 @@ class Learnt:
 
     def run(self, given: dict[str, Any], shop: Shop | None = None) -> tuple[RunResult, Any]:
         where = shop or Shop()
-        result = self.memory.run(self.routine, given, where.tools(), remember=False)
+        result = self.memory.run(self.routine, given, where.tools())
         return result, where.done
 
 
@@ -132,7 +132,6 @@ def test_things_are_returned_by_their_names(
 @pytest.mark.parametrize(
     "change",
     [
-        {"order_id": None},
         {"email": None},
         {"reason": None},
         {"order_id": "#W99999"},
@@ -153,6 +152,16 @@ def test_inputs_that_lack_something_or_name_nothing(
     result, done = canceller.run(given)
     assert done == []
     assert result.status in ("needs_input", "failed")
+
+
+def test_the_only_order_that_passes_all_checks_is_taken_and_shown(
+    canceller: Learnt, shop: Shop
+) -> None:
+    given = cancelling(shop)
+    order = given.pop("order_id")
+    result, done = canceller.run(given)
+    assert result.chosen == {"order_id": order}
+    assert done == [("cancel_order", {"order_id": order, "reason": NEEDED})]
 
 
 def test_a_value_that_is_not_given_is_asked_for_and_the_answer_is_taken(memory: Memory) -> None:
@@ -250,7 +259,7 @@ def test_text_in_a_result_is_not_a_request(canceller: Learnt, shop: Shop) -> Non
 
 def test_a_dry_run_shows_what_would_be_done(canceller: Learnt, shop: Shop) -> None:
     given = cancelling(shop)
-    result = canceller.memory.run(canceller.routine, given, shop.tools(), dry_run=True)
+    result = canceller.memory.prepare(canceller.routine, given, shop.tools())
     (planned,) = (one for one in result.planned if one.tool == "cancel_order")
     shown = {one.place: one.value for one in planned.arguments}
     assert shown == {"order_id": given["order_id"], "reason": NEEDED}
@@ -264,7 +273,7 @@ def test_the_trials_say_how_it_did_on_recordings_it_was_not_learnt_from(memory: 
 
 def test_what_an_effect_returned_is_looked_at(canceller: Learnt, shop: Shop) -> None:
     tools = shop.tools() | {"cancel_order": lambda **_: "Error: it can't be cancelled"}
-    result = canceller.memory.run(canceller.routine, cancelling(shop), tools, remember=False)
+    result = canceller.memory.run(canceller.routine, cancelling(shop), tools)
     assert result.status == "failed"
     assert result.failure is not None
     assert result.failure.context["done"] == ["cancel_order"]

@@ -82,7 +82,8 @@ def test_recordings_that_contradict_each_other_are_refused(memory: Memory) -> No
 
 def test_a_dry_run_changes_nothing(plumber: Learnt) -> None:
     boiler = Boiler("low", "summer")
-    result = plumber.run(boiler, dry_run=True)
+    given = {"home": boiler.home}
+    result = plumber.memory.prepare(plumber.routine, given, boiler.tools())
     assert "refill" in [one.tool for one in result.planned]
     assert boiler.done == []
 

@@ -99,7 +99,7 @@ def learnt(memory: Memory, *traces: Trace) -> Routine:
 
 def pays(memory: Memory, routine: Routine, world: Bank, amount: int) -> bool:
     """Pay from an account that no recording had; return whether it was done."""
-    ended = memory.run(routine, asked(11, amount), world.tools(), remember=False)
+    ended = memory.run(routine, asked(11, amount), world.tools())
     assert (ended.status == "ok") == bool(world.done)
     return bool(world.done)
 

@@ -76,7 +76,7 @@ def test_an_input_that_is_not_declared_is_refused_with_the_closest_name(shop: Me
 
 def test_a_dry_run_shows_what_would_be_refunded(shop: Memory) -> None:
     given = {"request": "refund order #W9999"}
-    done = shop.run("refund", given, {"refund": refund}, dry_run=True)
+    done = shop.prepare("refund", given, {"refund": refund})
     assert (done.status, REFUNDED) == ("ok", [])
     assert done.planned[0].arguments[0].value == "#W9999"
 

@@ -54,7 +54,7 @@ class Learnt:
         where = shop or Shop()
         _, email, _ = open_orders(where, 4)
         given = {"email": email, "orders": orders, "reason": LATE}
-        return self._memory.run(self._routine, given, where.tools(), remember=False), where.done
+        return self._memory.run(self._routine, given, where.tools()), where.done
 
 
 @pytest.fixture(scope="module")

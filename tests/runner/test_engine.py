@@ -54,6 +54,14 @@ def test_steps_run_in_order_and_pass_values_on(run: Run) -> None:
     ]
 
 
+def test_an_option_that_no_run_has_is_refused_before_anything_is_called(run: Run) -> None:
+    called: list[str] = []
+    step = "  - {id: s1, type: tool.call, tool: pay, args: {}, effect: write}"
+    with pytest.raises(TypeError, match="dry_run"):
+        run(step, tool_registry={"pay": lambda: called.append("paid")}, dry_run=True)
+    assert not called
+
+
 def test_an_assertion_that_does_not_hold_ends_the_run(run: Run) -> None:
     result = run(
         CSV, udf=PARSE, input_data={"url": "u"}, tool_registry={"fetch_csv": lambda url: ""}

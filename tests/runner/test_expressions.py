@@ -47,7 +47,7 @@ def value(text: Any) -> Any:
         ("{{ len(rows) > 1 }}", True),
         ("{{ rows | map(attribute='a') }}", [1, 2]),
         ("{{ rows | selectattr('a', 'equalto', 2) | first }}", {"a": 2, "tags": []}),
-        ("{{ sum(rows | map(attribute='a')) }}", 3),
+        ("{{ rows | map(attribute='a') | sum }}", 3),
         ("{{ missing | default('x') }}", "x"),
         ("{{ order.keys() | list }}", ["items", "id", "first name"]),
         ("order {{ order.id }}", "order #W1"),
@@ -201,7 +201,7 @@ def test_a_text_around_references_needs_no_jinja_and_says_the_same() -> None:
         language.compile_value("x {{ lost }}", "here")(scope)
 
 
-@pytest.mark.parametrize("source", ["x.a in {}", "x.a not in {}", "kind_of(x.a) in {}"])
+@pytest.mark.parametrize("source", ["x.a in {}", "x.a not in {}"])
 @pytest.mark.parametrize("held", ["open", "Open", "", 1, 1.0, True, None, ["open"], {"a": 1}])
 def test_a_comparison_with_listed_values_needs_no_jinja_and_says_the_same(
     source: str, held: Any

@@ -232,6 +232,9 @@ class OneRun:
         *,
         is_kept: bool,
     ) -> None:
+        if unknown := options.keys() - RunOptions.__annotations__.keys():
+            # A dry run that was asked for in another way must not become a run.
+            raise TypeError(f"a run got an unexpected keyword argument {min(unknown)!r}")
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
         self.mode = options.get("routines") or routines_mode()
         self.answers = options.get("answers")

@@ -16,12 +16,6 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.LtE: "is at most",
 }
 _CONSTANTS = {"true": "true", "false": "false", "none": "empty", "None": "empty"}
-_FORM_NAMES = {
-    "e-mail": "an e-mail",
-    "none": "empty",
-    **{form: f"a {form}" for form in ("date", "time", "number", "code", "word", "text")},
-}
-"""What `kind_of` returns, in words."""
 _STATEMENTS = frozenset("given distinct stands_once lists_only".split())
 """Functions that are said as a whole sentence."""
 _SUMS: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times"}
@@ -96,9 +90,6 @@ def _compared(node: ast.expr | None) -> tuple[str, str, str] | None:
     if isinstance(node.ops[0], ast.In | ast.NotIn):
         return _contained(node)
     (right,), how = node.comparators, _COMPARISONS.get(type(node.ops[0]), "?")
-    if isinstance(node.left, ast.Call) and _is_form(node):
-        form = str(right.value) if isinstance(right, ast.Constant) else ""
-        return _said(node.left.args[0]), how, _FORM_NAMES.get(form, _said(right))
     return _said(node.left), how, _said(right)
 
 
@@ -113,12 +104,6 @@ def _contained(node: ast.Compare) -> tuple[str, str, str]:
     among = ", ".join(several) if several else _said(right)
     is_known_list = isinstance(right, ast.List | ast.Call)
     return _said(node.left), f"is {word}{'one of' if is_known_list else 'in'}", among
-
-
-def _is_form(node: ast.expr | None) -> bool:
-    """Return whether a check is about what a value looks like."""
-    left = node.left if isinstance(node, ast.Compare) else None
-    return isinstance(left, ast.Call) and ast.unparse(left.func) == "kind_of" and bool(left.args)
 
 
 _TEXT_OR_JOIN = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|~""")
