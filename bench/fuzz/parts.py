@@ -199,6 +199,7 @@ class Routines(Part):
 
     def take(self, data: bytes) -> None:
         from em.runner.engine import run_routine
+        from em.runner.preparation import prepare_routine
         from em.runner.validation import validate
 
         number, _, text = data.partition(b"\n")
@@ -210,9 +211,9 @@ class Routines(Part):
             (folder / name).write_text(content)
         (folder / "routine.yaml").write_bytes(text)
         validate(folder)
-        for is_dry in (True, False):
+        for go in (prepare_routine, run_routine):
             with contextlib.suppress(EmError):
-                run_routine(folder, dict(package.input), package.tools(), dry_run=is_dry)
+                go(folder, dict(package.input), package.tools())
         self._show(folder)
 
     def _show(self, folder: Path) -> None:

@@ -49,9 +49,7 @@ class Learnt:
 
         given = {name: one for name, one in (more or {}).items() if name in self._inputs()}
         try:
-            ran = self._memory.run(
-                self.routine, given or {"request": request}, dict(tools), remember=False
-            )
+            ran = self._memory.run(self.routine, given or {"request": request}, dict(tools))
         except EmError as error:
             return Ended("raised", f"{error.code}: {error}")
         why = ran.failure or ran.pending_prompt or ran.reason
