@@ -182,25 +182,40 @@ def run(
             store = open_memory(create=True).store if prepare else None
             return _prepare(package, input_data, _answers(answers), again, store, subject)
         memory = None if no_journal else open_memory(create=True)
-        run_id = new_id()
+        given = _answers(answers)
+        return _run(memory, package, input_data, subject, again, answers=given, yes=yes)
 
-        def start(given: dict[str, Any], watcher: Watcher) -> RunResult:
-            return run_routine(
-                package,
-                input_data,
-                answers=given,
-                on_step=watcher.ended,
-                on_start=watcher.began,
-                store=None if memory is None else memory.store,
-                run_id=run_id,
-                subject=subject,
-                ask=None if memory else watcher.asking(lambda asked: reply_to(asked, yes=yes)),
-                **again,
-            )
 
-        resume = None if memory is None else _resuming(memory, run_id, again)
-        result = converse(start, resume, _answers(answers), yes=yes)
-        return _print_end(memory, run_id, result, again["resume_with"])
+def _run(
+    memory: Memory | None,
+    package: Package,
+    input_data: dict[str, Any],
+    subject: str | None,
+    again: dict[str, Any],
+    *,
+    answers: dict[str, Any],
+    yes: bool,
+) -> int:
+    """Run a routine, and ask for what it asks."""
+    run_id = new_id()
+
+    def start(given: dict[str, Any], watcher: Watcher) -> RunResult:
+        return run_routine(
+            package,
+            input_data,
+            answers=given,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+            store=None if memory is None else memory.store,
+            run_id=run_id,
+            subject=subject,
+            ask=None if memory else watcher.asking(lambda asked: reply_to(asked, yes=yes)),
+            **again,
+        )
+
+    resume = None if memory is None else _resuming(memory, run_id, again)
+    result = converse(start, resume, answers, yes=yes)
+    return _print_end(memory, run_id, result, again["resume_with"])
 
 
 def _named(routine: str) -> str:
