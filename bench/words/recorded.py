@@ -3,7 +3,8 @@
 Each kind is recorded 1, 3, 5 and 12 times: a request, and the write that an agent made.
 A fresh request counts where its wording was recorded, apart where the wording was recorded only
 with lists of another length. Right is the recorded write, made without a model and without a
-question; any other write is wrong.
+question; any other write is wrong. A value that the routine takes from nobody, given by name too,
+is counted apart: it is unlike all recorded ones.
 """
 
 import tempfile
@@ -53,7 +54,8 @@ def results(kind: Case, size: int) -> Iterator[tuple[str, str, Case, Any]]:
                 written.clear()
                 run = memory.run(kind["name"], {"request": case["request"]}, [write])
                 if not written:
-                    yield sort, "asked", case, run.reason
+                    memory.run(kind["name"], case["inputs"], [write])
+                    yield sort, "asked" if written else "unlike", case, run.reason
                 elif same(written, [case["inputs"]]):
                     yield sort, "right", case, None
                 else:
@@ -81,6 +83,7 @@ def figures() -> Iterator[Figure]:
                 counted.update((sort, how) for sort, how, *_ in results(kind, size))
         for sort, bar in (("same", 1.0), ("other values", 1.0), ("other lengths", None)):
             right, wrong = counted[sort, "right"], counted[sort, "wrong"]
-            count = right + wrong + counted[sort, "asked"]
-            what = f"recorded requests, {sort}, {size} recordings ({wrong} wrong)"
+            count, unlike = right + wrong + counted[sort, "asked"], counted[sort, "unlike"]
+            beside = f"{wrong} wrong, {unlike} more with a value unlike the recorded ones"
+            what = f"recorded requests, {sort}, {size} recordings ({beside})"
             yield Figure(what, right, "requests", count, "", right / max(count, 1), bar, True)

@@ -60,6 +60,9 @@ def example(request: str, subject: str = "", read: Any = None, **inputs: Any) ->
          "Cancel {order_id} fast. {fast=true}"),
         ("Send 'lot 7, red' to Bob.", {"to": "Bob", "note": "lot 7, red"},
          "Send '{note:3+,0}' to {to:1}."),
+        ("Cancel #w1.", {"order_id": "#W1"}, "Cancel {order_id|upper}."),
+        ("Write to Bob in French.", {"to": "Bob", "note": "french"},
+         "Write to {to:1} in {note|lower:1}."),
         ("Use {braces} for #W1", {"order_id": "#W1"}, "Use {{braces}} for {order_id}"),
     ],
 )  # fmt: skip
@@ -73,7 +76,7 @@ def test_inputs_become_holes(request_: str, inputs: Any, template: str) -> None:
     [
         ("Cancel my order.", {"order_id": "#W1"}),
         ("Cancel #W12.", {"order_id": "#W1"}),
-        ("Cancel #w1.", {"order_id": "#W1"}),
+        ("Cancel order #w1.", {"to": "Order", "order_id": "#W1"}),
         ("Cancel #W1 for 2026-10-02.", {"order_id": "#W1", "count": 10}),
         ("Cancel #W1 for Bob.", {"order_id": "#W1", "to": "Bob", "note": "Bob"}),
         ("Tag #W1 with blue and red", {"order_id": "#W1", "tags": ["red", "blue"]}),
@@ -128,6 +131,27 @@ def test_what_no_word_names_is_known_for_the_recorded_text_only() -> None:
     assert fill(made, "Cancel #W2 now.", SCHEMA) is None
     again = example("Cancel #W3 now.", order_id="#W3", fast=True)
     assert request_templates([once, again], SCHEMA) == ["Cancel {order_id} now. {fast=true}"]
+
+
+def test_an_argument_that_a_wording_leaves_out_is_left_out_with_other_values() -> None:
+    schema = {"properties": {"order_id": {}, "fast": {"type": ["boolean", "null"]}}}
+    made = request_templates([example("Cancel #W1 now.", order_id="#W1", fast=None)], schema)
+    assert fill(made, "Cancel #W2 now.", schema) == {"order_id": "#W2", "fast": None}
+
+
+def test_a_yes_or_no_is_told_by_the_words_of_its_name() -> None:
+    schema = {"properties": {"order_id": {"type": "string"}, "gift_wrap": {"type": "boolean"}}}
+    once = example("Wrap #W1 as a gift.", order_id="#W1", gift_wrap=True)
+    made = request_templates([once], schema)
+    assert fill(made, "Wrap #W2 as a gift.", schema) == {"order_id": "#W2", "gift_wrap": True}
+
+
+def test_a_case_that_recordings_disagree_on_is_taken_from_no_other_text() -> None:
+    french = example("Write in French.", note="french")
+    polish = example("Write in Polish.", note="Polish")
+    made = request_templates([french, polish], SCHEMA)
+    assert fill(made, "Write in French.", SCHEMA) == {"note": "french"}
+    assert fill(made, "Write in Danish.", SCHEMA) is None
 
 
 TOLD = st.text(alphabet="ab ,3", min_size=1, max_size=5).map(str.strip).filter(bool)

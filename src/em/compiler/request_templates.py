@@ -37,7 +37,7 @@ _WHOLE, _LOOSE = (_BEFORE, _AFTER), (r"(?<!\w)", r"(?!\w)")
 """What stands around a value; in a request that says all of them only so, `Ann` in `Ann's` too."""
 _LIMITS = frozenset({"enum", "const", "pattern", "format"})
 """Words of a schema that say what a text must be."""
-_LIMITED = re.compile(r"(?<!\{)\{([\w.]+):([^{}]+)\}")
+_LIMITED = re.compile(r"(?<!\{)\{([\w.]+)(\|\w+)?:([^{}]+)\}")
 _CHUNK = re.compile(r"[^\s,;!?\"()]+")
 
 
@@ -142,7 +142,9 @@ def _template(
     words = "\n".join(words for words, value in parts if value is None)
     if any(_is_private(value, example, examples) for value in _values_in(words, example)):
         return None
-    texts = [_escaped(words) if value is None else _hole(value, limits) for words, value in parts]
+    texts = [
+        _escaped(words) if value is None else _hole(value, words, limits) for words, value in parts
+    ]
     told = " ".join(f"{{{name}={text}}}" for name, text in settings.items())
     made = _with_settings("".join(texts), told)
     try:
@@ -151,8 +153,13 @@ def _template(
         return None
     if not _reads([made], example, schema):
         return None
-    is_sure = all(is_named((name,), example.request) for name in settings)
+    is_sure = all(text == "null" or _is_told(name, words) for name, text in settings.items())
     return Wording(made, is_sure, told, _listing(parts, texts))
+
+
+def _is_told(name: str, words: str) -> bool:
+    """Return whether a wording has each word of a name: "as a voucher" for `as_voucher`."""
+    return all(is_named((word,), words) for word in name.split("_") if word)
 
 
 def _with_settings(template: str, settings: str) -> str:
@@ -286,14 +293,19 @@ def _cut(request: str, said: Sequence[Said], before: str, behind: str) -> Iterat
     """Yield the parts of a request. before, behind: what may stand around a value.
 
     A value that elements of a list share is said by them in turn. A member of an enumeration may be
-    written in another case.
+    written in another case, and so may a value in lower or upper case that is not said otherwise.
     """
     values: dict[str, list[Said]] = {}
     for one in reversed(said):
         for form in one.forms:
             values.setdefault(form, []).append(one)
     longest = sorted(values, key=len, reverse=True)
-    members = {form.lower(): form for form in longest if "enum" in values[form][0].schema}
+    members = {
+        form.lower(): form
+        for form in longest
+        if "enum" in values[form][0].schema
+        or (form not in request and form in (form.lower(), form.upper()))
+    }
     wanted = "|".join(
         f"(?i:{re.escape(form)})" if form.lower() in members else re.escape(form)
         for form in longest
@@ -322,12 +334,23 @@ def _says_all(parts: Sequence[Part], said: Sequence[Said]) -> bool:
     return True
 
 
-def _hole(value: Said, limits: Mapping[str, str]) -> str:
-    """Return a hole; where nothing else limits its texts, they must be like the recorded ones."""
-    is_limited = value.schema.keys() & _LIMITS or value.schema.get("type", "string") != "string"
+def _hole(value: Said, text: str, limits: Mapping[str, str]) -> str:
+    """Return a hole; where nothing else limits its texts, they must be like the recorded ones.
+
+    text: what stands in the request for the value.
+    """
+    hole = value.hole
+    if "enum" not in value.schema and text not in value.forms:
+        hole += "|lower" if text.lower() in value.forms else "|upper"
+    is_limited = value.schema.keys() & _LIMITS or not _may_be_text(value.schema)
     if is_limited or value.hole not in limits:
-        return f"{{{value.hole}}}"
-    return f"{{{value.hole}:{limits[value.hole]}}}"
+        return f"{{{hole}}}"
+    return f"{{{hole}:{limits[value.hole]}}}"
+
+
+def _may_be_text(schema: Json) -> bool:
+    kinds = schema.get("type", "string")
+    return "string" in (kinds if isinstance(kinds, list) else [kinds])
 
 
 def _limits(examples: Sequence[Example]) -> dict[str, str]:
@@ -341,7 +364,9 @@ def _limits(examples: Sequence[Example]) -> dict[str, str]:
 
 def _limited(template: str, limits: Mapping[str, str]) -> str:
     """Return a template whose holes take only what was recorded once."""
-    return _LIMITED.sub(lambda hole: f"{{{hole[1]}:{limits.get(hole[1], hole[2])}}}", template)
+    return _LIMITED.sub(
+        lambda hole: f"{{{hole[1]}{hole[2] or ''}:{limits.get(hole[1], hole[3])}}}", template
+    )
 
 
 def _limit(recorded: Sequence[str]) -> str:

@@ -2,11 +2,11 @@
 
 `I am {email}. Please cancel {order_id}.` has two holes. `{who.email}` fills a part of an input,
 `{note:4}` takes at most four words of letters, `{note:4+0,}` also digits and commas, `{note:4+}` of
-any signs. A hole of a list takes its next element each time: a text without the words that stand
-between two elements. `{express=true}` takes no words: it is what this wording says without a word
-for it. `{=9f86d081884c7d65}` limits a template to the text with this digest. Case, white space and
-a full stop at the end don't matter; everything else does: a question is no order. A value in
-quotation marks has none of them in it.
+any signs. `{tongue|lower}` takes `French` for `french`. A hole of a list takes its next element
+each time: a text without the words that stand between two elements. `{express=true}` takes no
+words: it is what this wording says without a word for it. `{=9f86d081884c7d65}` limits a template
+to the text with this digest. Case, white space and a full stop at the end don't matter; everything
+else does: a question is no order. A value in quotation marks has none of them in it.
 
 A text that can be read in two ways fits none. The fixed parts are placed as far left as possible,
 then as far right, each in one pass over the text, which may be long and a stranger's. Unless both
@@ -40,7 +40,7 @@ MOST_TRIED = 500
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _SPACE = re.compile(r"\s+")
-_HOLE = re.compile(r"([^:]*)(?::([1-9][0-9]{0,3})(\+(\S*))?)?")
+_HOLE = re.compile(r"([^:|]*)(?:\|(lower|upper))?(?::([1-9][0-9]{0,3})(\+(\S*))?)?")
 _IN_WORDS = "-'\N{RIGHT SINGLE QUOTATION MARK}"
 _TEXT = re.compile(r"=([0-9a-f]{16})")
 _SETTING = re.compile(r"(\w+)=(true|false|null)")
@@ -54,14 +54,16 @@ class Template(NamedTuple):
     """The fixed parts of a template, plain and in lower case, and the holes between them.
 
     limits: the most words that each hole takes; 0 is no limit. signs: what they may have beside
-    letters; None for anything. settings: inputs that the wording stands for, whatever is in the
-    holes. digest: of the only text that it fits; empty for any.
+    letters; None for anything. cases: `lower` or `upper` for a hole whose input has another case
+    than the text. settings: inputs that the wording stands for, whatever is in the holes. digest:
+    of the only text that it fits; empty for any.
     """
 
     fixed: tuple[str, ...]
     holes: tuple[str, ...]
     limits: tuple[int, ...] = ()
     signs: tuple[str | None, ...] = ()
+    cases: tuple[str, ...] = ()
     settings: tuple[tuple[str, bool | None], ...] = ()
     digest: str = ""
 
@@ -70,6 +72,11 @@ class Template(NamedTuple):
         """The names of the inputs that its holes fill, or fill a part of."""
         names = [hole.split(".")[0] for hole in self.holes]
         return tuple(dict.fromkeys([*names, *(name for name, _ in self.settings)]))
+
+    def in_case(self, number: int, text: str) -> str:
+        """Return what a hole makes of its text."""
+        case = self.cases[number]
+        return text if not case else text.lower() if case == "lower" else text.upper()
 
     def takes(self, number: int, value: str, apart: "Apart") -> bool:
         """Return whether a hole takes a value: its words, and no end of its quotation.
@@ -99,6 +106,7 @@ def parse_template(text: str) -> Template:
     holes: list[str] = []
     limits: list[int] = []
     signs: list[str | None] = []
+    cases: list[str] = []
     settings: dict[str, bool | None] = {}
     digest = ""
     for found in _PARTS.finditer(text):
@@ -112,9 +120,10 @@ def parse_template(text: str) -> Template:
             if named is None or not all(map(str.isidentifier, named[1].split("."))):
                 raise RoutineError(f"a hole must be the name of an input, got {part!r}")
             holes.append(named[1])
-            limits.append(int(named[2] or 0))
-            is_free = not named[2] or named[3] == "+"
-            signs.append(None if is_free else named[4] or "")
+            cases.append(named[2] or "")
+            limits.append(int(named[3] or 0))
+            is_free = not named[3] or named[4] == "+"
+            signs.append(None if is_free else named[5] or "")
             fixed.append("")
         elif part in ("{", "}"):
             raise RoutineError(f"there is a single {part!r}", fix=f"write {part * 2!r} for it")
@@ -132,6 +141,7 @@ def parse_template(text: str) -> Template:
         holes=tuple(holes),
         limits=tuple(limits),
         signs=tuple(signs),
+        cases=tuple(cases),
         settings=tuple(settings.items()),
         digest=digest,
     )
@@ -337,7 +347,7 @@ class _Search:
 
     def __init__(self, template: Template, words: _Words, schema: Json, apart: Apart) -> None:
         self._parts, self._words = template.fixed[1:-1], words
-        self._takes = partial(template.takes, apart=apart)
+        self._takes, self._in_case = partial(template.takes, apart=apart), template.in_case
         self._schemas = [_schema_at(schema, hole.split(".")) for hole in template.holes]
         self._left = MOST_TRIED
 
@@ -354,7 +364,7 @@ class _Search:
             value = self._words.between(start, stop)
             if not value or not self._takes(number, value):
                 continue
-            if not _has_type(value, self._schemas[number]):
+            if not _has_type(self._in_case(number, value), self._schemas[number]):
                 continue
             if number == len(self._parts):
                 yield [value]
@@ -418,8 +428,8 @@ def _inputs(
     if not all(template.takes(number, value, apart) for number, value in enumerate(values)):
         return None
     said: dict[str, list[str]] = {}
-    for hole, value in zip(template.holes, values, strict=True):
-        said.setdefault(hole, []).append(value)
+    for number, (hole, value) in enumerate(zip(template.holes, values, strict=True)):
+        said.setdefault(hole, []).append(template.in_case(number, value))
     inputs: Json = dict(template.settings)
     for hole, texts in said.items():
         if not _put(inputs, hole.split("."), texts, schema or {}):
