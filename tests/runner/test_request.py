@@ -209,6 +209,29 @@ def test_a_value_that_nobody_said_is_refused(text: str, inputs: dict[str, Any]) 
     assert misread(SCHEMA, text, inputs, {}, AT) != ""
 
 
+@pytest.mark.parametrize(
+    ("text", "inputs"),
+    [
+        ("A boy wrote 'x'. His note \"BT-1 from red\" is on my boat", {"a": "BT-1", "b": "red"}),
+        ("Take BT-16C or BT-16G", {"a": "BT-16C"}),
+        ("BT-1, n 3, and 4 more", {"a": "BT-1", "n": 4}),
+        ("North or south, as you like", {"side": "south"}),
+    ],
+)
+def test_what_the_request_says_and_no_input_uses_hands_over(
+    text: str, inputs: dict[str, Any]
+) -> None:
+    properties = {**SCHEMA["properties"], "side": {"enum": ["north", "south"]}}
+    assert misread({**SCHEMA, "properties": properties}, text, inputs, {}, AT)
+
+
+def test_a_number_beside_the_name_of_an_input_is_that_inputs() -> None:
+    schema = {"properties": {"unused_days": {"type": "integer"}, "euros": {"type": "number"}}}
+    text = "Unused days 2, pay back 88, please"
+    assert misread(schema, text, {"unused_days": 88, "euros": 2}, {}, AT)
+    assert not misread(schema, text, {"unused_days": 2, "euros": 88}, {}, AT)
+
+
 def test_numbers_in_words_are_read() -> None:
     words = "two hundred and five of one thousand or thirty two or twelve".split()
     assert [*numbers_in(words)] == [205, 1000, 32, 12]

@@ -7,7 +7,8 @@ request asks for this at all, and it must say what the inputs can't express.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -124,8 +125,9 @@ def misread(
     """Say why values can't be what a request says; empty if they can.
 
     Each value stands in the request or is a member of an enumeration. A value that is said once
-    fills one input, and the 9 of `9 July` is no number. Every id, number and quoted text of the
-    request is used; a bare number may also stand in a wish, as the limit of a condition does.
+    fills one input, and the 9 of `9 July` is no number. A number beside the name of an input is
+    that input's. Every id, number and quoted text of the request is used, and every member of an
+    enumeration; a bare number may also stand in a wish, as the limit of a condition does.
     """
     unknown = json_schema.misfit(json_schema.partial(schema), inputs)
     if unknown is not None:
@@ -139,7 +141,9 @@ def misread(
     problems = (_unsaid(said, place, value, every) for place, value in own)
     if problem := next(filter(None, problems), "") or _said_too_seldom(said, own):
         return problem
-    unused = said.unused(every, wishes)
+    if problem := _named_otherwise(said, schema, {**inputs, **given}, every):
+        return problem
+    unused = said.unused(every, wishes) or said.unused_member(_members(schema), every)
     return f"no input uses {unused!r} of the request" if unused else ""
 
 
@@ -160,6 +164,32 @@ def _said_too_seldom(said: "Said", values: Sequence[tuple[str, Any]]) -> str:
         if len(places) > 1 and said.count(value) < len(places):
             return f"inputs {' and '.join(places)}: {value!r} is said once"
     return ""
+
+
+def _named_otherwise(said: "Said", schema: Json, inputs: Json, values: Sequence[Any]) -> str:
+    """Say which input has another number than the one that stands beside its name."""
+    kinds = {name: one.get("type") for name, one in json_schema.properties_of(schema).items()}
+    numbers = [name for name, kind in kinds.items() if kind in ("integer", "number")]
+    names = Counter(word for name in numbers for word in {*_words_of_name(name)})
+    for name in numbers:
+        own = {word for word in _words_of_name(name) if names[word] == 1}
+        beside = said.beside(own, values)
+        if beside and inputs.get(name) is not None and inputs[name] not in beside:
+            return f"input {name}: the request says {beside[0]:g} beside its name"
+    return ""
+
+
+def _words_of_name(name: str) -> list[str]:
+    return [word for word in name.casefold().split("_") if len(word) > 1]
+
+
+def _members(schema: Any) -> Iterator[str]:
+    """Yield the texts that enumerations of a schema have as members."""
+    part = schema if isinstance(schema, dict) else {}
+    yield from (one for one in part.get("enum", ()) if isinstance(one, str))
+    for inner in (*json_schema.properties_of(part).values(), part.get("items")):
+        if inner is not None:
+            yield from _members(inner)
 
 
 def _values(schema: Any, value: Any, place: str = "") -> Iterator[tuple[str, Any, bool]]:
@@ -223,16 +253,18 @@ class Said:
 
     def is_part(self, value: float, others: Sequence[Any]) -> bool:
         """Return whether a number only stands inside of what says another value: a date, an id."""
-        taken = set[int]().union(*(self._taken(one) for one in others if isinstance(one, str)))
+        taken = self._inside_texts(others)
         return all(tokens & taken for tokens, one in self._numbers if one == value)
+
+    def _inside_texts(self, values: Sequence[Any]) -> set[int]:
+        return set[int]().union(*(self._taken(one) for one in values if isinstance(one, str)))
 
     def _taken(self, value: str) -> set[int]:
         """Return the tokens that say a text, a date or a time."""
         taken = set[int]().union(*(tokens for tokens, one in self._times if one == value))
         day = _date(value)
         for form in (_plain(value), *(() if day is None else _forms(day))):
-            for place in self._written(form) if form else ():
-                taken |= self._inside(*place)
+            taken |= self._said_by(form)
         if day in self._dates:
             for n, token in enumerate(self._tokens):
                 if _number(token) == day.day:
@@ -282,13 +314,14 @@ class Said:
         """
         texts = [_plain(str(value)) for value in values]
         parts = {found[0] for text in texts for found in _TOKEN.finditer(text)}
-        numbers = {_number(part) for part in parts}
+        # The 16 of RUN-16C is no number: RUN-16G is another id.
+        numbers = {_number(part) for part in parts if not any(map(str.isalpha, part))}
         for day in filter(None, map(_date, values)):
             numbers |= {day.day, day.month, day.year}
             parts.update(_forms(day))
         said = self._in_wishes(wishes).union(
             *(tokens for tokens, one in (*self._numbers, *self._times) if one in values),
-            *(self._inside(*place) for text in texts if text for place in self._written(text)),
+            *map(self._said_by, texts),
         )
         for n, token in enumerate(self._tokens):
             number = _number(token)
@@ -296,9 +329,29 @@ class Said:
             if is_said and token not in parts and (number is None or number not in numbers):
                 return token
         for quoted in self._quoted:
-            if not any(quoted in text or text in quoted for text in texts):
+            # A quotation of more than a value is what somebody else said.
+            if not any(quoted in text for text in texts):
                 return quoted
         return ""
+
+    def unused_member(self, members: Iterable[str], values: Sequence[Any]) -> str:
+        """Return a member that stands in the request outside of all values; else empty."""
+        texts = {_plain(str(value)) for value in values}
+        used = set[int]().union(*map(self._said_by, texts))
+        others = (one for one in members if _plain(one) not in texts)
+        return next((one for one in others if not self._said_by(_plain(one)) <= used), "")
+
+    def _said_by(self, plain: str) -> set[int]:
+        """Return the tokens of a text wherever it stands."""
+        places = self._written(plain) if plain else ()
+        return set[int]().union(*(self._inside(*place) for place in places))
+
+    def beside(self, words: Collection[str], values: Sequence[Any]) -> list[float]:
+        """Return the numbers directly before and behind words, but for parts of ids and dates."""
+        taken = self._inside_texts(values)
+        numbers = {n: one for at, one in self._numbers if len(at) == 1 for n in at - taken}
+        found = (n for n, token in enumerate(self._tokens) if token in words)
+        return [numbers[near] for n in found for near in (n - 1, n + 1) if near in numbers]
 
     def _in_wishes(self, wishes: Sequence[str]) -> set[int]:
         """Return the places of the numbers that stand alone here and in a wish."""
