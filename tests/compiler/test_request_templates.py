@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.compiler.example import Call, Example
+from em.compiler.facts import look_of
 from em.compiler.request_templates import request_templates
 from em.runner.template import fill
 
@@ -137,6 +138,25 @@ def test_an_argument_that_a_wording_leaves_out_is_left_out_with_other_values() -
     schema = {"properties": {"order_id": {}, "fast": {"type": ["boolean", "null"]}}}
     made = request_templates([example("Cancel #W1 now.", order_id="#W1", fast=None)], schema)
     assert fill(made, "Cancel #W2 now.", schema) == {"order_id": "#W2", "fast": None}
+
+
+def test_how_long_recorded_values_were_splits_no_words_between_two_holes() -> None:
+    near = example("Meet Ana New York, please.", to="Ana", note="New York")
+    made = request_templates([near], SCHEMA)
+    assert fill(made, "meet Ana  New York, please", SCHEMA) == near.inputs
+    assert fill(made, "Meet Mary Ann Porto, please.", SCHEMA) is None
+
+
+def test_a_code_is_told_from_the_words_beside_it() -> None:
+    examples = [
+        example(f"Meet {to} {note}, please.", to=to, note=note)
+        for to, note in [("Elm Row", "9"), ("Quarry Hill", "22c"), ("Tanner Row", "14")]
+    ]
+    number = {"type": "string", "pattern": look_of(["9", "22c", "14"])}
+    schema = {"properties": {"to": {"type": "string"}, "note": number}}
+    made = request_templates(examples, schema)
+    told = {"to": "Brewery Road", "note": "7b"}
+    assert fill(made, "Meet Brewery Road 7b, please.", schema) == told
 
 
 def test_a_yes_or_no_is_told_by_the_words_of_its_name() -> None:

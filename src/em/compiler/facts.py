@@ -397,11 +397,16 @@ _MAIL = re.compile(r"[^@\s]{1,80}@[^@\s.]{1,80}(?:\.[^@\s.]{1,80}){1,8}")
 
 def look_of(codes: Sequence[str]) -> str | None:
     """Return what codes of several forms begin and end with, if each is one word: 1.3.0, 2.0rc1."""
-    if not all(len(code) > 1 and code.split() == [code] for code in codes):
+    if not all(code.split() == [code] for code in codes):
         return None
     ends = [{*map(_sign, (code[at] for code in codes))} for at in (0, -1)]
     first, last = ("".join(sorted(one)) for one in ends)
-    return rf"^[{first}]\S*[{last}]$" if max(map(len, ends)) <= MOST_SIGNS else None
+    if max(map(len, ends)) > MOST_SIGNS:
+        return None
+    rest = rf"\S*[{last}]"
+    return (
+        rf"^[{first}]({rest})?$" if any(len(code) == 1 for code in codes) else f"^[{first}]{rest}$"
+    )
 
 
 def _sign(char: str) -> str:

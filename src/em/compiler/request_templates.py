@@ -70,7 +70,10 @@ def request_templates(
     wordings = [*dict.fromkeys(one.text for one in (*made, *narrow) if one is not None)]
     for one in unread[: MOST - len(kept)]:
         limits = _limits([one])
-        own = (only_for(_limited(text, limits), one.request) for text in wordings[:MOST])
+        own = (
+            text if parse_template(text).digest else only_for(_limited(text, limits), one.request)
+            for text in wordings[:MOST]
+        )
         fitting = (text for text in own if _reads([text], one, schema))
         kept += islice(
             (text for text in fitting if not _misreads(text, examples, others, schema)), 1
@@ -152,7 +155,9 @@ def _template(
     except RoutineError:
         return None
     if not _reads([made], example, schema):
-        return None
+        made = only_for(made, example.request)
+        if not _reads([made], example, schema):
+            return None
     is_sure = all(text == "null" or _is_told(name, words) for name, text in settings.items())
     return Wording(made, is_sure, told, _listing(parts, texts))
 

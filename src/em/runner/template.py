@@ -79,18 +79,21 @@ class Template(NamedTuple):
         return text if not case else text.lower() if case == "lower" else text.upper()
 
     def takes(self, number: int, value: str, apart: "Apart") -> bool:
-        """Return whether a hole takes a value: its words, and no end of its quotation.
+        """Return whether a hole takes a value: as many words, and the signs, that it may have."""
+        limit, signs = self.limits[number], self.signs[number]
+        if limit and len(value.split()) > limit:
+            return False
+        if signs is not None and not signs_of(value) <= {*signs}:
+            return False
+        return self.may_hold(number, value, apart)
+
+    def may_hold(self, number: int, value: str, apart: "Apart") -> bool:
+        """Return whether a value may end where the hole ends: no end of its quotation is in it.
 
         apart: what stands between the elements of a list stands in none of them.
         """
         own = apart.get(self.holes[number].split(".")[0], ())
         if own and any(words in _folded(_SPACE.sub(" ", value)) for words in own):
-            return False
-        limit = self.limits[number]
-        if limit and len(value.split()) > limit:
-            return False
-        signs = self.signs[number]
-        if signs is not None and not signs_of(value) <= {*signs}:
             return False
         marks = self.fixed[number][-1:], self.fixed[number + 1][:1]
         return not all(map(_is_quotation, marks)) or not any(mark in value for mark in marks)
@@ -343,11 +346,17 @@ def _readings(
 
 
 class _Search:
-    """All ways to place the fixed parts of a template so that each hole takes its value."""
+    """All ways to place the fixed parts of a template so that each hole may hold its value.
+
+    How long recorded values were tells no way from another, but for a recorded text itself: `Porto`
+    is a city, or `Ann Porto` is.
+    """
 
     def __init__(self, template: Template, words: _Words, schema: Json, apart: Apart) -> None:
         self._parts, self._words = template.fixed[1:-1], words
-        self._takes, self._in_case = partial(template.takes, apart=apart), template.in_case
+        may_hold = template.takes if template.digest else template.may_hold
+        self._may_hold = partial(may_hold, apart=apart)
+        self._in_case = template.in_case
         self._schemas = [_schema_at(schema, hole.split(".")) for hole in template.holes]
         self._left = MOST_TRIED
 
@@ -362,7 +371,7 @@ class _Search:
             if self._left <= 0:
                 return
             value = self._words.between(start, stop)
-            if not value or not self._takes(number, value):
+            if not value or not self._may_hold(number, value):
                 continue
             if not _has_type(self._in_case(number, value), self._schemas[number]):
                 continue
