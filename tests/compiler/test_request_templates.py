@@ -22,6 +22,7 @@ SCHEMA: Any = {
         "count": {"type": "integer"},
         "price": {"type": "number"},
         "fast": {"type": "boolean"},
+        "day": {"type": "string", "format": "date"},
         "tags": {"type": "array", "items": {"type": "string"}},
         "items": {
             "type": "array",
@@ -62,6 +63,10 @@ def example(request: str, subject: str = "", read: Any = None, **inputs: Any) ->
         ("Send 'lot 7, red' to Bob.", {"to": "Bob", "note": "lot 7, red"},
          "Send '{note:3+,0}' to {to:1}."),
         ("Cancel #w1.", {"order_id": "#W1"}, "Cancel {order_id|upper}."),
+        ("Meet Bob on 3 May 2026.", {"to": "Bob", "day": "2026-05-03"},
+         "Meet {to:1} on {day|%d %B %Y}."),
+        ("Meet Bob on 5/2/2026.", {"to": "Bob", "day": "2026-05-02"},
+         "Meet {to:1} on {day|%m/%d/%Y}."),
         ("Write to Bob in French.", {"to": "Bob", "note": "french"},
          "Write to {to:1} in {note|lower:1}."),
         ("Use {braces} for #W1", {"order_id": "#W1"}, "Use {{braces}} for {order_id}"),
@@ -157,6 +162,14 @@ def test_a_code_is_told_from_the_words_beside_it() -> None:
     made = request_templates(examples, schema)
     told = {"to": "Brewery Road", "note": "7b"}
     assert fill(made, "Meet Brewery Road 7b, please.", schema) == told
+
+
+def test_a_date_is_read_in_the_format_that_recordings_had() -> None:
+    told = example("Meet Bob on May 3, 2026.", to="Bob", day="2026-05-03")
+    made = request_templates([told], SCHEMA)
+    assert fill(made, "meet Ana on october 12, 2027", SCHEMA) == {"to": "Ana", "day": "2027-10-12"}
+    for odd in ("May 32, 2026", "3 May 2026", "2026-05-03", "May 3, 2026 or May 4, 2026"):
+        assert fill(made, f"Meet Bob on {odd}.", SCHEMA) is None
 
 
 def test_a_yes_or_no_is_told_by_the_words_of_its_name() -> None:

@@ -26,6 +26,7 @@ from em.runner.template import fill, only_for, parse_template, signs_of
 from em.values.canonical import Json, same
 from em.values.json_schema import properties_of
 from em.values.leaves import texts
+from em.values.times import read_date, written_dates
 
 MOST = 40
 """Templates of one routine: the wordings that were recorded most often."""
@@ -37,7 +38,7 @@ _WHOLE, _LOOSE = (_BEFORE, _AFTER), (r"(?<!\w)", r"(?!\w)")
 """What stands around a value; in a request that says all of them only so, `Ann` in `Ann's` too."""
 _LIMITS = frozenset({"enum", "const", "pattern", "format"})
 """Words of a schema that say what a text must be."""
-_LIMITED = re.compile(r"(?<!\{)\{([\w.]+)(\|\w+)?:([^{}]+)\}")
+_LIMITED = re.compile(r"(?<!\{)\{([\w.]+)(\|[^:{}]+)?:([^{}]+)\}")
 _CHUNK = re.compile(r"[^\s,;!?\"()]+")
 
 
@@ -109,13 +110,15 @@ class Wording(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A value that a request has to say: its hole, how it may be written, and its schema.
+    """A value that a request has to say: its hole and its schema.
+
+    forms: how it may be written, each with the format that its hole needs for that.
 
     number: of the element of a list that it belongs to; None outside of lists.
     """
 
     hole: str
-    forms: Sequence[str]
+    forms: Mapping[str, str]
     schema: Json
     number: int | None
 
@@ -285,13 +288,15 @@ def _said(value: Any, schema: Any, path: tuple[str, ...], number: int | None) ->
     else:
         is_sayable = is_scalar(value) and value is not None and not isinstance(value, bool)
         is_named = all(map(str.isidentifier, path))
-        yield Said(".".join(path), _forms(value) if is_sayable and is_named else [], schema, number)
+        yield Said(".".join(path), _forms(value) if is_sayable and is_named else {}, schema, number)
 
 
-def _forms(value: Any) -> list[str]:
+def _forms(value: Any) -> dict[str, str]:
+    """Return how a value may be written, each with the format that its hole needs."""
     if isinstance(value, float):
-        return [*dict.fromkeys((f"{value:.2f}", str(value), f"{value:g}"))]
-    return [str(value)]
+        return dict.fromkeys((f"{value:.2f}", str(value), f"{value:g}"), "")
+    day = read_date(value, "%Y-%m-%d") if isinstance(value, str) else None
+    return {str(value): "", **({} if day is None else written_dates(day))}
 
 
 def _cut(request: str, said: Sequence[Said], before: str, behind: str) -> Iterator[Part]:
@@ -345,7 +350,9 @@ def _hole(value: Said, text: str, limits: Mapping[str, str]) -> str:
     text: what stands in the request for the value.
     """
     hole = value.hole
-    if "enum" not in value.schema and text not in value.forms:
+    if form := value.forms.get(text, ""):
+        hole += f"|{form}"
+    elif "enum" not in value.schema and text not in value.forms:
         hole += "|lower" if text.lower() in value.forms else "|upper"
     is_limited = value.schema.keys() & _LIMITS or not _may_be_text(value.schema)
     if is_limited or value.hole not in limits:

@@ -22,6 +22,7 @@ from em.text.numbers import numbers_in
 from em.text.terms import words_of
 from em.values import json_schema
 from em.values.canonical import Json, short
+from em.values.times import written_dates
 
 if TYPE_CHECKING:
     from em.llm.client import LlmClient
@@ -405,12 +406,11 @@ def _time(found: re.Match[str]) -> str:
 
 
 def _forms(day: date) -> Iterator[str]:
-    """Yield how a day is written in digits, where it can't be another day."""
-    for form in ("{0}.{1}.{2}", "{0:02}.{1:02}.{2}", "{2}/{1:02}/{0:02}"):
-        yield form.format(day.day, day.month, day.year)
-    if day.day > 12 or day.day == day.month:
-        for form in ("{0}/{1}/{2}", "{0:02}/{1:02}/{2}", "{1}/{0}/{2}", "{1:02}/{0:02}/{2}"):
-            yield form.format(day.day, day.month, day.year)
+    """Yield how a day is written where it can't be another day."""
+    is_clear = day.day > 12 or day.day == day.month
+    for text, form in written_dates(day).items():
+        if is_clear or form not in ("%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"):
+            yield _plain(text)
 
 
 def _date(value: Any) -> date | None:

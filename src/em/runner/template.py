@@ -2,11 +2,12 @@
 
 `I am {email}. Please cancel {order_id}.` has two holes. `{who.email}` fills a part of an input,
 `{note:4}` takes at most four words of letters, `{note:4+0,}` also digits and commas, `{note:4+}` of
-any signs. `{tongue|lower}` takes `French` for `french`. A hole of a list takes its next element
-each time: a text without the words that stand between two elements. `{express=true}` takes no
-words: it is what this wording says without a word for it. `{=9f86d081884c7d65}` limits a template
-to the text with this digest. Case, white space and a full stop at the end don't matter; everything
-else does: a question is no order. A value in quotation marks has none of them in it.
+any signs. `{tongue|lower}` takes `French` for `french`, `{day|%d %B %Y}` takes `3 May 2026`. A hole
+of a list takes its next element each time: a text without the words that stand between two
+elements. `{express=true}` takes no words: it is what this wording says without a word for it.
+`{=9f86d081884c7d65}` limits a template to the text with this digest. Case, white space and a full
+stop at the end don't matter; everything else does: a question is no order. A value in quotation
+marks has none of them in it.
 
 A text that can be read in two ways fits none. The fixed parts are placed as far left as possible,
 then as far right, each in one pass over the text, which may be long and a stranger's. Unless both
@@ -28,6 +29,7 @@ import msgspec
 from em.errors import RoutineError
 from em.values import json_schema
 from em.values.canonical import Json, same
+from em.values.times import read_date
 
 REQUEST = "request"
 """The only input of a run that is given a request in words."""
@@ -40,7 +42,7 @@ MOST_TRIED = 500
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _SPACE = re.compile(r"\s+")
-_HOLE = re.compile(r"([^:|]*)(?:\|(lower|upper))?(?::([1-9][0-9]{0,3})(\+(\S*))?)?")
+_HOLE = re.compile(r"([^:|]*)(?:\|(lower|upper|%[^:|]+))?(?::([1-9][0-9]{0,3})(\+(\S*))?)?")
 _IN_WORDS = "-'\N{RIGHT SINGLE QUOTATION MARK}"
 _TEXT = re.compile(r"=([0-9a-f]{16})")
 _SETTING = re.compile(r"(\w+)=(true|false|null)")
@@ -54,16 +56,16 @@ class Template(NamedTuple):
     """The fixed parts of a template, plain and in lower case, and the holes between them.
 
     limits: the most words that each hole takes; 0 is no limit. signs: what they may have beside
-    letters; None for anything. cases: `lower` or `upper` for a hole whose input has another case
-    than the text. settings: inputs that the wording stands for, whatever is in the holes. digest:
-    of the only text that it fits; empty for any.
+    letters; None for anything. forms: `lower` or `upper` for a hole whose input has another case
+    than the text, the format of the text for a date. settings: inputs that the wording stands for,
+    whatever is in the holes. digest: of the only text that it fits; empty for any.
     """
 
     fixed: tuple[str, ...]
     holes: tuple[str, ...]
     limits: tuple[int, ...] = ()
     signs: tuple[str | None, ...] = ()
-    cases: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
     settings: tuple[tuple[str, bool | None], ...] = ()
     digest: str = ""
 
@@ -73,10 +75,13 @@ class Template(NamedTuple):
         names = [hole.split(".")[0] for hole in self.holes]
         return tuple(dict.fromkeys([*names, *(name for name, _ in self.settings)]))
 
-    def in_case(self, number: int, text: str) -> str:
-        """Return what a hole makes of its text."""
-        case = self.cases[number]
-        return text if not case else text.lower() if case == "lower" else text.upper()
+    def value(self, number: int, text: str) -> str | None:
+        """Return what a hole makes of its text; None if it does not take it."""
+        form = self.forms[number]
+        if form.startswith("%"):
+            day = read_date(text, form)
+            return None if day is None else day.isoformat()
+        return text if not form else text.lower() if form == "lower" else text.upper()
 
     def takes(self, number: int, value: str, apart: "Apart") -> bool:
         """Return whether a hole takes a value: as many words, and the signs, that it may have."""
@@ -109,7 +114,7 @@ def parse_template(text: str) -> Template:
     holes: list[str] = []
     limits: list[int] = []
     signs: list[str | None] = []
-    cases: list[str] = []
+    forms: list[str] = []
     settings: dict[str, bool | None] = {}
     digest = ""
     for found in _PARTS.finditer(text):
@@ -123,7 +128,7 @@ def parse_template(text: str) -> Template:
             if named is None or not all(map(str.isidentifier, named[1].split("."))):
                 raise RoutineError(f"a hole must be the name of an input, got {part!r}")
             holes.append(named[1])
-            cases.append(named[2] or "")
+            forms.append(named[2] or "")
             limits.append(int(named[3] or 0))
             is_free = not named[3] or named[4] == "+"
             signs.append(None if is_free else named[5] or "")
@@ -144,7 +149,7 @@ def parse_template(text: str) -> Template:
         holes=tuple(holes),
         limits=tuple(limits),
         signs=tuple(signs),
-        cases=tuple(cases),
+        forms=tuple(forms),
         settings=tuple(settings.items()),
         digest=digest,
     )
@@ -356,7 +361,7 @@ class _Search:
         self._parts, self._words = template.fixed[1:-1], words
         may_hold = template.takes if template.digest else template.may_hold
         self._may_hold = partial(may_hold, apart=apart)
-        self._in_case = template.in_case
+        self._value = template.value
         self._schemas = [_schema_at(schema, hole.split(".")) for hole in template.holes]
         self._left = MOST_TRIED
 
@@ -373,7 +378,8 @@ class _Search:
             value = self._words.between(start, stop)
             if not value or not self._may_hold(number, value):
                 continue
-            if not _has_type(self._in_case(number, value), self._schemas[number]):
+            made = self._value(number, value)
+            if made is None or not _has_type(made, self._schemas[number]):
                 continue
             if number == len(self._parts):
                 yield [value]
@@ -438,7 +444,10 @@ def _inputs(
         return None
     said: dict[str, list[str]] = {}
     for number, (hole, value) in enumerate(zip(template.holes, values, strict=True)):
-        said.setdefault(hole, []).append(template.in_case(number, value))
+        made = template.value(number, value)
+        if made is None:
+            return None
+        said.setdefault(hole, []).append(made)
     inputs: Json = dict(template.settings)
     for hole, texts in said.items():
         if not _put(inputs, hole.split("."), texts, schema or {}):

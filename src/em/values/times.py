@@ -73,6 +73,31 @@ def is_date(value: Any) -> bool:
     return True
 
 
+DATE_FORMS = (
+    "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%d %b %Y", "%b %d, %Y", "%b %d %Y",
+    "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y",
+)  # fmt: skip
+"""How people write a date, beside ISO 8601: formats of `strftime`, in Python's own language."""
+_PADDED = re.compile(r"\b0(?=\d)")
+
+
+def written_dates(day: date) -> dict[str, str]:
+    """Return the texts that write a date, each with its format; `5/2/2026` may be another day.
+
+    The first format counts: May is a whole name.
+    """
+    texts = ((day.strftime(form), form) for form in reversed(DATE_FORMS))
+    return {one: form for text, form in texts for one in (text, _PADDED.sub("", text))}
+
+
+def read_date(text: str, form: str) -> date | None:
+    """Return the date that a text writes in a format of `strftime`; None if it does not."""
+    try:
+        return datetime.strptime(text, form).date()  # noqa: DTZ007 - a date has no time zone
+    except ValueError:
+        return None
+
+
 def is_month(value: Any) -> bool:
     """Return whether a value is a month as ISO 8601 writes it: 2025-04."""
     return isinstance(value, str) and _MONTH.fullmatch(value) is not None
