@@ -8,6 +8,7 @@ import pytest
 
 from em import Memory
 from em.llm import ScriptedClient
+from em.runner.agent_reply import reply
 from em.runner.run import RunResult
 from em.serve.pages.overview import waiting_runs
 
@@ -90,9 +91,11 @@ def test_only_what_an_answer_lacks_or_has_wrong_is_asked_for_again(
     marina = Marina()
     result = memory.run(tmp_path, WORDS, marina.tools)
     again = memory.resume(result.run_id, marina.tools, answers={"inputs": {"boat": "BT-44"}})
-    assert asked(again) == FORM
+    assert asked(again) == {"nights": True, "side": False}
+    assert again.pending_prompt is not None
+    assert "BT-44" in again.pending_prompt.message
     wrong = memory.resume(result.run_id, marina.tools, answers={"inputs": {"nights": 0}})
-    assert asked(wrong) == FORM
+    assert asked(wrong) == {"nights": True, "side": False}
     assert wrong.pending_prompt is not None
     assert "nights" in wrong.pending_prompt.problem
     assert marina.booked == []
@@ -244,6 +247,33 @@ def test_several_candidates_are_shown_and_none_is_taken(
     if statuses[1:]:
         done = memory.resume(result.run_id, tools, answers={"inputs": {"order": "W-1"}})
         assert (done.status, cancelled) == ("ok", ["W-1"])
+
+
+def test_a_plan_has_the_one_candidate_and_commits_it(memory: Memory, listed: Path) -> None:
+    cancelled: list[str] = []
+    tools = desk({"W-1": "shipped", "W-2": "pending"}, cancelled)
+    plan = memory.prepare(listed, GUS, tools)
+    assert (plan.status, plan.chosen, cancelled) == ("ok", {"order": "W-2"}, [])
+    assert (memory.commit(plan.token, tools).status, cancelled) == ("ok", ["W-2"])
+
+
+def test_an_agent_is_told_what_was_chosen(memory: Memory, listed: Path) -> None:
+    result = memory.run(listed, GUS, desk({"W-2": "pending"}, []))
+    assert reply(result)["chosen"] == {"order": "W-2"}
+
+
+def test_candidates_of_one_of_several_missing_inputs_are_shown(
+    memory: Memory, listed: Path
+) -> None:
+    text = LISTED.replace("required: [email, order]", "required: [email, order, why]")
+    text = text.replace("properties: {email", "properties: {why: {type: string}, email")
+    (listed / "routine.yaml").write_text(text)
+    cancelled: list[str] = []
+    result = memory.run(listed, GUS, desk({"W-1": "shipped", "W-2": "pending"}, cancelled))
+    assert asked(result) == {"order": True, "why": True}
+    assert result.pending_prompt is not None
+    fields = {field["name"]: field.get("candidates") for field in result.pending_prompt.fields}
+    assert (fields, cancelled) == ({"order": ["W-1", "W-2"], "why": None}, [])
 
 
 def test_nothing_is_chosen_for_words_that_nobody_read(memory: Memory, listed: Path) -> None:

@@ -145,7 +145,14 @@ def test_values_beside_a_request_that_nobody_reads_are_kept(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "words", ["BT-45 wants a berth", "as before, and for BT-9 too", "five or 6 nights", 'as "Gull"']
+    "words",
+    [
+        "BT-45 wants a berth",
+        "as before, and for BT-9 too",
+        "five or 6 nights",
+        'as "Gull"',
+        "for ana@mail.example, not for me",
+    ],
 )
 def test_a_request_that_says_more_than_the_inputs_hold_is_not_acted_on(
     folder: Path, words: str
@@ -154,6 +161,15 @@ def test_a_request_that_says_more_than_the_inputs_hold_is_not_acted_on(
     assert (result.status, booked) == ("needs_input", [])
     assert result.reason is not None
     assert result.reason.step_id == "input"
+
+
+def test_a_model_reads_a_request_that_stands_beside_inputs(folder: Path) -> None:
+    refused = {**reading(INPUTS), "fits": False}
+    result, booked = run(folder, {"request": "never book it, too late for that", **INPUTS}, refused)
+    assert (result.status, booked) == ("needs_input", [])
+    agreed = reading({})
+    result, booked = run(folder, {"request": "as we said on the phone", **INPUTS}, agreed)
+    assert (result.status, booked) == ("ok", [("BT-44", 5)])
 
 
 def test_courtesies_are_left_out_only_where_they_are_listed(folder: Path) -> None:

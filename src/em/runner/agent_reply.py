@@ -21,6 +21,8 @@ def reply(result: RunResult, routine: Routine | None = None, given: Json | None 
     prompt, reason = result.pending_prompt, result.reason
     if result.status == "ok":
         shown["output"] = result.output
+        if result.chosen:
+            shown |= {"chosen": result.chosen, "next": _TELL}
     elif result.failure is not None:
         shown["failure"] = plain(result.failure)
     elif prompt is not None:
@@ -38,6 +40,7 @@ _COMPLETE = (
     " the person for what it does not say, and call again. If the inputs can't express the request,"
     " do the task yourself"
 )
+_TELL = "tell the person what was chosen for them: nothing else passed all checks"
 _DO_IT = (
     "nothing was done, and there is nothing to resume: do the task yourself, and tell the person"
     " which check stopped the routine"

@@ -2,7 +2,8 @@
 
 A routine that chooses `only(orders, id=order_id)`, or checks `order_id in user.orders`, says where
 the values of `order_id` come from. The reads that don't need the input are made, and each value is
-rehearsed: what a check refuses is no choice.
+rehearsed: what a check refuses is no choice. Where other inputs are missing too, nothing can be
+rehearsed, and the lists are shown as they are.
 """
 
 import ast
@@ -72,25 +73,31 @@ def _is(node: ast.AST, *names: str) -> bool:
 
 
 def choices(
-    program: Program, options: Json, given: Json, name: str
-) -> Generator[Effect, Any, list[Any]]:
-    """Return the values of a missing input that pass all checks; empty if there are too many."""
-    places = places_of(program, name)
+    program: Program, options: Json, given: Json, missing: Sequence[str]
+) -> Generator[Effect, Any, dict[str, list[Any]]]:
+    """Return the values of missing inputs, as far as few are listed and pass all checks."""
+    places = {name: found for name in missing if (found := places_of(program, name))}
     if not places:
-        return []
-    looking = Rehearsal(program, **options, bound=Bound(inputs=given, how="given"), lacking=(name,))
+        return {}
+    bound = Bound(inputs=given, how="given")
+    looking = Rehearsal(program, **options, bound=bound, lacking=missing)
     yield from looking.run(given)
-    values = _fitting(program, name, _listed(places, looking.scope))
-    if len(values) > MOST:
-        return []
-    passing = []
-    for value in values:
-        inputs = {**given, name: value}
-        bound = Bound(inputs=inputs, how="given")
-        tried = yield from Rehearsal(program, **options, bound=bound).run(inputs)
-        if tried.status == "ok":
-            passing.append(value)
-    return passing
+    fitting = {
+        name: _fitting(program, name, _listed(lists, looking.scope))
+        for name, lists in places.items()
+    }
+    listed = {name: values for name, values in fitting.items() if 0 < len(values) <= MOST}
+    if len(missing) > 1:
+        return listed
+    passing: dict[str, list[Any]] = {name: [] for name in listed}
+    for name, values in listed.items():
+        for value in values:
+            inputs = {**given, name: value}
+            bound = Bound(inputs=inputs, how="given")
+            tried = yield from Rehearsal(program, **options, bound=bound).run(inputs)
+            if tried.status == "ok":
+                passing[name].append(value)
+    return {name: values for name, values in passing.items() if values}
 
 
 def _listed(places: Sequence[tuple[str, str]], scope: Json) -> Iterator[Any]:

@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import dropwhile, islice, takewhile
 from typing import Any, NamedTuple
 
@@ -872,24 +873,26 @@ class Machine:
     def _with_choice(self, input_data: Json) -> Steps:
         """Return the input with a missing one, if the routine's reads leave only one value for it.
 
-        Several values are shown beside the question.
+        Several values are shown beside the question, and so are those of several inputs.
         """
         bound = self._bound or bind(self._program.routine, self._program.by_names(input_data))
         answered = {**bound.inputs, **self._notebook.answers(INPUTS)}
         missing = [name for name in self._required() if name not in answered]
-        if bound.problem or len(missing) != 1:
+        if bound.problem or not missing:
             return input_data
         from em.runner.choices import choices  # most runs have all inputs
 
-        (name,) = missing
-        options = {"run_id": self._run_id, "tools": self._tools, "udfs": self._udfs}
-        values = yield from choices(
-            self._program, {**options, "secrets": self._secrets}, bound.inputs, name
-        )
-        if len(values) != 1:
-            self._choices = {name: values} if values else {}
+        options = {
+            "run_id": self._run_id,
+            "tools": self._tools,
+            "udfs": self._udfs,
+            "secrets": self._secrets,
+        }
+        self._choices = yield from choices(self._program, options, bound.inputs, missing)
+        values = self._choices.get(missing[0], ())
+        if len(missing) > 1 or len(values) != 1:
             return input_data
-        self._chosen = {name: values[0]}
+        self._chosen, self._choices = {missing[0]: values[0]}, {}
         self._notebook.note_answer(INPUTS, self._chosen)
         self._bound = msgspec.structs.replace(bound, inputs={**bound.inputs, **self._chosen})
         return {**input_data, **self._chosen}
@@ -945,6 +948,7 @@ class Machine:
         unfit = json_schema.misfit(json_schema.partial(schema), given)
         if unfit is not None or json_schema.Declared(schema).without(given):
             return given  # it hands over: nobody needs to answer
+        given = {**self._answered(properties), **given}
         names = [name for name in self._required() if name not in given]
         if not names:
             return given
@@ -953,7 +957,7 @@ class Machine:
             if field["name"] in self._choices:
                 field["candidates"] = self._choices[field["name"]]
         if bound.problem:
-            optional = [name for name in bound.missing if name not in names]
+            optional = [name for name in bound.missing if name not in names and name not in given]
             fields += [{**input_field(one, properties[one]), "required": False} for one in optional]
         self._secrets.learn(given)
         known = "; ".join(f"{name} is {short(value)}" for name, value in given.items())
@@ -962,6 +966,19 @@ class Machine:
         message = f"{'. '.join(one for one in words if one)}."
         pending = PendingPrompt(step_id=INPUTS, message=message, fields=fields)
         return {**given, **self._answer(pending)}
+
+    def _answered(self, properties: Json) -> Json:
+        """Return the inputs that were answered before, as far as they fit: nobody asks again."""
+        found: Json = {}
+        for name, value in self._notebook.answers(INPUTS).items():
+            if name in properties:
+                fields = [input_field(name, properties[name])]
+                question = PendingPrompt(step_id=INPUTS, message="", fields=fields)
+                with suppress(RoutineError):
+                    answer = check_answers(question, {name: value})
+                    self._check_inputs(question, answer)
+                    found |= answer
+        return found
 
     def _answer(self, pending: PendingPrompt) -> Json:
         """Return a person's checked answers to a question for inputs; raise Pause to ask."""

@@ -139,7 +139,7 @@ class _Run(OneRun):
                 stored=self.package.stored,
                 folder=path_to_text(self.package.folder.resolve()),
                 hash=self.package.content_hash,
-                input=bound.inputs,
+                input={**bound.inputs, **found.chosen},
                 answers=dict(self.answers or {}),
                 code=self.code(),
             )

@@ -32,6 +32,8 @@ T = TypeVar("T")
 _SPACE = re.compile(r"\s+")
 _TOKEN = re.compile(r"[^\W_]+(?:[.,](?=\d)\d+)*")
 """Matches a word or number: letters and digits, with separators between digits."""
+_CODE_NAME = re.compile(r"\w[\w.+-]{0,64}[@_]\w(?:[\w.+-]{0,250}\w)?")
+"""Matches a name that nobody uses as a word: an address of mail, a name with an underscore."""
 _QUOTED = re.compile(r"\"([^\"\n]{1,1000})\"|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»")
 _DIGITS_DATE = re.compile(r"\W*\d+([./])\d+\1\d+\W*")
 _LONG_NUMBER = re.compile(r"\d{6,}")
@@ -227,6 +229,7 @@ class Said:
         # A date of digits alone is compared as it is written: 5/2/2026 is two days.
         words = words_of(" ".join(one for one in text.split() if not _DIGITS_DATE.fullmatch(one)))
         self._dates = {one.first for one in spans(words, at) if one.first == one.last}
+        self._codes = [found[0].casefold() for found in _CODE_NAME.finditer(text)]
         self._quoted = [
             _plain(next(filter(None, found.groups()))) for found in _QUOTED.finditer(text)
         ]
@@ -329,6 +332,9 @@ class Said:
             is_said = any(map(str.isdigit, token)) and n not in said
             if is_said and token not in parts and (number is None or number not in numbers):
                 return token
+        for name in self._codes:
+            if not any(name in text for text in texts):
+                return name
         for quoted in self._quoted:
             # A quotation of more than a value is what somebody else said.
             if not any(quoted in text for text in texts):

@@ -78,8 +78,9 @@ class Rehearsal(Machine):
         return self._scope
 
     def _with_choice(self, input_data: Json) -> Steps:
-        yield from ()
-        return input_data
+        if self._open_inputs:
+            return input_data
+        return (yield from super()._with_choice(input_data))
 
     def _take_input(self, given: Json) -> Json:
         return given if self._open_inputs else super()._take_input(given)

@@ -65,8 +65,9 @@ def bind(
     """Return the inputs of a run that was given inputs, a request in words, or both.
 
     given: inputs by name; under `request`, the request. Inputs that are given count, and the
-    request must not contradict them: where no template reads it, every id, number and quoted text
-    of it must be in some input. client: the model to ask where no template fits.
+    request must not contradict them: a template or the model reads it; without both, every id,
+    number and quoted text of it must be in some input. client: the model to ask where no template
+    fits.
     courtesies: texts that may stand around a recorded request. at: when it was said.
     """
     schema = routine.input_schema or {}
@@ -77,7 +78,7 @@ def bind(
     found = filling(routine.requests, text, routine.input_schema, courtesies)
     if found.inputs is not None:
         return joined(inputs, found.inputs, "template")
-    if inputs and not any(json_schema.problems(schema, inputs)):
+    if client is None and inputs and not any(json_schema.problems(schema, inputs)):
         from em.runner.reading import Said  # it brings dates and the words of an index
 
         unused = Said(text, at or datetime.now(UTC)).unused([one for _, one in scalars(inputs)])
