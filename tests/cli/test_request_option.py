@@ -1,5 +1,8 @@
 """`em run --request` finds the routine that was recorded with these words."""
 
+import json
+from pathlib import Path
+
 import pytest
 from em_command import em
 
@@ -31,6 +34,22 @@ def test_other_words_run_nothing_and_name_what_is_alike() -> None:
     assert ran.code == 1
     assert ran.json == {"status": "needs_input", "routine": None, "offered": ["greet@1"]}
     assert em("runs", "list", "--json").json["runs"] == []
+
+
+@pytest.mark.parametrize("given", [["--request"], ["greet"]])
+def test_the_configured_model_reads_other_words_if_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str]
+) -> None:
+    read = {"fits": True, "inputs": {"who": "Ana"}, "missing": [], "not_expressed": []}
+    replies = [{"routine": "greet", **read} if given == ["--request"] else read]
+    (tmp_path / "replies.json").write_text(json.dumps(replies))
+    monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
+    monkeypatch.setenv("EM_LLM_BASE_URL", str(tmp_path / "replies.json"))
+    words = "do say hello, dear Ana"
+    asked = [*given, words] if given == ["--request"] else [*given, f"request={words}"]
+    assert em("run", *asked).code == 1
+    ran = em("run", *asked, "--llm")
+    assert (ran.code, ran.out) == (0, '"hello Ana"\n')
 
 
 @pytest.mark.parametrize("also", [("greet",), ("who=Ana",), ("--input", '{"who": "Ana"}')])

@@ -1,7 +1,10 @@
 """`POST /match` finds the routine that was recorded with the words of a request."""
 
+import json
+from pathlib import Path
+
 import pytest
-from served import Served
+from served import Serve, Served
 
 from em import Memory
 from em.runner.package import keep_routine
@@ -36,3 +39,15 @@ def test_only_routines_for_the_tools_at_hand_match(service: Served) -> None:
     asked = {"request": "say hello to Ana"}
     assert service.post("/match", {**asked, "tools": ["other"]}).json()["routine"] is None
     assert service.post("/match", {**asked, "tools": ["speak"]}).json()["routine"] == "greet@1"
+
+
+def test_the_servers_model_reads_other_words_if_it_is_asked_for(
+    serve: Serve, tmp_path: Path
+) -> None:
+    read = {"fits": True, "inputs": {"who": "Ana"}, "missing": [], "not_expressed": []}
+    (tmp_path / "script.json").write_text(json.dumps([{"routine": "greet", **read}]))
+    env = {"EM_LLM_PROVIDER": "scripted", "EM_LLM_BASE_URL": str(tmp_path / "script.json")}
+    words = {"request": "do say hello, dear Ana"}
+    service = serve(env=env)
+    assert service.post("/match", words).json()["routine"] is None
+    assert service.post("/match", {**words, "llm": True}).json()["inputs"] == {"who": "Ana"}

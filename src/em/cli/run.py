@@ -33,6 +33,7 @@ from em.cli.options import (
     listed,
     listing,
     load_tools,
+    model,
     next_of,
     note_more,
     open_memory,
@@ -78,6 +79,7 @@ from em.values.ids import new_id
 
 if TYPE_CHECKING:
     from em.compiler.match import Match
+    from em.llm.client import LlmClient
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -117,6 +119,7 @@ def _shared(function: F) -> F:
     metavar="JSON|FILE",
     help="The input as JSON, or a file with it; - for stdin.",
 )
+@click.option("--llm", is_flag=True, help="Let the configured model read a request in words.")
 @click.option("--no-journal", is_flag=True, help="Store nothing. Such a run can't be resumed.")
 @click.option("--subject", metavar="NAME", help="Who the run is about. Forgotten with them.")
 @click.option(
@@ -134,6 +137,7 @@ def run(
     named: Sequence[str],
     request: str | None,
     input_file: str | None,
+    llm: bool,
     no_journal: bool,
     subject: str | None,
     dry_run: bool,
@@ -151,6 +155,9 @@ def run(
 
     Without a routine, --request finds the one in use that was recorded with these words. The exit
     code is 1 if there is none.
+
+    With --llm the configured model fills in the inputs of other words, once. A value that does not
+    stand in the request is refused.
 
     Every step is written to a journal in the log: a run that is interrupted, or waits for an
     answer, continues with `em resume`.
@@ -172,7 +179,8 @@ def run(
             raise UsageError("expected a routine to run, or --commit TOKEN", place="em run")
         return _commit(token, subject, shared)
     with ExitStack() as stack:
-        match = None if request is None else _matched(request, routine or input_file)
+        client = model(wanted=llm)
+        match = None if request is None else _matched(request, routine or input_file, client)
         if request is not None and match is None:
             return 1
         package = find_package(match.routine if match else _named(routine), stack)
@@ -180,10 +188,11 @@ def run(
         input_data = match.inputs if match else _input(package, input_file, named)
         if dry_run or prepare:
             store = open_memory(create=True).store if prepare else None
-            return _prepare(package, input_data, _answers(answers), again, store, subject)
+            given = _answers(answers)
+            return _prepare(package, input_data, given, again, store, subject, client)
         memory = None if no_journal else open_memory(create=True)
         given = _answers(answers)
-        return _run(memory, package, input_data, subject, again, answers=given, yes=yes)
+        return _run(memory, package, input_data, subject, again, client, answers=given, yes=yes)
 
 
 def _run(
@@ -192,6 +201,7 @@ def _run(
     input_data: dict[str, Any],
     subject: str | None,
     again: dict[str, Any],
+    client: "LlmClient | None",
     *,
     answers: dict[str, Any],
     yes: bool,
@@ -209,6 +219,7 @@ def _run(
             store=None if memory is None else memory.store,
             run_id=run_id,
             subject=subject,
+            client=client,
             ask=None if memory else watcher.asking(lambda asked: reply_to(asked, yes=yes)),
             **again,
         )
@@ -225,7 +236,7 @@ def _named(routine: str) -> str:
     return routine
 
 
-def _matched(request: str, also: str | None) -> "Match | None":
+def _matched(request: str, also: str | None, client: "LlmClient | None") -> "Match | None":
     """Return the routine in use that a request asks for; print which are like it if none does."""
     from em.compiler.match import LEAST_LIKENESS
 
@@ -235,7 +246,7 @@ def _matched(request: str, also: str | None) -> "Match | None":
             fix='leave it out; a routine that you name is given a request as request="…"',
         )
     memory = open_memory()
-    match = memory.match(request)
+    match = memory.match(request, client=client)
     if match is not None:
         note(printable(f"{match.routine}, by {match.why}"))
         return match
@@ -370,6 +381,7 @@ def _prepare(
     again: dict[str, Any],
     store: Store | None,
     subject: str | None,
+    client: "LlmClient | None",
 ) -> int:
     """Make the reads of a routine and show what it would do; return the exit code."""
     from em.runner.preparation import prepare_routine
@@ -384,6 +396,7 @@ def _prepare(
                 on_start=watcher.began,
                 store=store,
                 subject=subject,
+                client=client,
                 **{name: again[name] for name in _FOR_PLANS},
             )
     except RoutineError as error:

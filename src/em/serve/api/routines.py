@@ -189,9 +189,9 @@ def _owner(request: AnyRequest) -> str:
 def match_request(request: AnyRequest, data: JSONBody[MatchIn]) -> MatchOut:
     """Find the routine in use that was recorded with the words of a request. Nothing is run."""
     service = service_of(request)
-    service.caller(request).must_see(None)
+    service.caller(request, "write" if data.llm else "read").must_see(None)
     matcher = service.memory.matcher
-    found = matcher.match(data.request, data.tools)
+    found = matcher.match(data.request, data.tools, service.model() if data.llm else None)
     if found is None:
         ranked = matcher.ranked(data.request, data.tools, at_least=LEAST_LIKENESS)
         return MatchOut(offered=[one.routine.ref for one in ranked])
@@ -217,6 +217,7 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
                 run_id=run_id,
                 answers=answers,
                 subject=data.subject,
+                client=service.model() if data.llm else None,
             )
             return fill(RunOut, result)
         past = read_run(service.store, run_id)
@@ -244,6 +245,7 @@ def prepare_run(request: AnyRequest, data: JSONBody[RunIn]) -> PreparedOut:
         data.input,
         answers=data.answers or None,
         subject=data.subject,
+        client=service.model() if data.llm else None,
     )
     return fill(PreparedOut, found)
 

@@ -457,20 +457,26 @@ class Comparisons(msgspec.Struct, frozen=True):
 class RunIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A stored routine (`name` or `name@version`) and its input.
 
-    subject: who the run is about; it is forgotten with them.
+    subject: who the run is about; it is forgotten with them. llm: the server's model may read a
+    request in words.
     """
 
     routine: Name
     input: Json = {}
     answers: dict[str, Json] = {}
     subject: Name | None = None
+    llm: bool = False
 
 
 class MatchIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked for, in words. tools: only routines that need no other tools than these."""
+    """What is asked for, in words.
+
+    tools: only routines that need no other tools than these. llm: the server's model may read it.
+    """
 
     request: Text
     tools: list[str] | None = None
+    llm: bool = False
 
 
 class MatchOut(msgspec.Struct, frozen=True, kw_only=True):
