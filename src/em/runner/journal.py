@@ -737,11 +737,6 @@ class Turn(NamedTuple):
 class Attempt:
     """A call to be made: the step, its scope, and what makes it safe to repeat."""
 
-    __slots__ = (
-        "args", "is_undone", "item", "item_hash", "key", "problem", "scope", "start", "step",
-        "writes",
-    )  # fmt: skip
-
     def __init__(
         self, step: CompiledStep, scope: Json, item: Item, start: float, writes: bool
     ) -> None:
