@@ -45,6 +45,7 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reads_with: Sequence[str] = ()
     reads_alone: Sequence[str] = ()
     commands: "Mapping[str, Program]" = {}
+    built_in: bool = False
     runs: Literal["", "rest", "script"] = ""
     runs_after: Sequence[str] = ()
     code: Literal["", "sed", "awk", "harmless"] = ""

@@ -261,10 +261,10 @@ def _em_skill(package: Package) -> str:
 
 def _allowed(routine: Routine) -> str:
     """Return the options that let a routine work in the folder that it is run in."""
-    from em.runner.tools.shell import BUILT_IN, template_of
+    from em.runner.tools.shell import programs_of, template_of
 
     shells = [template_of(tool).doing() for tool in routine.tools if tool.shell is not None]
-    programs = sorted({name for done in shells for name in done.programs} - BUILT_IN)
+    programs = sorted({name for done in shells for name in programs_of(done)})
     return " ".join(["--allow-folder .", *(f"--allow-command {name}" for name in programs)])
 
 

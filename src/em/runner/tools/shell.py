@@ -27,12 +27,6 @@ from em.shell.programs import (
 )
 from em.shell.syntax import Opaque, Simple, Word, parse
 
-BUILT_IN = frozenset(
-    "cd pwd echo printf true false : test [ export set unset exit return break continue local"
-    " declare readonly shopt read wait type pushd popd".split()
-)
-"""Commands of the shell itself that run no program."""
-
 LONGEST_SHOWN = 80
 """Characters of a command that an error shows."""
 _ANYWHERE = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
@@ -119,6 +113,12 @@ def _with_command(problem: str, text: str, exit_codes: Sequence[int]) -> str:
     return problem.replace("bash", shown, 1) + expected * bool(exit_codes)
 
 
+def programs_of(done: Doing) -> list[str]:
+    """Return the programs that a command runs, without what the shell does itself."""
+    known = known_programs()
+    return [name for name in done.programs if name not in known or not known[name].built_in]
+
+
 def check_programs(done: Doing, allow: AllowSettings) -> None:
     """Raise NotAllowed unless all programs of a command are allowed.
 
@@ -131,9 +131,7 @@ def check_programs(done: Doing, allow: AllowSettings) -> None:
             f"nobody knows what this command runs: {done.reason}",
             fix="if you trust the routine with any program, allow the command `bash`",
         )
-    missing = [
-        name for name in done.programs if name not in allow.commands and name not in BUILT_IN
-    ]
+    missing = [name for name in programs_of(done) if name not in allow.commands]
     if missing:
         error = refused("command", missing[0], "commands")
         if len(missing) > 1:
