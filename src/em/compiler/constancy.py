@@ -40,6 +40,7 @@ from em.compiler.places import (
 )
 from em.compiler.steps import Writer, hole
 from em.compiler.term import field_text, fits_text, singular
+from em.runner.expressions.language import acting
 from em.values.canonical import Json, same
 from em.values.leaves import is_by_id
 from em.values.times import is_date
@@ -244,8 +245,7 @@ class Constancy:
 
     def expect(self, steps: Sequence[Json]) -> None:
         """Write what the records must look like that these steps read."""
-        said = ("args", "value", "over", "check", "when")
-        used = "\n".join(_texts([step.get(field) for step in steps for field in said]))
+        used = "\n".join(_texts([one for step in steps for one in acting(step)]))
         for kept in self._kept:
             records = [record for _, record in kept.records]
             told = "\n".join(field_text(kept.name, tuple(map(str, one))) for one in kept.told)

@@ -14,7 +14,7 @@ import msgspec
 
 from em.errors import EmError, ExpressionError
 from em.runner.drivers import Effects
-from em.runner.expressions.language import compile_value, names_in
+from em.runner.expressions.language import HOLDS, compile_value, names_in
 from em.runner.expressions.words import in_words
 from em.runner.journal import Turn
 from em.runner.machine import Machine, Steps, check_conflict, scopes_of
@@ -35,8 +35,6 @@ YOUR_ANSWER = "your answer"
 _UNKNOWN = object()
 _SKIPPED = object()
 _CALLS = ("tool", "udf", "for_each")
-_BARE = ("when", "check", "checks", "over")
-"""The fields of a step that hold bare expressions."""
 
 
 class Rehearsal(Machine):
@@ -369,7 +367,8 @@ def _names_of(value: Any, *, bare: bool = False) -> set[str]:
     if isinstance(value, dict):
         inner = (
             # The own result of a step is not what it waits for.
-            _names_of(item, bare=bare or key in _BARE) - ({"result"} if key == "post" else set())
+            _names_of(item, bare=bare or HOLDS.get(key) == "bare")
+            - ({"result"} if key == "post" else set())
             for key, item in value.items()
         )
         return set().union(*inner)

@@ -21,7 +21,8 @@ Reference = Callable[[str, tuple[str | int, ...], str], Callable[[Any], Any]]
 Evaluate = Callable[[Any], Any]
 
 _OWN = FUNCTIONS.keys() - {"len"}
-_WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
+WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
+"""The words of expressions that are values."""
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -309,11 +310,11 @@ def _function_in(node: ast.Call) -> str:
 
 
 def _is_constant(node: ast.expr) -> TypeGuard[ast.Constant | ast.Name]:
-    return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in _WORDS)
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in WORDS)
 
 
 def _constant(node: ast.Constant | ast.Name) -> str | int | float | None:
-    value = _WORDS[node.id] if isinstance(node, ast.Name) else node.value
+    value = WORDS[node.id] if isinstance(node, ast.Name) else node.value
     if not isinstance(value, str | int | float | None):
         raise _Other
     return value

@@ -10,12 +10,13 @@ which is imported only when needed.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from em.errors import ExpressionError
-from em.runner.expressions.direct import PLAIN, compile_direct
+from em.runner.expressions.direct import PLAIN, WORDS, compile_direct
 from em.runner.expressions.functions import SCOPE
 from em.values.canonical import Json
 from em.values.json_schema import Declared
@@ -84,7 +85,6 @@ _REFERENCE = re.compile(
     re.ASCII,
 )
 _PART = re.compile(r"\.(\w+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]", re.ASCII)
-_WORDS = frozenset("true false none True False None and or not in is if else".split())
 
 
 def compile_value(value: Any, place: str) -> Evaluate:
@@ -120,7 +120,7 @@ def compile_written(source: str, place: str) -> Evaluate:
 def parse_reference(source: str) -> tuple[str, tuple[str | int, ...]] | None:
     """Split a reference like `a.b[0]` into its name and parts; None for other expressions."""
     match = _REFERENCE.fullmatch(source.strip())
-    if match is None or match["name"] in _WORDS:
+    if match is None or match["name"] in WORDS or iskeyword(match["name"]):
         return None
     parts: list[str | int] = []
     for attribute, index, single, double in _PART.findall(match["path"]):
@@ -235,19 +235,33 @@ def _jinja() -> "Sandboxed":
     return Sandboxed(SCOPE)
 
 
-_NEVER_EVALUATED = (
-    "id",
-    "type",
-    "tool",
-    "function",
-    "save_as",
-    "as",
-    "effect",
-    "on_error",
-    "retry",
-    "expect",
-    "held",
-)
+Holds = Literal["bare", "values", "text"]
+HOLDS: Mapping[str, Holds] = {
+    "when": "bare",
+    "check": "bare",
+    "checks": "bare",
+    "over": "bare",
+    "args": "values",
+    "for_each": "values",
+    "value": "values",
+    "prompt": "values",
+    "message": "values",
+    "idempotency_key": "values",
+    "description": "text",
+}
+"""The fields of a step that hold expressions: bare ones, or in `{{ }}` within values.
+
+In a text for readers they stay as they are; in any other field they are a mistake.
+"""
+
+
+def acting(step: Json) -> Iterator[Any]:
+    """Yield what a step says that goes into calls, questions, conditions and results."""
+    yield from (
+        value
+        for field, value in step.items()
+        if HOLDS.get(field, "text") != "text" and field != "message"
+    )
 
 
 class Inputs:
@@ -307,15 +321,15 @@ class References:
             path = (*where, field)
             # The item is defined only where the step runs for each one.
             known = set() if field in ("when", "for_each") else own
-            if field in ("when", "check"):
-                yield from self._bare(item, path, known)
-            elif field == "checks":
+            if field == "checks":
                 yield from self._checks(item, path, known)
-            elif field in _NEVER_EVALUATED:
+            elif HOLDS.get(field) == "bare":
+                yield from self._bare(item, path, known)
+            elif HOLDS.get(field) == "values":
+                yield from self._value(item, path, known)
+            elif field not in HOLDS:
                 for at, _ in texts_in(item, path):
                     yield at, "an expression here is not evaluated", "write the value itself"
-            elif field != "description":
-                yield from self._value(item, path, known)
 
     def _all_bare(self, sources: Any, where: Where, own: Set[str] = frozenset()) -> Iterator[Found]:
         for number, source in enumerate(sources if isinstance(sources, list) else ()):
