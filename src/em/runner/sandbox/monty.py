@@ -7,6 +7,7 @@ of the interpreter does not reach this one. `lint` finds code that is beyond the
 
 import ast
 import atexit
+import builtins
 import json
 import os
 import threading
@@ -225,24 +226,34 @@ def _fields(value: Any) -> Any:
     return value
 
 
-MODULES = frozenset(
-    "base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib "
-    "itertools json math random re time tomllib typing unicodedata __future__".split()
-)
-"""The modules that code may import. Monty has more (os, sys, pathlib, asyncio) that plain computing
-does not need."""
-
 _LACKING = {
+    "__future__": "",
+    "base64": "",
+    "binascii": "",
+    "bisect": "",
     "collections": "OrderedDict ChainMap UserDict UserList UserString abc",
+    "copy": "",
+    "csv": "",
     "dataclasses": "asdict astuple replace fields make_dataclass KW_ONLY InitVar",
     "datetime": "UTC",
+    "decimal": "",
     "functools": "wraps cmp_to_key total_ordering singledispatch cached_property partialmethod",
+    "hashlib": "",
+    "itertools": "",
     "json": "JSONEncoder JSONDecoder",
+    "math": "",
+    "random": "",
     "re": "subn",
+    "time": "",
+    "tomllib": "",
     "typing": "TypedDict NamedTuple cast",
+    "unicodedata": "",
 }
-LACKING = {module: frozenset(names.split()) for module, names in _LACKING.items()}
-"""Names that monty's modules lack."""
+MODULES = {module: frozenset(names.split()) for module, names in _LACKING.items()}
+"""The modules that code may import, each with the names that monty's module lacks.
+
+Monty has more modules (os, sys, pathlib, asyncio) that plain computing does not need.
+"""
 
 BUILTINS = frozenset(
     "super callable issubclass vars dir globals compile __import__ input bytearray memoryview "
@@ -259,17 +270,17 @@ METHODS = frozenset(
 
 DATACLASS_OPTIONS = frozenset({"frozen", "eq", "repr", "init"})
 
-_TYPES = frozenset("str int float list dict tuple set frozenset bytes bool".split())
 _ON_TYPES = frozenset({"fromkeys", "fromhex", "__name__"})
 
 SUBSET_RULES = f"""\
 Write Python with only these parts:
 - functions (also nested, with defaults, *args and **kwargs), lambdas, comprehensions, f-strings,
   try/except/finally, with, match, global, nonlocal, assert, raise; type hints are fine.
-- Imports: only {", ".join(sorted(MODULES - {"__future__"}))}. No others (no statistics, operator,
-  enum, string, io, heapq, os, sys, urllib); no `from x import *`; no relative imports. There are no
-  dataclasses.asdict or replace, functools.wraps, cmp_to_key or total_ordering,
-  collections.OrderedDict or abc, typing.TypedDict, NamedTuple or cast, datetime.UTC, re.subn.
+- Imports: only {", ".join(sorted(MODULES.keys() - {"__future__"}))}. No others (no statistics,
+  operator, enum, string, io, heapq, os, sys, urllib); no `from x import *`; no relative
+  imports. There are no dataclasses.asdict or replace, functools.wraps, cmp_to_key or
+  total_ordering, collections.OrderedDict or abc, typing.TypedDict, NamedTuple or cast,
+  datetime.UTC, re.subn.
 - Classes without bases, without decorators on methods (no property, staticmethod, classmethod) and
   without metaclass; @dataclass with fields and methods is fine (frozen, eq, repr, init; not order,
   slots, kw_only). So no exceptions of your own: raise ValueError("why") with one text.
@@ -358,7 +369,7 @@ def _import_from(node: ast.ImportFrom) -> Iterator[Problem]:
     for name in node.names:
         if name.name == "*":
             yield "there is no import of *", "name what you need"
-        elif name.name in LACKING.get(module, ()):
+        elif name.name in MODULES[module]:
             yield f"{module} has no {name.name!r}", "write it yourself"
 
 
@@ -429,7 +440,7 @@ _PASSED_ON = frozenset(
 
 def _on_type(node: ast.Attribute) -> Iterator[Problem]:
     on = getattr(node.value, "id", "")
-    if on in _TYPES and node.attr not in _ON_TYPES:
+    if isinstance(getattr(builtins, on, None), type) and node.attr not in _ON_TYPES:
         yield f"{on} has no {node.attr!r} of its own", "call the method of a value"
     elif node.attr.startswith("__") and node.attr != "__name__":
         yield f"there is no {node.attr}", "write it without"
