@@ -23,7 +23,7 @@ from em.values.canonical import Json, identical
 WIDTH = 100
 MAX_EXAMPLES = 3
 _FIRST = ("id", "type", "description", "when", "tool", "function", "over", "max", "check", "value")
-_LAST = ("agree", "guards", "expects", "on_error", "save_as")
+_LAST = ("on_error", "save_as")
 
 
 class _Dumper(yaml.SafeDumper):
