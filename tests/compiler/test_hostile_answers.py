@@ -7,12 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from em.compiler import improvement
+from em.compiler import submission
 from em.compiler.compile_trace import compile_file, compile_trace
-from em.compiler.improvement import Improved
-from em.compiler.llm_compile import llm_compile_trace
-from em.compiler.other_values import Both
-from em.compiler.replay_world import Recording
+from em.compiler.llm_compile import Improved, llm_compile_trace
 from em.llm import ScriptedClient
 from em.runner.routine import ToolStep
 from em.traces.trace import Approval, Mission, ToolCall, Trace
@@ -83,7 +80,7 @@ def told(wrong: Any) -> str:
 
 def test_an_honest_answer_is_taken() -> None:
     found, _ = asked(answer())
-    assert (found.problems, found.by_model, found.not_compared) == ([], True, "")
+    assert (found.problems, found.by_model) == ([], True)
 
 
 @pytest.mark.parametrize("where", ["{id: a, type: assert, check: 'false', message: 'v={{ x }}'}",
@@ -108,12 +105,11 @@ def test_the_environment_never_reaches_the_model(
     [
         (answer(GOOD.replace(ASK, "")), "must be 1 prompt.user"),
         (changed("check: said.answer", "check: said.answer, on_error: continue"), "on_error"),
-        (changed("check: said.answer", "check: said.answer, when: 'false'"), "must be heard"),
-        (changed("check: said.answer", "check: said.answer or true"), "must be heard"),
-        (changed("prompt.user,", "prompt.user, when: 'order[0] == \"#\"',"), "no `when`"),
+        (changed("check: said.answer", "check: said.answer, when: 'false'"), "a person says no"),
+        (changed("check: said.answer", "check: said.answer or true"), "a person says no"),
         (changed("type: confirm}", "type: confirm, required: false, default: true}"), "fields"),
         (changed("Refund order {{ order }}?", "Say hello?"), "Say hello?"),
-        (answer(HEAD + "steps:\n" + FIND + REFUND + ASK + END), "the draft does"),
+        (answer(HEAD + "steps:\n" + FIND + REFUND + ASK + END), "should do"),
         (answer(GOOD.replace(ASK, ASK + ASK.replace("approval", "more").replace("ok", "ok2"))),
          "must be 1 prompt.user"),
     ],
@@ -128,7 +124,8 @@ EXTRA = "  - {id: extra, type: tool.call, tool: refund, args: {order: '#X', trac
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (answer(GOOD.replace(REFUND, EXTRA % "when: 'len(order) != 6'" + REFUND)), "no `when`"),
+        (answer(GOOD.replace(REFUND, EXTRA % "when: 'len(order) != 6'" + REFUND)),
+         "no recording comes to it"),
         (answer(GOOD.replace(REFUND, EXTRA % "for_each: []" + REFUND)), "no recording comes to it"),
         (changed("tool: refund,", "tool: refund, idempotency_key: k,"), "`idempotency_key`"),
         (changed("tool: refund,", "tool: refund, retry: {attempts: 100},"), "`retry`"),
@@ -138,22 +135,20 @@ EXTRA = "  - {id: extra, type: tool.call, tool: refund, args: {order: '#X', trac
          "`on_error`"),
         (changed(END, "  - {id: e, type: return, value: 1, when: 'order == 1'}\n" + END),
          "one return step"),
-        (answer(GOOD.replace("save_as: done", "save_as: order").replace("{{ done", "{{ order")),
-         "order is an input"),
         (changed("'{{ found.tracking }}'", "\"{{ 'JD01' ~ '46' }}\""), "other values"),
         (changed("tracking: '{{ found.tracking }}'", "tracking: '{{ f(order, found.tracking) }}'",
                  "def f(a, b):\n    return b if len(a) == 6 else 'gold'\n"), "other values"),
         (changed("tracking: '{{ found.tracking }}'", "tracking: '{{ f(order, found.tracking) }}'",
                  "def f(a, b):\n    return b if a[0] == '#' else 'gold'\n"), "other values"),
         (changed("'{{ found.tracking }}'",
-                 "\"{{ found.tracking if found.express else 'gold' }}\""), "no condition"),
+                 "\"{{ found.tracking if found.express else 'gold' }}\""), "find_order.express"),
         (changed("'{{ done }}'", "'{{ f(done) }}'",
                  "def f(a):\n    return {'refunded': 'R-' + '77' + '125'}\n"), "other values"),
         (changed("'Refund order {{ order }}?'", "\"Refund order {{ '#W12' ~ '07' }}?\""),
          "other values"),
         (changed("'{{ done }}'", '"{{ done }}{% for a in order %}{% endfor %}"'), "no {% %}"),
         (changed("'{{ done }}'", '"{{ done }}\\x7b% for a in order %}{% endfor %}"'), "no {% %}"),
-        (changed("'{{ done }}'", "'{{ found.keys() }}'"), "the answer can't be used"),
+        (changed("'{{ done }}'", "'{{ found.keys() }}'"), "it can't be used"),
         (changed("'{{ order }}', tracking", "'{{ found.keys() }}', tracking"), "keys"),
         (answer("[" * 50_000), "nested too deeply"),
         (answer(GOOD + "#" * 200_000), "more than 200,000 characters"),
@@ -207,18 +202,6 @@ steps:
     assert (found.problems, found.by_model) == ([], True)
 
 
-def test_where_the_draft_fails_on_other_values_it_is_said() -> None:
-    draft = asked(answer())[0].draft
-    last = {"id": "sure", "type": "let", "value": "{{ order[20] }}", "save_as": "sign"}
-    steps = [*draft.document["steps"][:-1], last, draft.document["steps"][-1]]
-    fragile = {**draft.document, "steps": [{**steps[0], "when": "order == '#W1207'"}, *steps[1:]]}
-    (one,) = draft.recordings
-    same = Both(draft.document, draft.document, {}).compare(Recording(one.inputs, one.calls), None)
-    assert same.not_compared == ""
-    found = Both(fragile, fragile, {}).compare(Recording(one.inputs, one.calls), None)
-    assert found.not_compared
-
-
 def test_a_trace_that_holds_a_secret_is_redacted_before_it_is_told() -> None:
     key = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCdEfGhIjKlMnOp"
     call = ToolCall(tool="find", args={"order": "#W1207", "api_key": key}, result={"token": key})
@@ -230,15 +213,10 @@ def test_a_trace_that_holds_a_secret_is_redacted_before_it_is_told() -> None:
 
 def test_a_replay_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """It lasts long enough to be given up, and ends: its thread would slow all later tests."""
-    monkeypatch.setattr(improvement, "REPLAY_SECONDS", 0.01)
+    monkeypatch.setattr(submission, "SECONDS", 0.01)
     endless = "  - {id: a, type: assert, for_each: '{{ [0] * 10 }}',\n"
     endless += "     check: '([0] * 300000)|sum == 0'}\n"
     assert "did not end within 0.01 s" in told(changed("steps:\n", "steps:\n" + endless))
-
-
-def test_a_pause_between_attempts_is_not_waited_for() -> None:
-    retry = "tool: find_order, retry: {attempts: 5, backoff: 3600}, checks: {post: ['false']},"
-    assert "post-check failed" in told(changed("tool: find_order,", retry))
 
 
 def test_given_functions_stay(tmp_path: Path) -> None:
@@ -268,8 +246,8 @@ steps:
     client = ScriptedClient([answer(routine, theirs), answer(routine)])
     made = compile_file(tmp_path / "trace.json", udfs=str(tmp_path / "mine.py"), client=client)
     assert made.improved is not None
-    assert "are given" in client.requests[0].prompt
-    assert "leave udf_py empty" in made.improved.problems[0][0]
+    assert '"functions_given": [\n  "parse"\n ]' in client.requests[0].prompt
+    assert "leave udf.py empty" in made.improved.problems[0][0]
     assert made.improved.by_model
     assert made.files["udf.py"] == mine
     assert not any(isinstance(step, ToolStep) for step in made.draft.routine.steps)

@@ -8,8 +8,7 @@ import pytest
 
 from em import Memory
 from em.compiler.compile_trace import compile_several, compile_trace
-from em.compiler.improvement import Improved
-from em.compiler.llm_compile import llm_compile_trace, llm_compile_trace_file
+from em.compiler.llm_compile import Improved, llm_compile_trace, llm_compile_trace_file
 from em.compiler.replay_world import POLICIES
 from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
@@ -72,7 +71,6 @@ def test_a_routine_that_holds_is_taken(tmp_path: Path) -> None:
         "cancel",
         "done",
     ]
-    assert found.not_compared == ""
     assert found.notes == "a loop over the orders"
     assert found.spent.calls == 1
     assert "ana_lopez" in client.requests[0].prompt
@@ -116,17 +114,17 @@ def changed(old: str, new: str) -> dict[str, str]:
     [
         (answer("steps: ["), "not valid YAML"),
         (changed("tool: find_orders, args", "tool: find_order, args"), "find_order"),
-        (changed("{{ user }}", "ana_lopez"), "'ana_lopez' is hard-coded in a step"),
+        (changed("{{ user }}", "ana_lopez"), 'find_orders({"user":"ana_lopez"}) was not recorded'),
         (answer(udf="def total_of(orders):\n    return 41\n"), "and returns 41"),
         (answer(udf="def total_of(orders):\n    return 1 / 0\n"), "ZeroDivisionError"),
         (answer(udf="import os\ndef total_of(orders):\n    return os.getpid()\n"), "and returns"),
         (answer(udf="def total_of(orders:\n"), "udf.py:1"),
-        (changed("for_each: ", "when: 'false', for_each: "), "no `when` on it"),
+        (changed("for_each: ", "when: 'false', for_each: "), "not have called cancel_order"),
         (changed("{{ order.id }}", "{{ order.total }}"), "would have called cancel_order"),
-        (changed('refund: "{{ refund }}"', "refund: 1"), "the output differs"),
+        (changed('refund: "{{ refund }}"', "refund: 1"), 'should return {"refund":42}'),
         (answer(ROUTINE.replace("user: {type", "name: {type").replace("{{ user", "{{ name")),
          "'name' is not defined"),
-        (answer(udf=UDF + "def id_of():\n    return '#W1001'\n"), "hard-coded in udf.py"),
+        (answer(udf=UDF + "def id_of():\n    return '#W1001'\n"), "\"#W1001\" is hard-coded"),
     ],
 )  # fmt: skip
 def test_what_does_not_hold_goes_back_with_the_reason(wrong: Any, told: str) -> None:
@@ -152,36 +150,7 @@ def test_a_model_that_can_not_be_asked_costs_nothing_but_its_help() -> None:
     assert not found.by_model
     assert "no answer" in found.problems[0][0]
     assert "no answer" in found.fell_back
-    assert (list(found.functions), found.draft.udf_source) == ([], "")
-
-
-TWO_FUNCTIONS = msgspec.structs.replace(
-    TRACE,
-    events=[
-        *TRACE.events,
-        UdfCall(function="count_of", args={"orders": ORDERS}, result=2),
-    ],
-    final_output={"refund": 42, "count": 2},
-    outcome="success",
-)
-
-
-def test_functions_that_reproduce_are_kept_where_another_does_not(tmp_path: Path) -> None:
-    (tmp_path / "trace.json").write_bytes(msgspec.json.encode(TWO_FUNCTIONS))
-    bad = "def count_of(orders):\n    return len(orders) + 1\n"
-    wrong = answer(udf=f"import math\n\n{UDF}\n\n{bad}")
-    client = ScriptedClient([wrong] * 3)
-    found = llm_compile_trace_file(tmp_path / "trace.json", tmp_path / "out", client)
-    assert not found.by_model
-    assert "count_of" in found.fell_back
-    assert found.functions == ["total_of"]
-    assert found.left_out.keys() == {"count_of"}
-    assert "and returns 3" in found.left_out["count_of"]
-    code = (tmp_path / "out/udf.py").read_text()
-    assert 'return sum(order["total"] for order in orders)' in code
-    assert "write count_of: its docstring has examples" in code
-    assert (tmp_path / "out/written_by.json").exists()
-    assert found.draft.document == compile_trace(TWO_FUNCTIONS).draft.document
+    assert found.draft.udf_source == ""
 
 
 @pytest.mark.parametrize(
@@ -190,25 +159,13 @@ def test_functions_that_reproduce_are_kept_where_another_does_not(tmp_path: Path
         ("def total_of(orders):\n    return 42\n", "does not use its arguments"),
         ("def total_of(orders):\n    return len(orders) * 21 if '#W1001' else 0\n", "hard-coded"),
         ("def total_of(orders):\n    return helper(orders)\n", "helper"),
-        ("def other(orders):\n    return 42\n", "did not write it"),
+        ("def other(orders):\n    return 42\n", "there is no function 'total_of'"),
     ],
 )
-def test_a_function_that_only_seems_to_reproduce_is_left_out(code: str, why: str) -> None:
-    client = ScriptedClient([answer(udf=code)] * 3)
-    found = llm_compile_trace(TRACE, client)
-    assert not found.by_model
-    assert (list(found.functions), found.draft.udf_source) == ([], "")
-    assert why in found.left_out["total_of"]
-
-
-def test_a_function_that_needs_one_that_is_left_out_is_left_out_too() -> None:
-    code = (
-        "def count_of(orders):\n    return len(orders) + 1\n\n\n"
-        "def total_of(orders):\n    return 14 * count_of(orders)\n"
-    )
-    client = ScriptedClient([answer(udf=code)] * 3)
-    found = llm_compile_trace(TWO_FUNCTIONS, client)
-    assert (list(found.functions), found.left_out.keys()) == ([], {"count_of", "total_of"})
+def test_a_function_that_only_seems_to_reproduce_is_refused(code: str, why: str) -> None:
+    found, _ = improved(*[answer(udf=code)] * 3)
+    assert (found.by_model, found.draft.udf_source) == (False, "")
+    assert why in found.problems[0][0]
 
 
 def test_code_in_a_markdown_fence_is_taken_out_of_it() -> None:
@@ -308,37 +265,38 @@ STOPS = NOTE.replace(
 )
 
 
-def test_the_model_gets_all_recordings_with_the_reads_that_were_left_out(tmp_path: Path) -> None:
+STATES = {"#W10017": "delivered", "#W20023": "pending", "#W30031": "pending"}
+
+
+def test_the_model_gets_recordings_and_of_those_held_back_only_the_requests(
+    tmp_path: Path,
+) -> None:
     client = ScriptedClient([answer(NOTE, "")])
     with Memory(tmp_path / "em.db") as memory:
-        states = {"#W10017": "pending", "#W20023": "delivered", "#W30031": "pending"}
-        ids = [memory.add_trace(looked_up(*one)) for one in states.items()]
+        ids = [memory.add_trace(looked_up(*one)) for one in STATES.items()]
         made = memory.compile(ids, name="note", client=client)
     (request,) = client.requests
-    assert all(order in request.prompt for order in states)
-    assert "get_weather" in request.prompt
+    told = msgspec.json.decode(request.prompt.partition("\n\nWhat stands above")[0])
+    assert [len(told[one]) for one in ("recordings", "held_back")] == [2, 1]
+    assert all(order in str(told["recordings"]) for order in ("#W10017", "#W30031"))
+    assert "#W20023" not in str(told["recordings"])
+    assert "calls" not in told["held_back"][0]
+    assert "get_weather" in request.prompt, "what the draft leaves out"
     assert [step.id for step in made.steps] == ["look", "own", "note", "done"]
 
 
-def test_trials_of_a_models_routine_say_that_the_model_was_shown_the_traces(
-    tmp_path: Path,
-) -> None:
-    states = {"#W10017": "pending", "#W20023": "delivered", "#W30031": "pending"}
+def test_trials_of_a_models_routine_say_which_recordings_it_was_not_shown(tmp_path: Path) -> None:
     with Memory(tmp_path / "em.db") as memory:
-        ids = [memory.add_trace(looked_up(*one)) for one in states.items()]
+        for one in STATES.items():
+            memory.add_trace(looked_up(*one))
         client = ScriptedClient([answer(NOTE, "")])
         own = compile_several(memory.traces(), name="note").draft.proof
         written = compile_several(memory.traces(), name="note", client=client).draft.proof
-        stored = memory.compile(ids, name="note", client=ScriptedClient([answer(NOTE, "")]))
     assert own is not None
     assert written is not None
-    assert (own.were_shown, written.were_shown) == (False, True)
-    assert len(own.trials[LEFT_OUT]) == 3
-    assert {how: written.count("right", how) for how in written.trials} == dict.fromkeys(
-        POLICIES, 3
-    )
-    assert not written.is_enough_alone, "nobody left a recording out"
-    assert len(stored.trials) == 0
+    assert (len(own.trials[LEFT_OUT]), len(written.trials[LEFT_OUT])) == (3, 1)
+    assert {how: written.count("right", how) for how in POLICIES} == dict.fromkeys(POLICIES, 3)
+    assert not written.is_enough_alone, "one recording held back is too few"
 
 
 def test_a_models_routine_that_stops_where_the_draft_does_not_is_not_taken(tmp_path: Path) -> None:
@@ -348,4 +306,4 @@ def test_a_models_routine_that_stops_where_the_draft_does_not_is_not_taken(tmp_p
         ids = [memory.add_trace(looked_up(*one)) for one in states.items()]
         made = memory.compile(ids, name="note", client=client)
     assert "sure" not in [step.id for step in made.steps]
-    assert "it stops, and the draft does not" in client.requests[1].prompt
+    assert "it stops, and what em learnt does not" in client.requests[1].prompt

@@ -234,16 +234,15 @@ def test_an_agent_writes_a_routine_that_waits_for_a_person() -> None:
 
         (group,) = told(await propose())["groups"]
         shown = told(await propose(group=group["group"]))
-        assert "routine.yaml" in shown["examples"]
         assert "for_each" in shown["format"]
-        text = shown["examples"].partition("routine.yaml:\n")[2].partition("\n\nWhat stands")[0]
-        wrong = await propose(group=group["group"], files={"routine.yaml": "steps: []"})
-        assert wrong.is_error
-        wrong = await propose(group=group["group"], files={"SKILL.md": "x"})
-        assert "routine.yaml and udf.py" in wrong.content[0].text
-        files = {"routine.yaml": text}
+        assert len(shown["recordings"]) > len(shown["held_back"]) > 0
+        for files in ({"routine.yaml": "steps: []"}, {"SKILL.md": "x"}):
+            wrong = told(await propose(group=group["group"], files=files))
+            assert not wrong["accepted"]
+            assert wrong["differences"]
+        files = {"routine.yaml": shown["draft"]}
         made = told(await propose(group=group["group"], files=files, name="by_agent"))
-        assert made["routine"] == "by_agent@1"
+        assert (made["accepted"], made["wrong"], made["routine"]) == (True, 0, "by_agent@1")
         again = await propose(group=group["group"], files=files, name="by_agent")
         assert "there is a routine" in again.content[0].text
         assert "by_agent" not in {tool.name for tool in (await client.list_tools()).tools}

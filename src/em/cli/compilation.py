@@ -21,7 +21,7 @@ from em.traces.catalogue import get_traces
 
 if TYPE_CHECKING:
     from em.compiler.compile_trace import Compiled
-    from em.compiler.improvement import Improved
+    from em.compiler.llm_compile import Improved
 
 
 @click.command("compile")
@@ -269,8 +269,7 @@ def _stubs(made: "Compiled") -> list[str]:
     draft, improved = made.draft, made.improved
     if improved is not None and improved.by_model and draft.udf_source.strip():
         return []
-    written = {*draft.udfs.functions, *(improved.functions if improved else ())}
-    return [name for name in draft.functions if name not in written]
+    return [name for name in draft.functions if name not in draft.udfs.functions]
 
 
 def _print_improved(improved: "Improved") -> None:
@@ -282,20 +281,12 @@ def _print_improved(improved: "Improved") -> None:
         click.echo(f"improved by {improved.draft.written_by} ({tokens}{cost}): {notes}")
         if improved.inputs:
             click.echo(f"inputs, since it says that they vary: {', '.join(improved.inputs)}")
-        if improved.not_compared:
-            note(f"note: compared on the recorded values only: {improved.not_compared}")
         if improved.draft.udf_source.strip():
             note("its functions run in the sandbox until you read and trust them: em trust")
         return
     click.echo(f"fell back to the routine compiled without the model ({tokens}{cost}):")
     for problem in improved.problems[-1] if improved.problems else ():
         click.echo(f"  {printable(problem)}")
-    if improved.functions:
-        names = ", ".join(improved.functions)
-        click.echo(f"used all the same, since they reproduce the recording: {printable(names)}")
-        note("these functions run in the sandbox until you read and trust them: em trust")
-    for name, why in improved.left_out.items():
-        note(f"note: the model's {name} is not used: {why}")
 
 
 def _report(made: "Compiled") -> dict[str, Any]:
@@ -324,12 +315,9 @@ def _asked(improved: "Improved") -> dict[str, Any]:
     return {
         "improved": improved.by_model,
         "fell_back": improved.fell_back,
-        "functions": improved.functions,
-        "left_out": improved.left_out,
         "problems": improved.problems,
         "inputs": improved.inputs,
         "notes": improved.notes,
-        "not_compared": improved.not_compared,
         "spent": improved.spent,
     }
 

@@ -40,7 +40,7 @@ from em.values.canonical import uncollected
 from em.values.files import BOM, open_file
 
 if TYPE_CHECKING:
-    from em.compiler.improvement import Improved
+    from em.compiler.llm_compile import Improved
 
 PARTS_OF_NAME = 3
 """How many files, or kinds of effects, become the name of a routine of sessions."""
@@ -113,15 +113,22 @@ def compile_several(
         learnt, proof = _proved(made, force=force)
         made.require_said(learnt)
     draft = _draft(made, learnt, proof, usable, load_udfs(udfs))
-    improved = None if client is None else _improved(draft, made, client)
+    improved = None if client is None else _improved(draft, made, usable, client)
     return _compiled(learnt, improved.draft if improved else draft, improved, usable, left_out)
 
 
-def _improved(draft: Draft, made: Recordings, client: LlmClient) -> "Improved":
-    """Let a model improve a routine."""
-    from em.compiler.improvement import improve
+def _improved(
+    draft: Draft, made: Recordings, traces: Sequence[KeptTrace], client: LlmClient
+) -> "Improved":
+    """Let a model write the routine."""
+    from em.compiler.llm_compile import improve
 
-    return improve(draft, made, client)
+    def relearn(names: Sequence[str]) -> Draft:
+        other = made.with_inputs(names)
+        learnt, proof = _proved(other, force=False)
+        return _draft(other, learnt, proof, traces, draft.udfs)
+
+    return improve(draft, traces, client, relearn)
 
 
 def _compiled(

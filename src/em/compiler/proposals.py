@@ -10,8 +10,11 @@ from collections.abc import Sequence
 import msgspec
 
 from em.compiler.compile_trace import compile_several
-from em.compiler.suggestions import Suggestion, kept_from
-from em.errors import InputError, NotFound, UsageError
+from em.compiler.group import Group
+from em.compiler.package_files import package_texts
+from em.compiler.submission import Submission, judged
+from em.compiler.suggestions import Suggestion, kept_from, suggest
+from em.errors import InputError, NotFound, RoutineError, UsageError
 from em.log.event import Draft, EventQuery, proposal_stream
 from em.log.kinds import event_body
 from em.runner.acceptance import accept as accept_version
@@ -20,10 +23,13 @@ from em.runner.retirement import InUse
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
 from em.traces.intake import digest
+from em.values.canonical import Json
 
 KEY_LENGTH = 8
 MOST_OPEN = 1_000
 """Proposals that are looked at: the newest."""
+MOST_GROUPS = 10
+"""Groups that are shown to whoever writes a routine."""
 LEAST_RIGHT = 0.5
 """The share of trials that must be right."""
 
@@ -61,8 +67,7 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
     for one in suggestions:
         if not _is_proven(one):
             continue
-        what = [*one.words] if one.effects else one.way
-        key = digest(one.effects, what)[:KEY_LENGTH]
+        key = key_of(one)
         traces = get_traces(store, one.sample)
         if in_use.intersection(event for kept in traces for event in kept.event_ids):
             continue
@@ -88,6 +93,12 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
     if drafts:
         store.commit(Commit(events=drafts))
     return made
+
+
+def key_of(one: Suggestion) -> str:
+    """Return the key of a suggestion; the same for traces with the same effects."""
+    what = [*one.words] if one.effects else one.way
+    return digest(one.effects, what)[:KEY_LENGTH]
 
 
 def _is_proven(one: Suggestion) -> bool:
@@ -148,6 +159,82 @@ def accept(store: Store, ref: str, *, by: str = "", name: str | None = None) -> 
     # Out of use first: if the second commit fails, it is still only proposed.
     kept = keep_routine(store, made.files, made.from_events, retired=True)
     return accept_version(store, kept.ref, by=by)
+
+
+# --- routines that somebody else writes -----------------------------------------------------------
+
+
+def groups(store: Store) -> list[Json]:
+    """Return the groups of traces that recur, with what em learnt of them by itself."""
+    proven = open_proposals(store)
+    found = suggest(store, allow_unlabelled=True, limit=MOST_GROUPS)
+    known = {one.key for one in proven}
+    shown: list[Json] = [
+        {"group": one.key, "task": one.goal, "count": one.count, "proof": one.proof}
+        for one in proven
+    ]
+    shown += [
+        {
+            "group": key_of(one),
+            "task": one.goal,
+            "count": one.count,
+            "proof": one.problem or (one.proof or {}).get("summary", ""),
+        }
+        for one in found
+        if not one.kept_as and key_of(one) not in known
+    ]
+    return shown[:MOST_GROUPS]
+
+
+def group_of(store: Store, group: str | Sequence[str]) -> Group:
+    """Return the traces of a group with what em learnt from them.
+
+    group: the key of a proposal or of a group that recurs; or the ids of traces.
+    """
+    traces = get_traces(store, _traces_of(store, group) if isinstance(group, str) else group)
+    try:
+        made = compile_several(traces)
+    except RoutineError:
+        usable = [one for one in traces if one.trace.outcome != "failure"]
+        return Group(usable or traces, None)
+    used = {*made.same_way}
+    return Group([one for one in traces if one.id in used], made.draft)
+
+
+def _traces_of(store: Store, key: str) -> Sequence[str]:
+    try:
+        return find_proposal(store, key).traces
+    except NotFound:
+        found = suggest(store, allow_unlabelled=True, limit=MOST_GROUPS)
+        for one in found:
+            if key_of(one) == key and not one.kept_as:
+                return one.sample
+        raise
+
+
+def submit(store: Store, group: str | Sequence[str], written: Submission) -> Json:
+    """Try what somebody wrote on all recordings of a group, and store it if it is right.
+
+    Return how often it was right, handed over and wrong, with the first differences. A routine is
+    stored out of use: a person reads it and accepts it. A skill is not stored.
+    """
+    recorded = group_of(store, group)
+    found = judged(recorded, written)
+    told = found.as_dict()
+    if not found.is_accepted:
+        return {**told, "next": "mend it, and send all files again"}
+    if found.draft is None:
+        return {**told, "next": "a person reads it, and keeps it with their skills"}
+    if any(kept_routines(store, found.draft.name)):
+        raise UsageError(
+            f"there is a routine {found.draft.name!r} already",
+            place="name",
+            fix="give it another `name`",
+        )
+    events = [event for kept in recorded.traces for event in kept.event_ids]
+    kept = keep_routine(store, package_texts(found.draft), events, retired=True)
+    next_ = f"a person reads it and says: em routine accept {kept.ref}"
+    return {**told, "routine": kept.ref, "proof": kept.trials.summary, "next": next_}
 
 
 def note_told(store: Store, keys: Sequence[str]) -> None:

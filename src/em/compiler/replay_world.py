@@ -55,18 +55,25 @@ class Recording(NamedTuple):
         He leaves out what it does not take. What it asks for, because nothing explains it, he
         says as it was recorded: it goes as it is into a write.
         """
+        return cls.given(example.inputs, example.calls, routine, asked)
+
+    @classmethod
+    def given(
+        cls, inputs: Json, calls: Sequence[Call], routine: Json, asked: Json | None = None
+    ) -> Self:
+        """Return the same, of inputs and calls."""
         schema = routine.get("input_schema") or {}
         is_open = schema.get("additionalProperties") is not False
         taken = properties_of(schema)
-        given = {name: one for name, one in example.inputs.items() if is_open or name in taken}
+        given = {name: one for name, one in inputs.items() if is_open or name in taken}
         given |= asked or {}
         for name in schema.get("required", ()):
             if name in given:
                 continue
-            found = [*_written(name, routine["steps"], example.calls), *_named(name, example.calls)]
+            found = [*_written(name, routine["steps"], calls), *_named(name, calls)]
             if found:
                 given[name] = found[0]
-        return cls(given, example.calls)
+        return cls(given, calls)
 
 
 def _written(name: str, steps: Sequence[Json], calls: Sequence[Call]) -> Iterator[Any]:
@@ -194,6 +201,9 @@ class World:
         result = drive(_without_pauses(machine.run(self.inputs)))
         self.output, self.reason = result.output, result.reason
         return self.outcome("" if result.status == "ok" else _why_stopped(result))
+
+    def close(self) -> None:
+        """Let go of what a world holds outside of this process."""
 
     def _start(self, step_id: str) -> None:
         self._step = step_id

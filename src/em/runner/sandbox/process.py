@@ -351,8 +351,12 @@ class Bubblewrap(Confined):
 
     def command(self) -> list[str]:
         """Return bwrap with the folders that it shows, and Python."""
-        python = sandbox.interpreter()
-        return [*_prefix(), "--remount-ro", "/", "--chdir", "/", "--", python]
+        return [*self.alone(), "--remount-ro", "/", "--chdir", "/", "--", sandbox.interpreter()]
+
+    @staticmethod
+    def alone() -> list[str]:
+        """Return bwrap with what every process sees; more folders and a program are to follow."""
+        return [*_prefix()]
 
     @classmethod
     @lru_cache(maxsize=1)

@@ -130,8 +130,9 @@ class Propose(Arguments, frozen=True):
 
     group: Annotated[str, _about("Without it: the groups there are.")] | None = None
     files: Annotated[
-        dict[str, str], _about("routine.yaml and udf.py. Without them: the group's examples.")
+        dict[str, str], _about("routine.yaml and udf.py, or a skill's. Without: recordings.")
     ] = {}
+    inputs: Annotated[dict[str, Json], _about("By recording, where others than shown.")] = {}
     name: Annotated[str, _about("Of the routine.")] | None = None
 
 
@@ -497,68 +498,21 @@ def _step(number: int, given: Json) -> Json:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-MOST_GROUPS = 10
-
-
 def _propose(desk: "Desk", caller: Caller, given: Propose) -> Json:
-    """Write a routine for tasks that recur: get the groups, then a group's examples and the format,
-    then send files. If they do what the examples did, a person may accept them.
+    """Write a routine for tasks that recur: get the groups, then a group's recordings and the
+    format, then send files. They are tried on all recordings; a person may accept what is right.
     """
     caller.must_see(None)
-    from em.compiler.proposals import find_proposal, open_proposals, propose
-    from em.compiler.suggestions import suggest
+    from em.compiler.proposals import group_of, groups, submit
+    from em.compiler.submission import FORMAT, SKILLS, Submission
 
     if given.group is None:
-        found = open_proposals(desk.store) or propose(desk.store, suggest(desk.store))
-        groups = [
-            {"group": one.key, "task": one.goal, "count": one.count, "proof": one.proof}
-            for one in found[:MOST_GROUPS]
-        ]
-        return {"groups": groups}
-    proposal = find_proposal(desk.store, given.group)
+        return {"groups": groups(desk.store)}
     if not given.files:
-        return _examples(desk, proposal.traces)
-    return _proposed(desk, given, proposal.traces)
-
-
-def _examples(desk: "Desk", traces: Sequence[str]) -> Json:
-    """Return what a model is asked that improves what em learnt from these traces."""
-    from em.compiler.compile_trace import compile_several
-    from em.errors import LlmUnavailable
-    from em.llm.providers import ScriptedClient
-    from em.traces.catalogue import get_traces
-
-    client = ScriptedClient([LlmUnavailable("the calling agent answers")])
-    compile_several(get_traces(desk.store, traces), client=client)
-    (request,) = client.requests[:1]
-    return {"format": request.system, "examples": request.prompt}
-
-
-def _proposed(desk: "Desk", given: Propose, traces: Sequence[str]) -> Json:
-    """Store the agent's routine out of use, if it does on all examples what was done there."""
-    from em.compiler.compile_trace import compile_several
-    from em.llm.providers import ScriptedClient
-    from em.runner.package import ROUTINE, UDF, keep_routine, kept_routines
-    from em.traces.catalogue import get_traces
-
-    unknown = sorted(given.files.keys() - {ROUTINE, UDF})
-    if unknown:
-        fix = f"send {ROUTINE} and {UDF}"
-        raise InputError(f"the file {unknown[0]!r} is not taken", place="files", fix=fix)
-    files = {"routine_yaml": given.files.get(ROUTINE, ""), "udf_py": given.files.get(UDF, "")}
-    answer = {**files, "notes": "", "inputs": []}
-    client = ScriptedClient([answer], provider="mcp", model="agent")
-    made = compile_several(get_traces(desk.store, traces), name=given.name, client=client)
-    assert made.improved is not None
-    if not made.improved.by_model:
-        problems = "; ".join(made.improved.problems[0])
-        raise InputError(problems, place="files", fix="mend them, and send all again")
-    if any(kept_routines(desk.store, made.draft.name)):
-        fix = "give it another `name`"
-        raise InputError(f"there is a routine {made.draft.name!r}", place="name", fix=fix)
-    kept = keep_routine(desk.store, made.files, made.from_events, retired=True)
-    next_ = f"a person reads it and says: em routine accept {kept.ref}"
-    return {"routine": kept.ref, "proof": kept.trials.summary, "next": next_}
+        group = group_of(desk.store, given.group)
+        return {"format": FORMAT + SKILLS * group.is_session, **group.shown()}
+    written = Submission(files=given.files, inputs=given.inputs, name=given.name or "")
+    return submit(desk.store, given.group, written)
 
 
 def _find_routine(desk: "Desk", caller: Caller, given: FindRoutine) -> Json:
