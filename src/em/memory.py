@@ -551,7 +551,8 @@ class Memory:
             allow_failed=allow_failed,
             allow_unlabelled=allow_unlabelled,
             review=Review(inputs=inputs, constants=constants),
-            kept_in=None if fresh else self.store,
+            kept_in=self.store,
+            fresh=fresh,
             force=force,
         )
         return keep_routine(self.store, made.files, made.from_events, retired=shadow)

@@ -1,10 +1,14 @@
-"""A routine has a name that says what it is for."""
+"""A routine has a name that says what it is for, and that never comes to mean another kind."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.cli.em_command import em
 
+from em import Memory
 from em.compiler.compile_trace import compile_several
+from em.runner.package import keep_routine
 from em.traces.trace import KeptTrace, Message, Mission, ToolCall, Trace, as_kept
 
 BUMP = (
@@ -59,7 +63,68 @@ def test_a_session_of_commands_is_named_after_them(last: str) -> None:
     assert name_of(session(BUMP.format("1.2.3"), "Bash", last)) == "echo"
 
 
-def test_other_routines_are_named_after_the_tool_that_they_write_with() -> None:
+def test_other_routines_are_named_after_all_tools_that_they_write_with() -> None:
     long = "the customer wants to cancel an order that was placed by mistake yesterday"
-    made = compile_several([session(long, "cancel_order")], force=True)
-    assert made.draft.routine.name == "cancel_order"
+    assert name_of(session(long, "cancel_order")) == "cancel_order"
+    assert name_of(session(long, "get_order", "cancel_order", "notify", "notify")) == (
+        "cancel_order_and_notify"
+    )
+    assert name_of(session(long, "get_weather")) == "get_weather"
+
+
+def test_a_name_is_no_longer_than_a_model_takes_for_a_tool() -> None:
+    tools = [f"{verb}_a_customer_record" for verb in ("change", "check", "close")]
+    assert name_of(session("close", *tools)) == f"{tools[0]}_and_{tools[1]}"
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    with Memory("em.db") as memory:
+        yield memory
+
+
+def done(memory: Memory, number: int, *tools: str) -> str:
+    """Store a trace of a task that was done with these tools."""
+    order = f"W-{number}71"
+    calls = [ToolCall(tool=tool, args={"order": order}, result="ok") for tool in tools]
+    events = [Message(role="user", text=f"{tools[0]}: {order}"), *calls]
+    return memory.add_trace(Trace(mission=Mission("desk"), events=events, outcome="success"))
+
+
+def test_a_compilation_without_a_name_replaces_no_routine_of_another_kind(memory: Memory) -> None:
+    memory.compile([done(memory, n, "cancel", "notify") for n in range(3)], name="notify")
+    ids = [done(memory, n, "notify") for n in range(3)]
+    assert memory.compile(ids).ref == "notify_2@1"
+    assert memory.compile(ids).ref == "notify_2@1"
+    assert memory.compile(done(memory, 4, "cancel", "notify"), name="notify").ref == "notify@2"
+    assert memory.compile(done(memory, 5, "notify"), fresh=True).ref == "notify_2@2"
+
+
+def test_a_routine_that_a_person_wrote_is_not_replaced_either(memory: Memory) -> None:
+    text = "name: notify\ntools: [{name: call, effect: write}]\nsteps:\n"
+    keep_routine(
+        memory.store, {"routine.yaml": f"{text}  - {{id: a, type: tool.call, tool: call}}"}
+    )
+    assert memory.compile(done(memory, 1, "notify")).ref == "notify_2@1"
+
+
+def test_kinds_with_the_same_last_write_are_two_routines(memory: Memory) -> None:
+    kinds = [("cancel", "notify"), ("refund", "notify")]
+    made = [memory.compile([done(memory, n, *kind) for n in range(3)]).ref for kind in kinds]
+    assert made == ["cancel_and_notify@1", "refund_and_notify@1"]
+    first = memory.match("cancel: W-977")
+    assert first is not None
+    assert first.routine == made[0]
+
+
+def test_compiling_everything_takes_kinds_with_one_goal_apart(memory: Memory) -> None:
+    for number in range(4):
+        done(memory, number, "get_order", "cancel", "notify")
+        done(memory, number, "get_order", "refund", "notify")
+    made = em("compile", "--all", "--json", "--db", "em.db").json
+    assert made["failed"] == {}
+    assert sorted(made["kept"].values()) == ["cancel_and_notify@1", "refund_and_notify@1"]
+    assert sorted(tuple(one.effects) for one in memory.suggest()) == [
+        ("cancel", "notify"),
+        ("notify", "refund"),
+    ]

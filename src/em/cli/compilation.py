@@ -128,7 +128,7 @@ def compile_(
 def _compile_one(
     traces: tuple[str, ...], output: str | None, options: dict[str, Any], *, keep: bool
 ) -> int:
-    options = {**options, "kept_in": _memory() if keep and not options["fresh"] else None}
+    options = {**options, "kept_in": _memory() if keep else None}
     said = Said(inputs=_names(options["inputs"]), constants=_names(options["constants"]))
     made = _compiled(traces, options, said)
     is_reviewed = can_review()
@@ -167,6 +167,7 @@ def _compiled(traces: tuple[str, ...], options: dict[str, Any], said: Said) -> "
         "review": Review(inputs=said.inputs, constants=said.constants),
         "struck": said.struck,
         "kept_in": options["kept_in"],
+        "fresh": options["fresh"],
     }
     with only_results_on_stdout(), progress("compiling"):
         if len(traces) == 1 and (Path(traces[0]).exists() or not _is_id(traces[0])):
@@ -375,11 +376,11 @@ def _compile_all(options: dict[str, Any], *, distributed: bool) -> int:
 
 
 def _compile_all_here(options: dict[str, Any]) -> int:
-    from em.traces.catalogue import attempts
+    from em.compiler.kind import tasks_in
 
     memory = open_memory()
     client = model(wanted=options["llm"])
-    tasks = attempts(memory.store, allow_unlabelled=options["allow_unlabelled"])
+    tasks = tasks_in(memory.store, allow_unlabelled=options["allow_unlabelled"])
     stored: dict[str, str] = {}
     failed: dict[str, str] = {}
     with only_results_on_stdout(), progress("compiling", len(tasks)) as advance:

@@ -11,24 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from em.compiler.calls import TracedCall, calls_of, identifier, tried_in_vain
+from em.compiler.calls import TracedCall, calls_of, tried_in_vain
 from em.compiler.checks import general
 from em.compiler.commands import is_bookkeeping, refuse_unrepeatable, require_commands
 from em.compiler.description import described
 from em.compiler.draft import Draft, Recorded
 from em.compiler.given_udfs import GivenUdfs, Udfs, check_udfs, load_udfs
+from em.compiler.kind import free_name, name_of
 from em.compiler.learner import Learnt
 from em.compiler.outline import open_values
 from em.compiler.package_files import package_texts, write_package
 from em.compiler.proofs import prove
 from em.compiler.recordings import Recordings
 from em.compiler.replay_world import Recording, as_recorded, program_of
-from em.compiler.session_effects import session_effects
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
 from em.runner.package import current_version, routine_of
 from em.runner.routine import NO_REVIEW, Review, Routine
-from em.runner.tools.coding import is_coding_tool
 from em.runner.trial import Proof
 from em.settings import Settings
 from em.store import redactor_of
@@ -42,8 +41,6 @@ from em.values.files import BOM, open_file
 if TYPE_CHECKING:
     from em.compiler.llm_compile import Improved
 
-PARTS_OF_NAME = 3
-"""How many files, or kinds of effects, become the name of a routine of sessions."""
 REASONS_SHOWN = 3
 
 
@@ -80,6 +77,7 @@ def compile_several(
     review: Review = NO_REVIEW,
     struck: Sequence[str] = (),
     kept_in: Store | None = None,
+    fresh: bool = False,
     by_itself: bool = False,
     force: bool = False,
 ) -> Compiled:
@@ -88,17 +86,22 @@ def compile_several(
     Those that say that they failed are left out; if all do, they are refused unless `allow_failed`.
     `allow_unlabelled=False` refuses traces if none of them says that it succeeded.
 
-    review, struck: what a person said about the routine. kept_in: a memory; what was said about its
-    version with the same name stays said. by_itself: no person sees what is assumed, so nothing
-    is. force: return the routine though it is not proved. With a `client`, its model improves the
-    routine.
+    review, struck: what a person said about the routine. kept_in: the memory that it is for; there
+    it gets a name that means no routine of another kind, unless a `name` is given, and what was
+    said about the version with its name stays said, unless `fresh`. by_itself: no person sees what
+    is assumed, so nothing is. force: return the routine though it is not proved. With a `client`,
+    its model improves the routine.
     """
     declared = declared or {}
     usable, left_out = _usable(traces, declared, allow_failed=allow_failed)
     _check_outcomes(usable, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
     _check_calls(usable, declared)
-    name = name or _name_of([kept.trace for kept in usable], declared)
-    before = None if kept_in is None else _stored(kept_in, name)
+    name = name or (
+        name_of([kept.trace for kept in usable], declared)
+        if kept_in is None
+        else free_name(kept_in, usable, declared)
+    )
+    before = None if kept_in is None or fresh else _stored(kept_in, name)
     with uncollected(), _nested_too_deeply():
         made = Recordings(
             name,
@@ -385,41 +388,3 @@ def _refuse_incomplete(trace: Trace) -> None:
             place="events",
             fix="record the agent's tool calls: a routine is made of them",
         )
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-
-def _name_of(traces: Sequence[Trace], declared: Mapping[str, Effect | None]) -> str:
-    """Name a routine after the last tool that it writes with, else after its last call.
-
-    The tools of coding agents (`Bash`, `Write`) say nothing: there their arguments do.
-    """
-    first = traces[0]
-    calls = [call for call in calls_of(first, declared)[0] if not is_bookkeeping(call.name)]
-    made = [call for call in calls if not call.failed] or calls
-    writes = [call for call in made if call.effect == "write" and not call.is_udf]
-    last = (writes or made)[-1:]
-    tools = [call.tool for call in first.calls[-1:] if isinstance(call, ToolCall)]
-    is_coding = any(is_coding_tool(tool) or is_bookkeeping(tool) for tool in tools)
-    name = (_session_name(traces) if is_coding else "") or (last[0].title if last else "task")
-    return identifier(name)
-
-
-def _session_name(traces: Sequence[Trace]) -> str:
-    """Name sessions after the files that all changed, else after what all did.
-
-    Empty if one changed none: then the last command says what they are for.
-
-    The file of a single session may be named after somebody.
-    """
-    done = [one for trace in traces if (one := session_effects(trace)) is not None]
-    if len(done) < len(traces) or not all(one.files for one in done):
-        return ""
-    files = _common([one.files for one in done]) if len(done) > 1 else []
-    return " ".join(["change", *files] if files else _common([one.kinds for one in done]))
-
-
-def _common(several: Sequence[Sequence[str]]) -> list[str]:
-    """Return what all have, as many as a name holds."""
-    return [one for one in several[0] if all(one in other for other in several)][:PARTS_OF_NAME]

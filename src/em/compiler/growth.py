@@ -4,13 +4,14 @@ A task that a routine handed over, and that an agent then did, is such a trace. 
 stored only if it is as good on the traces that the old one knew.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from em.compiler.calls import calls_of
 from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.file_changes import session_of
+from em.compiler.kind import Declared, declared_effects, effects_of, writes_of
 from em.errors import EmError, NotFound
 from em.log.event import TRACE_PREFIX, EventQuery
 from em.runner.acceptance import why_waiting
@@ -24,14 +25,13 @@ from em.runner.package import (
     routine_of,
     texts_of,
 )
-from em.runner.routine import Routine, ToolSpec
+from em.runner.routine import Routine
 from em.runner.tools.coding import FILE_TEXT
 from em.runner.trial import Trials
 from em.runner.version_change import changes, proof_change
 from em.store.protocol import Artefact, Store
 from em.traces.catalogue import get_traces
 from em.traces.trace import KeptTrace, Trace
-from em.values.call import Effect
 
 PAGE = 200
 """Traces that are listed at a time."""
@@ -122,7 +122,7 @@ def _grown(
     old: KeptRoutine,
     known: Sequence[KeptTrace],
     added: Sequence[KeptTrace],
-    declared: Mapping[str, Effect | None],
+    declared: Declared,
 ) -> tuple[Growth, Compiled]:
     """Return what a routine and new traces become, and what that changes."""
     made = _compiled(old, [*known, *added], declared)
@@ -144,9 +144,7 @@ def _grown(
     return msgspec.structs.replace(found, why_not=_why_worse(old, made)), made
 
 
-def _compiled(
-    old: KeptRoutine, traces: Sequence[KeptTrace], declared: Mapping[str, Effect | None]
-) -> Compiled:
+def _compiled(old: KeptRoutine, traces: Sequence[KeptTrace], declared: Declared) -> Compiled:
     """Compile traces with what people said about the old version.
 
     A wrong trial is judged against those of the old version.
@@ -210,23 +208,11 @@ def _since(store: Store, seq: int, outcomes: set[str]) -> Iterator[KeptTrace]:
             continue
 
 
-def declared_effects(tools: Sequence[ToolSpec]) -> dict[str, Effect | None]:
-    """Return the effects of tools that a person or the tool itself declared."""
-    return {
-        tool.name: tool.known_effect
-        for tool in tools
-        if tool.known_effect is not None and not tool.effect_inferred
-    }
-
-
-def _has_effects_of(routine: Routine, trace: Trace, declared: Mapping[str, Effect | None]) -> bool:
+def _has_effects_of(routine: Routine, trace: Trace, declared: Declared) -> bool:
     """Return whether a trace does what a routine does: its effects, or some of them."""
     session = session_of(trace, declared) if FILE_TEXT in routine.called_tools else None
     calls = calls_of(trace, declared)[0] if session is None else session.calls
-    good = [call for call in calls if not call.failed]
-    done = {call.name for call in good if call.effect == "write" and not call.is_udf}
-    reads = {tool.name for tool in routine.tools if tool.known_effect == "read"}
-    own = routine.called_tools - reads
+    done, own = effects_of(calls), writes_of(routine)
     if not own:
-        return not done and {call.name for call in good} >= routine.called_tools
+        return not done and {one.name for one in calls if not one.failed} >= routine.called_tools
     return bool(done) and done <= own

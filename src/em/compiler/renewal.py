@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.compile_trace import Compiled, compile_several
-from em.compiler.growth import AT_ONCE, declared_effects, made_of, why_only_by_hand
+from em.compiler.growth import AT_ONCE, made_of, why_only_by_hand
+from em.compiler.kind import declared_effects
 from em.errors import Conflict, EmError, NotFound, RoutineError, StoreError
 from em.log.event import Draft, EventQuery, routine_stream
 from em.log.kinds import event_body

@@ -1,11 +1,9 @@
 """Suggestions of traces to compile: those with the same effects, and what a routine would save.
 
-Traces belong together if they call the same tools with an effect; how often each, and on which way,
-depends on the task. Traces without an effect belong together if they took the same path. Sessions
-of coding agents belong together if they changed the same kinds of files and were asked for in
-similar words, or if they made the same changes, whatever the words. A routine
-saves what the agent needed besides its tools: the model's answers, their tokens and price, and the
-time outside the calls that the routine repeats.
+Traces belong together if they are of one `kind`. Sessions of coding agents belong together if they
+changed the same kinds of files and were asked for in similar words, or if they made the same
+changes, whatever the words. A routine saves what the agent needed besides its tools: the model's
+answers, their tokens and price, and the time outside the calls that the routine repeats.
 
 A log may have many thousands of traces. They are listed by the tools that they called, and of those
 with the same tools the newest are read, once each. Compiled and proved are only the groups that can
@@ -13,7 +11,7 @@ be among the best, each on a sample of its traces.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 from statistics import median
 from typing import Any
@@ -24,6 +22,7 @@ from em.compiler.calls import calls_of, tried_in_vain
 from em.compiler.checks import walked
 from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.example import request_of
+from em.compiler.kind import kind_of, name_of_call, way_of
 from em.compiler.session_effects import session_effects
 from em.compiler.sessions import is_session
 from em.errors import EmError
@@ -34,7 +33,7 @@ from em.store.protocol import Store
 from em.text.terms import STOP_WORDS
 from em.traces.catalogue import get_traces, trace_rows
 from em.traces.outcomes import outcome_of_kept
-from em.traces.trace import KeptTrace, Message, ToolCall, Trace, UdfCall
+from em.traces.trace import KeptTrace, Message, Trace
 from em.values.canonical import Json
 from em.values.leaves import texts
 
@@ -129,7 +128,7 @@ class _Group:
         self.ids.append(kept.id)
         self.goal = self.goal or kept.trace.mission.goal
         self.way = way
-        calls = tuple(_name_of(call) for call in kept.trace.calls if call.error is None)
+        calls = tuple(name_of_call(call) for call in kept.trace.calls if call.error is None)
         self.ways.setdefault(calls, []).append(kept.id)
         saved = spared(kept.trace)
         self.model_calls.append(saved.model_calls)
@@ -192,7 +191,7 @@ def suggest(
         if outcome == "unknown" and tried_in_vain(calls_of(kept.trace, {})[0]) is not None:
             is_usable = False
         if is_usable and (way := way_of(kept.trace)):
-            found_in = _groups_of(kept.trace, way, groups)
+            found_in = _groups_of(kept.trace, groups)
             for group in found_in:
                 group.add(kept, way)
                 group.unlabelled += outcome == "unknown"
@@ -251,18 +250,17 @@ _Groups = dict[tuple[tuple[str, ...], tuple[str, ...], str], _Group]
 """By effects, and by what the traces have in common besides."""
 
 
-def _groups_of(trace: Trace, way: tuple[str, ...], groups: _Groups) -> list[_Group]:
+def _groups_of(trace: Trace, groups: _Groups) -> list[_Group]:
     """Return the groups of a trace: by its effects, for a session also by what was asked for.
 
     A session has others too. `release 2.0.1: fix the tooltip` and `release 2.1.0: add dark mode`
     only begin alike. Requests for one chore may have no word in common, but the sessions changed
     the same files, or files of the same kinds.
     """
-    done = session_effects(trace)
+    done, (effects, way) = session_effects(trace), kind_of(trace, {})
     if done is None or not done.kinds:
-        effects = tuple(sorted(set(_effects(trace))))
         return [groups.setdefault((effects, () if effects else way, ""), _Group(effects))]
-    effects, words = done.kinds, tuple(_words(trace.mission.goal))
+    words = tuple(_words(trace.mission.goal))
     alike = (
         known
         for (_, _, by), known in groups.items()
@@ -334,33 +332,6 @@ def _best_of(one: Suggestion, group: _Group, store: Store, at_least: int) -> Sug
         return proved
     same_way = _proved(group.suggestion(way), store)
     return proved if same_way.problem else same_way
-
-
-def _effects(trace: Trace) -> Iterator[str]:
-    calls, _ = calls_of(trace, {})
-    for call in calls:
-        if call.effect == "write" and not call.is_udf and not call.failed:
-            yield call.name
-
-
-def way_of(trace: Trace) -> tuple[str, ...]:
-    """Return a trace's path: its successful calls in order, repeats in a row once."""
-    way: list[str] = []
-    for call in trace.calls:
-        name = _name_of(call)
-        if call.error is None and (not way or way[-1] != name):
-            way.append(name)
-    return tuple(way)
-
-
-def _name_of(call: ToolCall | UdfCall) -> str:
-    """Return the name of a call; for a shell with the program, which says what it does."""
-    name = call.tool if isinstance(call, ToolCall) else call.function
-    command = call.args.get("command", call.args.get("cmd"))
-    words = command.split(maxsplit=1) if isinstance(command, str) else command
-    if isinstance(words, list) and words and isinstance(words[0], str):
-        return f"{name} {words[0][:40]}"
-    return name
 
 
 class Spared(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from em.compiler.kind import tasks_in
 from em.errors import NotFound, QueueFull, UsageError, WorkError
 from em.log.event import JOB_PREFIX, Draft, EventQuery, check_name, job_stream
 from em.memory import Memory
@@ -21,7 +22,6 @@ from em.runner.history import read_run
 from em.settings import Settings, WorkSettings
 from em.store import redactor_of
 from em.store.preparation import refuse_secret_name
-from em.traces.catalogue import attempts
 from em.values.canonical import Json
 from em.values.ids import new_id, new_ids
 from em.work.database import NAME, TASK, VERSION, Database, sa
@@ -314,7 +314,7 @@ class Queue:
         options = dict(how or {})
         if tasks is None:
             unlabelled = options.get("allow_unlabelled", False)
-            tasks = attempts(self._memory.store, allow_unlabelled=unlabelled)
+            tasks = tasks_in(self._memory.store, allow_unlabelled=unlabelled)
         size = chunk or self.chunk("compile")
         return self.add(compile_jobs(self._memory, tasks, size, options), queue, key=key)
 
