@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from em.errors import BadAnswer
+from em.errors import BadAnswer, LlmError, LlmUnavailable, MissingKey
 from em.llm import ScriptedClient
 from em.llm.client import ask_struct, struct_schema
 from em.llm.wires import all_required, is_closed
@@ -89,3 +89,43 @@ def test_choices_limit_a_text_too() -> None:
 
     client = ScriptedClient([{"one": "c"}, {"one": "b"}])
     assert ask_struct(client, Pick, "Which?", choices={"one": ["a", "b"]}).value.one == "b"
+
+
+class Odd:
+    """A client of somebody's own, without the fields that em's have."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def complete(self, *_args: Any, **_options: Any) -> Any:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+KEY = "sk-ant-api03-" + "Zq7xK2mP" * 10
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [TimeoutError("late"), ConnectionError(KEY), ValueError(), MissingKey("none", place="")],
+)
+def test_whatever_a_client_raises_is_an_error_of_the_model(raised: Exception) -> None:
+    client: Any = Odd(raised)
+    with pytest.raises(LlmUnavailable) as caught:
+        ask_struct(client, City, "Where?")
+    assert caught.value.__cause__ is raised
+    assert KEY not in str(caught.value)
+
+
+def test_a_client_that_answers_with_something_else_is_an_error_of_the_model() -> None:
+    client: Any = Odd(None)
+    with pytest.raises(LlmError):
+        ask_struct(client, City, "Where?")
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), SystemExit(1)])
+def test_what_ends_the_program_is_left_alone(raised: BaseException) -> None:
+    client: Any = Odd(raised)
+    with pytest.raises(type(raised)):
+        ask_struct(client, City, "Where?")

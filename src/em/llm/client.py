@@ -9,7 +9,8 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -366,7 +367,8 @@ def ask_struct(
 
     The schema that goes to the model is derived from `kind` (see `struct_schema`). An answer that
     the schema or the Struct's `__post_init__` refuses goes back to the model with the problem;
-    after three tries this raises BadAnswer. Other errors are those of `LlmClient.complete`.
+    after three tries this raises BadAnswer. Other errors are those of `LlmClient.complete`; what
+    else a client raises is an LlmUnavailable with it as the cause.
 
     choices: the values that fields of these names may have, for those known only at run time.
     redacted: the prompt has no secrets, because its values were redacted one by one.
@@ -382,21 +384,35 @@ def ask_struct(
     given = [Message("user", prompt)] if isinstance(prompt, str) else prompt
     messages = [Message(one.role, one.text if redacted else clean(one.text)) for one in given]
     for _ in range(CORRECTIONS + 1):
-        completion = client.complete(
-            messages,
-            system=clean(system),
-            schema=schema,
-            name=name,
-            max_tokens=max_tokens,
-            temperature=temperature,
-        )
+        with _as_llm_errors(client):
+            completion = client.complete(
+                messages,
+                system=clean(system),
+                schema=schema,
+                name=name,
+                max_tokens=max_tokens,
+                temperature=temperature,
+            )
+            value = completion.value
         try:
             # Not strict: JSON Schema takes 1.0 for an integer.
-            return Answer(msgspec.convert(completion.value, kind, strict=False), completion)
+            return Answer(msgspec.convert(value, kind, strict=False), completion)
         except msgspec.ValidationError as error:
             problem = mismatch(error).place("the answer") + f": {mismatch(error).message}"
             messages += _again(completion.text, [problem], schema)
     raise _unfit(client, [problem])
+
+
+@contextmanager
+def _as_llm_errors(client: LlmClient) -> Iterator[None]:
+    """Raise whatever a client raises as an LlmError: callers go on without a model then."""
+    try:
+        yield
+    except LlmError:
+        raise
+    except Exception as error:
+        said = _redactor().text(f"{type(error).__name__}: {error}")
+        raise LlmUnavailable(f"the client raised {said}", place=_place_of(client)) from error
 
 
 def _unfit(client: LlmClient, problems: Sequence[str]) -> BadAnswer:
@@ -410,7 +426,8 @@ def _unfit(client: LlmClient, problems: Sequence[str]) -> BadAnswer:
 
 
 def _place_of(client: LlmClient) -> str:
-    return f"{client.provider} {client.model}".strip()
+    names = (getattr(client, name, "") for name in ("provider", "model"))
+    return " ".join(filter(None, map(str, names))) or type(client).__name__
 
 
 def struct_schema(kind: type[msgspec.Struct], choices: Mapping[str, Sequence[str]]) -> Json:
