@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -304,6 +305,50 @@ def test_a_session_is_recorded_as_it_goes_and_an_import_later_adds_nothing(
     memory.import_files(copy)
     (again,) = memory.traces()
     assert (again.id, len(again.event_ids)) == (trace.id, events)
+
+
+@pytest.mark.parametrize("seen_at", ["a prompt", "the end"])
+def test_a_session_is_recorded_from_its_beginning_when_the_memory_vanished_meanwhile(
+    tmp_path: Path, seen_at: str
+) -> None:
+    db = tmp_path / ".em" / "em.db"
+    with Memory(db) as memory:
+        service = HookService(memory, tmp_path / "s")
+        transcript = tmp_path / "s1.jsonl"
+        lines = lines_of_a_session(tmp_path)
+        named = {"transcript_path": str(transcript)}
+        transcript.write_text("".join(lines[:3]))
+        service.record(event("Stop", **named))
+        shutil.rmtree(db.parent)
+        if seen_at == "a prompt":
+            said = service.answer(event("UserPromptSubmit", prompt="go on", **named))
+            assert str(db) in str(said)
+        transcript.write_text("".join(lines))
+        for _ in range(2):
+            service.record(event("Stop", **named))
+        service.record(event("SessionEnd", **named))
+        told = service.answer(event("SessionStart", **named))
+        assert (str(db) in str(told)) == (seen_at == "the end")
+        assert service.answer(event("SessionStart", **named)) is None  # it is told once
+    with Memory(db, create=False) as memory:
+        (trace,) = memory.traces()
+        assert [call.result for call in trace.trace.calls] == ["a.txt"]
+
+
+def test_what_could_not_be_stored_is_read_again(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    db = project / ".em" / "em.db"
+    with Memory(db) as memory:
+        service = HookService(memory, tmp_path / "s")
+        transcript = tmp_path / "s1.jsonl"
+        transcript.write_text("".join(lines_of_a_session(tmp_path)))
+        project.rename(tmp_path / "away")
+        service.record(event("Stop", transcript_path=str(transcript)))
+        (tmp_path / "away").rename(project)
+        service.record(event("Stop", transcript_path=str(transcript)))
+        (trace,) = memory.traces()
+        assert [call.result for call in trace.trace.calls] == ["a.txt"]
+        assert memory.store.times_lost == 0
 
 
 def test_sub_agents_are_recorded_with_their_session(memory: Memory, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +50,7 @@ class Advice:
         self.told: dict[str, set[str]] = {}
         """The ids of lessons that sessions were told, to be noted in the log."""
         self._proposed: set[str] = set()
+        self._times_lost = memory.store.times_lost
         self.to_note: list[str] = []
         """The keys of proposals that were told, to be noted in the log."""
 
@@ -61,10 +62,12 @@ class Advice:
     def to(self, event: Json) -> str:
         """Return what to tell the agent at an event; mostly nothing."""
         name = event.get("hook_event_name")
+        lines: Iterator[_Line]
         if name == "SessionStart":
-            lines = self._proposals()
+            lines = chain(self._proposals(), self._loss())
         elif name == "UserPromptSubmit":
-            lines = self._at_prompt(str(event.get("prompt") or ""), str(event.get("cwd") or ""))
+            prompt, folder = str(event.get("prompt") or ""), str(event.get("cwd") or "")
+            lines = chain(self._at_prompt(prompt, folder), self._loss())
         elif name == "PostToolUseFailure":
             lines = self._after(event, event.get("error"))
         elif name == "PostToolUse":
@@ -80,6 +83,16 @@ class Advice:
         new = [one for one in found if one.key not in self._proposed]
         for one in new[:MOST_PROPOSALS]:
             yield _Line(_line_of(one, self._db), proposal=one.key)
+
+    def _loss(self) -> Iterator["_Line"]:
+        """Yield once that the memory was gone. It is asked last: looking at it finds that out."""
+        if self._times_lost != self._memory.store.times_lost:
+            self._times_lost = self._memory.store.times_lost
+            yield _Line(
+                f"- The file of em's memory {_quoted(self._db)} was removed or replaced. What it"
+                " had is not known any more; em records into the one that is there now. Tell the"
+                " user."
+            )
 
     def _at_prompt(self, prompt: str, folder: str) -> Iterator["_Line"]:
         store = self._memory.store

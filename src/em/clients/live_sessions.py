@@ -6,9 +6,11 @@ imported later are one trace, by construction. Of a program that has its session
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from em.errors import Conflict
+from em.errors import EmError
 from em.memory import Memory
 from em.traces.transcripts import (
     FileState,
@@ -29,6 +31,7 @@ class LiveSessions:
         self._memory = memory
         self._open: OrderedDict[Path, Reading] = OrderedDict()
         self._in_databases: dict[tuple[Path, str], None] = {}
+        self._times_lost = memory.store.times_lost
 
     def read_on(self, path: Path, session: str = "") -> list[str]:
         """Store what is new in a transcript and its sub-agents'. Return the ids of the traces.
@@ -65,19 +68,17 @@ class LiveSessions:
         ]
 
     def _read(self, path: Path) -> list[str]:
-        try:
+        with self._begun_again_if_it_fails(path):
             reading = self._reading(path)
             if reading is None:
                 return []
             with opened(path) as file:
                 reading.read_on(file)
             return list(reading.progress().traces)
-        except Conflict:  # another process imports the same file
-            self._open.pop(path, None)
-            return []
+        return []
 
     def _end(self, path: Path) -> list[str]:
-        try:
+        with self._begun_again_if_it_fails(path):
             reading = self._reading(path)
             if reading is None:
                 return []
@@ -85,11 +86,24 @@ class LiveSessions:
                 reading.read_on(file)
             del self._open[path]
             return list(reading.finish().traces)
-        except Conflict:
+        return []
+
+    @contextmanager
+    def _begun_again_if_it_fails(self, path: Path) -> Iterator[None]:
+        """Read a file from its beginning the next time if it can't be stored now.
+
+        Another process imports it, the disk is full, or the memory is gone. What is stored already
+        is found there then.
+        """
+        try:
+            yield
+        except EmError:
             self._open.pop(path, None)
-            return []
 
     def _reading(self, path: Path) -> Reading | None:
+        if self._times_lost != self._memory.store.times_lost:
+            self._times_lost = self._memory.store.times_lost
+            self._open.clear()  # nothing of these files is in the memory that there is now
         found = self._open.get(path)
         if found is not None:
             self._open.move_to_end(path)

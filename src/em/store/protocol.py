@@ -415,6 +415,10 @@ class Store(Protocol):
         """What it is known by in the user's list of trusted databases."""
 
     @property
+    def times_lost(self) -> int:
+        """How often another database was found in the place of the one that was open, or none."""
+
+    @property
     def redactor(self) -> Redactor:
         """Removes secrets from everything that is committed."""
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from em import telemetry
-from em.errors import EmError, StoreCorrupt, StoreError, UsageError
+from em.errors import EmError, NotFound, StoreCorrupt, StoreError, UsageError
 from em.log.chain import Entry, Holding
 from em.log.event import Event, EventQuery, Row, check_name
 from em.redaction.redactor import Redactor
@@ -163,12 +163,17 @@ class SqlIndex(ABC):
             search_index.bring_up_to_date(session, self)
 
 
+class FileLost(NotFound):
+    """The database was removed or replaced while a transaction wrote to it."""
+
+
 class SqlStore(ABC):
     """A store on SQL. A back end adds its connections and the few statements that differ."""
 
     _driver_error: type[Exception]
     _number_taken: type[Exception] | tuple[()] = ()
     _inserts_at_once = False
+    times_lost = 0
 
     def __init__(self, index: SqlIndex, redactor: Redactor | None = None) -> None:
         self.index = index
@@ -278,6 +283,12 @@ class SqlStore(ABC):
         return committed
 
     def _commit(self, commit: Commit) -> Committed:
+        try:
+            return self._commit_once(commit)
+        except FileLost:  # nothing of it is stored: the next use begins a new file
+            return self._commit_once(commit)
+
+    def _commit_once(self, commit: Commit) -> Committed:
         if self._inserts_at_once and len(commit.events) == 1:
             event = prepare_row(commit, self.redactor)
             if event is not None:

@@ -1,5 +1,7 @@
 """The store in an SQLite file. Several threads and processes may use it at once."""
 
+import fcntl
+import logging
 import os
 import sqlite3
 import threading
@@ -31,7 +33,7 @@ from em.store.preparation import PreparedEvent
 from em.store.protocol import SHAPE_BITS, Health, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Session, Transaction
-from em.store.sql import SqlIndex, SqlStore, check_busy_timeout
+from em.store.sql import FileLost, SqlIndex, SqlStore, check_busy_timeout
 from em.store.vectors import (
     Matrices,
     embedder_of,
@@ -45,22 +47,44 @@ FORK_WAIT = 2.0
 """Seconds that a fork waits for connections to become idle."""
 
 
+Identity = tuple[int, int]
+"""The device and the number of a file, as long as somebody has it open."""
+
+
+def identity_of(path: str) -> Identity | None:
+    """Return which file is at a path; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class FileConnection(sqlite3.Connection):
+    """A connection with the file that it has open, and its write-ahead log once it has one."""
+
+    file: Identity | None = None
+    log: Identity | None = None
+
+
 class Connections:
     """The connections to one file: one for each thread at work, none shared, none across a fork.
 
-    Idle connections are used again, and up to `limit` are opened. A fork waits until no connection
-    is in use: otherwise the child could inherit a lock of SQLite's that no thread of its own holds
-    and that is never released.
+    Idle connections are used again, and up to `limit` are opened. `look` is called before each
+    use. A fork waits until no connection is in use: otherwise the child could inherit a lock of
+    SQLite's that no thread of its own holds and that is never released.
     """
 
     def __init__(
         self,
-        open_one: Callable[[], sqlite3.Connection],
-        usable: Callable[[sqlite3.Connection], bool],
+        open_one: Callable[[], "FileConnection"],
+        usable: Callable[["FileConnection"], bool],
+        look: Callable[[], None],
         limit: int,
     ) -> None:
         self._open_one = open_one
         self._usable = usable
+        self._look = look
         self._limit = limit
         self._closed = False
         self._start()
@@ -68,7 +92,7 @@ class Connections:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[FileConnection] = []
         # Of a store that nobody closed and nobody has any more. Python 3.13 warns otherwise.
         weakref.finalize(self, _close_idle, self._idle, self._pid).atexit = False
         self._used = 0
@@ -84,7 +108,7 @@ class Connections:
         return self._write_lock
 
     @contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
+    def connection(self) -> Iterator[FileConnection]:
         """Lend this thread a connection for as long as the block lasts."""
         connection = self.take()
         try:
@@ -92,11 +116,12 @@ class Connections:
         finally:
             self.give_back(connection)
 
-    def take(self) -> sqlite3.Connection:
+    def take(self) -> FileConnection:
         """Lend this thread a connection until `give_back`."""
         if self._pid != os.getpid():
             # A child process must not touch the parent's connections, not even to close them.
             self._start()
+        self._look()
         with self._lock:
             while self._used >= self._limit:
                 self._waiting += 1
@@ -115,7 +140,7 @@ class Connections:
             self._put_back(None)
             raise
 
-    def give_back(self, connection: sqlite3.Connection) -> None:
+    def give_back(self, connection: FileConnection) -> None:
         """Take a connection back; close it if it can't be used again."""
         reusable = False
         try:
@@ -125,7 +150,7 @@ class Connections:
         finally:
             self._put_back(connection if reusable else None)
 
-    def _put_back(self, connection: sqlite3.Connection | None) -> None:
+    def _put_back(self, connection: FileConnection | None) -> None:
         with self._lock:
             self._used -= 1
             if connection is not None:
@@ -143,6 +168,10 @@ class Connections:
             self._lock.acquire()
         return self._lock.release
 
+    def logs(self) -> set[Identity]:
+        """Return the write-ahead logs that idle connections have open."""
+        return {idle.log for idle in self._idle if idle.log is not None}
+
     def drop_idle(self) -> None:
         """Close the idle connections, so that the next use connects again."""
         with self._lock:
@@ -156,7 +185,7 @@ class Connections:
         self.drop_idle()
 
 
-def _close_idle(idle: list[sqlite3.Connection], pid: int) -> None:
+def _close_idle(idle: list[FileConnection], pid: int) -> None:
     """Close connections, if this is the process that opened them."""
     if pid == os.getpid():
         for connection in idle:
@@ -346,6 +375,7 @@ _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
 }
 
 
+_log = logging.getLogger("em.store")
 _open_stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
 
 
@@ -377,8 +407,30 @@ def enter_wal(connection: sqlite3.Connection, patience: float) -> None:
             return
 
 
+def _remove_beside(path: Path) -> None:
+    for beside in ("-wal", "-shm"):
+        Path(f"{path}{beside}").unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let no other process of em make or replace a database in a folder meanwhile."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 class SqliteStore(SqlStore):
     """A log in an SQLite file.
+
+    A process may have it open for days, and a person may delete the file, or put another in its
+    place. SQLite would go on with the file that has no name any more, and what is written to it is
+    lost. So each use looks which file is at the path, and follows: it begins a new one if there is
+    none. A transaction is only done if its file is still there afterwards.
 
     path: the file, or `:memory:`.
     create: create the file if there is none.
@@ -407,12 +459,16 @@ class SqliteStore(SqlStore):
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
         self._read_only = False
+        self._file: Identity | None = None
+        self._is_following = False
         folder = None if self._path == IN_MEMORY else Path(f"{self._path}-vectors")
+        self.index: SqliteIndex
         super().__init__(SqliteIndex(self._reading, self._writing, folder), redactor)
         limit = 1 if self._path == IN_MEMORY else MAX_CONNECTIONS
-        self._pool = Connections(self._connect, self._usable, limit)
+        self._pool = Connections(self._connect, self._usable, self._look, limit)
         if self._path != IN_MEMORY:
             self._check_path(create=create)
+            self._file = identity_of(self._path)
         try:
             self._migrate()
             if not self._read_only:
@@ -456,18 +512,80 @@ class SqliteStore(SqlStore):
             if path.parent.name == FOLDER:
                 # A memory has what was said and done: it must not get into a repository.
                 (path.parent / ".gitignore").write_text("*\n")
+        with _locked(path.parent):
+            if not path.exists():
+                self._make_file(path)
+
+    def _make_file(self, path: Path) -> None:
+        # What lies beside belongs to a file that is gone. Processes that have it open keep it.
+        _remove_beside(path)
         # Before SQLite makes it: its other files get the same rights. Not if another thread has
         # just made it: closing the file would end the locks of its connections.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
-    def _connect(self) -> sqlite3.Connection:
+    def _look(self) -> None:
+        """Follow the path if another file is there than the one that is open, or none."""
+        if self._file is None or self._read_only:
+            return
+        if self._is_following or identity_of(self._path) != self._file:
+            lock = self._pool.write_lock()
+            self._wait_for(lock)
+            try:
+                if identity_of(self._path) != self._file:
+                    self._follow(self._file)
+            finally:
+                lock.release()
+
+    def _follow(self, old: Identity) -> None:
+        """Go on in the file that is at the path now; make it if there is none."""
+        self._is_following = True
+        try:
+            is_gone = self._take_place()
+            self._file = identity_of(self._path)
+            self._chain = self._new_chain()
+            self.__dict__.pop("database", None)
+            self.index.matrices.forget_files()
+            self.index.matrices = Matrices(Path(f"{self._path}-vectors"))
+            self._migrate()
+            self.index.bring_up_to_date()
+        except BaseException:
+            self._file = old  # the next use tries again
+            raise
+        finally:
+            self._is_following = False
+        self.times_lost += 1
+        what = "was gone: a new, empty one was begun" if is_gone else "was replaced by another one"
+        _log.warning("the memory %s %s", self._path, what)
+
+    def _take_place(self) -> bool:
+        """Leave the old file, and return whether there was none in its place."""
+        path = Path(self._path)
+        is_gone = not path.exists()
+        if is_gone:
+            if not (path.parent.exists() or path.parent.parent.exists()):
+                raise NotFound(
+                    "the memory is gone, and so is the folder that it was in; nothing is stored",
+                    place=self._path,
+                    fix="restore the folder, or name another memory with --db or EM_DB",
+                )
+            self._check_path(create=True)
+        else:
+            with _locked(path.parent):
+                # SQLite would apply the old file's log to the new one. While connections have it
+                # open, no other file gets its number.
+                if identity_of(f"{path}-wal") in self._pool.logs():
+                    _remove_beside(path)
+        self._pool.drop_idle()
+        return is_gone
+
+    def _connect(self) -> FileConnection:
         if self._path == IN_MEMORY:
             target = self._path
         else:
             target = "file:" + quote(os.fsencode(Path(self._path).absolute()))
             if not self._read_only:
-                target += "?mode=rwc"
+                target += "?mode=rw"
             elif Path(self._path + "-wal").exists():
                 target += "?mode=ro"
             else:
@@ -479,6 +597,7 @@ class SqliteStore(SqlStore):
             check_same_thread=False,
             uri=True,
             cached_statements=64,
+            factory=FileConnection,
         )
         try:
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
@@ -493,11 +612,23 @@ class SqliteStore(SqlStore):
         except BaseException:
             connection.close()
             raise
+        connection.file = self._file
+        if not self._read_only and not self._has_place(connection):
+            connection.close()
+            raise StoreBusy("the memory is being replaced", place=self._path, fix="try again")
         return connection
 
-    def _usable(self, connection: sqlite3.Connection) -> bool:
+    def _has_place(self, connection: FileConnection) -> bool:
+        """Return whether the file of a connection is still at the path."""
+        return connection.file is None or identity_of(self._path) == connection.file
+
+    def _usable(self, connection: FileConnection) -> bool:
         # A connection opened with immutable=1 would not see later changes.
-        return not connection.in_transaction and not self._read_only
+        is_current = connection.file == self._file and not self._read_only
+        if is_current and connection.log is None:
+            log = identity_of(f"{self._path}-wal")
+            connection.log = log if self._has_place(connection) else None
+        return is_current and not connection.in_transaction
 
     def _explain(self, error: Exception) -> EmError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -532,6 +663,16 @@ class SqliteStore(SqlStore):
         if not lock.acquire(timeout=self._busy_timeout):
             kind, message, fix = _ERRORS[sqlite3.SQLITE_BUSY]
             raise kind(message, place=self._path, fix=fix)
+
+    def changed_artefacts(self, since: int | None = None) -> tuple[int, bool]:
+        """Return how far the register goes, and whether artefacts may have changed since then."""
+        # The register of another file begins anew, and may have grown beyond this end already.
+        before = self.times_lost << 48
+        is_other = since is not None and since < before
+        end, is_changed = super().changed_artefacts(
+            None if since is None or is_other else since - before
+        )
+        return before + end, is_changed
 
     @property
     def database(self) -> Database:
@@ -653,10 +794,6 @@ class SqliteStore(SqlStore):
             if deep:
                 found = session.execute("PRAGMA integrity_check(10)").fetchall()
                 problems += [row[0] for row in found if row[0] != "ok"]
-        if self._path != IN_MEMORY and not Path(self._path).exists():
-            problems.append(
-                "the file was deleted: new events are lost when the last connection closes"
-            )
         settings["synchronous"] = _SYNCHRONOUS.get(settings["synchronous"], "?")
         settings["busy_timeout"] = f"{self._busy_timeout:g} s"
         if self._read_only:
@@ -692,7 +829,7 @@ class _Transaction:
         self._store = store
         self._of_one_statement = of_one_statement
         self._pool = store._pool
-        self._connection: sqlite3.Connection | None = None
+        self._connection: FileConnection | None = None
         # One writing thread of this process at a time: they queue fairly instead of polling.
         self._lock = store._pool.write_lock()
 
@@ -711,14 +848,26 @@ class _Transaction:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
-            if error is None and self._connection is not None and not self._of_one_statement:
-                self._connection.execute("COMMIT")
-        except sqlite3.Error as failed:
+            if error is None and self._connection is not None:
+                self._commit(self._connection)
+        except (sqlite3.Error, EmError) as failed:
             error = failed
         finally:
             self._leave()
         if isinstance(error, sqlite3.Error):
             raise self._store._explain(error) from error
+        if isinstance(error, EmError):
+            raise error
+
+    def _commit(self, connection: FileConnection) -> None:
+        if not self._of_one_statement:
+            connection.execute("COMMIT")
+        if not self._store._has_place(connection):
+            raise FileLost(
+                "the memory was removed or replaced while this was written; it is not stored",
+                place=self._store.location,
+                fix="try again",
+            )
 
     def __del__(self) -> None:
         # Ctrl-C may come between the steps of a `with` statement.
