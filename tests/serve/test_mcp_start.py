@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from mcp_agents import keep
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from tests.children import wait_until
 from tests.forks import SERVICE, command_line
 
 from em import Memory
@@ -45,9 +46,11 @@ LISTS = ("ping", "tools/list", "prompts/list", "resources/list", "resources/temp
 class Session:
     """`em mcp`, by its lines."""
 
-    def __init__(self, *args: str) -> None:
+    def __init__(self, *args: str, code: str | None = None) -> None:
+        usual = ("-m", "em", "mcp", "--db", "em.db", *args)
+        command = command_line(*usual, loaded=SERVICE)
         self.process = subprocess.Popen(
-            command_line("-m", "em", "mcp", "--db", "em.db", *args, loaded=SERVICE),
+            command if code is None else [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -136,6 +139,34 @@ def test_until_the_tools_are_listed_nothing_is_imported_that_they_do_not_need() 
     assert not [
         name for name in modules if any(name.split(".")[: len(one)] == one for one in begins)
     ]
+
+
+SLOW = """\
+import sys, time
+from pathlib import Path
+
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mcp.server":
+            Path("loading").touch()
+            time.sleep(3600)
+
+
+sys.meta_path.insert(0, Slow())
+sys.argv = ["em", "mcp", "--db", "em.db"]
+from em.cli import main
+main()
+"""
+
+
+def test_a_client_that_leaves_while_the_sdk_is_imported_does_not_wait_for_it() -> None:
+    begun = Session(code=SLOW)
+    begun.greet()
+    begun.ask("tools/list")
+    wait_until(Path("loading").exists)
+    assert begun.ask("ping") == {"jsonrpc": "2.0", "result": {}}  # and it is served meanwhile
+    assert begun.end() == 0
 
 
 def statements_of_a_list(count: int) -> list[str]:

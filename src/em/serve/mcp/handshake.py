@@ -2,8 +2,9 @@
 
 Importing the SDK takes longer than agents wait for tools before their first turn. So the handshake
 and the lists are answered here, as the SDK would. It is imported once the client has its lists and
-is quiet, or asks for anything else. What was answered is then said again to the SDK's server, whose
-answers to it are dropped, so it knows the client as if it had been there from the beginning.
+is quiet, beside a client that may leave meanwhile, or when it is asked for anything else. What was
+answered is then said again to the SDK's server, whose answers to it are dropped, so it knows the
+client as if it had been there from the beginning.
 """
 
 import atexit
@@ -16,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
@@ -50,12 +52,19 @@ def serve_stdio(
     listing = Listing(memory, settings.allow, registry, settings.mcp)
     wire = Wire()
     handshake = Handshake(wire, listing, caller)
-    if handshake.run():
+    if handshake.run(_load):
         from em.serve.mcp.desk import Desk
         from em.serve.mcp.server import serve_rest
 
         desk = Desk(memory, settings, tools=registry, local=caller, listing=listing)
         serve_rest(desk, Rest(wire, handshake))
+    # The client waits for us: neither the SDK, if it is still being imported, nor Python's end.
+    memory.close()
+    _exit_now(0)
+
+
+def _load() -> None:
+    import_module("em.serve.mcp.server")
 
 
 def exit_at_once(number: int, _frame: object = None) -> NoReturn:
@@ -66,8 +75,12 @@ def exit_at_once(number: int, _frame: object = None) -> NoReturn:
     if number == signal.SIGINT:
         sys.stderr.write("interrupted\n")
         sys.stderr.flush()
+    _exit_now(128 + number)
+
+
+def _exit_now(code: int) -> NoReturn:
     atexit._run_exitfuncs()  # removes the folders that routines were unpacked to
-    os._exit(128 + number)
+    os._exit(code)
 
 
 class Wire:
@@ -153,16 +166,26 @@ class Handshake:
         self.answered: list[int | str] = []
         """The ids of what was said and answered."""
 
-    def run(self) -> bool:
-        """Answer until the SDK is needed. Return whether it is: the client may leave before."""
+    def run(self, load: Callable[[], None]) -> bool:
+        """Answer until the SDK is needed. Return whether it is: the client may leave before.
+
+        load: imports the SDK.
+        """
+        loading: threading.Thread | None = None
         try:
             while True:
                 has_lists = self._listing.shown is not None
                 line = self._wire.line(QUIET if has_lists else None)
                 if line == b"":
                     return False
-                if line is None or not self._answer(line):
-                    self.rest = line or b""
+                if line is None:
+                    if loading is None:
+                        loading = threading.Thread(target=load, daemon=True)
+                        loading.start()
+                    elif not loading.is_alive():
+                        return True
+                elif not self._answer(line):
+                    self.rest = line
                     return True
         finally:
             self._listing.save()
