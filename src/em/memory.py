@@ -343,16 +343,24 @@ class Memory:
         found = find_routine if "@" in routine else current_version
         return standing_of(self.store, found(self.store, routine))
 
-    def accept(self, routine: str, *, by: str = "", name: str | None = None) -> "InUse":
+    def accept(
+        self,
+        routine: str,
+        *,
+        by: str = "",
+        name: str | None = None,
+        agree: Callable[[Mapping[str, str]], None] | None = None,
+    ) -> "InUse":
         """Accept a routine on a person's word: it is in use, and used by itself.
 
         routine: `name@version`; or `name` for the version in use, or for the newest if none is; or
         the key of a proposal, which is compiled then, with this `name`.
         by: whose word it is, as the log says. `withdraw` takes it back.
+        agree: is shown the files of the package before anything is stored, and raises to stop.
         """
         from em.compiler.proposals import accept
 
-        return accept(self.store, routine, by=by, name=name)
+        return accept(self.store, routine, by=by, name=name, agree=agree)
 
     def propose(
         self,

@@ -318,22 +318,25 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(settings, llm=merged, api=api)
 
 
-def memory_folder() -> Path:
+def memory_folder(place: Path | None = None) -> Path:
     """Return the folder whose em.yaml and memory count here; `.` if it is the current one.
+
+    place: the folder to look from, by default the current one.
 
     It is the nearest one, from the current folder upwards, that has an em.yaml or a memory; at most
     the repository's root, which is taken if none has one. Folders above that other people could
     have put it into don't count.
     """
-    here = Path.cwd()
+    here = Path.cwd() if place is None else place.resolve()
+    own = Path() if place is None else here
     root = repository_root(here)
-    for place in (here, *here.parents):
-        has_own = os.path.isfile(place / FILE) or os.path.isdir(place / MEMORY)
-        if (has_own or place == root) and (place == here or _is_ours(place)):
-            return Path() if place == here else place
-        if place == root:
+    for above in (here, *here.parents):
+        has_own = os.path.isfile(above / FILE) or os.path.isdir(above / MEMORY)
+        if (has_own or above == root) and (above == here or _is_ours(above)):
+            return own if above == here else above
+        if above == root:
             break
-    return Path()
+    return own
 
 
 def repository_root(folder: Path) -> Path | None:

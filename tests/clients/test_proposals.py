@@ -130,7 +130,7 @@ def test_a_person_sees_it_and_accepts_it(memory: Memory, tmp_path: Path) -> None
     ran = em("suggest", "--allow-unlabelled", "--propose", "--db", db)
     (made,) = open_proposals(memory.store)
     assert f"em routine accept {made.key}" in ran.out
-    kept = em("routine", "accept", made.key, "--name", "count_lines", "--db", db)
+    kept = em("routine", "accept", made.key, "--name", "count_lines", "--no-allow", "--db", db)
     assert kept.code == 0, kept.err
     assert open_proposals(memory.store) == []
     assert "proposed:" not in em("suggest", "--db", db).out
@@ -150,7 +150,10 @@ def test_what_is_kept_is_not_kept_a_second_time(memory: Memory, tmp_path: Path) 
     count_lines(memory, *FILES)
     db = str(tmp_path / "em.db")
     (made,) = propose(memory.store, found(memory))
-    assert em("routine", "accept", made.key, "--name", "count_lines", "--db", db).code == 0
+    assert (
+        em("routine", "accept", made.key, "--name", "count_lines", "--no-allow", "--db", db).code
+        == 0
+    )
     again = em("routine", "accept", made.key, "--name", "twice", "--db", db)
     assert (again.code, "accepted already, as count_lines@1" in again.err) == (2, True)
     assert [one.name for one in memory.store.artefacts("routine")] == ["count_lines"]

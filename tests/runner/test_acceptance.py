@@ -238,7 +238,8 @@ def test_the_commands(memory: Memory) -> None:
     assert (shown["state"], shown["by_itself"]) == ("in use", False)
     assert "em routine accept cancel@1" in em("routine", "show", "cancel", **DB).out
     done = em("routine", "accept", "cancel", "--by", "ana", "--json", **DB)
-    assert done.json == {"routine": "cancel@1", "accepted": True, "now": "cancel@1"}
+    said = {"routine": "cancel@1", "accepted": True, "now": "cancel@1", "allowed": {}}
+    assert done.json == said
     (row,) = em("routine", "list", "--json", **DB).json["routines"]
     assert (row["by_itself"], "ana" in row["why"]) == (True, True)
     assert "yes" in em("routine", "list", **DB).out

@@ -1,5 +1,6 @@
 """Commands about routines: `em routine`, `em validate`, `em export`."""
 
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from em.compiler.heal import Healing
+    from em.runner.tools.grant import Grant
 
 
 _SHADOW = click.option(
@@ -213,21 +215,73 @@ _BY = click.option("--by", metavar="NAME", help="Who decides, for the log  [your
 @routine.command("accept")
 @click.argument("ref", metavar="NAME[@VERSION]|KEY")
 @click.option("--name", help="With KEY: the routine's name.  [from the traces]")
+@click.option("--no-allow", is_flag=True, help="Leave em.yaml as it is.")
+@click.option("--yes", is_flag=True, help="Don't ask: you have read it elsewhere.")
 @_BY
 @everywhere
-def accept(ref: str, name: str | None, by: str | None) -> None:
+def accept(ref: str, name: str | None, no_allow: bool, yes: bool, by: str | None) -> int:
     """Accept a version that you have read: it is in use, and agents use it without asking.
 
     KEY names what was proposed at the end of a session (`em suggest` lists it): it is compiled.
+
+    What the routine needs and em.yaml does not allow yet, the programs and folders of its
+    recordings, is shown all at once. If you agree it is written into the em.yaml of the folder in
+    which it was recorded, and trusted.
 
     Without your word a version is used by itself if it was right on three recordings left out of
     it that succeeded, was never wrong, and has no value open. `em routine withdraw` takes your
     word back.
     """
-    done = open_memory().accept(ref, by=person() if by is None else by, name=name)
+    from em.runner.tools.grant import grant_for
+
+    memory = open_memory()
+    grants: list[Grant] = []
+
+    def agree(files: "Mapping[str, str]") -> None:
+        grant = grant_for(memory.store, files)
+        if grant:
+            grant.refuse_untrusted()
+            grants.append(grant)
+        if grant.lines:
+            _show(files, grant)
+        if grant and not yes:
+            _confirm(grant)
+
+    try:
+        who = person() if by is None else by
+        done = memory.accept(ref, by=who, name=name, agree=None if no_allow else agree)
+    except _Declined:
+        note("nothing was changed")
+        return 1
+    for grant in grants:
+        grant.apply()
     already = "" if done.changed else " already"
     text = f"{done.routine} is{already} accepted; {_meaning(done.routine, done.now)}"
-    emit({"routine": done.routine, "accepted": done.changed, "now": done.now}, text)
+    allowed = {name: items for grant in grants for name, items in grant.lists.items()}
+    facts = {"routine": done.routine, "accepted": done.changed, "now": done.now}
+    emit({**facts, "allowed": allowed}, text)
+    return 0
+
+
+class _Declined(Exception):
+    """A person does not want what was shown."""
+
+
+def _show(files: "Mapping[str, str]", grant: "Grant") -> None:
+    """Show what a routine is, how it did, and what it needs."""
+    document = parse_yaml(files[ROUTINE].encode(), ROUTINE)
+    about = f"{document.get('name')}: {document.get('description', '')}".rstrip(": ")
+    proof = f"on other recordings: {_proof_in_words(files) or 'it was not tried'}"
+    for line in (about, proof, *grant.lines):
+        note(printable(line))
+
+
+def _confirm(grant: "Grant") -> None:
+    if wants_json() or not sys.stdin.isatty():
+        fix = "read what it needs, then pass --yes, or --no-allow to leave em.yaml as it is"
+        raise UsageError("can't ask for confirmation here", place=str(grant.file), fix=fix)
+    if not click.confirm("Put it in use, and allow it this?", err=True):
+        raise _Declined
 
 
 @routine.command("withdraw")

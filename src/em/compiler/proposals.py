@@ -5,7 +5,7 @@ wrong. It is told to an agent once. Nothing is compiled into the memory, and not
 somebody accepts it (`em routine accept KEY`). A proposal is forgotten with its traces.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -18,7 +18,8 @@ from em.errors import InputError, NotFound, RoutineError, UsageError
 from em.log.event import Draft, EventQuery, proposal_stream
 from em.log.kinds import event_body
 from em.runner.acceptance import accept as accept_version
-from em.runner.package import keep_routine, kept_routines
+from em.runner.acceptance import version_meant
+from em.runner.package import keep_routine, kept_routines, texts_of
 from em.runner.retirement import InUse
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
@@ -135,11 +136,19 @@ def find_proposal(store: Store, key: str) -> Proposal:
     raise NotFound(f"there is no proposal {key!r}", place="proposal", fix="`em suggest` lists them")
 
 
-def accept(store: Store, ref: str, *, by: str = "", name: str | None = None) -> InUse:
+def accept(
+    store: Store,
+    ref: str,
+    *,
+    by: str = "",
+    name: str | None = None,
+    agree: Callable[[Mapping[str, str]], None] | None = None,
+) -> InUse:
     """Accept a version of a routine, or a proposal by its key: it is compiled and put in use.
 
     name: of the routine that is compiled from a proposal. It must be a new one, so that a name
     never comes to mean something else.
+    agree: is given the files of the package before anything is stored, and raises to stop.
     """
     is_proposal = not any(kept_routines(store, ref.partition("@")[0])) and any(
         one.key == ref for one in _every(store)
@@ -147,6 +156,8 @@ def accept(store: Store, ref: str, *, by: str = "", name: str | None = None) -> 
     if not is_proposal:
         if name is not None:
             raise UsageError("only a proposal is given a name", place=ref, fix="leave out the name")
+        if agree is not None:
+            agree(texts_of(version_meant(store, ref)))
         return accept_version(store, ref, by=by)
     traces = get_traces(store, find_proposal(store, ref).traces)
     made = compile_several(traces, name=name)
@@ -156,6 +167,8 @@ def accept(store: Store, ref: str, *, by: str = "", name: str | None = None) -> 
             place=f"proposal {ref}",
             fix=f"give it another name: em routine accept {ref} --name NAME",
         )
+    if agree is not None:
+        agree(made.files)
     # Out of use first: if the second commit fails, it is still only proposed.
     kept = keep_routine(store, made.files, made.from_events, retired=True)
     return accept_version(store, kept.ref, by=by)

@@ -202,6 +202,11 @@ def withdraw(store: Store, ref: str, *, by: str = "") -> InUse:
     return InUse(routine=name, changed=word is not None, now=meaning_of(store, artefact.name))
 
 
+def version_meant(store: Store, ref: str) -> Artefact:
+    """Return the version that a person means by `name@version` or `name`."""
+    return _found(store, ref)[2]
+
+
 def _found(store: Store, ref: str) -> tuple[str, int, Artefact]:
     """Return the stream of a routine, its head, and the version that is meant.
 

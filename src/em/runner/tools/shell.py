@@ -130,6 +130,7 @@ def check_programs(done: Doing, allow: AllowSettings) -> None:
         raise NotAllowed(
             f"nobody knows what this command runs: {done.reason}",
             fix="if you trust the routine with any program, allow the command `bash`",
+            command="bash",
         )
     missing = [name for name in programs_of(done) if name not in allow.commands]
     if missing:
@@ -199,6 +200,7 @@ def _path_of(word: Word, allow: AllowSettings) -> str:
         raise NotAllowed(
             f"only the shell knows which file {word.text[:80]} is",
             fix="if you trust the routine with any file, allow the folder /",
+            folder="/",
         )
     # Up to where the shell begins to look for names.
     return text[: min((text.find(sign) for sign in "*?[{" if sign in text), default=len(text))]
