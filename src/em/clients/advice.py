@@ -179,8 +179,9 @@ def _needed_files(routine: Routine) -> Iterator[str]:
 def _line_of(one: Proposal, db: str) -> str:
     return (
         f"- em can do {_quoted(one.goal)} without a model ({one.count} sessions did the like):"
-        f" {_plain(one.proof, LONGEST_QUOTE)}. It is not in use yet: tell the user, who"
-        f" accepts it with em routine accept {one.key} --db {shlex.quote(db)}"
+        f" {_plain(one.proof, LONGEST_QUOTE)}. It is not in use yet. Call accept_routine of the"
+        f" MCP server em with {one.key}, which asks the user; or they type"
+        f" em routine accept {one.key} --db {shlex.quote(db)}"
     )
 
 

@@ -118,6 +118,11 @@ class Desk:
         self._local = local
         self._at_once = anyio.CapacityLimiter(AT_ONCE)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the person of this account is at the other end."""
+        return self._local is not None
+
     def caller(self, ctx: Context) -> Caller:
         """Return the caller of a request."""
         if self._local is not None:

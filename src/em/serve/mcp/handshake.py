@@ -49,7 +49,8 @@ def serve_stdio(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, exit_at_once)
     registry = ToolRegistry() if tools is None else tools
-    listing = Listing(memory, settings.allow, registry, settings.mcp)
+    is_local = caller.subjects is None and caller.access == "write"
+    listing = Listing(memory, settings.allow, registry, settings.mcp, is_local=is_local)
     wire = Wire()
     handshake = Handshake(wire, listing, caller)
     if handshake.run(_load):

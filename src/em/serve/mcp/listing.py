@@ -9,10 +9,11 @@ from urllib.parse import quote
 import msgspec
 
 import em
+from em.log.event import EventQuery
 from em.runner.card import CardBox, RoutineCard
 from em.runner.tools import ToolRegistry, one_line, tool_names
 from em.serve.auth import Caller
-from em.serve.mcp import plans
+from em.serve.mcp import consent, plans
 from em.serve.mcp.plans import PREPARE
 from em.serve.mcp.tools import (
     BUILT_IN,
@@ -82,7 +83,7 @@ PROMPTS: list[Json] = [
 
 RESUME = "resume"
 RUN_ROUTINE = "run_routine"
-OWN_NAMES = frozenset({*BUILT_IN, FIND_ROUTINE.name, RUN_ROUTINE, RESUME, PREPARE})
+OWN_NAMES = frozenset({*BUILT_IN, FIND_ROUTINE.name, RUN_ROUTINE, RESUME, PREPARE, consent.ACCEPT})
 _RESULT: Json = {
     "properties": {"run_id": {"type": "string"}, "status": {"type": "string"}, "output": {}},
     "required": ["run_id", "status"],
@@ -99,7 +100,8 @@ _RUN_ROUTINE = """
 class Listing:
     """The lists of one memory.
 
-    tools: what routines may call besides the tools that they declare.
+    tools: what routines may call besides the tools that they declare. is_local: the person of this
+    account is at the other end, and can put routines in use.
     """
 
     def __init__(
@@ -108,11 +110,14 @@ class Listing:
         allow: AllowSettings,
         tools: ToolRegistry,
         limits: McpSettings = McpSettings(),  # noqa: B008 - it can't be changed
+        *,
+        is_local: bool = False,
     ) -> None:
         self._memory = memory
         self._limits = limits
         self._allow = allow
         self._tools = tools
+        self._is_local = is_local
         self._cards = CardBox(memory.store)
         self.shown: dict[str, int] | None = None
         """The versions of the routines when tools were last listed; None if they never were."""
@@ -137,6 +142,8 @@ class Listing:
         """
         writes = caller.access == "write"
         own = [tool.listed() for tool in BUILT_IN.values() if writes or tool.access == "read"]
+        if self._is_local and writes and caller.subjects is None and self._has_proposals():
+            own.append(consent.tool())
         newest = self._cards.newest()
         self.shown = {name: version for name, (version, _) in newest.items()}
         may_run = writes and caller.subjects is None and self._memory.routines == "on"
@@ -148,6 +155,10 @@ class Listing:
             return [*own, FIND_ROUTINE.listed(), run, plans.tool(_RESULT)]
         named = tool_names(newest, OWN_NAMES)
         return own + [self._tool(name, newest[stored][1]) for name, stored in named.items()]
+
+    def _has_proposals(self) -> bool:
+        query = EventQuery(kinds=["routine_proposed"], newest=True, limit=1)
+        return any(event.body is not None for event in self._memory.store.read(query))
 
     def _tool(self, name: str, card: RoutineCard) -> Json:
         missing = card.missing(self._tools, self._allow.mcp)

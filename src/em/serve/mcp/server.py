@@ -45,11 +45,12 @@ from em.errors import EmError
 from em.memory import Memory
 from em.serve.auth import Caller
 from em.serve.guard import CALLER, Receive, Scope, Send, log_line
+from em.serve.mcp import consent
 from em.serve.mcp.desk import Context, Desk
 from em.serve.mcp.handshake import Rest, exit_at_once
 from em.serve.mcp.listing import INSTRUCTIONS, PROMPTS, TEMPLATES, TITLE
 from em.serve.mcp.resources import Reading
-from em.serve.mcp.routines import Answer, Routines
+from em.serve.mcp.routines import Answer, Routines, can_ask
 from em.serve.mcp.tools import BUILT_IN, FIND_ROUTINE
 from em.settings import Settings
 
@@ -192,6 +193,10 @@ class McpServer:
         caller = self._desk.caller(ctx)
         built_in = {**BUILT_IN, FIND_ROUTINE.name: FIND_ROUTINE}.get(params.name)
         try:
+            if params.name == consent.ACCEPT and self._desk.is_local:
+                caller.must_see(None)
+                caller.must("write")
+                return await consent.accept(self._desk, ctx, params, can_ask=can_ask(ctx))
             if built_in is None:
                 return await self._routines.call(ctx, caller, params)
             given = params.arguments or {}
