@@ -25,8 +25,12 @@ from em.shell.programs import (
     known_programs,
     read_command,
 )
+from em.shell.statement import statements
 from em.shell.syntax import Opaque, Simple, Word, parse
 
+_EACH_STATUS = (
+    'for status in "${PIPESTATUS[@]}"; do case $status in 0|141) ;; *) exit $status ;; esac; done'
+)
 LONGEST_SHOWN = 80
 """Characters of a command that an error shows."""
 _ANYWHERE = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
@@ -86,6 +90,8 @@ def run_shell(
 ) -> bytes:
     """Run a command under the permissions; return what it prints, without the last line break.
 
+    It stops at the first statement that fails, also inside of a pipeline: what comes next may rely
+    on it.
     exit_codes: those that it must end with; what it prints as errors is returned too then.
     only_new: the files that it writes with `>` must not be there yet.
     """
@@ -95,14 +101,27 @@ def run_shell(
     bash = shutil.which("bash")
     if bash is None:
         raise NotAllowed("bash is not on the PATH", fix="install it")
-    if exit_codes:
-        argv, accept = ["bash", "-c", f"exec 2>&1\n{text}"], tuple(exit_codes)
-    else:
-        argv, accept = ["bash", "-c", text], (0,)
+    script = f"exec 2>&1\n{_stopping(text)}" if exit_codes else _stopping(text)
+    argv, accept = ["bash", "-o", "pipefail", "-c", script], tuple(exit_codes) or (0,)
     try:
         return run_command(argv, bash, timeout=timeout, env={}, accept=accept).rstrip(b"\n")
     except CommandFailed as error:
         raise type(error)(_with_command(str(error), text, exit_codes)) from None
+
+
+def _stopping(text: str) -> str:
+    """Return a command that ends at the first statement that fails, with its exit status.
+
+    A program that was ended because nobody reads on did not fail: `grep x notes.txt | head -1`.
+    """
+    parts = statements(text)
+    if len(parts) == 1 and not parts[0].is_pipeline:
+        return text
+    lines = [
+        f"{one.text}\n{_EACH_STATUS}" if one.is_pipeline else f"{one.text} || exit $?"
+        for one in parts
+    ]
+    return "\n".join(lines) if parts else f"set -e\n{text}"
 
 
 def _with_command(problem: str, text: str, exit_codes: Sequence[int]) -> str:
