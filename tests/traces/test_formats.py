@@ -318,3 +318,38 @@ def test_lines_of_claude_code_are_read_whatever_their_other_fields_hold(tmp_path
         (kept,) = memory.traces()
     assert (read.calls, read.unknown, read.broken) == (1, 1, 0)
     assert [one.result for one in kept.trace.calls] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "data"),
+    [
+        (
+            "claude-code",
+            '{"type":"user","sessionId":"s","cwd":"/x","version":"2","uuid":"u","parentUuid":null,'
+            '"message":{"role":"user","content":"go"}}\n'
+            '{"type":"assistant","sessionId":"s","cwd":"/x","uuid":"v","parentUuid":"u","message":'
+            '{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"Bash","input":'
+            '{"command":"cat a.json"}}]}}\n'
+            '{"type":"user","sessionId":"s","cwd":"/x","uuid":"w","parentUuid":"v","message":'
+            '{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":'
+            '"{\\"a\\": 1}\\n"}]}}\n',
+        ),
+        (
+            "codex",
+            '{"timestamp":"2026-11-16T02:20:32Z","type":"session_meta","payload":{"id":"s",'
+            '"cwd":"/x"}}\n'
+            '{"timestamp":"2026-11-16T02:20:32Z","type":"response_item","payload":{"type":'
+            '"function_call","name":"exec_command","arguments":"{\\"cmd\\": \\"cat a.json\\"}",'
+            '"call_id":"t"}}\n'
+            '{"timestamp":"2026-11-16T02:20:32Z","type":"response_item","payload":{"type":'
+            '"function_call_output","call_id":"t","output":"Chunk ID: 3e7552\\nWall time: 0.0000 '
+            "seconds\\nProcess exited with code 0\\nOriginal token count: 2\\nOutput:\\n"
+            '{\\"a\\": 1}\\n"}}\n',
+        ),
+    ],
+)
+def test_what_a_command_printed_stays_a_text(format_: str, data: str) -> None:
+    (kept,) = read_traces(data.encode())
+    (call,) = kept.trace.calls
+    assert isinstance(call, ToolCall)
+    assert (kept.trace.app["name"], call.result) == (format_, '{"a": 1}\n')

@@ -14,7 +14,7 @@ from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, trace_stream, t
 from em.redaction.redactor import MARKER
 from em.store.protocol import Commit, Store
 from em.traces.exclusion import is_left_alone
-from em.traces.outcomes import outcome_of_call
+from em.traces.outcomes import command_of, outcome_of_call
 from em.traces.trace import KeptTrace, Outcome, end_of, kept_trace
 from em.values.canonical import Json
 
@@ -191,6 +191,11 @@ class Incoming:
         self._intake.changed(self)
         entry.body.update(_outcome_of(result, error, duration_ms))
         return True
+
+    def is_command(self, call_id: str) -> bool:
+        """Return whether a call that waits for its result is one of a shell: it prints text."""
+        entry = self._next_open(call_id)
+        return entry is not None and bool(command_of(entry.body.get("args", {})))
 
     def has_open(self, call_id: str) -> bool:
         """Return whether a call of this id waits for its result."""

@@ -61,6 +61,11 @@ def as_value(content: Any) -> Any:
         return content
 
 
+def output_of(content: Any, *, is_command: bool) -> Any:
+    """Return a result: what a command printed is a text, also where it is JSON."""
+    return text_of(content) if is_command else as_value(content)
+
+
 def is_text(block: Any) -> bool:
     """Return whether a block of content is text."""
     return isinstance(block, dict) and block.get("type") in _TEXTS and "text" in block

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from em.traces.formats import Importer
-from em.traces.formats._messages import as_args, as_value, text_of, tokens_of, when
+from em.traces.formats._messages import as_args, as_value, output_of, text_of, tokens_of, when
 from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
@@ -170,9 +170,11 @@ class _Reader:
         error = (text_of(content) or as_value(content) or "failed") if failed else None
         extra = line.get("toolUseResult", line.get("tool_use_result"))
         took = extra.get("durationMs") if isinstance(extra, dict) else None
+        call_id = str(block.get("tool_use_id"))
+        result = output_of(content, is_command=trace.is_command(call_id))
         known = trace.result(
-            str(block.get("tool_use_id")),
-            None if failed else _said(as_value(content)),
+            call_id,
+            None if failed else _said(result),
             error,
             at,
             duration_ms=took if isinstance(took, int | float) else None,

@@ -14,6 +14,7 @@ from em.traces.formats._messages import (
     as_args,
     as_value,
     exit_failure,
+    output_of,
     text_of,
     text_or_json,
     tokens_of,
@@ -190,6 +191,8 @@ class _Reader:
     def _ended(
         self, trace: Incoming, call_id: str, result: Any, error: Any, at: Any, took: float | None
     ) -> bool:
+        if isinstance(result, str):
+            result = output_of(result, is_command=trace.is_command(call_id))
         known = trace.result(
             call_id, None if error is not None else result, error, at, duration_ms=took
         )
@@ -217,7 +220,7 @@ class _Reader:
         """Read how Codex says that a call ended, in rollouts without `item_completed`."""
         call_id, took = str(body.get("call_id")), _took(body.get("duration"))
         if kind == "exec_command_end":
-            result = as_value(body.get("aggregated_output") or body.get("stdout") or "")
+            result = body.get("aggregated_output") or body.get("stdout") or ""
             error = exit_failure(body.get("exit_code"), result or body.get("stderr"))
         elif kind == "patch_apply_end":
             result = body.get("stdout")
@@ -310,7 +313,7 @@ def _read_output(output: Any) -> tuple[Any, Any, float | None]:
         if found:
             rest = text[found.end() :]
             error = exit_failure(int(found["code"]), rest)
-            return as_value(rest), error, float(found["took"]) * 1e3
+            return rest, error, float(found["took"]) * 1e3
     if text.startswith(_FAILURES) or re.match(r"Wall time: [\d.]+ seconds\naborted by user", text):
         return None, text, None
     return given, None, None
@@ -362,7 +365,7 @@ def _item_end(item: Json) -> tuple[Any, Any]:
     error = exit_failure(item.get("exit_code"), result)
     if error is None and (item.get("status") in _FAILED or item.get("success") is False):
         error = item.get("error") or item.get("stderr") or result or str(item.get("status"))
-    return as_value(result), error
+    return result if isinstance(result, str) else as_value(result), error
 
 
 def _mcp_result(result: Any, error: Any) -> tuple[Any, Any]:

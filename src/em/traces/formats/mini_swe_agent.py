@@ -93,7 +93,7 @@ class _Chat:
         self._open.remove(call_id)
         code, output = _ended(message, text)
         error = exit_failure(code, output)
-        self._trace.result(call_id, None if error is not None else as_value(output), error)
+        self._trace.result(call_id, None if error is not None else output, error)
 
 
 def _role(message: Json) -> str:

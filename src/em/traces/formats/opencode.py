@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from em.traces.formats import Importer
-from em.traces.formats._messages import as_args, as_value, exit_failure, when
+from em.traces.formats._messages import as_args, exit_failure, output_of, when
 from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
@@ -141,7 +141,8 @@ def _add_call(trace: Incoming, part: Json, state: Json, key: str | None) -> None
         trace.result(call_id, None, state.get("error") or "failed", ended)
     elif state.get("status") == "completed":
         error = exit_failure((metadata or {}).get("exit"), output)
-        trace.result(call_id, None if error is not None else as_value(output), error, ended)
+        result = output_of(output, is_command=trace.is_command(call_id))
+        trace.result(call_id, None if error is not None else result, error, ended)
 
 
 def _tokens(tokens: Any) -> int | None:

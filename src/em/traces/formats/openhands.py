@@ -5,7 +5,7 @@ from typing import Any
 from em.traces.formats import Importer
 from em.traces.formats._messages import (
     as_args,
-    as_value,
+    output_of,
     said_outcome,
     text_of,
     text_or_json,
@@ -124,7 +124,8 @@ class _History:
         own = self._open if cause is None else f"action {cause}"
         content = event.get("content")
         failure = _failure(event, content)
-        result = None if failure is not None else as_value(content)
+        is_command = bool(own) and self._trace.is_command(own)
+        result = None if failure is not None else output_of(content, is_command=is_command)
         if not (own and self._trace.result(own, result, failure, at)):
             self._trace.say("environment", text_or_json(_readable(event)), at)
 

@@ -8,7 +8,7 @@ was left did happen, so all entries are read in the order in which they were wri
 from typing import Any
 
 from em.traces.formats import Importer
-from em.traces.formats._messages import as_args, as_value, text_of, tokens_of, when
+from em.traces.formats._messages import as_args, output_of, text_of, tokens_of, when
 from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
@@ -77,8 +77,10 @@ def _add_message(trace: Incoming, message: Json, at: Any) -> None:
     if role == "toolResult":
         failed = message.get("isError") is True
         error = text_of(content) or "failed"
-        result = None if failed else as_value(content)
-        if not trace.result(str(message.get("toolCallId")), result, error if failed else None, at):
+        call_id = str(message.get("toolCallId"))
+        output = output_of(content, is_command=trace.is_command(call_id))
+        result = None if failed else output
+        if not trace.result(call_id, result, error if failed else None, at):
             trace.unknown("a result of no call")
     elif role == "bashExecution":  # a command of the user's own
         trace.say("user", f"! {message.get('command')}\n{message.get('output')}", at)
