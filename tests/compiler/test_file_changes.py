@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.compiler.file_changes import FOLDER, Session, hunks, session_of
+from em.shell.form import Template
 from em.traces.trace import Message, ToolCall, Trace
 
 BEFORE = '[project]\nname = "mill"\nversion = "1.0.0"\n'
@@ -126,8 +127,25 @@ def test_a_file_that_a_command_may_have_changed_is_not_known_any_more() -> None:
     ],
 )
 def test_a_command_that_only_runs_tests_has_no_effect(command: str, effect: str) -> None:
-    (call,) = session(ToolCall(tool="Bash", args={"command": command}, result="1 passed")).calls
-    assert call.effect == effect
+    made = session(ToolCall(tool="Bash", args={"command": command}, result="1 passed")).calls
+    assert max(call.effect for call in made) == effect
+
+
+@pytest.mark.parametrize(
+    ("command", "made"),
+    [
+        ("rm -rf build && pytest -q", ["rm -rf build", "pytest -q"]),
+        ("git add -A; git commit -m x", ["git add -A", "git commit -m x"]),
+        ("cd src && make lint && git add a", ["cd src && make lint", "cd src && git add a"]),
+        ("export A=1; make; git add a", ["export A=1 && make", "export A=1 && git add a"]),
+        ("ls && git status", ["ls && git status"]),
+    ],
+)
+def test_each_statement_of_a_command_with_an_effect_is_a_call(
+    command: str, made: list[str]
+) -> None:
+    calls = session(ToolCall(tool="Bash", args={"command": command}, result="done")).calls
+    assert [Template(call.shell, call.fixed).filled(call.args) for call in calls] == made
 
 
 def test_what_a_failing_test_run_printed_is_its_result() -> None:

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -18,9 +19,7 @@ from em.settings import AllowSettings
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
 Files = Mapping[str, str]
-ALLOW = AllowSettings(
-    folders=["."], commands=["grep", "git", "pytest", "make", "python", "mkdir", "cat", "ls"]
-)
+ALLOW = AllowSettings(folders=["."], commands=["bash", "git"])
 
 
 class Work:
@@ -422,50 +421,112 @@ def test_a_line_is_added_where_its_place_is_in_order(tmp_path: Path) -> None:
     assert made == ("ok", {"hosts.py": hosts("cat.example", "mole.example", "rat.example")})
 
 
-# --- tests that sessions ran ----------------------------------------------------------------------
+# --- checks that sessions ran ---------------------------------------------------------------------
 
-TEST_RUNS = ["python -m pytest -q", "make test", "npm test", "python -m pytest -q 2>&1 | tail -3"]
+PASSES = "from pathlib import Path\nimport sys\nsys.exit(Path('broken').exists())\n"
+PROJECT = {
+    "LOG.md": LOG,
+    "check.py": PASSES,
+    "check.sh": "test ! -e broken\n",
+    "test_it.py": "from pathlib import Path\ndef test(): assert not Path('broken').exists()\n",
+    "Makefile": "test lint:\n\t@test ! -e broken\n",
+    "package.json": '{"scripts": {"test": "test ! -e broken"}}\n',
+}
+COMMIT = 'git add -A && git commit -q -m "Log version {}"'
+CHECKS = [
+    ("pytest -q", COMMIT),
+    ("python -m pytest -q 2>&1 | tail -3", COMMIT),
+    ("make test", COMMIT),
+    ("make lint", COMMIT),
+    pytest.param("npm test", COMMIT, marks=pytest.mark.skipif(not which("npm"), reason="no npm")),
+    ("git diff --check && git status --short", COMMIT),
+    ("test ! -e broken", COMMIT),
+    ("python check.py", COMMIT),
+    ("./check.sh", COMMIT),
+    ("find . -name broken | wc -l | grep -qx 0", COMMIT),
+    ("", f"pytest -q && {COMMIT}"),
+    ("", f"make test | tail -1; {COMMIT}"),
+    ("", f"set -e\npytest -q\n{COMMIT}"),
+    ("", "if pytest -q; then git add -A; git commit -q -m log; fi"),
+]
 
 
-def committed(command: str, versions: Sequence[str] = VERSIONS) -> Learnt:
+def committed(check: str, commit: str, versions: Sequence[str] = VERSIONS) -> Learnt:
     works = []
     for version in versions:
         work = logged(version)
-        work.bash(command, "3 passed in 0.1s")
-        work.bash("git add -A")
-        work.bash(f'git commit -m "Log version {version}"', "[main 1234abc] Log")
+        if check:
+            work.bash(check, "3 passed in 0.1s")
+        work.bash(commit.format(version), "[main 1234abc] Log")
         works.append(work)
     return learnt(works)
 
 
-@pytest.mark.parametrize("command", TEST_RUNS)
-def test_tests_before_a_commit_stay_steps_before_it(command: str) -> None:
-    found = committed(command)
-    assert tools(found) == ["FileText", "Insert", command.split(maxsplit=1)[0], "git", "git"]
-    tests = next(step for step in found.routine["steps"] if step["id"] == "tests")
-    (spec,) = [one for one in found.routine["tools"] if one["name"] == tests["tool"]]
-    assert "|" not in spec["shell"].replace("| fixed", "")
-    assert tests["held"] == "4/4"
+def commits(found: Learnt, files: Files, folder: Path) -> tuple[str, int]:
+    """Run a routine in a repository; return its status and how many commits there are then."""
+    project = folder / "project"
+    project.mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project)
+        for file, text in files.items():
+            Path(file).write_text(text)
+        Path("check.sh").chmod(0o755)
+        for command in ("init -q .", "config user.email a@b.c", "config user.name a", "add -N ."):
+            subprocess.run(["git", *command.split()], check=True)
+    status, _ = run(found, {"version": "9.9.9"}, files, folder)
+    log = ["git", "rev-list", "--all", "--count"]
+    done = subprocess.run(log, cwd=project, capture_output=True, text=True, check=True)
+    return status, int(done.stdout)
 
 
-def test_tests_that_fail_before_a_commit_stop_the_run(tmp_path: Path) -> None:
-    for name, body in {"good": "True", "bad": "False"}.items():
-        folder = tmp_path / name
-        (folder / "project").mkdir(parents=True)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(folder / "project")
-            for command in ("init -q .", "config user.email a@b.c", "config user.name a"):
-                subprocess.run(["git", *command.split()], check=True)
-        files = {"LOG.md": LOG, "test_it.py": f"def test_it():\n    assert {body}\n"}
-        found = committed("python -m pytest -q 2>&1 | tail -3")
-        status, _ = run(found, "Log version 9.9.9.", files, folder)
-        log = ["git", "log", "--oneline"]
-        done = subprocess.run(
-            log, cwd=folder / "project", capture_output=True, text=True, check=False
-        )
-        assert (status, "Log version 9.9.9" in done.stdout) == (
-            ("ok", True) if name == "good" else ("failed", False)
-        )
+@pytest.mark.parametrize(("check", "commit"), CHECKS)
+def test_nothing_is_committed_if_a_check_fails(check: str, commit: str, tmp_path: Path) -> None:
+    found = committed(check, commit)
+    assert commits(found, PROJECT, tmp_path / "good") == ("ok", 1)
+    assert commits(found, {**PROJECT, "broken": "trailing \n"}, tmp_path / "bad")[1] == 0
+
+
+@pytest.mark.parametrize("check", ["pytest -q", "git diff --check"])
+def test_a_check_that_one_session_ran_before_its_commit_is_a_step(check: str) -> None:
+    works = [logged(version) for version in VERSIONS]
+    works[2].bash(check, "3 passed")
+    for work, version in zip(works, VERSIONS, strict=True):
+        work.bash(COMMIT.format(version))
+    assert tools(learnt(works)) == ["FileText", "Insert", check.partition(" ")[0], "git", "git"]
+
+
+def test_a_check_that_failed_in_a_session_is_no_step() -> None:
+    works = [logged(version) for version in VERSIONS]
+    for number, (work, version) in enumerate(zip(works, VERSIONS, strict=True)):
+        work.bash("pytest -q", "1 failed" if number == 2 else "3 passed", code=int(number == 2))
+        work.bash(COMMIT.format(version))
+    assert tools(learnt(works)) == ["FileText", "Insert", "git", "git"]
+
+
+def test_what_cannot_fail_is_no_check() -> None:
+    works = [logged(version) for version in VERSIONS]
+    for work in works:
+        work.bash("git diff --stat || true", "LOG.md | 2 ++")
+    assert tools(learnt(works)) == ["FileText", "Insert"]
+
+
+def test_a_check_takes_the_values_of_the_run(tmp_path: Path) -> None:
+    works = [logged(version) for version in VERSIONS]
+    for work, version in zip(works, VERSIONS, strict=True):
+        work.bash(f"grep -q {version} LOG.md")
+    made = run(learnt(works), {"version": "9.9.9"}, {"LOG.md": LOG}, tmp_path)
+    assert made == ("ok", entered("9.9.9"))
+
+
+def test_a_look_around_before_the_first_change_is_no_step() -> None:
+    works = []
+    for version in VERSIONS:
+        work = Work(f"Log version {version}.", {"LOG.md": LOG})
+        work.bash("pytest -q", f"3 passed in {version}s")
+        work.read("LOG.md")
+        work.edit("LOG.md", "## 1.0 (", f"## {version}\n\n## 1.0 (")
+        works.append(work)
+    assert tools(learnt(works)) == ["FileText", "Insert"]
 
 
 # --- inputs ---------------------------------------------------------------------------------------

@@ -45,8 +45,6 @@ class TracedCall(msgspec.Struct):
     """The values of a shell command that can't be others."""
     creates: tuple[str, ...] = ()
     """The files that a shell command wrote with `>`, if nothing shows that they were there."""
-    is_test: bool = False
-    """Whether it ran tests, of a shell command of a session."""
     exit_code: int = 0
     """How a shell command ended whose result is what it printed all the same."""
 

@@ -17,6 +17,7 @@ import msgspec
 from em.errors import MissingExtra, RoutineError
 from em.runner.tools.coding import BOOKKEEPING, SHELLS, Run, command_of, plain_edit
 from em.settings import Settings
+from em.traces.outcomes import check_of
 from em.traces.trace import ToolCall, Trace
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -146,6 +147,76 @@ def _changes_unseen(text: str) -> str:
     return ""
 
 
+def known_commands() -> "Programs":
+    """Return the table of programs, with those of em.yaml."""
+    from em.shell.programs import known_programs, read_programs
+
+    return {**known_programs(), **read_programs(Settings.load().commands, "em.yaml, commands")}
+
+
+def parted(trace: Trace) -> Trace:
+    """Return a trace in which each statement of a command line with an effect is a call.
+
+    `make lint && git add -A; git commit -m x` is three calls: what fails stops what comes next. It
+    is not known what each of them printed.
+    """
+    if not can_read_commands():
+        return trace
+    programs = known_commands()
+    events = [
+        part
+        for event in trace.events
+        for part in (_parts(event, programs) if isinstance(event, ToolCall) else [event])
+    ]
+    return msgspec.structs.replace(trace, events=events)
+
+
+def _parts(call: ToolCall, programs: "Programs") -> list[ToolCall]:
+    """Return the statements of a shell command as calls; what changes the shell stays with them."""
+    from em.shell.statement import statements
+
+    run = command_of(call.tool, call.args) if call.tool in SHELLS else None
+    found = [] if run is None or call.error is not None else statements(run.text)
+    acts = [one for one in found if not one.is_setting]
+    if len(acts) < 2 or all(changes_nothing(one.text, programs) for one in acts):
+        return [call]
+    is_look = changes_nothing(acts[-1].text, programs)
+    made: list[ToolCall] = []
+    before: list[str] = []
+    entered: list[str] = []
+    for one in found:
+        if one.program == "cd" and call.tool in _STAYING:
+            entered.append(one.text)
+        elif one.is_setting:
+            before.append(one.text)
+        else:
+            text = " && ".join([*entered, *before, one.text])
+            result = call.result if one is acts[-1] and not is_look else None
+            args = {**call.args, SHELLS[call.tool]: text}
+            made.append(msgspec.structs.replace(call, args=args, result=result))
+            entered = []
+    return made
+
+
+def changes_nothing(text: str, programs: "Programs") -> bool:
+    """Return whether all programs of a command only read, or run tests."""
+    from em.shell.programs import read_command
+    from em.shell.syntax import Opaque, parse
+
+    try:
+        commands = parse(text).commands
+    except Opaque:
+        return False
+    for command in commands:
+        check = check_of([word.shown for word in command.words])
+        is_test = check is not None and check.words != "git push"
+        if any(one.writes for one in command.redirects):
+            return False
+        if not is_test and read_command(command, programs).reason:
+            return False
+    return True
+
+
 class Commands:
     """Takes the calls of one trace apart, in their order."""
 
@@ -221,11 +292,8 @@ class Commands:
         return normpath(join(self._folder, self._here, word))
 
     def _table(self) -> "Programs":
-        from em.shell.programs import known_programs, read_programs
-
         if self._programs is None:
-            own = Settings.load().commands
-            self._programs = {**known_programs(), **read_programs(own, "em.yaml, commands")}
+            self._programs = known_commands()
         return self._programs
 
     def _text(self, tool: str, run: Run) -> str:

@@ -7,7 +7,6 @@ a first attempt that was corrected, and the order in which files were changed do
 """
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.calls import TracedCall, calls_of
-from em.compiler.commands import is_bookkeeping
+from em.compiler.commands import changes_nothing, is_bookkeeping, known_commands, parted
 from em.errors import EmError
 from em.runner.tools.coding import (
     CREATE,
@@ -27,7 +26,6 @@ from em.runner.tools.coding import (
     renamed_arguments,
 )
 from em.runner.tools.patch import changes_of
-from em.traces.outcomes import outcome_of_call
 from em.traces.trace import ToolCall, Trace, TraceEvent
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -35,8 +33,6 @@ from em.values.canonical import Json
 FOLDER = "<folder>"
 """What stands for the folder of a session in what its commands printed."""
 EDIT, INSERT, WRITE = "Edit", "Insert", "Write"
-_TESTED_BESIDE = frozenset({"cd", "tail", "head", "grep", "cat", "echo", "true"})
-"""Programs beside which a test run is still only a test run."""
 _EDITS = frozenset({"Edit", "edit", "MultiEdit", "multiedit"})
 _WHOLE = frozenset({"Write", "write", "write_file"})
 _READS = frozenset({"Read", "read", "read_file"})
@@ -67,7 +63,7 @@ class Session(NamedTuple):
 def session_of(trace: Trace, declared: Mapping[str, Effect | None]) -> Session | None:
     """Return a trace as file changes; None if it is not known what one of its calls did."""
     folder = _Folder(trace)
-    plain = folder.moved(trace)
+    plain = parted(folder.moved(trace))
     tools = [event for event in plain.events if isinstance(event, ToolCall)]
     calls, approvals = calls_of(plain, declared)
     if approvals or len(tools) != len(calls) or any(call.effect_unknown for call in calls):
@@ -155,7 +151,7 @@ class _Followed:
     """Follows a session: what files hold, and what was changed."""
 
     def __init__(self, folder: _Folder) -> None:
-        self._folder = folder
+        self._folder, self._programs = folder, known_commands()
         self._made: list[TracedCall | _Changed] = []
         self.calls: list[TracedCall] = []
         self._texts: dict[str, str] = {}
@@ -168,8 +164,8 @@ class _Followed:
         """Take the next call."""
         if is_bookkeeping(call.name):
             return
-        if call.shell and _only_tests(tool):
-            call.effect, call.effect_inferred, call.is_test = "read", False, True
+        if call.shell and self._changes_nothing(tool):
+            call.effect, call.effect_inferred = "read", False
         if call.failed:
             self._take_failed(call)
         elif call.effect == "read":
@@ -178,6 +174,11 @@ class _Followed:
             self.flush()
             self._texts.clear()  # nobody knows which files it changed
             self._made.append(call)
+
+    def _changes_nothing(self, tool: ToolCall) -> bool:
+        """Return whether a command only reads, or runs tests."""
+        run = command_of(tool.tool, tool.args)
+        return run is not None and changes_nothing(run.text, self._programs)
 
     def _take_failed(self, call: TracedCall) -> None:
         """Keep what a command printed that failed: a test run shows what to do."""
@@ -273,36 +274,11 @@ class _Followed:
         self.calls.append(call)
 
 
-def _only_tests(tool: ToolCall) -> bool:
-    """Return whether a command runs tests, and nothing else that has an effect."""
-    from em.shell.syntax import Opaque, parse
-
-    run = command_of(tool.tool, tool.args)
-    if run is None or outcome_of_call(tool.args, tool.result, tool.error) is None:
-        return False
-    try:
-        commands = parse(run.text).commands
-    except Opaque:
-        return False
-    for command in commands:
-        words = [word.value for word in command.words]
-        targets = [
-            one.target.value if one.target else None for one in command.redirects if one.writes
-        ]
-        if None in words or any(target != "/dev/null" for target in targets):
-            return False
-        line = shlex.join(str(word) for word in words)
-        is_test = outcome_of_call({"command": line}, "", None) is not None
-        if words[:2] == ["git", "push"] or not (is_test or words[0] in _TESTED_BESIDE):
-            return False
-    return True
-
-
 def _call(call: TracedCall, name: str, args: Json) -> TracedCall:
     result = "" if name != FILE_TEXT else None
     return msgspec.structs.replace(
         call, name=name, args=args, result=result, effect="write", effect_inferred=False,
-        shell="", via="", fixed={}, error=None, is_test=False,
+        shell="", via="", fixed={}, error=None,
     )  # fmt: skip
 
 

@@ -376,8 +376,9 @@ class Recordings:
             if effect.name == CREATE:
                 path = {"file_path": effect.args["file_path"]}
                 yield Call(FILE_THERE, path, result=False)
-        for test in found.tests:
-            yield _call(test.call)
+        for check in found.checks:
+            made = check.look.calls
+            yield _call(made[number] or next(call for call in made if call is not None))
 
     def asked(self, learnt: Learnt, count: int = 0) -> list[Json]:
         """Return, by recording, what inputs were that nothing explains.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.alignment import COARSE, Column, explained, joined, pieces_of
+from em.compiler.calls import TracedCall
 from em.compiler.evidence import CONSTANTS_SHOWN, ENOUGH_TO_ACT
 from em.compiler.example import Example, Read, Role
 from em.compiler.explanation import (
@@ -33,7 +34,7 @@ from em.compiler.file_changes import EDIT
 from em.compiler.forms import FORMS, applied
 from em.compiler.places import Place, key_of
 from em.compiler.prompt import name_of
-from em.compiler.sessions import FEWEST, Look, Sessions, narrowed
+from em.compiler.sessions import FEWEST, FILES, Check, Look, Sessions, narrowed
 from em.compiler.skeleton import Spot
 from em.compiler.space import Slot, Space
 from em.compiler.surroundings import contexts, positions
@@ -75,6 +76,7 @@ class SessionSpace(Space):
         self._usable: dict[Role, bool] = {}
         self._forms: dict[str, dict[str, list[tuple[str, str]]]] = {}
         self.slots = [self._slot(number) for number in range(len(sessions.effects[0]))]
+        self.checks = [one for one in sessions.checks if self._is_known(one)]
 
     # ---- effects
 
@@ -352,6 +354,36 @@ class SessionSpace(Space):
             if call is not None
         ]
         return True
+
+    # ---- checks
+
+    def _is_known(self, check: Check) -> bool:
+        """Return whether a check can be made again.
+
+        Raises RoutineError if not, where all sessions made it before something that is no change
+        of a file: nobody knows whether that may be done without it.
+        """
+        look, names = check.look, [slot.tool for slot in self.slots]
+        made = [call for call in look.calls if call is not None]
+        is_own = len(made) < FEWEST and self._is_about_session(made[0], look.made[0])
+        if not is_own and self.is_usable(look):
+            return True
+        is_last = FILES.isdisjoint(names[check.after :]) and check.after < len(names)
+        if len(made) == self.sessions.size and is_last:
+            raise RoutineError(
+                f"nothing explains the values of {made[0].title}, which all sessions ran before"
+                f" {self.sessions.effects[0][check.after].title}",
+                fix="record more sessions, or leave out those that differ",
+            )
+        return False
+
+    def _is_about_session(self, call: TracedCall, session: int) -> bool:
+        """Return whether a command has a value that only its own session was about."""
+        said = [values[session] for values in self.inputs.values()]
+        forms = [applied(form, one) for one in said for form in FORMS]
+        return any(
+            one in text for one in (*said, *forms) if one for text in map(str, call.args.values())
+        )
 
     # ---- inputs that nobody said
 

@@ -110,6 +110,21 @@ class SessionWriter(Writer):
         is_known = self.space.is_usable(look) and self._args_of(role, ()) is not None
         return self.text(Result(role)) if is_known else ""
 
+    def check_step(self, look: Look) -> Json | None:
+        """Return a command that must succeed as a step; None if few had its values."""
+        role = Role(look.tool, (), look.which)
+        args = self._args_of(role, ())
+        if args is None:
+            return None
+        call = next(call for call in look.calls if call is not None)
+        texts = {name: self.value(term, name) for name, term in args.items()}
+        for name in args:
+            self._agreed += [(agreed, None) for agreed in self._used[role][name]]
+        name = self.fresh(f"{identifier(call.title)}_passed")
+        held = f"{len(look.made)}/{self.space.sessions.size}"
+        step = {"type": "tool.call", "tool": look.tool, "args": texts, "save_as": name}
+        return {**step, "held": held}
+
     def named(self, term: Term, wanted: str) -> str:
         """Return a text as an expression, by a name of its own if it is put together."""
         if not isinstance(term, Text):
@@ -154,12 +169,13 @@ class _Assembly:
         writer = self._writer
         terms = [self._terms(number, slot) for number, slot in enumerate(self._space.slots)]
         steps = [self._effect(number, args) for number, args in enumerate(terms)]
+        checks = [writer.check_step(one.look) for one in self._space.checks]
         for number, args in enumerate(terms):
             self._check_effect(number, args)
         writer.agree()
         self._check_inputs()
         self._check_looks(terms)
-        body = [*in_order(writer.top), *self._with_tests(steps), self._return(steps)]
+        body = [*in_order(writer.top), *self._with_checks(steps, checks), self._return(steps)]
         body = [*with_ids(body)]
         used = {
             name: values for name, values in self._space.inputs.items() if name in words_in(body)
@@ -317,19 +333,15 @@ class _Assembly:
 
     # ---- the rest of the routine
 
-    def _with_tests(self, effects: Sequence[Json]) -> Iterator[Json]:
-        """Yield the effects, and the test runs between and behind them."""
+    def _with_checks(
+        self, effects: Sequence[Json], checks: Sequence[Json | None]
+    ) -> Iterator[Json]:
+        """Yield the effects, and what must succeed between and behind them."""
         for number, step in enumerate(effects):
             yield step
-            for one in self._sessions.tests:
-                if one.after == number + 1:
-                    yield {
-                        "type": "tool.call",
-                        "tool": one.call.name,
-                        "args": {name: hole(literal(text)) for name, text in one.call.args.items()},
-                        "save_as": self._writer.fresh("tests"),
-                        "held": f"{one.held}/{self._sessions.size}",
-                    }
+            for one, check in zip(self._space.checks, checks, strict=True):
+                if one.after == number + 1 and check is not None:
+                    yield check
 
     def _return(self, effects: Sequence[Json]) -> Json:
         paths = [step["args"]["file_path"] for step in effects if "file_path" in step["args"]]
@@ -342,7 +354,7 @@ class _Assembly:
         calls = [
             *(call for own in self._sessions.effects for call in own),
             *(call for look in self._sessions.every_look for call in look.calls if call),
-            *(one.call for one in self._sessions.tests),
+            *(call for one in self._space.checks for call in one.look.calls if call),
         ]
         made = [call for call in calls if call.name in used]
         specs = [msgspec.to_builtins(_overwriting(spec, made)) for spec in specs_of(made).values()]

@@ -21,7 +21,7 @@ from em.compiler.surroundings import shared_words
 from em.errors import RoutineError
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
 from em.shell.form import Template, form_of
-from em.shell.syntax import Opaque, parse
+from em.shell.statement import checked
 from em.traces.outcomes import outcome_of_call
 from em.traces.trace import Message, ToolCall, Trace
 from em.values.call import Effect
@@ -58,19 +58,22 @@ class Look(NamedTuple):
         return call.result if call is not None and isinstance(call.result, str) else None
 
 
-class Tests(NamedTuple):
-    """A test run that passed in most sessions, after so many effects."""
+class Check(NamedTuple):
+    """A command that changes nothing and can fail, and that sessions ran after so many effects.
+
+    It succeeded in all of them, so it must succeed again before the next effect.
+    """
 
     after: int
-    call: TracedCall
-    held: int
+    look: Look
 
 
 class Sessions(NamedTuple):
     """Sessions that had the same effects, in one order.
 
     effects: of each session. files: by effect, the look at the file that it changes. looks: what
-    else they read before they acted. has_days: it is known when each session was.
+    else they read before they acted. checks: what had to succeed between effects and behind them.
+    has_days: it is known when each session was.
     """
 
     prompts: list[str]
@@ -78,7 +81,7 @@ class Sessions(NamedTuple):
     effects: list[list[TracedCall]]
     files: list[Look | None]
     looks: list[Look]
-    tests: list[Tests]
+    checks: list[Check]
     has_days: bool
 
     @property
@@ -123,7 +126,7 @@ def sessions_of(
         effects=ordered,
         files=_files(known, ordered),
         looks=[*_days(known), *_other_looks(known, ordered)],
-        tests=[*_tests(traces, known, ordered)],
+        checks=[*_checks(known, ordered)],
         has_days=all(one.at is not None for one in known),
     )
 
@@ -236,7 +239,7 @@ def _day(session: Session, form: str, zone: str) -> TracedCall | None:
     return msgspec.structs.replace(
         session.calls[0], name=TODAY, args={"form": form, "zone": zone}, index=-1,
         result=day_of(session.at, form, zone), effect="read", effect_inferred=False,
-        shell="", via="", fixed={}, exit_code=0, is_test=False,
+        shell="", via="", fixed={}, exit_code=0,
     )  # fmt: skip
 
 
@@ -318,60 +321,48 @@ def _early(session: Session, effects: Sequence[TracedCall]) -> Iterator[TracedCa
             yield call
 
 
-# --- tests ----------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
-def _tests(
-    traces: Sequence[Trace], sessions: Sequence[Session], effects: Sequence[Sequence[TracedCall]]
-) -> Iterator[Tests]:
-    """Yield the test runs that passed in at least half of the sessions, by what they came after."""
+def _checks(
+    sessions: Sequence[Session], effects: Sequence[Sequence[TracedCall]]
+) -> Iterator[Check]:
+    """Yield the commands that can fail behind the first effect, and that never did at their place.
+
+    What a session ran several times at one place counts as it ended in the end. Between changes of
+    files agents look around, so there most sessions must have run it.
+    """
+    last_file = max((n for n, call in enumerate(effects[0], 1) if call.name in FILES), default=0)
     for after in range(1, len(effects[0]) + 1):
-        runs = [
-            _last_test(session, own, after) for session, own in zip(sessions, effects, strict=True)
-        ]
-        plain = [call for call in map(_only_tests, (run for run in runs if run)) if call]
-        if 2 * len(plain) < len(sessions):
-            continue
-        counts = Counter((call.name, key_of(call.args)) for call in plain)
-        best, held = counts.most_common(1)[0]
-        call = next(one for one in plain if (one.name, key_of(one.args)) == best)
-        yield Tests(after, call, held)
+        found: dict[str, list[TracedCall | None]] = {}
+        failed: set[str] = set()
+        for number, (session, own) in enumerate(zip(sessions, effects, strict=True)):
+            for call in _run_after(session, own, after):
+                found.setdefault(call.name, [None] * len(sessions))[number] = call
+                failed |= {call.name} if call.failed else set()
+        for name, calls in found.items():
+            held = sum(call is not None for call in calls)
+            if name not in failed and (after >= last_file or 2 * held >= len(sessions)):
+                yield Check(after, Look(name, f"after effect {after}", tuple(calls)))
 
 
-def _last_test(session: Session, effects: Sequence[TracedCall], after: int) -> TracedCall | None:
-    """Return the last test run between two effects, unless it failed."""
+def _run_after(session: Session, effects: Sequence[TracedCall], after: int) -> Iterator[TracedCall]:
+    """Yield the commands that changed nothing and can fail, run between two effects, each once.
+
+    One that failed, or shows that it did, has an error.
+    """
     order = sorted(call.index for call in effects)
-    start = order[after - 1]
     end = order[after] if after < len(order) else len(session.calls)
-    runs = [call for call in session.calls[start + 1 : end] if call.is_test]
-    if not runs or runs[-1].exit_code:
-        return None
-    ended = outcome_of_call({"command": _command(runs[-1])}, runs[-1].result, None)
-    return None if ended == "failure" else runs[-1]
-
-
-def _command(call: TracedCall) -> str:
-    return Template(call.shell, call.fixed).filled(call.args) if call.shell else ""
-
-
-def _only_tests(call: TracedCall) -> TracedCall | None:
-    """Return a test run without what only shows its output: behind a pipe it could never fail."""
-    text = _command(call)
-    try:
-        commands = parse(text).commands
-    except Opaque:
-        return None
-    kept: list[str] = []
-    for command in commands:
-        starts = [one.start - len(one.name) - 1 for one in command.assignments]
-        line = text[min([*starts, command.words[0].start]) : command.words[-1].end]
-        is_test = outcome_of_call({"command": line}, "", None) is not None
-        if is_test or command.words[0].value == "cd":
-            kept.append(line)
-    if not kept:
-        return None
-    form = form_of(" && ".join(kept))
-    return msgspec.structs.replace(
-        call, name=form.name, args=dict(form.args), shell=form.text, fixed=dict(form.fixed),
-        effect="read", effect_inferred=False, result=None, exit_code=0,
-    )  # fmt: skip
+    runs: dict[tuple[str, Key], TracedCall] = {}
+    for call in session.calls[order[after - 1] + 1 : end]:
+        text = Template(call.shell, call.fixed).filled(call.args) if call.shell else ""
+        form = form_of(checked(text)) if checked(text) else None
+        if form is None or call.effect != "read":
+            continue
+        ended = outcome_of_call({"command": text}, call.result, None)
+        runs[form.name, key_of(dict(form.args))] = msgspec.structs.replace(
+            call, name=form.name, args=dict(form.args), shell=form.text, fixed=dict(form.fixed),
+            effect_inferred=False, result=None, exit_code=0,
+            error="it failed" if call.exit_code or ended == "failure" else None,
+        )  # fmt: skip
+    yield from runs.values()
