@@ -675,6 +675,61 @@ def test_a_number_that_nothing_explains_is_asked_for_alone() -> None:
     assert path["value"] == "migrations/{{ number }}_add_{{ column }}.sql"
 
 
+def migrations(*numbers: int) -> dict[str, str]:
+    return {f"migrations/{number:04}_a_{number}.sql": "x\n" for number in numbers}
+
+
+def migrated() -> Learnt:
+    works = []
+    for number, name in enumerate(["email", "price", "color", "phone"], 3):
+        work = Work(f"Write a migration that adds the column {name}.", migrations(number))
+        work.bash("ls migrations", "\n".join(path[11:] for path in work.files))
+        work.write(f"migrations/{number + 1:04}_add_{name}.sql", f"ADD COLUMN {name};\n")
+        works.append(work)
+    return learnt(works)
+
+
+def test_a_number_may_be_the_next_one(tmp_path: Path) -> None:
+    request, files = "Write a migration that adds the column size.", migrations(8, 9)
+    made = run(migrated(), request, files, tmp_path)
+    assert made == ("ok", {**files, "migrations/0010_add_size.sql": "ADD COLUMN size;\n"})
+
+
+def test_without_a_number_there_is_no_next_one(tmp_path: Path) -> None:
+    request, files = "Write a migration that adds the column size.", {"migrations/a.sql": "x\n"}
+    assert run(migrated(), request, files, tmp_path) == ("needs_input", files)
+
+
+COMPONENTS = {
+    "DatePicker": "date-picker",
+    "TabList": "tab-list",
+    "FileTree": "file-tree",
+    "ZoomSlider": "zoom-slider",
+}
+
+
+def test_a_name_in_camel_case_is_written_in_other_cases(tmp_path: Path) -> None:
+    works = []
+    for name, dashed in COMPONENTS.items():
+        work = Work(f"Add {name}.", {})
+        work.write(f"{name}.tsx", f"<{name} class='{dashed}' id='{dashed.replace('-', '_')}' />\n")
+        works.append(work)
+    made = run(learnt(works), "Add HelpMenu.", {}, tmp_path)
+    assert made == ("ok", {"HelpMenu.tsx": "<HelpMenu class='help-menu' id='help_menu' />\n"})
+
+
+def test_a_part_of_a_version_does_not_say_where_another_one_stands(tmp_path: Path) -> None:
+    works = []
+    for number in range(4):
+        log = f"# Log\n\n## 0.{number}.2\n\n- old\n"
+        work = Work(f"Log version 0.{number + 1}.0.", {"LOG.md": log})
+        work.change("LOG.md", log.replace("## ", f"## 0.{number + 1}.0\n\n- more\n\n## "))
+        works.append(work)
+    log = "# Log\n\n## 1.0.0\n\n- old\n\n## 0.9.0\n\n- older\n"
+    made = run(learnt(works), "Log version 1.1.0.", {"LOG.md": log}, tmp_path)
+    assert made == ("ok", {"LOG.md": log.replace("## 1", "## 1.1.0\n\n- more\n\n## 1", 1)})
+
+
 def test_a_long_text_is_learnt_in_time() -> None:
     works = []
     for version in VERSIONS:

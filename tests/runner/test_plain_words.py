@@ -50,6 +50,8 @@ def test_a_value(expression: str, words: str) -> None:
         ('order.id in every(user, "orders.*.id")', "`order.id` is one of `user.orders.*.id`"),
         ("order.total | float > 0", "`order.total` is above 0"),
         ('stands_once(text, old, "lines")', "`old` stands once in `text`"),
+        ("stands_in(text, name)", "`name` stands in `text`"),
+        ("not stands_in(text, name)", "`name` does not stand in `text`"),
         ("given(email)", "`email` is given"),
         ("is_open", "`is_open` holds"),
         ("not python (", "`not python (` holds"),

@@ -21,6 +21,7 @@ from em.compiler.list_forms import (
     whole_words,
 )
 from em.compiler.places import is_number
+from em.text.slug import has_humps
 from em.values.times import is_date
 
 PLAIN_NUMBER = f"{VALUE} | string"
@@ -54,6 +55,15 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, str) and " " not in value and ("/" in value or "." in value)
 
 
+def _has_humps(value: Any) -> bool:
+    return isinstance(value, str) and has_humps(value)
+
+
+def _is_name(value: Any) -> bool:
+    """Return whether a text is words, also with other signs than spaces between them."""
+    return _is_text(value) and not has_humps(value)
+
+
 def _is_module(value: Any) -> bool:
     return _is_path(value) and value.endswith(".py")
 
@@ -84,6 +94,23 @@ _GROUPS: tuple[tuple[Callable[[Any], bool], tuple[str, ...]], ...] = (
     (_is_bare, (SQL, SHELL, JSON)),
     (_is_module, (f'part_of({VALUE}, "module")',)),
     (_is_text, (f'shown({VALUE}, "words") | title | replace(" ", "")',)),
+    (
+        _has_humps,
+        (
+            *(f'shown({VALUE}, "{case}")' for case in ("dashed", "underscored", "spaced")),
+            *(f'shown({VALUE}, "spaced") | {how}' for how in ("title", "capitalize")),
+            f'shown({VALUE}, "underscored") | upper',
+            *(f'shown({VALUE}, "{case}")' for case in ("camel", "pascal")),
+        ),
+    ),
+    (
+        _is_name,
+        (
+            f'shown({VALUE}, "camel")',
+            f'shown({VALUE}, "snake") | upper',
+            *(f'shown({VALUE}, "words") | {how}' for how in ("title", "capitalize")),
+        ),
+    ),
     (_is_filled, (LENGTH,)),
     (is_date, tuple(f'shown({VALUE}, "{form}")' for form in DATES)),
 )

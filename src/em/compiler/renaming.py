@@ -14,6 +14,7 @@ from hashlib import sha256
 from itertools import product
 from typing import Any
 
+from em.text.slug import has_humps
 from em.values.leaves import is_by_id, scalars
 from em.values.times import is_date
 
@@ -25,6 +26,8 @@ TRIES = 5
 MOST_TURNS = 64
 """Words that are tried for another one of the same form."""
 _WORD = re.compile(r"[^\W_]+")
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]+|[^\W_]+")
+"""Matches the words of a name in camel case."""
 
 
 class Renaming:
@@ -37,10 +40,14 @@ class Renaming:
         taken = sorted({word.lower() for word in _words_in([others])})
         self._new: dict[str, str] = {}
         for value in values:
-            for word in _own_words(value):
-                if word not in self._new:
-                    self._new[word] = _fresh(word, taken)
-                    insort(taken, self._new[word])
+            for whole in _own_words(value):
+                parts = [part.lower() for part in _parts(whole)]
+                for word in parts:
+                    if word not in self._new and len(word) >= FEWEST_LETTERS:
+                        self._new[word] = _fresh(word, taken)
+                        insort(taken, self._new[word])
+                if len(parts) > 1:
+                    self._new.setdefault(whole.lower(), "".join(map(self._text, parts)))
 
     def __bool__(self) -> bool:
         return bool(self._new)
@@ -59,21 +66,25 @@ class Renaming:
         return value
 
     def _text(self, text: str) -> str:
-        return _WORD.sub(self._word, text)
+        return _WORD.sub(lambda match: "".join(map(self._word, _parts(match[0]))), text)
 
-    def _word(self, match: re.Match[str]) -> str:
-        word = match[0]
+    def _word(self, word: str) -> str:
         new = self._new.get(word.lower())
         return word if new is None else _cased(new, word)
 
 
+def _parts(word: str) -> list[str]:
+    """Return the words of a name in camel case; of all else the word itself."""
+    return _PART.findall(word) if has_humps(word) and word.isalpha() else [word]
+
+
 def _own_words(value: Any) -> list[str]:
-    """Return the words of a value that tell it from others, in lower case."""
+    """Return the words of a value that tell it from others."""
     if isinstance(value, bool) or not isinstance(value, int | str) or is_date(value):
         return []
     # The host of an address is shared by many.
     own, at, _ = str(value).partition("@")
-    words = [word.lower() for word in _WORD.findall(own)]
+    words = _WORD.findall(own)
     numbers = [word for word in words if _digits(word) >= FEWEST_DIGITS]
     if numbers and not at:
         return numbers  # an id: what stands before its number says what it is an id of

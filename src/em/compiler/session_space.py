@@ -37,7 +37,7 @@ from em.compiler.prompt import name_of
 from em.compiler.sessions import FEWEST, FILES, Check, Look, Sessions, narrowed
 from em.compiler.skeleton import Spot
 from em.compiler.space import Slot, Space
-from em.compiler.surroundings import contexts, positions
+from em.compiler.surroundings import contexts, positions, successions
 from em.compiler.term import unused
 from em.errors import RoutineError
 from em.runner.tools.coding import TODAY
@@ -213,6 +213,7 @@ class SessionSpace(Space):
         for source, made, parts in (
             [*self._by_inputs(values, rows)]
             or [*self._by_looks(values, rows)]
+            or [*self._by_succession(values, rows)]
             or [*self._by_forms(values, rows)]
         ):
             leaf.explanations[source] = self._explanation(source, values, rows, made)
@@ -270,6 +271,17 @@ class SessionSpace(Space):
         for context in islice(contexts(texts, values), MOST_RIVALS):
             if self.is_usable(look):
                 yield FromText(self._role(look), "between", (*context, "line"))
+
+    def _by_succession(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
+        """Yield the looks that showed the numbers of which the values are the next ones."""
+        if not all(one.isdecimal() and int(one) for one in values):
+            return
+        for look, made in self._looks_before(rows):
+            texts = [look.text(number) or "" for number in made]
+            own = [value for n, value in zip(rows.sessions, values, strict=True) if n in made]
+            context = next(successions(texts, own), None)
+            if len({*own}) >= min(FEWEST, len(own)) and context and self.is_usable(look):
+                yield _Found(FromText(self._role(look), "next_number", context), made)
 
     def _by_forms(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
         """Yield the parts of shown texts that give the values in a plain form."""

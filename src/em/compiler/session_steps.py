@@ -30,7 +30,7 @@ from em.compiler.steps import Writer, hole
 from em.compiler.surroundings import TELLING, Context
 from em.compiler.term import Found, Given, Result, Term, Text, Value, literal, parts_of
 from em.errors import RoutineError
-from em.runner.expressions.file_lines import lists_only, stands_once
+from em.runner.expressions.file_lines import lists_only, stands_in, stands_once
 from em.runner.tools.coding import CREATE, FILE_TEXT, FILE_THERE, TODAY
 from em.traces.trace import Trace
 from em.values.call import Effect
@@ -150,7 +150,7 @@ def _look_name(look: Look) -> str:
 def _name_of(term: Found, hint: str) -> str:
     """Name a part of a text after the last word before it."""
     if term.function != "between":
-        return "line"
+        return "line" if term.function == "line_place" else "next_number"
     before = json.loads(term.args[0].json) if isinstance(term.args[0], Value) else ""
     words = [word.strip("_").lower() for word in re.findall(r"[A-Za-z]\w*[A-Za-z]", before)]
     plain = next((word for word in reversed(words) if not keyword.iskeyword(word)), hint or "part")
@@ -236,8 +236,8 @@ class _Assembly:
             self._check_gone(text, texts, calls, terms)
         for name in sorted(_inputs_in(terms.get("new_string"))):
             values = self._space.inputs[name]
-            if all(one not in shown for one, shown in zip(values, texts, strict=True)):
-                self._check(f"{name} not in {text}")
+            if not any(stands_in(shown, one) for one, shown in zip(values, texts, strict=True)):
+                self._check(f"not stands_in({text}, {name})")
 
     def _check_inputs(self) -> None:
         """Check that inputs of which one was always a plain form of the other still agree."""
@@ -300,7 +300,7 @@ class _Assembly:
         """Return the values that a part of a text had in the sessions."""
         if isinstance(part, Given):
             return [*self._space.inputs[str(part.place[0])]]
-        if isinstance(part, Found) and isinstance(part.of, Result):
+        if isinstance(part, Found) and isinstance(part.of, Result) and part.function == "between":
             look = self._space.looks[part.of.role]
             args = [json.loads(one.json) for one in part.args if isinstance(one, Value)]
             shown = [look.text(number) for number in range(self._sessions.size)]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from em.compiler.alignment import is_inside
 from em.compiler.file_changes import FOLDER
-from em.runner.expressions.file_lines import IN_ORDER, line_place, sign_of
+from em.runner.expressions.file_lines import IN_ORDER, line_place, next_number, sign_of
 from em.runner.expressions.texts import between
 
 MOST_LINES = 12
@@ -56,6 +56,29 @@ def contexts(texts: Sequence[str], parts: Sequence[str]) -> Iterator[Context]:
     telling = [one for one in found if one.is_telling]
     # A space on one side is enough where nothing else leads there.
     yield from telling or found[:1]
+
+
+def successions(texts: Sequence[str], numbers: Sequence[str]) -> Iterator[Context]:
+    """Yield the contexts of numbers in the texts of which these are the next ones."""
+    places = [
+        [*_places(text, str(int(one) - 1).zfill(len(one)))][:MOST_LINES]
+        for text, one in zip(texts, numbers, strict=True)
+    ]
+    for first in places[0] if all(places) else ():
+        others = [
+            max(own, key=lambda one, first=first: _likeness(first, one))  # type: ignore[misc]
+            for own in places[1:]
+        ]
+        found = _shared([first, *others])
+        if found is not None and found.before and found.after and _is_next(found, texts, numbers):
+            yield found
+
+
+def _is_next(context: Context, texts: Sequence[str], numbers: Sequence[str]) -> bool:
+    try:
+        return [next_number(text, *context) for text in texts] == [*numbers]
+    except ValueError:
+        return False
 
 
 def _leading(
@@ -115,10 +138,10 @@ def _without_numbers(context: Context) -> Context:
 
 
 def shared_words(texts: Sequence[str]) -> str:
-    """Return what all texts begin with, without a part of a word or number at its end."""
+    """Return what all texts begin with, without a part of a word, number or date at its end."""
     found = shared_start(texts)
-    if any(is_inside(text, len(found)) for text in texts):
-        return re.sub(r"[^\W_]+\Z", "", found)
+    while found and any(is_inside(text, len(found)) for text in texts):
+        found = found[:-1]
     return found
 
 

@@ -4,6 +4,7 @@ Whatever is not clear fails: a line that is not there, or that is there twice.
 """
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -147,6 +148,18 @@ def parts_of_lines(text: str, before: str, after: str) -> Iterator[str]:
             start = line.find(head, start + 1)
 
 
+def next_number(text: Any, before: str, after: str) -> str:
+    """Return the number behind the greatest one between two texts on the lines of a text.
+
+    It is as wide as that one, with zeros in front if it had some. Fails if there is none.
+    """
+    found = [part for part in parts_of_lines(str(text), before, after) if part.isdecimal()]
+    if not found:
+        raise ValueError(f"no line has a number between {before!r} and {after!r}")
+    greatest = max(found, key=int)
+    return str(int(greatest) + 1).zfill(len(greatest))
+
+
 def stands_once(text: Any, part: Any, how: str = "") -> bool:
     """Return whether a text stands exactly once in another one; `lines`: as whole lines."""
     if how not in ("", "lines"):
@@ -155,6 +168,14 @@ def stands_once(text: Any, part: Any, how: str = "") -> bool:
         return bool(part) and str(text).count(str(part)) == 1
     whole, lines = f"\n{text}\n", str(part).removesuffix("\n")
     return bool(lines) and whole.count(lines) == 1 and f"\n{lines}\n" in whole
+
+
+def stands_in(text: Any, part: Any) -> bool:
+    """Return whether a text stands in another one as words of its own: not `1.2` in `1.2.3`."""
+    whole = str(part)
+    before = r"(?<!\w)(?<!\d[.,])" if whole[:1].isalnum() else ""
+    after = r"(?!\w)(?![.,]\d)" if whole[-1:].isalnum() else ""
+    return bool(whole) and re.search(f"{before}{re.escape(whole)}{after}", str(text)) is not None
 
 
 def lists_only(output: Any, *paths: str) -> bool:
@@ -168,6 +189,7 @@ def lists_only(output: Any, *paths: str) -> bool:
 
 
 LINES: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in (line_place, stands_once, lists_only)
+    function.__name__: function
+    for function in (line_place, next_number, stands_once, stands_in, lists_only)
 }
 """These functions by name."""

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from em.runner.expressions.file_lines import parts_of_lines
-from em.text.slug import slug
+from em.text.slug import CASES, cased, slug
 from em.values.canonical import short
 from em.values.structure import structured
 from em.values.times import is_date
@@ -80,6 +80,8 @@ def shown(value: Any, form: str) -> str:
     """Return a date (`%d.%m.%Y`), a number (`,.2f`, `03d`) or a text (`slug`) in this form."""
     if form in _SLUGS:
         return slug(value, _SLUGS[form])
+    if form in CASES:
+        return cased(value, form)
     if "%" in form:
         if not is_date(value):
             raise ValueError(f"shown() needs a date such as 2026-05-31, got {value!r}")

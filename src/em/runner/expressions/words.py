@@ -16,7 +16,7 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.LtE: "is at most",
 }
 _CONSTANTS = {"true": "true", "false": "false", "none": "empty", "None": "empty"}
-_STATEMENTS = frozenset("given distinct stands_once lists_only".split())
+_STATEMENTS = frozenset("given distinct stands_once stands_in lists_only".split())
 """Functions that are said as a whole sentence."""
 _SUMS: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times"}
 
@@ -68,7 +68,17 @@ def check_in_words(text: str) -> str:
         return word.join(check_in_words(ast.unparse(one)) for one in node.values)
     if isinstance(node, ast.Call) and ast.unparse(node.func) in _STATEMENTS:
         return _said(node)
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.Not)
+        and _is_standing(node.operand)
+    ):
+        return _said(node.operand).replace(" stands in ", " does not stand in ", 1)
     return " ".join(_compared(node) or (_said(node), "holds"))
+
+
+def _is_standing(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "stands_in"
 
 
 def _about_a_selection(node: ast.expr) -> str | None:
@@ -240,6 +250,8 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "later": _saying("{1} days after {0}"),
     "between": _saying("the part of {0} between {1} and {2}"),
     "line_place": lambda node: _PLACES[_text(node.args[1])](node),
+    "next_number": _saying("the number behind the greatest one between {1} and {2} in {0}"),
+    "stands_in": _saying("{1} stands in {0}"),
     "stands_once": _saying("{1} stands once in {0}"),
     "lists_only": lambda node: (
         f"{_said(node.args[0])} lists only {', '.join(map(_said, node.args[1:]))}"
