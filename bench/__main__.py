@@ -38,6 +38,7 @@ from bench.learn import workloads as learn
 from bench.right import parts as right
 from bench.scale import parts as scale
 from bench.scale import workers
+from bench.series import repository
 from bench.series import rotation as series
 from bench.words import agent_calls, binders, coding_prompts, recorded
 
@@ -55,7 +56,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "run": routines.run_steps,
     "right": right.figures,
     "learn": learn.figures,
-    "series": series.figures,
+    "series": lambda: chain(series.figures(), repository.figures()),
     "words": lambda: chain(
         binders.figures(), recorded.figures(), coding_prompts.figures(), agent_calls.figures()
     ),

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.series.kinds import KINDS
+from bench.series.repository import RIGHT, done
 from bench.series.rotation import SERIES, Done, Series, learnt, run, sessions
 
 from em import Memory
@@ -148,3 +150,9 @@ def test_a_routine_of_sessions_grows_with_the_next_session(
         memory.import_files([tmp_path / "next"])
         grown = memory.compile_again("learnt", allow_unlabelled=True)
     assert (grown.new, len(grown.added), grown.why_not) == ("learnt@2", 1, "")
+
+
+@pytest.mark.parametrize("name", ["component with test and export", "release with a tag"])
+def test_a_kind_of_chore_is_learnt_in_one_growing_repository(name: str) -> None:
+    (kind,) = (one for one in KINDS if one.name == name)
+    assert [verdict for verdict, _ in done(kind).verdicts] == [RIGHT] * 3

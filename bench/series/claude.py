@@ -25,7 +25,7 @@ class Agent:
     def __init__(self, task: Task, folder: Path) -> None:
         self.folder, self.cwd = folder, f"{HOME}{task.name.partition('-')[2]}"
         self._session = str(uuid.uuid5(uuid.NAMESPACE_URL, task.name))
-        self._day, self._second = task.day, 0
+        self.day, self._second = task.day, 0
         self.lines: list[Object] = []
         self._add("user", task.request)
 
@@ -54,6 +54,13 @@ class Agent:
         (self.folder / path).write_text(text)
         given = {"file_path": f"{self.cwd}/{path}", "content": text}
         self._call("Write", given, f"The file {self.cwd}/{path} has been updated.")
+
+    def create(self, path: str, text: str) -> None:
+        """Write a new file with the tool Write."""
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(text)
+        given = {"file_path": f"{self.cwd}/{path}", "content": text}
+        self._call("Write", given, f"File created successfully at: {self.cwd}/{path}")
 
     def bash(self, command: str, description: str = "") -> str:
         """Run a command with the tool Bash."""
@@ -94,7 +101,7 @@ class Agent:
             "parentUuid": before, "isSidechain": False, "userType": "external", "cwd": self.cwd,
             "sessionId": self._session, "version": "2.1.197", "gitBranch": "main", "type": role,
             "message": {"role": role, "content": content}, "uuid": str(uuid.uuid4()),
-            "timestamp": f"{self._day}T11:{minute:02}:{second:02}.000Z",
+            "timestamp": f"{self.day}T11:{minute:02}:{second:02}.000Z",
         })  # fmt: skip
 
     def text(self) -> str:

@@ -107,7 +107,7 @@ def run(
 
     given: its input; the request of the task if there is none.
     """
-    with tempfile.TemporaryDirectory() as folder, _in(Path(folder)), _on(day), plain_pytest():
+    with tempfile.TemporaryDirectory() as folder, inside(Path(folder)), on_day(day), plain_pytest():
         write(task.files, Path(folder))
         given = given or {"request": task.request}
         result = memory.run(routine, given, allow=ALLOWED)
@@ -117,7 +117,8 @@ def run(
 
 
 @contextlib.contextmanager
-def _in(folder: Path) -> Iterator[None]:
+def inside(folder: Path) -> Iterator[None]:
+    """Work in a folder."""
     here = Path.cwd()
     os.chdir(folder)
     try:
@@ -127,7 +128,7 @@ def _in(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _on(day: str) -> Iterator[None]:
+def on_day(day: str) -> Iterator[None]:
     """Let it be another day for the tool that tells the day."""
     from datetime import datetime
 
