@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from em import Check, Engine
-from em.behaviour.behaviour import Behaviour
 from em.behaviour.likeness import traits_of
 from em.behaviour.result import Result
 
@@ -209,18 +207,6 @@ def test_an_item_taken_by_its_position_may_depend_on_a_param(desk: Desk) -> None
         assert not engine(part, params={"part": part})
         assert desk.writes[-1] == ("mail", to)
         assert engine(part, params={"part": part})
-
-
-def test_a_behaviour_that_was_stored_without_hashes_still_loads(desk: Desk) -> None:
-    engine = desk.engine(closes)
-    engine()
-    (known,) = engine.cache.store.artefacts("behaviour")
-    body = msgspec.to_builtins(known.body)
-    for step in body["steps"]:
-        for name in ("seen", "asked", "chosen"):
-            step.pop(name, None)
-    old = msgspec.convert(body, Behaviour)
-    assert [step.seen for step in old.steps] == [{}, {}]
 
 
 @pytest.mark.parametrize("name", ["stock", "check_stock", "order_status"])

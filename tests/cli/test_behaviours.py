@@ -53,7 +53,9 @@ def test_list_show_and_stats_tell_of_behaviours(db: str) -> None:
     assert "{{ order_result.total }}" in shown
     assert '"open"' in shown
     assert "1 hit" in shown
-    assert em("behaviours", "show", row["id"], "--json", "--db", db).json["behaviour"]["steps"]
+    assert em("behaviours", "show", row["id"], "--json", "--db", db).json["behaviour"]["routine"][
+        "steps"
+    ]
     stats = em("behaviours", "stats", "--json", "--db", db).json
     assert (stats["hits"], stats["misses"], stats["recorded"]) == (1, 1, 1)
     assert "hits" in em("behaviours", "stats", "--db", db).out

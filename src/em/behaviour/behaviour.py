@@ -1,21 +1,23 @@
-"""Behaviour: how a task was done, as calls whose arguments are wired to their sources."""
+"""Behaviour: how a task was done, as a routine with what was captured beside its calls."""
 
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from em.behaviour.codec import Form
 from em.compiler.draft import Recorded
 from em.log.kinds import event_body
+from em.runner.package import read_routine
+from em.runner.routine import Program
 from em.values.canonical import Json, identical
 
 KIND = "behaviour"
 """The kind of a behaviour's artefact; the artefact's name is `ENGINE/KEY`."""
 
-FORMAT = 4
+FORMAT = 5
 """The format of the behaviours that are recorded now; older ones are listed, not replayed."""
 
 ENOUGH_VALUES = 3
@@ -33,35 +35,44 @@ class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call. `args` are expressions; `live` maps an argument to the step that returned it.
+class Captures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What stands beside a call of the routine: what its checks saw, and how it was recorded.
 
-    `guards` must hold before the call; each is tried as soon as it can be. `expect` is the JSON
-    Schema of what it returns: of a call that only `reads` where it reads another record, of another
-    call always.
+    code: the fingerprint of the tool. forms: how arguments are restored from JSON. live: arguments
+    that are the very object that an earlier step returned, by the id of that step.
 
     `gave` is a hash of the recorded result. Where several behaviours are possible, the one whose
     recorded results equal this run's is followed. `seen` are hashes of its parts, `asked` of the
     arguments if the call asks something (see `likeness`). `chosen` says that an argument took an
-    item of it that nothing explains.
+    item of it that nothing explains. `other` is the schema of the result about another record,
+    where arguments take values that `expect` therefore leaves open.
     """
 
-    tool: str
-    code: str
-    args: Json = {}
+    code: str = ""
     forms: Mapping[str, Form] = {}
-    live: Mapping[str, int] = {}
-    guards: Sequence[str] = ()
-    expect: Json | None = None
-    reads: bool = False
-    save_as: str | None = None
+    live: Mapping[str, str] = {}
     gave: str = ""
     asked: Sequence[str] = ()
     seen: Mapping[str, Sequence[str]] = {}
     chosen: bool = False
+    other: Json | None = None
     pre: Capture | None = None
     post: Capture | None = None
     seconds: float = 0.0
+
+
+NO_CAPTURES = Captures()
+
+
+class Step(NamedTuple):
+    """A call of the routine, with what stands beside it."""
+
+    id: str
+    tool: str
+    args: Json
+    save_as: str | None
+    expect: Json | None
+    beside: Captures
 
 
 def result_hash(result: Any) -> str:
@@ -78,27 +89,28 @@ def _hash_of_scalar(value: int | bool | None) -> str:
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the agent returned: an expression over the results, or the object of step `live`.
+    """What stands beside the return: how it is restored, or the step whose object it is.
 
-    `guards` are as those of a step.
+    free: by the id of a read, the paths that the answer takes from its result; None if the answer
+    takes all that it says from results, so that nothing that was read has to be as recorded.
     """
 
-    value: Any = None
     form: Form = ""
-    live: int | None = None
-    guards: Sequence[str] = ()
+    live: str | None = None
+    free: Mapping[str, Sequence[str]] | None = None
 
 
-class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One way to do a task.
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
+    """One way to do a task: a routine, with what was captured beside its calls.
 
-    `pinned` are params whose use could not be followed, with the values that they had when it was
-    recorded: they must have one of these, until there are enough. `recordings` are what it was
-    learnt from.
+    captures: by the id of the step. `pinned` are params whose use could not be followed, with the
+    values that they had when it was recorded: they must have one of these, until there are enough.
+    `recordings` are what it was learnt from.
     """
 
     task: Any
-    steps: Sequence[Step]
+    routine: Json = {}
+    captures: Mapping[str, Captures] = {}
     answer: Answer = Answer()
     tags: Sequence[str] = ()
     params: Sequence[str] = ()
@@ -107,16 +119,42 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: float = 0.0
     tokens: int | None = None
     cost_usd: float | None = None
-    routine: str | None = None
     format: int = 1
+
+    @functools.cached_property
+    def steps(self) -> list[Step]:
+        """The calls of the routine, in their order."""
+        return [
+            Step(
+                one["id"],
+                one["tool"],
+                one.get("args", {}),
+                one.get("save_as"),
+                one.get("expect"),
+                self.captures.get(one["id"], NO_CAPTURES),
+            )
+            for one in calls_of(self.routine)
+        ]
+
+    @functools.cached_property
+    def program(self) -> Program:
+        """The routine, ready to run."""
+        return Program(read_routine(self.routine, "behaviour"))
+
+    @property
+    def returns(self) -> Any:
+        """What the routine returns, as a template."""
+        steps = self.routine.get("steps", ())
+        return next((one.get("value") for one in steps if one["type"] == "return"), None)
 
     def shape(self) -> bytes:
         """Return bytes that are equal for the same calls behind equal checks."""
+        found = [(s.tool, s.beside) for s in self.steps]
         return msgspec.json.encode(
             (
                 [
-                    (s.tool, s.code, s.forms, s.live, _seen(s.pre), _seen(s.post))
-                    for s in self.steps
+                    (tool, one.code, one.forms, one.live, _seen(one.pre), _seen(one.post))
+                    for tool, one in found
                 ],
                 (self.answer.form, self.answer.live),
             ),
@@ -130,6 +168,11 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if len(values) < ENOUGH_VALUES and not is_known:
                 return name
         return ""
+
+
+def calls_of(routine: Json) -> list[Json]:
+    """Return the calls of a routine, in their order."""
+    return [one for one in routine.get("steps", ()) if one.get("type") == "tool.call"]
 
 
 def _seen(capture: Capture | None) -> Any:

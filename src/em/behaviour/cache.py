@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import msgspec
 
 from em.behaviour.agent_run import Run
-from em.behaviour.behaviour import FORMAT, KIND, Behaviour
+from em.behaviour.behaviour import FORMAT, KIND, Behaviour, calls_of
 from em.behaviour.codec import snapshot
-from em.behaviour.outlook import Outlook
 from em.behaviour.task import Task
 from em.behaviour.tree import Node, plant
 from em.errors import Conflict, InputError, NotFound, NotRecordable, PositionConflict
@@ -54,17 +53,11 @@ class Known:
         self.stored = stored
         self.root: Node = plant([item.behaviour for item in stored])
         self.all = (1 << len(stored)) - 1
-        self.tool_seconds = [sum(step.seconds for step in item.behaviour.steps) for item in stored]
+        self.tool_seconds = [
+            sum(step.beside.seconds for step in item.behaviour.steps) for item in stored
+        ]
         self.fitting: tuple[int, int, str] | None = None
         self.has_pins = any(item.behaviour.pinned for item in stored)
-        self._outlook: Outlook | None = None
-
-    @property
-    def outlook(self) -> Outlook:
-        """What a replay can try before its next write; made on the first replay."""
-        if self._outlook is None:
-            self._outlook = Outlook(self.root)
-        return self._outlook
 
 
 def behaviour_id(engine: str, key: str, version: int) -> str:
@@ -337,7 +330,7 @@ def as_stored(artefact: Artefact) -> Stored | None:
     if artefact.retired_at is not None or artefact.body is None:
         return None
     try:
-        behaviour = msgspec.convert(artefact.body, Behaviour)
+        behaviour = _read(artefact.body)
     except msgspec.ValidationError:
         return None
     engine, _, key = artefact.name.rpartition("/")
@@ -526,7 +519,21 @@ def behaviour_of(artefact: Artefact) -> Behaviour:
     """Return the behaviour of an artefact; raise NotFound if it was erased."""
     if artefact.body is None:
         raise NotFound("the behaviour was erased", place=id_of(artefact))
-    return msgspec.convert(artefact.body, Behaviour)
+    return _read(artefact.body)
+
+
+def _read(body: Json) -> Behaviour:
+    """Read a behaviour; of one of an older format only what it is about."""
+    if body.get("format", 1) < FORMAT:
+        known = ("task", "tags", "params", "seconds", "format")
+        body = {name: body[name] for name in known if name in body}
+    return msgspec.convert(body, Behaviour)
+
+
+def steps_in(artefact: Artefact) -> int:
+    """Return how many calls a behaviour makes."""
+    body = artefact.body or {}
+    return len(body["steps"] if "steps" in body else calls_of(body.get("routine", {})))
 
 
 def forget_behaviour(store: Store, artefact: Artefact, *, only_retire: bool) -> Erasure | None:

@@ -9,7 +9,7 @@ be recorded ones. `requirements` adds what must hold of results.
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_effects
-from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Capture, Step, result_hash
+from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Capture, Captures, result_hash
 from em.behaviour.codec import NotEncodable, encode
+from em.behaviour.document import Made, document, ids_of
 from em.behaviour.likeness import hashes_of, is_one_of_few
 from em.behaviour.requirements import Recordings, schema_of
 from em.behaviour.task import (
@@ -62,8 +63,10 @@ _CHOICE = re.compile(r"\b(?:only|only_key)\([^()]*,|\b(?:smallest|largest|where)
 class Composition:
     """The behaviour of a run that succeeded, alone or together with earlier recordings of it."""
 
-    def __init__(self, run: Run, task: Task, value: Any, hint: Any, seconds: float) -> None:
-        """Take the run; raise NotRecordable if it can't be stored."""
+    def __init__(
+        self, name: str, run: Run, task: Task, value: Any, hint: Any, seconds: float
+    ) -> None:
+        """Take the run of an engine; raise NotRecordable if it can't be stored."""
         if run.problem is not None:
             raise run.problem
         refuse_unfinished(run)
@@ -74,7 +77,7 @@ class Composition:
                 "the agent called no tool",
                 fix="a behaviour is made of calls of decorated tools",
             )
-        self._run, self._task, self._seconds = run, task, seconds
+        self._run, self._task, self._seconds, self._name = run, task, seconds, name
         steps = {id(call): number for number, call in enumerate(self._calls)}
         self._step_of = {n: steps[id(c)] for n, c in enumerate(run.calls) if id(c) in steps}
         output, self._form, self._live = self._encoded(value, hint)
@@ -128,32 +131,37 @@ class Composition:
         wired = learnt(recordings)
         if wired is None and not is_new:
             raise NotRecordable("the recordings contradict each other")
-        found = _Steps(self._task, self._calls, recordings, wired or verbatim(recordings[-1]))
+        live = [
+            {name: self._step_of[source] for name, source in call.live.items()}
+            for call in self._calls
+        ]
+        wired = wired or verbatim(recordings[-1])
+        found = _Steps(self._task, self._calls, recordings, wired, live)
         self._refuse_hidden(found)
         params = Params(self._task.params, param_names(self._task.params))
-        steps = [
-            msgspec.structs.replace(
-                found.step(number),
+        ids = found.ids
+        captures = {
+            ids[number]: msgspec.structs.replace(
+                found.beside(number),
                 code=call.tool.code,
                 forms=call.forms,
-                live={name: self._step_of[source] for name, source in call.live.items()},
+                live={name: ids[source] for name, source in live[number].items()},
                 pre=_filled(call.pre, params),
                 post=_filled(call.post, params),
                 seconds=call.seconds,
             )
             for number, call in enumerate(self._calls)
-        ]
-        answer = Answer(form=self._form, live=self._live)
-        if self._live is None:
-            answer = msgspec.structs.replace(
-                answer, value=found.wired.args[-1][OUTPUT], guards=found.guards[-1]
-            )
+        }
+        answer = Answer(
+            form=self._form, live=None if self._live is None else ids[self._live], free=found.free
+        )
         return Behaviour(
             task=self._task.template,
             tags=list(self._task.tags),
             params=list(self._task.params),
             pinned=found.pinned(),
-            steps=steps,
+            routine=found.routine(self._name, self._live),
+            captures=captures,
             answer=answer,
             recordings=_small_enough(recordings),
             seconds=self._seconds,
@@ -198,7 +206,7 @@ class Composition:
 
 def _are_mixed(made: Behaviour) -> bool:
     """Return whether what was read and pinned params both differed: not each goes with each."""
-    is_read = any(len(found) > 1 for step in made.steps for found in step.seen.values())
+    is_read = any(len(row) > 1 for one in made.captures.values() for row in one.seen.values())
     return is_read and any(len(values) > 1 for values in made.pinned.values())
 
 
@@ -254,8 +262,9 @@ class _Steps:
         calls: Sequence[Call],
         recordings: Sequence[Recorded],
         wired: Wired,
+        live: Sequence[Mapping[str, int]],
     ) -> None:
-        self._task, self._calls, self.wired = task, calls, wired
+        self._task, self._calls, self.wired, self._live = task, calls, wired, live
         self._recordings = recordings
         last = recordings[-1]
         self._args = [*(call.args for call in last.calls), {OUTPUT: last.output}]
@@ -346,37 +355,81 @@ class _Steps:
         }
         return call.tool.reads and len(answers) == 1
 
-    def step(self, number: int) -> Step:
-        """Return a call as a step, without what belongs to its tool."""
-        call, wired = self._calls[number], self.wired
-        recorded = [one.calls[number] for one in self._recordings]
-        asks = self._asks[number]
-        expect = None
-        reads = not call.tool.writes
-        if not call.opaque and (reads or call.post is None):
-            expect = schema_of(
-                [one.result for one in recorded],
-                [
-                    [row.inputs, *(c.args for c in row.calls[: number + 1])]
-                    for row in self._recordings
-                ],
-                [[c.result for c in row.calls[:number]] for row in self._recordings],
-                is_asked=reads,
+    @cached_property
+    def ids(self) -> list[str]:
+        """The ids of the steps that make the calls."""
+        return ids_of([call.tool.name for call in self._calls])
+
+    def routine(self, name: str, live: int | None) -> Json:
+        """Return the routine. live: the call whose object the agent returned."""
+        names, args = self.wired.names, self.wired.args
+        calls = [
+            Made(
+                tool=call.tool.name,
+                writes=call.tool.writes,
+                args=args[number]
+                | {own: f"{{{{ {names[source]} }}}}" for own, source in self._live[number].items()},
+                save_as=names[number],
+                guards=self.guards[number],
+                expect=self._expected(number, is_again=True),
+                note="; ".join(_notes(call)),
             )
+            for number, call in enumerate(self._calls)
+        ]
+        answer = args[-1][OUTPUT] if live is None else f"{{{{ {names[live]} }}}}"
+        return document(name, [*self._task.inputs], calls, answer, self.guards[-1])
+
+    @cached_property
+    def free(self) -> dict[str, list[str]] | None:
+        """By the id of a call, what the answer takes of its result; None if it takes all there."""
+        answer = self.wired.args[-1][OUTPUT]
+        if answer is None or _is_whole(answer):
+            return None
+        found: dict[str, list[str]] = {}
+        for name, parts in sorted(used_by(answer), key=str):
+            if name in self.wired.names:
+                step_id = self.ids[self.wired.names.index(name)]
+                found.setdefault(step_id, []).append("".join(f".{part}" for part in parts))
+        return found
+
+    def _expected(self, number: int, *, is_again: bool) -> Json | None:
+        """Return the schema of a result that something later relies on; None if nothing does.
+
+        A check of the tool itself says what matters. So does that of a write after a read.
+        is_again: of the same record, of which arguments take what is there now.
+        """
+        call = self._calls[number]
+        reads, later = not call.tool.writes, [c for c in self._calls[number:] if c.tool.writes]
+        is_acted_on = any(one.pre is None for one in later)
+        if call.opaque or (not reads and call.post is not None):
+            return None
+        if reads and not is_acted_on and (later or self.free is None):
+            return None
+        rows, recorded = self._recordings, [one.calls[number] for one in self._recordings]
+        known = [[c.result for c in row.calls[:number]] for row in rows]
+        given = [[row.inputs, *(c.args for c in row.calls[: number + 1])] for row in rows]
+        found = schema_of([one.result for one in recorded], given, known, is_asked=reads)
+        if not reads or found is None:
+            return found
+        free = self._sure_paths(number) if is_again else set()
+        if not is_acted_on and self.free is not None:
+            free.update(self.free.get(self.ids[number], ()))
+        return _without(found, free)
+
+    def beside(self, number: int) -> Captures:
+        """Return what stands beside a call, without what belongs to its tool."""
+        call, asks = self._calls[number], self._asks[number]
+        recorded = [one.calls[number] for one in self._recordings]
         seen = hashes_of([one.result for one in recorded]) if asks and not call.opaque else {}
-        taken = self._sure_paths(number)
-        return Step(
-            tool=call.tool.name,
-            code="",
-            args=wired.args[number],
-            guards=self.guards[number],
-            expect=expect,
-            reads=reads,
-            save_as=wired.names[number],
+        taken = self._sure_paths(number) if seen else set()
+        return Captures(
             gave=result_hash(recorded[-1].result),
             asked=[*dict.fromkeys(result_hash(one.args) for one in recorded)] if asks else [],
             seen={path: [] if path in taken else traits for path, traits in seen.items()},
             chosen=number in self._chosen,
+            other=self._expected(number, is_again=False)
+            if taken and not call.tool.writes
+            else None,
         )
 
     def _sure_paths(self, number: int) -> set[str]:
@@ -587,6 +640,28 @@ class _Steps:
         known = {leaf for _, leaf in leaves(self._task.inputs) if _is_number(leaf)}
         own = [leaf for _, leaf in leaves([self._templates, self.wired.asked])]
         return any(_is_number(leaf) and leaf not in known for leaf in own)
+
+
+def _notes(call: Call) -> Iterator[str]:
+    """Yield what stands beside a call and is no part of the routine."""
+    for name, capture in (("pre-check", call.pre), ("post-check", call.post)):
+        if capture is not None:
+            yield f"the {name} of this call is not part of the routine"
+    for name in call.forms:
+        yield f"args.{name}: the tool was given a type that JSON does not express"
+
+
+def _without(schema: Json, paths: Collection[str]) -> Json | None:
+    """Return a schema that says nothing of some paths but that they are there."""
+    if "" in paths:
+        return None
+    for path in paths:
+        parent: Any = schema
+        *above, last = path[1:].split(".")
+        for part in above:
+            parent = parent.get("properties", {}).get(part, {})
+        parent.get("properties", {}).pop(last, None)
+    return schema
 
 
 def _exactly(templates: Any) -> Iterator[str]:

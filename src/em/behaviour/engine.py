@@ -202,7 +202,7 @@ class Engine:
             tool = self.tools.get(step.tool)
             if tool is None:
                 return f"tool {step.tool!r} is not defined here"
-            if step.code and tool.code != step.code:
+            if step.beside.code and tool.code != step.beside.code:
                 return f"the code of tool {step.tool!r} or of its checks has changed"
             if tool.is_method and self.contexts.owner_of(tool) is None:
                 return f"set_context was given no object of class {tool.class_name}"

@@ -6,17 +6,18 @@ writes and before it answers. A field may differ if an argument takes its value,
 recording of the same behaviour had another value there. Only hashes are stored.
 
 A read with other arguments than recorded (another order) is about something else: it must look as
-recorded, and what `requirements` found must hold of it. So must what a write returned.
+recorded, and what `requirements` found must hold of it. So must what a write returned. The routine
+says both.
 """
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from em.behaviour.behaviour import Step, result_hash
+from em.behaviour.behaviour import Captures, result_hash
 from em.values.canonical import Json
 from em.values.json_schema import misfit
 from em.values.leaves import is_by_id
@@ -90,51 +91,38 @@ class Seen(msgspec.Struct):
     _asked: str = ""
     _traits: dict[str, str] | None = None
 
-    def is_asked_again(self, step: Step) -> bool:
+    def is_asked_again(self, recorded: Captures) -> bool:
         """Return whether a call asked what a recorded one asked."""
         self._asked = self._asked or result_hash(self._args)
-        return self._asked in step.asked
+        return self._asked in recorded.asked
 
-    def difference(self, step: Step, but: Sequence[str] = ()) -> str:
+    def difference(self, recorded: Captures, but: Sequence[str] = ()) -> str:
         """Return a path in which the result differs from the recorded ones; "" if none matters.
 
         but: paths that may differ.
         """
-        if not step.seen:
-            return _other_kind(step.expect, self._result, but) if step.reads else ""
-        self._gave = self._gave or result_hash(self._result)
-        if self._gave == step.gave:
+        if not recorded.seen:
             return ""
-        if not self.is_asked_again(step):
-            if step.chosen:
-                return "result"
-            return _other_kind(step.expect, self._result, but) if step.reads else ""
+        self._gave = self._gave or result_hash(self._result)
+        if self._gave == recorded.gave:
+            return ""
+        if not self.is_asked_again(recorded):
+            found = misfit(recorded.other, self._result) if recorded.other is not None else None
+            return "result" if recorded.chosen else "" if found is None else found.where
         if self._traits is None:
             self._traits = traits_of(self._result)
-        return _differing(step, {**step.seen, **self._traits}, self._traits, but)
+        now = self._traits
+        for path in {**recorded.seen, **now}:
+            were = recorded.seen.get(path, (ABSENT,))
+            if were and path not in but and not _fits(now.get(path, ABSENT), were, recorded):
+                return path.lstrip(".").rstrip("#@*") or "result"
+        return ""
 
 
-def _other_kind(expect: Json | None, result: Any, but: Sequence[str]) -> str:
-    """Return where a result about another record has another kind of value; "" if nowhere."""
-    found = None if expect is None else misfit(expect, result)
-    for one in () if found is None else (found, *found.also):
-        if f".{one.where}" not in but:
-            return one.where or "kind of result"
-    return ""
-
-
-def _differing(step: Step, paths: Iterable[str], now: Json, but: Sequence[str]) -> str:
-    for path in paths:
-        recorded = step.seen.get(path, (ABSENT,))
-        if recorded and path not in but and not _fits(now.get(path, ABSENT), recorded, step):
-            return path.lstrip(".") or "result"
-    return ""
-
-
-def _fits(now: str, recorded: Sequence[str], step: Step) -> bool:
+def _fits(now: str, recorded: Sequence[str], by: Captures) -> bool:
     if now in recorded:
         return True
-    if step.chosen or not now.startswith(MANY):
+    if by.chosen or not now.startswith(MANY):
         return False
     differing = [one for one in recorded if one.startswith(MANY)]
     return len(differing) > 1 and any(one[1] == now[1] or one[1] not in _SIGNS for one in differing)

@@ -15,7 +15,6 @@ from em.behaviour.hand_over import with_defaults
 from em.behaviour.replay import Prepared, Replay
 from em.behaviour.task import Task
 from em.behaviour.tool import Bound, EngineTool
-from em.behaviour.tree import restored
 from em.compiler.calls import TracedCall
 from em.compiler.shadow import WITH_CALLS, Prediction, compare_answers, draft_of, failed
 from em.compiler.world import EffectMade, World
@@ -78,14 +77,14 @@ class PredictedReplay(Replay):
         wanted = tool.capture(check, prepared.bound)
         for call in self._run.calls:
             if call.tool is tool and not call.live:
-                bound = Bound(call.owner, restored(copy(call.args), call.forms, tool.hints))
+                bound = Bound(call.owner, tool.restored(copy(call.args), call.forms))
                 looked = tool.capture(check, bound)
                 if (looked.positional, looked.args) == (wanted.positional, wanted.args):
                     return call
         return None
 
     def _asked(self, prepared: Prepared) -> tuple[str, Json, Effect]:
-        live = {name: self._answers[source] for name, source in prepared.step.live.items()}
+        live = {name: self._answers[source] for name, source in prepared.node.live.items()}
         return _call_of(prepared.tool, prepared.args, live)
 
 

@@ -1,4 +1,9 @@
-"""Replay: call a behaviour's tools behind its checks, with this run's values, until it diverges."""
+"""Replay: run a behaviour's routine behind its checks, with this run's values, until it diverges.
+
+The runner's machine runs each routine. It yields the calls; they are made here, behind the checks
+that stand beside them. Behaviours begin with the same calls, so where one does not go on, another
+one is run: its machine is given the results that are there.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -8,33 +13,94 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from em.behaviour.agent_run import Call, Run
-from em.behaviour.behaviour import Capture, Step, result_hash
+from em.behaviour.behaviour import Behaviour, Capture, result_hash
 from em.behaviour.cache import Known
 from em.behaviour.check import Check
-from em.behaviour.codec import NotEncodable, copy, encode, is_lazy, snapshot
+from em.behaviour.codec import NotEncodable, copy, decode, encode, is_lazy, snapshot
 from em.behaviour.likeness import Seen
-from em.behaviour.outlook import FAILURES, Part
 from em.behaviour.result import Done, short
-from em.behaviour.task import used_by
 from em.behaviour.tool import Bound, Contexts, EngineTool
-from em.behaviour.tree import End, Node, Sight, members, newest, restored
-from em.errors import NotRecordable
+from em.behaviour.tree import Node, Sight, members, newest
+from em.errors import EmError, NotRecordable
 from em.runner.drivers import CallTool, Effects
-from em.runner.expressions.language import compile_value, whole_expression
+from em.runner.expressions.language import compile_value
+from em.runner.machine import Machine
+from em.runner.request import Bound as Given
+from em.runner.run import RunResult
 from em.traces.recorder import error_text
 from em.values.canonical import Json
+
+FAILURES = (EmError, ValueError, TypeError, LookupError)
+"""What evaluating an expression raises if a value is not there."""
 
 Cause = Literal["", "check", "error", "time", "value"]
 
 
+class Course:
+    """The run of one behaviour's routine, as far as this run's results carry it.
+
+    args: those of the call that it wants to make next. result: how it ended.
+    """
+
+    def __init__(self, behaviour: Behaviour, inputs: Json, tools: Mapping[str, EngineTool]) -> None:
+        self._behaviour = behaviour
+        machine = Machine(
+            behaviour.program,
+            run_id="",
+            tools=tools,
+            udfs={},
+            bound=Given(inputs=inputs, how="given"),
+        )
+        self._running = machine.run(inputs)
+        self._answered = 0
+        self.args: Json = {}
+        self.result: RunResult | None = None
+        self._advance(None)
+
+    def _advance(self, result: Any) -> None:
+        try:
+            effect = self._running.send(result)
+        except StopIteration as end:
+            self.result = end.value
+        else:
+            assert isinstance(effect, CallTool)
+            self.args = effect.args
+
+    def goes_on(self, taken: Sequence["Prepared"]) -> bool:
+        """Return whether its asserts and what it expects hold, with the results of these calls."""
+        while self.result is None and self._answered < len(taken):
+            self._answered += 1
+            self._advance(taken[self._answered - 1].result)
+        return self.result is None or self.result.status == "ok"
+
+    def why_stopped(self) -> str:
+        """Say why the routine does not go on, and where."""
+        assert self.result is not None
+        found, about = self.result.reason, ""
+        if found is not None:
+            step_id, why, about = found.step_id, found.message, found.check
+        else:
+            assert self.result.failure is not None
+            failed = self.result.failure
+            step_id, why = failed.step_id, failed.message.removeprefix(f"step {failed.step_id}: ")
+            about = str(failed.context.get("check", ""))
+        number, steps = self._answered, self._behaviour.steps
+        if number and steps[number - 1].id == step_id:
+            last = steps[number - 1]
+            where = about.removeprefix(last.save_as or last.id).lstrip(".") or "result"
+            return f"step {number} ({last.tool}) returned another {where}: {why}"
+        if number < len(steps):
+            return f"before step {number + 1} ({steps[number].tool}): {why}"
+        return f"before the answer: {why}"
+
+
 class Prepared(msgspec.Struct):
-    """A step with this run's arguments and, once it is taken, its result.
+    """A call with this run's arguments and, once it is made, its result.
 
     args: the arguments as JSON. bound: as the tool takes them, with the object it belongs to.
     """
 
     node: Node
-    step: Step
     tool: EngineTool
     bound: Bound
     args: Json
@@ -61,14 +127,12 @@ class Replay:
         self._tools = tools
         self._contexts = contexts
         self._factor, self._grace = budget
-        self._scope: Json = dict(inputs)
-        self._lives: list[Any] = []
+        self._inputs = inputs
+        self._courses: dict[int, Course] = {}
         self.alive = alive
         self.taken: list[Prepared] = []
         self._seen: list[Seen] = []
         self._alike: list[int] = []
-        self._due: list[Part] = []
-        self._doomed: list[tuple[int, str]] = []
         self._compared: dict[int, int] = {}
         self._unlike: dict[int, str] = {}
         self._lost = False
@@ -96,13 +160,11 @@ class Replay:
 
     def run(self, hint: Any) -> Effects[bool]:
         """Replay; return whether it reached the end. If not, `reason` and `done` say more."""
-        node, due_after = self._known.root, self._known.outlook.after
+        node = self._known.root
         try:
             while self._has_time():
-                self._due += due_after(node)
                 self._forgive()
-                only = node.only
-                chosen = self._follow(only) if only else (yield from self._choose(node))
+                chosen = yield from self._choose(node)
                 if chosen is None:
                     return self._end(node, hint)
                 node = chosen.node
@@ -146,38 +208,33 @@ class Replay:
         if self._reasons:
             self._reason, self._reasons = "", 0
 
-    def _follow(self, only: Node) -> "Prepared | None":
-        """Return the one step that can be next; None if it may not be taken."""
-        prepared = self._prepare(only)
-        may_take = prepared is not None and self._may_take(prepared, only.mask & self.alive)
-        return prepared if may_take else None
-
     def _choose(self, node: Node) -> Effects["Prepared | None"]:
-        """Return the next step: one whose check passes, else one without a check.
+        """Return the next call: one whose check passes, else one without a check.
 
-        None if no step is possible: only then may a behaviour that ends here answer. Where
-        behaviours differ in the next call, one without a check is taken only if this run's results
+        None if no call is possible: only then may a behaviour that ends here answer. Where
+        behaviours differ in the next call, one without a check is made only if this run's results
         equal the recorded ones.
         """
+        if node.only is not None:
+            return self._prepare(node.only, self.alive)
         unchecked: Prepared | None = None
         possible = [child for child in node.children if child.mask & self.alive]
-        parting = self._parts(node, possible, self.alive)
+        parting = self._parts(node, possible)
         if len(possible) > 1:
             possible.sort(key=self._order)
         alike = self._alike_of(self.alive) if parting else self.alive
         refused = 0
         for child in possible:
-            prepared = self._prepare(child)
+            check = self._tools[child.tool].pre_check
+            if check is None or not child.pre:
+                unchecked = unchecked or self._prepare(child, alike)
+                continue
+            prepared = self._prepare(child, self.alive, is_checked=True)
             if prepared is None:
                 continue
-            check = prepared.tool.pre_check
-            if check is None or not child.pre:
-                if unchecked is None and self._may_take(prepared, child.mask & alike):
-                    unchecked = prepared
-                continue
             passing = yield from self._compare(prepared, check, child.pre, "pre-check")
-            passing &= child.mask & self.alive
-            if self._may_take(prepared, passing, is_checked=True):
+            passing &= child.mask
+            if self._that_goes_on(passing) is not None:
                 self.alive = passing
                 return prepared
             refused |= child.mask
@@ -188,93 +245,80 @@ class Replay:
         self.alive &= unchecked.node.mask
         return unchecked
 
-    def _may_take(self, prepared: "Prepared", mask: int, *, is_checked: bool = False) -> bool:
-        """Return whether one of these behaviours may take a step that some of them prepared.
+    def _prepare(self, node: Node, mask: int, *, is_checked: bool = False) -> "Prepared | None":
+        """Return a call with this run's arguments; None if none of these behaviours may make it.
 
-        All that can be evaluated by now of what follows is tried. Before a write, results are
-        compared with the recorded ones; where a check has passed, it has compared what matters.
+        Before a write, results are compared with the recorded ones; where it has a check, that
+        compares what matters.
         """
-        mask = self._sound(mask)
-        if not mask or not prepared.tool.writes:
-            return bool(mask)
-        if not is_checked:
-            mask = self._like_of(mask)
-        if not mask & (mask - 1):
-            return bool(mask)  # one is left: nothing has to be decided
-        return self._can_be_decided(prepared.node, mask)
+        tool = self._tools[node.tool]
+        found = self._that_goes_on(node.mask & mask, is_like=tool.writes and not is_checked)
+        if found is None:
+            return None
+        args = found[1].args
+        for name in node.live:
+            args.pop(name, None)
+        try:
+            # A tool may change its arguments; the record of the call must not change with them.
+            arguments = tool.restored(copy(args), node.beside.forms)
+        except FAILURES as error:
+            problem = f"its arguments can't be restored: {error}"
+            self._diverge("value", f"step {len(self.done) + 1} ({tool.name}): {problem}")
+            return None
+        arguments |= {name: self.taken[place].value for name, place in node.live.items()}
+        owner = self._contexts.owner_of(tool) if tool.is_method else None
+        return Prepared(node, tool, Bound(owner, arguments), args)
 
-    def _sound(self, mask: int) -> int:
-        """Return those of these behaviours that can still reach their end."""
-        if self._due:
-            self._try_parts(mask)
-        for doomed, problem in self._doomed:
-            if doomed & mask:
-                mask &= ~doomed
+    def _that_goes_on(self, mask: int, *, is_like: bool = False) -> tuple[int, Course] | None:
+        """Return the newest of these behaviours whose routine goes on, with its course.
+
+        is_like: only one whose recorded reads returned what this run's did.
+        """
+        while mask:
+            number = newest(mask)
+            mask ^= 1 << number
+            if is_like and (problem := self._unlike_recorded(number)):
                 self._diverge("value", problem)
-        return mask
+                continue
+            course = self._courses.get(number)
+            if course is None:
+                behaviour = self._known.stored[number].behaviour
+                course = self._courses[number] = Course(behaviour, self._inputs, self._tools)
+            if course.goes_on(self.taken):
+                return number, course
+            self._diverge("value", course.why_stopped())
+        return None
 
-    def _try_parts(self, mask: int) -> None:
-        """Try the parts that are due and that one of these behaviours needs."""
-        waiting = []
-        for part in self._due:
-            if not part.mask & mask:
-                waiting.append(part)
-            elif problem := part.problem(self._scope):
-                self._doomed.append((part.mask, problem))
-        self._due = waiting
-
-    def _like_of(self, mask: int) -> int:
-        """Return those of these behaviours whose reads returned what was recorded."""
-        for number in members(mask):
-            if self._compared.get(number) != len(self.taken):
-                self._compare_parts(number)
-            if problem := self._unlike.get(number):
-                mask &= ~(1 << number)
-                self._diverge("value", problem)
-        return mask
-
-    def _compare_parts(self, number: int) -> None:
-        """Compare the results since the last time with those that a behaviour recorded."""
-        steps = self._known.stored[number].behaviour.steps
-        for place in range(self._compared.get(number, 0), len(self.taken)):
-            if path := self._seen[place].difference(steps[place]):
-                self._unlike[number] = self._differs(place, path)
-                break
-        self._compared[number] = len(self.taken)
+    def _unlike_recorded(self, number: int) -> str:
+        """Say which result differs from what a behaviour recorded; "" if none does."""
+        done = self._compared.get(number, 0)
+        if number not in self._unlike and done < len(self.taken):
+            steps = self._known.stored[number].behaviour.steps
+            for place in range(done, len(self.taken)):
+                if path := self._seen[place].difference(steps[place].beside):
+                    self._unlike[number] = self._differs(place, path)
+                    break
+            self._compared[number] = len(self.taken)
+        return self._unlike.get(number, "")
 
     def _differs(self, place: int, path: str) -> str:
-        tool = self.taken[place].step.tool
+        tool = self.taken[place].tool.name
         return f"step {place + 1} ({tool}) returned another {path} than when this was recorded"
-
-    def _can_be_decided(self, node: Node, mask: int) -> bool:
-        """Return whether this run's results may still decide where these behaviours differ."""
-        while mask & (mask - 1):
-            possible = [child for child in node.children if child.mask & mask]
-            ending = node.end_mask & mask
-            if any(child.pre for child in possible):
-                return True
-            if self._parts(node, possible, mask) or self._answers_differ(node, ending):
-                return bool(self._alike_of(mask)) or self._diverge(
-                    "value", f"{self._where()} returned a result that was never recorded"
-                )
-            if len(possible) != 1:
-                return True
-            node = possible[0]
-        return True
 
     def _narrow(self, alike: int) -> bool:
         """Continue with these behaviours only; stop if there are none."""
         self._lost = not alike
         if self._lost and not self._reasons:
-            self._diverge("value", f"{self._where()} returned a result that was never recorded")
+            last = (
+                f"step {len(self.done)} ({self.taken[-1].tool.name})" if self.taken else "the task"
+            )
+            self._diverge("value", f"{last} returned a result that was never recorded")
         self.alive = alike or self.alive
         return not self._lost
 
-    def _parts(self, node: Node, possible: Sequence[Node], mask: int) -> bool:
-        """Return whether these behaviours differ in what comes next."""
-        if node.end_mask & mask:
-            return bool(possible)
-        return len(possible) > 1 and len({child.call for child in possible}) > 1
+    def _parts(self, node: Node, possible: Sequence[Node]) -> bool:
+        """Return whether behaviours differ in what comes next."""
+        return len(possible) > 1 or bool(possible and node.end_mask & self.alive)
 
     def _alike_of(self, mask: int) -> int:
         """Return those of these behaviours whose recorded results all equal this run's."""
@@ -282,9 +326,6 @@ class Replay:
         for alike in self._alike:
             mask &= alike
         return mask
-
-    def _where(self) -> str:
-        return f"step {len(self.done)} ({self.taken[-1].step.tool})" if self.taken else "the task"
 
     def _order(self, child: Node) -> tuple[bool, int, float, int]:
         """Order by: has a check, recorded results equal to this run's, cost, newest."""
@@ -301,29 +342,6 @@ class Replay:
             prepared = self.taken[len(self._alike)]
             self._alike.append(prepared.node.gave.get(result_hash(prepared.result), 0))
 
-    def _prepare(self, node: Node) -> "Prepared | None":
-        """Return a step with this run's arguments; None if they can't be evaluated."""
-        step = node.step
-        assert step is not None
-        tool = self._tools[step.tool]
-        try:
-            args = node.arguments(self._scope)
-            # A tool may change its arguments; the record of the call must not change with them.
-            arguments = copy(args)
-            if step.forms or step.live:
-                arguments = restored(arguments, step.forms, tool.hints)
-                for name, source in step.live.items():
-                    arguments[name] = self._lives[source]
-        except FAILURES as error:
-            problem = f"its arguments can't be evaluated: {error}"
-            self._diverge("value", f"{self._place(step)}: {problem}")
-            return None
-        owner = self._contexts.owner_of(tool) if tool.is_method else None
-        return Prepared(node, step, tool, Bound(owner, arguments), args)
-
-    def _place(self, step: Step) -> str:
-        return f"step {len(self.done) + 1} ({step.tool})"
-
     def _compare(
         self, prepared: "Prepared", check: Check[Any], sights: list[Sight], name: str
     ) -> Effects[int]:
@@ -336,7 +354,7 @@ class Replay:
             self._diverge("check", f"{place} raised {error_text(error)}")
             return 0
         prepared.sights[name] = now
-        passing, alive, scope = 0, self.alive, self._scope
+        passing, alive, inputs = 0, self.alive, self._inputs
         refused = 0
         first: str | _Refusal = ""
         hint, compare = tool.captured_type(check), check.compare
@@ -344,7 +362,7 @@ class Replay:
             if not sight.mask & alive:
                 continue
             try:
-                then = sight.known if sight.is_known else sight.value(scope, hint)
+                then = sight.known if sight.is_known else sight.value(inputs, hint)
                 verdict = compare(now, then)
                 if verdict is True or (verdict is not False and check.passes(verdict)):
                     passing |= sight.mask
@@ -372,20 +390,11 @@ class Replay:
             return self._fail(
                 prepared, "its work is not done", "returned work that is not done yet"
             )
-        step = prepared.step
         result, prepared.is_complete = snapshot(value)
         prepared.value, prepared.result, prepared.seconds = value, result, seconds
         self.taken.append(prepared)
         self._seen.append(Seen(prepared.args, result))
-        self._lives.append(value)
-        self.done.append(Done(step.tool, prepared.args, result, None, True))
-        if step.save_as is not None:
-            self._scope[step.save_as] = result
-        for mask, missed in prepared.node.surprised(result):
-            if not self.alive & ~mask:
-                problem = f"returned {short(result)}, and it was expected that {missed}"
-                return self._diverge("value", f"step {len(self.done)} ({step.tool}) {problem}")
-            self.alive &= ~mask
+        self.done.append(Done(prepared.tool.name, prepared.args, result, None, True))
         return True
 
     def _passes_after(self, prepared: "Prepared") -> Effects[bool]:
@@ -401,20 +410,30 @@ class Replay:
 
     def _fail(self, prepared: "Prepared", error: str, problem: str) -> bool:
         """Note a call without a result: its effect is unknown."""
-        self.failed = Done(prepared.step.tool, prepared.args, None, error, True)
+        name = prepared.tool.name
+        self.failed = Done(name, prepared.args, None, error, True)
         self.failed_in_a_write = prepared.tool.writes
-        return self._diverge("error", f"{self._place(prepared.step)} {problem}")
+        return self._diverge("error", f"step {len(self.done) + 1} ({name}) {problem}")
 
     def steps_to_come(self) -> list[tuple[EngineTool, Json]]:
         """Return the calls that the newest possible behaviour would have made next.
 
         Calls whose arguments need results that are not there are left out.
         """
-        steps = self._known.stored[newest(self.alive)].behaviour.steps[len(self.taken) :]
+        behaviour = self._known.stored[newest(self.alive)].behaviour
+        results = [one.result for one in self.taken]
+        scope = dict(self._inputs)
         found = []
-        for step in steps:
+        for step in behaviour.routine["steps"]:
             with suppress(*FAILURES):
-                found.append((self._tools[step.tool], compile_value(step.args, "")(self._scope)))
+                if step["type"] == "let":
+                    scope[step["save_as"]] = compile_value(step["value"], "")(scope)
+                elif step["type"] == "tool.call" and results:
+                    scope[step.get("save_as", "")] = results.pop(0)
+                elif step["type"] == "tool.call":
+                    live = behaviour.captures[step["id"]].live
+                    own = {name: one for name, one in step["args"].items() if name not in live}
+                    found.append((self._tools[step["tool"]], compile_value(own, "")(scope)))
         return found
 
     def recount(self, run: Run) -> list[Call]:
@@ -422,18 +441,15 @@ class Replay:
         for prepared in self.taken:
             call = Call(prepared.tool)
             call.began = run.tick()
-            call.args, call.forms = prepared.args, dict(prepared.step.forms)
-            call.live = dict(prepared.step.live)
+            call.args, call.forms = prepared.args, dict(prepared.node.beside.forms)
+            call.live = dict(prepared.node.live)
             call.value, call.result = prepared.value, prepared.result
             call.opaque = not prepared.is_complete
             call.seconds = prepared.seconds
             call.replayed = True
             call.owner = prepared.bound.owner
-            call.fixed = {
-                name: value
-                for name, value in prepared.args.items()
-                if "{{" not in str(prepared.step.args.get(name))
-            }
+            fixed = prepared.node.fixed
+            call.fixed = {name: one for name, one in prepared.args.items() if name in fixed}
             call.pre = self._capture(run, prepared, prepared.tool.pre_check, "pre-check")
             call.ended = run.tick()
             call.post = self._capture(run, prepared, prepared.tool.post_check, "post-check")
@@ -453,33 +469,26 @@ class Replay:
             return None
         return Capture(value, form)
 
-    def _answers_differ(self, node: Node, ending: int) -> bool:
-        """Return whether behaviours that end here have different answers."""
-        several = bool(ending & (ending - 1))
-        return several and len({node.ends[one].content for one in members(ending)}) > 1
-
-    def _outdated(self, end: End) -> str:
+    def _outdated(self, number: int) -> str:
         """Say which result an answer may not fit any more; "" if it takes all of it from them."""
-        answer = end.answer
-        if (
-            answer.live is not None
-            or answer.value is None
-            or (isinstance(answer.value, str) and whole_expression(answer.value) is not None)
-        ):
+        behaviour = self._known.stored[number].behaviour
+        free = behaviour.answer.free
+        if free is None:
             return ""
-        uses: dict[str, list[str]] = {}
-        for name, parts in used_by(answer.value):
-            uses.setdefault(name, []).append("".join(f".{part}" for part in parts))
-        steps = self._known.stored[end.number].behaviour.steps
         # The check of a write has compared what matters of a record that was read before it.
         checked = (n for n, one in enumerate(self.taken) if one.tool.writes and one.node.pre)
         last = max(checked, default=0)
-        for place, step in enumerate(steps):
-            if place < last and not self._seen[place].is_asked_again(step):
+        for place, step in enumerate(behaviour.steps):
+            if place < last and not self._seen[place].is_asked_again(step.beside):
                 continue
-            if path := self._seen[place].difference(step, uses.get(step.save_as or "", ())):
+            if path := self._seen[place].difference(step.beside, free.get(step.id, ())):
                 return self._differs(place, path)
         return ""
+
+    def _answers_differ(self, node: Node, ending: int) -> bool:
+        """Return whether behaviours that end here have different answers."""
+        several = bool(ending & (ending - 1))
+        return several and len({node.ends[one] for one in members(ending)}) > 1
 
     def _end(self, node: Node, hint: Any) -> bool:
         """Set the answer if a behaviour ends here; return whether one does."""
@@ -487,26 +496,33 @@ class Replay:
         if not ending or self._lost:
             return False
         self._forgive()
-        ending = self._sound(ending)
-        if not ending:
-            return False
+        if self._answers_differ(node, ending):
+            ending = sum(1 << one for one in members(ending) if self._that_goes_on(1 << one))
         if self._answers_differ(node, ending):
             # Equal calls with different answers: the recorded results decide.
             ending = self._alike_of(ending)
             if not self._narrow(ending):
                 return False
-        number = newest(ending)
-        if ending & (ending - 1):
-            number = max(members(ending), key=lambda one: (self._likeness(one), one))
-        end = node.ends[number]
+        several = members(ending)
+        if len(several) > 1:
+            several.sort(key=lambda one: (self._likeness(one), one), reverse=True)
+        number = next((one for one in several if self._that_goes_on(1 << one)), None)
+        if number is None:
+            return False
+        behaviour = self._known.stored[number].behaviour
+        answer, result = behaviour.answer, self._courses[number].result
+        assert result is not None
         try:
-            self.value = end.value(self._scope, self._lives, hint)
+            self.value = decode(copy(result.output), answer.form, hint)
         except FAILURES as error:
-            return self._diverge("value", f"the answer can't be evaluated: {error}")
-        if problem := self._outdated(end):
+            return self._diverge("value", f"the answer can't be restored: {error}")
+        if answer.live is not None:
+            place = next(n for n, step in enumerate(behaviour.steps) if step.id == answer.live)
+            self.value = self.taken[place].value
+        if problem := self._outdated(number):
             return self._diverge("value", f"the answer may be out of date: {problem}")
-        self.alive = ending
-        self.ended_as = end.number
+        self.alive = 1 << number
+        self.ended_as = number
         return True
 
 

@@ -350,9 +350,12 @@ def _keep(
 ) -> Effects[None]:
     """Store the run and its behaviour; if that fails, `problem` says why."""
     uses = [missed] if compared is None else [missed, compared]
+    name = engine.name.rpartition(".")[2]
     try:
         # Under asyncio in a thread: tasks that the agent left running get their turn.
-        made = yield Consult(lambda: Composition(run, task, result.value, engine.returns, seconds))
+        made = yield Consult(
+            lambda: Composition(name, run, task, result.value, engine.returns, seconds)
+        )
     except Exception as error:  # noqa: BLE001 - the run itself went well
         problem = _store_problem(error)
         result.problem = result.problem or problem

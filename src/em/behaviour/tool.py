@@ -16,7 +16,7 @@ from typing import Any, get_args
 import msgspec
 
 from em.behaviour.check import Check
-from em.behaviour.codec import hints_of
+from em.behaviour.codec import Form, decode, hints_of
 from em.compiler.calls import infer_effect
 from em.errors import UsageError
 from em.runner.drivers import CallTool
@@ -127,6 +127,12 @@ class EngineTool(Tool):
         """Return the arguments as the function takes them."""
         args, kwargs = self.signature.unbind(arguments)
         return ((owner, *args) if self.is_method else args), kwargs
+
+    def restored(self, arguments: Json, forms: Mapping[str, Form]) -> Json:
+        """Return arguments decoded into the types that the function takes."""
+        for name, form in forms.items():
+            arguments[name] = decode(arguments[name], form, self.hints.get(name))
+        return arguments
 
     def call(self, args: tuple[Any, ...], kwargs: Json) -> CallTool:
         """Return the effect that calls the function just where the agent would."""

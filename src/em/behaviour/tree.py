@@ -1,25 +1,25 @@
-"""Tree of a task's behaviours: steps that they share from the start are checked and done once.
+"""Tree of a task's behaviours: calls that they share from the start are checked and made once.
 
-The behaviours that are still possible are a set of bits, the newest one highest: a step costs the
+The behaviours that are still possible are a set of bits, the newest one highest: a call costs the
 same with one behaviour and with a hundred.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from em.behaviour.behaviour import Answer, Behaviour, Capture, Step
-from em.behaviour.codec import Form, copy, decode
+from em.behaviour.behaviour import NO_CAPTURES, Behaviour, Capture, Captures, Step
+from em.behaviour.codec import copy, decode
 from em.runner.expressions.language import Evaluate, compile_value
 from em.values.canonical import Json
-from em.values.json_schema import misfit
+from em.values.leaves import texts
 
 _SCALARS = (str, int, float, bool, type(None))
 
 
 class Sight:
-    """What a check captured at one step, in the behaviours of `mask`.
+    """What a check captured at one call, in the behaviours of `mask`.
 
     `known` is the value, once `is_known`: it is immutable and without params, so it is shared.
     """
@@ -33,155 +33,97 @@ class Sight:
         self.is_known = False
         self._evaluate: Evaluate | None = None
 
-    def value(self, scope: Json, hint: Any) -> Any:
+    def value(self, inputs: Json, hint: Any) -> Any:
         """Return the capture with this run's params filled in."""
         if self._evaluate is None:
             self._evaluate = compile_value(self.capture.value, "check")
-        value = decode(copy(self._evaluate(scope)), self.capture.form, hint)
-        if isinstance(value, _SCALARS) and _is_constant(self.capture.value):
+        value = decode(copy(self._evaluate(inputs)), self.capture.form, hint)
+        if isinstance(value, _SCALARS) and not any("{" in one for one in texts(self.capture.value)):
             self.known, self.is_known = value, True
         return value
 
 
 class Node:
-    """A step, the behaviours that take it, and the steps that may follow.
+    """A call, the behaviours that make it, and the calls that may follow.
 
-    `only` is the one step that follows where nothing is to be chosen: no other step or end does,
-    and it has no check.
+    live: arguments that are the object of an earlier call, by the number of that call. fixed: the
+    arguments that are constants. `only` is the one call that follows where nothing is to be chosen:
+    no other call or end does, and it has no check. ends: by behaviour, what tells its answer from
+    others.
     """
 
-    def __init__(self, step: Step | None) -> None:
-        self.step = step
-        self.call = b"" if step is None else _call(step)
+    def __init__(self, step: Step | None, live: dict[str, int]) -> None:
+        self.tool = "" if step is None else step.tool
+        self.beside = NO_CAPTURES if step is None else step.beside
+        self.live = live
+        args = {} if step is None else step.args
+        self.fixed = {name for name, value in args.items() if "{{" not in str(value)}
         self.mask = 0
         self.children: list[Node] = []
         self.only: Node | None = None
-        self.ends: dict[int, End] = {}
+        self.ends: dict[int, bytes] = {}
         self.end_mask = 0
         self.pre: list[Sight] = []
         self.post: list[Sight] = []
         self.cost = 0.0
         self.gave: dict[str, int] = {}
-        self.guards: dict[str, int] = {}
-        self.expects: dict[bytes, tuple[Json, int]] = {}
         self._by_content: dict[bytes, Node] = {}
-        self._sights: dict[tuple[str, bytes], Sight] = {}
-        self._constants: Json | None = None
-        self._evaluated: list[tuple[str, Evaluate]] = []
+        self._sights: dict[bytes, Sight] = {}
 
-    def child(self, step: Step) -> "Node":
+    def child(self, step: Step, live: dict[str, int]) -> "Node":
         """Return the child of a step; steps that make the same call share one."""
-        content = _call(step) + msgspec.json.encode(step.save_as)
+        beside = step.beside
+        content = msgspec.json.encode(
+            (step.tool, beside.code, step.args, beside.forms, live, step.save_as), order="sorted"
+        )
         node = self._by_content.get(content)
         if node is None:
-            node = self._by_content[content] = Node(step)
+            node = self._by_content[content] = Node(step, live)
             self.children.append(node)
         return node
 
-    def add(self, step: Step, bit: int) -> None:
-        """Add a behaviour that takes this step, with its captures."""
+    def add(self, beside: Captures, bit: int) -> None:
+        """Add a behaviour that makes this call, with its captures."""
         self.mask |= bit
-        self.gave[step.gave] = self.gave.get(step.gave, 0) | bit
-        for guard in step.guards:
-            self.guards[guard] = self.guards.get(guard, 0) | bit
-        if step.expect is not None and not step.reads:
-            text = msgspec.json.encode(step.expect, order="sorted")
-            self.expects[text] = (step.expect, self.expects.get(text, ({}, 0))[1] | bit)
-        for place, sights, capture in (
-            ("pre", self.pre, step.pre),
-            ("post", self.post, step.post),
-        ):
+        self.gave[beside.gave] = self.gave.get(beside.gave, 0) | bit
+        for sights, capture in ((self.pre, beside.pre), (self.post, beside.post)):
             if capture is None:
                 continue
-            content = (place, msgspec.json.encode((capture.value, capture.form), order="sorted"))
-            sight = self._sights.get(content)
-            if sight is None:
-                sight = self._sights[content] = Sight(capture)
-                sights.append(sight)
-            sight.mask |= bit
+            content = (sights is self.pre, capture.value, capture.form)
+            key = msgspec.json.encode(content, order="sorted")
+            if key not in self._sights:
+                self._sights[key] = Sight(capture)
+                sights.append(self._sights[key])
+            self._sights[key].mask |= bit
             self.cost = max(self.cost, capture.seconds)
 
-    def arguments(self, scope: Json) -> Json:
-        """Return the arguments as JSON, from this run's values."""
-        if self._constants is None:
-            self._compile()
-        arguments = dict(self._constants or {})
-        for name, evaluate in self._evaluated:
-            arguments[name] = evaluate(scope)
-        return arguments
-
-    def surprised(self, result: Any) -> Iterator[tuple[int, str]]:
-        """Yield the behaviours in which a call returned something else, and what."""
-        for schema, mask in self.expects.values():
-            if found := misfit(schema, result):
-                yield mask, f"{found.where or 'it'} fits its schema: {found.message}"
-
-    def _compile(self) -> None:
-        assert self.step is not None
-        constants: Json = {}
-        evaluated = []
-        for name, value in self.step.args.items():
-            if isinstance(value, _SCALARS) and _is_constant(value):
-                constants[name] = value
-            else:
-                evaluated.append((name, compile_value(value, f"argument {name}")))
-        # Other threads may do the same. Set `_constants` last: it marks the rest as ready.
-        self._evaluated = evaluated
-        self._constants = constants
-
-
-def _call(step: Step) -> bytes:
-    """Return bytes that are equal for steps that make the same call."""
-    return msgspec.json.encode(
-        (step.tool, step.code, step.args, step.forms, step.live), order="sorted"
-    )
-
-
-class End:
-    """The end of a behaviour, and the answer that it returns."""
-
-    __slots__ = ("_evaluate", "answer", "content", "number")
-
-    def __init__(self, number: int, answer: Answer) -> None:
-        self.number = number
-        self.answer = answer
-        self.content = msgspec.json.encode((answer.value, answer.live), order="sorted")
-        self._evaluate: Evaluate | None = None
-
-    def value(self, scope: Json, lives: Sequence[Any], hint: Any) -> Any:
-        """Return the answer from this run's results."""
-        if self.answer.live is not None:
-            return lives[self.answer.live]
-        if self._evaluate is None:
-            self._evaluate = compile_value(self.answer.value, "the return value")
-        return decode(copy(self._evaluate(scope)), self.answer.form, hint)
+    def order(self) -> None:
+        """Sort what follows: calls with checks first, the cheapest check first; set `only`."""
+        self.children.sort(key=lambda child: (not child.pre, child.cost))
+        if len(self.children) == 1 and not self.ends and not self.children[0].pre:
+            self.only = self.children[0]
 
 
 def plant(behaviours: Sequence[Behaviour]) -> Node:
     """Build the tree of some behaviours; the bit of each is its index in the list."""
-    root = Node(None)
+    root = Node(None, {})
+    made = {root}
     for number, behaviour in enumerate(behaviours):
         bit = 1 << number
         node = root
         node.mask |= bit
+        places = {step.id: place for place, step in enumerate(behaviour.steps)}
         for step in behaviour.steps:
-            node = node.child(step)
-            node.add(step, bit)
-        node.ends[number] = End(number, behaviour.answer)
+            live = {name: places[one] for name, one in step.beside.live.items()}
+            node = node.child(step, live)
+            node.add(step.beside, bit)
+            made.add(node)
+        answer = (behaviour.returns, behaviour.answer.live)
+        node.ends[number] = msgspec.json.encode(answer, order="sorted")
         node.end_mask |= bit
-    _order(root)
+    for node in made:
+        node.order()
     return root
-
-
-def _order(root: Node) -> None:
-    """Sort children: those with checks first, the cheapest check first; set `only`."""
-    todo = [root]
-    while todo:
-        node = todo.pop()
-        node.children.sort(key=lambda child: (not child.pre, child.cost))
-        if len(node.children) == 1 and not node.ends and not node.children[0].pre:
-            node.only = node.children[0]
-        todo += node.children
 
 
 def newest(mask: int) -> int:
@@ -197,20 +139,3 @@ def members(mask: int) -> list[int]:
         found.append(number)
         mask ^= 1 << number
     return found
-
-
-def _is_constant(value: Any) -> bool:
-    if isinstance(value, str):
-        return "{{" not in value and "{%" not in value
-    if isinstance(value, dict):
-        return all(map(_is_constant, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_constant, value))
-    return True
-
-
-def restored(arguments: Json, forms: Mapping[str, Form], hints: Mapping[str, Any]) -> Json:
-    """Return arguments decoded into the types that the tool takes."""
-    for name, form in forms.items():
-        arguments[name] = decode(arguments[name], form, hints.get(name))
-    return arguments

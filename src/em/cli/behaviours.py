@@ -17,6 +17,7 @@ from em.behaviour.cache import (
     list_behaviours,
     read_stats,
     short_id,
+    steps_in,
 )
 from em.cli.options import everywhere, limited, open_memory, parse_object
 from em.cli.output import count, emit, note, print_table
@@ -66,7 +67,7 @@ def _summary(artefact: Artefact, counts: Counts) -> dict[str, Any]:
         "state": state,
         "task": body.get("task"),
         "tags": body.get("tags", []),
-        "steps": len(body.get("steps", ())),
+        "steps": steps_in(artefact),
         **msgspec.to_builtins(counts),
     }
 
@@ -98,14 +99,14 @@ def _print_behaviour(name: str, state: str, found: Behaviour, counts: Counts) ->
         (
             str(number),
             step.tool,
-            f"{step.seconds * 1e3:.1f}",
-            *("" if c is None else _text(c.value) for c in (step.pre, step.post)),
-            _text({**step.args, **{name: f"step {n + 1}" for name, n in step.live.items()}}),
+            f"{step.beside.seconds * 1e3:.1f}",
+            *("" if c is None else _text(c.value) for c in (step.beside.pre, step.beside.post)),
+            _text(step.args),
         )
         for number, step in enumerate(found.steps, 1)
     ]
     print_table(("step", "tool", "ms", "before", "after", "arguments"), rows)
-    click.echo(f"returns {_text(found.answer.value)}")
+    click.echo(f"returns {_text(found.returns)}")
     click.echo(
         f"{count(counts.hits, 'hit')}, {count(counts.misses, 'miss').replace('misss', 'misses')},"
         f" {count(counts.hand_overs, 'hand-over')}, {count(counts.failures, 'failure')};"
@@ -161,11 +162,10 @@ def export(behaviour: str, output: str) -> None:
     """Write a behaviour as a routine package. You can edit it, and run it with `em run`."""
     store = open_memory().store
     artefact = find_behaviour(store, behaviour)
-    draft = export_behaviour(artefact, Path(output))
-    steps = sum(len(one.calls) for one in draft.recordings)
+    steps = export_behaviour(artefact, Path(output))
     emit(
         {"id": id_of(artefact), "folder": output, "steps": steps},
-        f"{count(steps, 'step')} in {output}; replayed against the recording",
+        f"{count(steps, 'call')} in {output}",
     )
 
 

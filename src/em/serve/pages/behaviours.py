@@ -14,6 +14,7 @@ from em.behaviour.cache import (
     list_behaviours,
     recent_counts,
     recent_uses,
+    steps_in,
 )
 from em.behaviour.task import HOLE
 from em.log.event import behaviour_stream
@@ -76,6 +77,7 @@ def get_behaviours(request: AnyRequest) -> Response[str]:
         view=view,
         rows=rows,
         id_of=id_of,
+        steps_in=steps_in,
         title_of=title_of,
         uses=uses,
         shadow=_shadow(service.store, [engine] if engine else engines),
@@ -101,7 +103,7 @@ def _listed(store: Store, view: ListView) -> Sequence[Artefact]:
         {
             "task": lambda one: title_of(one).casefold(),
             "engine": lambda one: one.name.casefold(),
-            "steps": lambda one: len((one.body or {}).get("steps", ())),
+            "steps": steps_in,
         },
     )
 
