@@ -164,7 +164,10 @@ class Replay:
         try:
             while self._has_time():
                 self._forgive()
-                chosen = yield from self._choose(node)
+                only = node.only
+                chosen = (
+                    self._prepare(only, self.alive) if only else (yield from self._choose(node))
+                )
                 if chosen is None:
                     return self._end(node, hint)
                 node = chosen.node
@@ -215,8 +218,6 @@ class Replay:
         behaviours differ in the next call, one without a check is made only if this run's results
         equal the recorded ones.
         """
-        if node.only is not None:
-            return self._prepare(node.only, self.alive)
         unchecked: Prepared | None = None
         possible = [child for child in node.children if child.mask & self.alive]
         parting = self._parts(node, possible)

@@ -18,7 +18,6 @@ from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowErr
 from em.runner.answers import check_answers, fields_of, input_field
 from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
 from em.runner.expressions.functions import SCOPE
-from em.runner.expressions.selection import OMITTED
 from em.runner.journal import (
     PAST_DONE,
     Attempt,
@@ -48,7 +47,6 @@ from em.runner.routine import (
     LetStep,
     Program,
     Retry,
-    ToolStep,
 )
 from em.runner.run import (
     INPUTS,
@@ -943,6 +941,8 @@ class Machine:
 
         Where nobody could read a request, all inputs are asked for that it may have.
         """
+        if all(name in given for name in self._required()):
+            return given
         schema = self._program.routine.input_schema or {}
         properties = json_schema.properties_of(schema)
         unfit = json_schema.misfit(json_schema.partial(schema), given)
@@ -1039,10 +1039,7 @@ class Machine:
         """
         writes = [step for step in self._program.steps if step.is_write and step.kind == "tool"]
         for step in writes[1:]:
-            source = step.source
-            assert isinstance(source, ToolStep)
-            names = [name for name, one in source.args.items() if OMITTED not in str(one)]
-            problem = argument_problem(self._tools[step.target], names)
+            problem = argument_problem(self._tools[step.target], step.names)
             if problem:
                 error = RoutineError(
                     problem, place=f"step {step.id}", fix="compile the routine again"

@@ -440,9 +440,9 @@ class CompiledStep:
 
     __slots__ = (
         "args", "args_schema", "as_name", "check", "expect", "for_each", "gate", "id",
-        "is_in_block", "is_in_doubt", "is_plain", "is_write", "key", "kind", "message", "most",
-        "on_error", "over", "parallel", "post", "pre", "prompt", "result_schema", "retry",
-        "save_as", "secret_args", "source", "steps", "target", "timeout", "value", "when",
+        "is_in_block", "is_in_doubt", "is_plain", "is_pure", "is_write", "key", "kind", "message",
+        "most", "names", "on_error", "over", "parallel", "post", "pre", "prompt", "result_schema",
+        "retry", "save_as", "secret_args", "source", "steps", "target", "timeout", "value", "when",
     )  # fmt: skip
 
     def __init__(self, step: Step, spec: ToolSpec | None) -> None:
@@ -472,6 +472,8 @@ class CompiledStep:
         self.kind = "return"
         self.target = ""
         self.args: Evaluate = _nothing
+        # Of the arguments that are given in any case.
+        self.names: frozenset[str] = frozenset()
         # Whether an argument has the name of a secret.
         self.secret_args = False
         self.check: Evaluate | None = None
@@ -484,6 +486,8 @@ class CompiledStep:
         self.steps: list[CompiledStep] = []
         self.is_in_block = False
         self._take_details(step, place)
+        # This only evaluates something: a value with a name, or a plain assert.
+        self.is_pure = self.kind in ("let", "assert")
         # Only a call and a name for its result: the common case has a fast path.
         self.is_plain = self.kind in ("tool", "udf") and not (
             self.when
@@ -497,16 +501,12 @@ class CompiledStep:
         if self.args_schema is not None or self.result_schema is not None:
             self.is_plain = False
 
-    @property
-    def is_pure(self) -> bool:
-        """Whether this only evaluates something: a value with a name, or a plain assert."""
-        return self.kind in ("let", "assert")
-
     def _take_details(self, step: Step, place: str) -> None:
         if isinstance(step, ToolStep | UdfStep):
             self.kind = "tool" if isinstance(step, ToolStep) else "udf"
             self.target = step.tool if isinstance(step, ToolStep) else step.function
             self.args = _arguments(step.args, f"{place}, field args")
+            self.names = frozenset(n for n, one in step.args.items() if OMITTED not in str(one))
             self.secret_args = any(map(is_secret_name, step.args))
         elif isinstance(step, AssertStep):
             self.kind = "assert"

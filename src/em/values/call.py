@@ -69,13 +69,15 @@ class Signature:
     """
 
     __slots__ = (
-        "_all_named", "_inspected", "_names", "is_async", "parameters", "positional",
+        "_all_named", "_inspected", "_names", "_problems", "is_async", "parameters", "positional",
         "var_keyword",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], *, skip_first: bool = False) -> None:
         self.is_async = inspect.iscoroutinefunction(function)
         self._inspected: inspect.Signature | None = None
+        # By the names of arguments: a routine's calls have the same ones in every run.
+        self._problems: dict[frozenset[str], str] = {}
         self.parameters: list[inspect.Parameter] | None = None
         found: list[inspect.Parameter] = []
         try:
@@ -126,6 +128,13 @@ class Signature:
 
     def problem(self, names: Collection[str]) -> str:
         """Say why the function can't be called with arguments of these names; "" if it can."""
+        key = frozenset(names)
+        found = self._problems.get(key)
+        if found is None:
+            found = self._problems[key] = self._problem(key)
+        return found
+
+    def _problem(self, names: Collection[str]) -> str:
         if self._inspected is None:
             return ""
         try:
