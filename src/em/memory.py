@@ -15,7 +15,6 @@ from em.settings import AllowSettings, Settings
 from em.store import Erasure, open_store
 from em.store.anchor import anchor
 from em.store.log import Log
-from em.store.migrations import TO_RENEW
 from em.store.protocol import Store, Within
 from em.values.canonical import Json, canonical
 from em.values.ids import new_id
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from em.compiler.growth import Growth
     from em.compiler.heal import Healing
     from em.compiler.match import Match, Matcher
-    from em.compiler.renewal import Renewed
     from em.compiler.shadow import Shadow, ShadowReport, Which
     from em.compiler.suggestions import Suggestion
     from em.compiler.toolset import Format, Toolset
@@ -112,8 +110,6 @@ class Memory:
         self._llm = llm
         self._courtesies = settings.courtesies
         self.log = Log(self.store)
-        self.renewed = _renewed(self.store)
-        """What became of routines of an older form, if opening this memory renewed them."""
 
     def __repr__(self) -> str:
         return f"<Memory {self.store.location}>"
@@ -1113,12 +1109,3 @@ class Memory:
         if not found:
             raise NotFound(f"the log has no events about {subject!r}", place="subject")
         return [event_id for event_id, kind in found if kind != "erased"]
-
-
-def _renewed(store: Store) -> "Sequence[Renewed]":
-    """Renew the routines of an older form, if a migration found that there may be some."""
-    if store.tickets.get(TO_RENEW) is None:
-        return ()
-    from em.compiler.renewal import renew_marked
-
-    return renew_marked(store)

@@ -220,12 +220,6 @@ def open_memory(*, create: bool = False) -> Memory:
     ctx = click.get_current_context()
     memory = ctx.obj["memory"] = Memory(ctx.obj["db"], create=create)
     ctx.call_on_close(memory.close)
-    for one in memory.renewed:
-        note(
-            f"routine {one.old}: compiled again as {one.new}; em does not run its old form any more"
-            if one.new
-            else f"routine {one.old}: retired; it can't be compiled again: {one.reason}"
-        )
     return memory
 
 

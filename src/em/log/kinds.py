@@ -53,7 +53,6 @@ HOMES: Mapping[str, str] = {
     "code_trusted": "em.runner.authorship",
     "code_distrusted": "em.runner.authorship",
     "shadow_compared": "em.compiler.shadow",
-    "routine_decided": "em.compiler.renewal",
     "routine_struck": "em.compiler.checks",
     "routine_retired": "em.runner.retirement",
     "routine_restored": "em.runner.retirement",

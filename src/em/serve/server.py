@@ -33,9 +33,6 @@ def serve(
     workers = settings.api.workers
     # With several processes too: the database is migrated once, and problems show before any start.
     with Memory(db, settings=settings) as memory:
-        for one in memory.renewed:
-            # Without the reason, which may quote recordings: it is in the database.
-            log_line(level="info", event="routine_renewed", old=one.old, new=one.new)
         listener = listen(settings.api)
         host, port = listener.getsockname()[:2]
         store = memory.store.location

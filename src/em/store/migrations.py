@@ -35,15 +35,6 @@ def _name_database(session: Session) -> None:
     )
 
 
-TO_RENEW = "routines_to_renew"
-"""The ticket that says that stored routines may have an older form."""
-_RENEW = f"""
-        INSERT INTO tickets(name, value, count, expires_at)
-            SELECT '{TO_RENEW}', '', 0, 253402300799000000
-            WHERE EXISTS (SELECT 1 FROM artefacts WHERE kind = 'routine')
-            ON CONFLICT(name) DO NOTHING;
-        """  # noqa: S608 - fixed words
-
 MIGRATIONS = (
     Migration(
         1,
@@ -433,10 +424,9 @@ MIGRATIONS = (
     ),
     Migration(
         12,
-        "routines of the form before this one are compiled again: see `em.compiler.renewal`",
-        # A ticket that does not expire: opening the memory looks for it, and removes it when done.
-        sqlite=_RENEW,
-        postgres=_RENEW,
+        "nothing: it marked routines of an earlier form",
+        sqlite="",
+        postgres="",
     ),
 )
 
