@@ -125,7 +125,9 @@ def import_routine(
 def _refuse_other(step: Step) -> None:
     """Refuse a step that a behaviour can't have: it makes the same calls each time, each once."""
     has_own = isinstance(step, ToolStep | AssertStep | LetStep | ReturnStep)
-    own = (step.when, step.for_each, step.retry, step.timeout, step.checks, step.idempotency_key)
+    own = [step.when, step.for_each]
+    if isinstance(step, ToolStep):
+        own += [step.retry, step.timeout, step.checks, step.idempotency_key]
     if not has_own or any(one is not None for one in own) or step.on_error != "fail":
         raise RoutineError(
             "a behaviour can only have plain tool calls, asserts, named values and a return",

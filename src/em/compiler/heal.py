@@ -259,7 +259,8 @@ class _Healer:
             raise _Unexplained(f": the default {short(default)} is a value of this run only")
         for other in self._routine.all_steps:
             checks = [other.when or "", getattr(other, "check", "")]
-            checks += [*(other.checks.pre if other.checks else ())]
+            if isinstance(other, ToolStep | UdfStep) and other.checks:
+                checks += other.checks.pre
             if step.save_as and any(re.search(rf"\b{step.save_as}\b", text) for text in checks):
                 raise _Unexplained(
                     f": step {other.id} decides by its result, so a default is not safe"

@@ -19,7 +19,7 @@ from em.errors import InvalidRoutine, NotFound, RoutineError, SandboxError, Usag
 from em.log.event import Draft
 from em.runner.authorship import WRITTEN_BY, code_notes, runs_in_sandbox
 from em.runner.card import KIND
-from em.runner.routine import Program, Routine, removed_fields
+from em.runner.routine import Program, Routine
 from em.runner.template import parse_template
 from em.runner.tools import Function, functions_of, load_file
 from em.runner.trial import Proof, Trials, read_proof
@@ -28,7 +28,7 @@ from em.trust import Database, content_hash
 from em.values.canonical import Json
 from em.values.files import read_file
 from em.values.json_schema import schema_problem
-from em.values.mismatch import dotted, mismatch
+from em.values.mismatch import mismatch
 from em.values.strict_yaml import load_yaml
 from em.values.syntax_tree import module_of
 
@@ -326,15 +326,12 @@ def read_routine(value: Any, place: str) -> Routine:
     try:
         return msgspec.convert(value, Routine)
     except msgspec.ValidationError as error:
-        for where, problem in removed_fields(value):
-            raise InvalidRoutine(
-                problem, place=f"{place}, {dotted(where)}", fix="compile it again"
-            ) from None
         found = mismatch(error)
         raise InvalidRoutine(
             found.message,
             place=found.place(place, word=""),
-            fix="`em validate` lists everything that is wrong with it",
+            fix="`em validate` lists everything that is wrong with it; compile it again if an"
+            " earlier em wrote it",
         ) from None
 
 

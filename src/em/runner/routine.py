@@ -13,14 +13,13 @@ import msgspec
 
 from em.errors import InvalidRoutine
 from em.redaction.patterns import is_secret_name
-from em.runner.expressions.language import Evaluate, all_steps, compile_expression, compile_value
+from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.runner.expressions.selection import ABSENT, OMITTED
 from em.settings import McpServer
 from em.values.call import Effect
 from em.values.canonical import Json
 from em.values.json_schema import by_names, matcher
 from em.values.leaves import texts
-from em.values.mismatch import Where
 
 OnError = Literal["fail", "continue"]
 FieldType = Literal[
@@ -92,13 +91,7 @@ class _Common(
     save_as: str | None = None
     for_each: Any = None
     as_: str = msgspec.field(default="item", name="as")
-    parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
-    retry: Retry | None = None
-    timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
     on_error: OnError | Default = "fail"
-    checks: Checks | None = None
-    effect: Effect | None = None
-    idempotency_key: str | None = None
     expect: Json | None = None
     """A JSON Schema for the result. What does not fit it is a failed check."""
     held: Annotated[str, msgspec.Meta(pattern=r"^(\d+/\d+)?$")] = ""
@@ -112,22 +105,30 @@ class _Common(
                 raise ValueError(f"a `{kind}` step can't have `{name}`")
 
 
-_CALLS_ONLY = (
-    "parallel", "retry", "timeout", "checks", "effect", "idempotency_key", "expect",
-)  # fmt: skip
-_PLAIN_ONLY = (*_CALLS_ONLY, "held", "for_each", "on_error")
+_PLAIN_ONLY = ("for_each", "on_error", "expect", "held")
 """What a step that is no call and no check can't have."""
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(_Common)}
 
 
-class ToolStep(_Common, frozen=True, kw_only=True, tag="tool.call"):
+class _Call(_Common, frozen=True, kw_only=True):
+    """The fields of a step that calls something."""
+
+    parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
+    retry: Retry | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
+    checks: Checks | None = None
+    effect: Effect | None = None
+    idempotency_key: str | None = None
+
+
+class ToolStep(_Call, frozen=True, kw_only=True, tag="tool.call"):
     """Call a tool."""
 
     tool: str
     args: Json = {}
 
 
-class UdfStep(_Common, frozen=True, kw_only=True, tag="udf.call"):
+class UdfStep(_Call, frozen=True, kw_only=True, tag="udf.call"):
     """Call a function of udf.py."""
 
     function: str
@@ -137,7 +138,7 @@ class UdfStep(_Common, frozen=True, kw_only=True, tag="udf.call"):
 class AssertStep(_Common, frozen=True, kw_only=True, tag="assert"):
     """Fail unless an expression is true."""
 
-    NO_USE = _CALLS_ONLY
+    NO_USE = ("expect",)
 
     check: str
     message: str = ""
@@ -146,7 +147,7 @@ class AssertStep(_Common, frozen=True, kw_only=True, tag="assert"):
 class LetStep(_Common, frozen=True, kw_only=True, tag="let"):
     """Name a value."""
 
-    NO_USE = (*(name for name in _CALLS_ONLY if name != "expect"), "for_each")
+    NO_USE = ("for_each",)
 
     value: Any
 
@@ -165,7 +166,7 @@ class ForEachStep(_Common, frozen=True, kw_only=True, tag="for_each"):
     max: more rows than this are a failed check.
     """
 
-    NO_USE = (*(name for name in _CALLS_ONLY if name != "expect"), "for_each", "on_error")
+    NO_USE = ("for_each", "on_error")
 
     over: dict[str, str]
     steps: Sequence["Step"]
@@ -213,26 +214,6 @@ def walked(steps: Iterable[Step]) -> Iterator[Step]:
         yield step
         if isinstance(step, ForEachStep):
             yield from walked(step.steps)
-
-
-_REMOVED = frozenset({"request", "asks", "decided", "seen"})
-_REMOVED_OF_STEPS = frozenset({"within", "agree", "guards", "reasons", "expects"})
-_REMOVED_STEPS = ("plan", "rules")
-
-
-def removed_fields(value: Any) -> Iterator[tuple[Where, str]]:
-    """Yield the fields of a parsed routine that routines no longer have, each with its place.
-
-    A routine that has one was compiled by an earlier em, and must be compiled again.
-    """
-    for name in sorted(_REMOVED & value.keys()) if isinstance(value, dict) else ():
-        yield (name,), f"routines no longer have the field {name!r}"
-    steps = value.get("steps") if isinstance(value, dict) else None
-    for where, step in all_steps(steps if isinstance(steps, list) else ()):
-        if step.get("type") in _REMOVED_STEPS:
-            yield (*where, "type"), f"routines no longer have steps of the type {step['type']!r}"
-        for name in sorted(_REMOVED_OF_STEPS & step.keys()):
-            yield (*where, name), f"steps no longer have the field {name!r}"
 
 
 class HttpCall(
@@ -432,18 +413,14 @@ class Routine(
         return None
 
 
+_NO_CALL = UdfStep(id="", function="")
+
+
 class CompiledStep:
     """A step with its expressions compiled.
 
     `kind` is tool, udf, assert, let, for_each, prompt or return.
     """
-
-    __slots__ = (
-        "args", "args_schema", "as_name", "check", "expect", "for_each", "gate", "id",
-        "is_in_block", "is_in_doubt", "is_plain", "is_pure", "is_write", "key", "kind", "message",
-        "most", "names", "on_error", "over", "parallel", "post", "pre", "prompt", "result_schema",
-        "retry", "save_as", "secret_args", "source", "steps", "target", "timeout", "value", "when",
-    )  # fmt: skip
 
     def __init__(self, step: Step, spec: ToolSpec | None) -> None:
         place = f"step {step.id}"
@@ -453,18 +430,19 @@ class CompiledStep:
         self.when = _expression(step.when, f"{place}, field when")
         self.for_each = _value(step.for_each, f"{place}, field for_each")
         self.as_name = step.as_
-        self.parallel = step.parallel
-        self.retry = step.retry
-        self.timeout = step.timeout
         self.on_error = step.on_error
-        checks = step.checks
-        self.pre = _expressions(checks.pre if checks else (), f"{place}, field checks.pre")
-        self.post = _expressions(checks.post if checks else (), f"{place}, field checks.post")
         self.expect = None if step.expect is None else matcher(step.expect)
-        self.key = _value(step.idempotency_key, f"{place}, field idempotency_key")
+        call = step if isinstance(step, _Call) else _NO_CALL
+        self.parallel = call.parallel
+        self.retry = call.retry
+        self.timeout = call.timeout
+        checks = call.checks or Checks()
+        self.pre = _expressions(checks.pre, f"{place}, field checks.pre")
+        self.post = _expressions(checks.post, f"{place}, field checks.post")
+        self.key = _value(call.idempotency_key, f"{place}, field idempotency_key")
         self.is_write = _is_write(step, spec)
         # The routine does not declare the effect; the tool may.
-        self.is_in_doubt = step.effect is None and (spec is None or spec.known_effect is None)
+        self.is_in_doubt = call.effect is None and (spec is None or spec.known_effect is None)
         self.args_schema = spec.args_schema if spec else None
         self.result_schema = spec.result_schema if spec else None
         # A prompt that a person answers before the call; only steps of a workflow have one.
@@ -585,7 +563,7 @@ def _check_ids(steps: list[CompiledStep]) -> None:
 
 def _is_write(step: Step, spec: ToolSpec | None) -> bool:
     """Return whether a step is a write: in doubt yes, a function of udf.py no."""
-    if step.effect is not None:
+    if isinstance(step, _Call) and step.effect is not None:
         return step.effect == "write"
     return isinstance(step, ToolStep) and (spec is None or spec.known_effect != "read")
 

@@ -15,7 +15,7 @@ from em.runner.expressions.language import (
     texts_in,
 )
 from em.runner.package import ROUTINE, UDF, udf_names
-from em.runner.routine import Routine, ToolSpec, removed_fields
+from em.runner.routine import Routine, ToolSpec
 from em.runner.template import parse_template
 from em.runner.tools import Tool, argument_problem
 from em.runner.tools.declarations import argument_names
@@ -105,9 +105,7 @@ class _Package:
 
     def _routine(self, value: Json) -> Iterator[Found]:
         """Check the routine by itself: its fields, its schemas, its steps' ids and order."""
-        removed = dict(removed_fields(value))
-        yield from ((where, problem, "compile it again") for where, problem in removed.items())
-        yield from (one for one in shape_problems(value, Routine) if one[0] not in removed)
+        yield from shape_problems(value, Routine)
         for where, schema in _schemas(value):
             for inside, problem in json_schema.schema_problems(schema):
                 yield (*where, *inside), f"invalid JSON Schema: {problem}", ""
