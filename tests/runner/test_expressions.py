@@ -282,7 +282,7 @@ def test_there_are_few_functions_and_one_line_documents_each() -> None:
     ]
     rows = [re.fullmatch(r"\| `(\w+)\([^`]*\)` \| .+ \| .+ \|", row) for row in table.split("\n")]
     assert sorted(row[1] if row else "" for row in rows) == sorted(FUNCTIONS)
-    assert len(FUNCTIONS) <= 25
+    assert f"There are {len(FUNCTIONS)} functions:" in page
 
 
 @pytest.mark.parametrize("text", ["'x' | int", "rows | float", "'1,234' | int", "none | float"])

@@ -1,6 +1,6 @@
 """The functions of expressions: one line each to say aloud. Whatever is not clear fails.
 
-There are at most 25. Filters of Jinja (`| round`, `| sum`, `| sort`) do the rest.
+Filters of Jinja (`| round`, `| sum`, `| sort`) do the rest.
 """
 
 from collections.abc import Callable, Mapping
