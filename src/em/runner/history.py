@@ -32,16 +32,15 @@ from em.values.canonical import Json
 from em.values.paths import path_from_text
 
 RunKind = Literal["routine", "workflow"]
-RunChange = Literal["started", "paused", "answered", "retried", "cancelled", "ended"]
-RUN_EVENTS: dict[str, RunChange] = {
-    ROUTINE_STARTED: "started",
-    WORKFLOW_STARTED: "started",
-    "run_paused": "paused",
-    "run_answered": "answered",
-    "run_retried": "retried",
-    "run_cancelled": "cancelled",
-    "run_ended": "ended",
-}
+RUN_EVENTS = (
+    ROUTINE_STARTED,
+    WORKFLOW_STARTED,
+    "run_paused",
+    "run_answered",
+    "run_retried",
+    "run_cancelled",
+    "run_ended",
+)
 """The kinds of events that change the status of a run."""
 
 RunStatus = Literal[
@@ -340,9 +339,9 @@ def run_id_of(event: Event) -> str:
     return event.stream.removeprefix(RUN_PREFIX)
 
 
-def run_change(event: Event) -> RunChange | None:
-    """How an event changes the status of its run; None if it does not."""
-    return RUN_EVENTS.get(event.kind)
+def run_change(event: Event) -> str:
+    """How an event changes the status of its run, as `started`; empty if it does not."""
+    return event.kind.partition("_")[2] if event.kind in RUN_EVENTS else ""
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):

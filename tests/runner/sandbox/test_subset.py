@@ -44,6 +44,9 @@ TAKEN = {
     "round": "def f(): return [round(2.5), round(3.5)]",
     "walrus": "def f(): return (n := 5) + n",
     "unpacking": "def f():\n    a, *b = [1, 2, 3]\n    return [*b, *{**{'k': a}}]",
+    "own names": "def g(help): return [help]\ndef f(): return g(1)",
+    "fields with the names of methods": "from dataclasses import dataclass\n@dataclass\nclass P:\n"
+    "    count: int\ndef f(): return P(2).count",
     "future": "from __future__ import annotations\ndef f(x: Unknown = 1) -> Unknown: return x",
 }
 
@@ -79,6 +82,8 @@ REFUSED = {
     "except*": "def f():\n    try:\n        return 1\n    except* ValueError:\n        pass",
     "super": "class A:\n    def m(self): return super().__repr__()\ndef f(): return A().m()",
     "callable": "def f(): return callable(len)",
+    "another built-in": "def f(): return ascii('\xe9')",
+    "a built-in exception": "def f():\n    try: return 1 / 0\n    except EOFError: return 2",
     "method of a type": "def f(): return sorted(['b', 'A'], key=str.lower)",
     "method as a value": "def f():\n    d = {'a': 1}\n    return max(d, key=d.get)",
     "sub with a function": "import re\ndef f(): return re.sub('a', lambda m: 'b', 'a')",

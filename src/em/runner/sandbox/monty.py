@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from keyword import iskeyword
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -255,12 +255,6 @@ MODULES = {module: frozenset(names.split()) for module, names in _LACKING.items(
 Monty has more modules (os, sys, pathlib, asyncio) that plain computing does not need.
 """
 
-BUILTINS = frozenset(
-    "super callable issubclass vars dir globals compile __import__ input bytearray memoryview "
-    "object breakpoint help delattr property staticmethod classmethod".split()
-)
-"""Built-in names that monty lacks."""
-
 METHODS = frozenset(
     "__init__ __post_init__ __repr__ __str__ __eq__ __ne__ __hash__ __call__ __getitem__ "
     "__setitem__ __contains__ __iter__ __next__ __enter__ __exit__ __add__ __radd__ __sub__ "
@@ -316,12 +310,16 @@ def lint(code: str) -> list[Finding]:
         return [Finding(getattr(error, "lineno", 0) or 0, f"the code must be Python: {error}")]
     except (RecursionError, MemoryError):
         return [Finding(0, "the code is nested too deep")]
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    nodes = [*ast.walk(tree)]
+    own = _Own(
+        {node.name for node in nodes if isinstance(node, ast.FunctionDef)},
+        {name for node in nodes for name in _bound(node)},
+        {id(node.func) for node in nodes if isinstance(node, ast.Call)},
+    )
     found = [
         Finding(getattr(node, "lineno", 0), message, fix)
-        for node in ast.walk(tree)
-        for message, fix in _problems(node, functions, called)
+        for node in nodes
+        for message, fix in _problems(node, own)
     ]
     return sorted(found, key=lambda finding: finding.line)
 
@@ -329,16 +327,50 @@ def lint(code: str) -> list[Finding]:
 Problem = tuple[str, str]
 
 
-def _problems(node: ast.AST, functions: set[str], called: set[int]) -> Iterator[Problem]:
+class _Own(NamedTuple):
+    """What a piece of code defines: functions, names and fields of any kind; and what it calls."""
+
+    functions: set[str]
+    names: set[str]
+    called: set[int]
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """Yield the names and fields that a node defines."""
+    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield node.id if isinstance(node, ast.Name) else node.attr
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name
+
+
+@lru_cache(maxsize=1)
+def _lacking() -> frozenset[str]:
+    """Return the built-in names of Python that monty lacks, by asking it."""
+    tried = "".join(
+        f"    try:\n        {name}\n    except NameError:\n        found.append({name!r})\n"
+        for name in dir(builtins)
+        if name.isidentifier()
+    )
+    code = f"def lacking():\n    found = []\n{tried}    return found\n"
+    return frozenset(MontySandbox().run(code, "lacking", {}))
+
+
+def _problems(node: ast.AST, own: _Own) -> Iterator[Problem]:
     if type(node) in _WHOLE:
         yield _WHOLE[type(node)]
     check = _CHECKS.get(type(node))
     if check is not None:
         yield from check(node)
     if isinstance(node, ast.Call):
-        yield from _call(node, functions)
-    elif isinstance(node, ast.Attribute) and id(node) not in called:
-        yield from _method_as_value(node)
+        yield from _call(node, own.functions)
+    elif isinstance(node, ast.Name):
+        yield from _name(node, own.names)
+    elif isinstance(node, ast.Attribute) and id(node) not in own.called:
+        yield from _method_as_value(node, own.names)
 
 
 _WHOLE: dict[type[ast.AST], Problem] = {
@@ -396,8 +428,8 @@ def _class_decorator(decorator: ast.expr) -> Iterator[Problem]:
             yield f"dataclass has no option {option.arg!r}", "leave it out"
 
 
-def _name(node: ast.Name) -> Iterator[Problem]:
-    if node.id in BUILTINS and isinstance(node.ctx, ast.Load):
+def _name(node: ast.Name, own: set[str]) -> Iterator[Problem]:
+    if isinstance(node.ctx, ast.Load) and node.id not in own and node.id in _lacking():
         yield f"there is no {node.id!r}", "write it without"
 
 
@@ -423,19 +455,17 @@ def _method(node: ast.Call, func: ast.Attribute, functions: set[str]) -> Iterato
             yield "re.sub takes no function", "loop over re.finditer"
 
 
-def _method_as_value(node: ast.Attribute) -> Iterator[Problem]:
+def _method_as_value(node: ast.Attribute, own: set[str]) -> Iterator[Problem]:
     if not isinstance(node.ctx, ast.Load):
         return
     yield from _on_type(node)
-    if node.attr in _PASSED_ON:
+    if node.attr in _METHODS and node.attr not in own:
         yield f"the method {node.attr!r} is not called", "pass a lambda that calls it"
 
 
-_PASSED_ON = frozenset(
-    "append extend join get strip lstrip rstrip lower upper pop split splitlines startswith "
-    "endswith isdigit setdefault update keys".split()
+_METHODS = frozenset(
+    name for kind in (str, list, dict) for name in vars(kind) if not name.startswith("_")
 )
-"""Methods whose names are rarely names of fields too."""
 
 
 def _on_type(node: ast.Attribute) -> Iterator[Problem]:
@@ -457,6 +487,5 @@ _CHECKS: dict[type[ast.AST], Callable[[Any], Iterator[Problem]]] = {
     ast.Import: _import,
     ast.ImportFrom: _import_from,
     ast.ClassDef: _class,
-    ast.Name: _name,
     ast.Raise: _raise,
 }

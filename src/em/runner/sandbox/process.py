@@ -1,6 +1,5 @@
 """A confined process that runs code and answers calls over two pipes; bubblewrap and landlock."""
 
-import importlib.util
 import json
 import marshal
 import os
@@ -22,7 +21,7 @@ from typing import Any, ClassVar
 
 from em.errors import SandboxBroken, SandboxError
 from em.runner.sandbox import sandbox
-from em.runner.sandbox.inside import landlock, seccomp
+from em.runner.sandbox.inside import landlock, plain, seccomp, worker
 from em.runner.sandbox.inside.worker import OUT_OF_MEMORY
 from em.runner.sandbox.sandbox import (
     DEFAULT_LIMITS,
@@ -40,7 +39,8 @@ from em.runner.sandbox.sandbox import (
 START_SECONDS = 30.0
 _HEAD = struct.Struct(">16sI")
 _PACKAGE = "em.runner.sandbox.inside"
-_INSIDE = ("plain", "landlock", "seccomp", "worker")
+_INSIDE = (plain, landlock, seccomp, worker)
+"""The modules of the process, each after those that it imports."""
 _BOOT = f"""
 import marshal, os, sys, types
 requests, answers = int(sys.argv[1]), int(sys.argv[2])
@@ -62,11 +62,9 @@ module.serve(requests, answers)
 def _inside() -> bytes:
     """Return the compiled modules of the process, which can't read em's files itself."""
     codes = []
-    for name in _INSIDE:
-        spec = importlib.util.find_spec(f"{_PACKAGE}.{name}")
-        assert spec is not None
-        get_code: Any = getattr(spec.loader, "get_code", None)
-        codes.append((name, get_code(spec.name)))
+    for module in _INSIDE:
+        get_code: Any = getattr(module.__loader__, "get_code", None)
+        codes.append((module.__name__.removeprefix(f"{_PACKAGE}."), get_code(module.__name__)))
     data = marshal.dumps(codes)
     return len(data).to_bytes(4, "big") + data
 
