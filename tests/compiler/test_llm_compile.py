@@ -296,7 +296,7 @@ def test_trials_of_a_models_routine_say_which_recordings_it_was_not_shown(tmp_pa
     assert written is not None
     assert (len(own.trials[LEFT_OUT]), len(written.trials[LEFT_OUT])) == (3, 1)
     assert {how: written.count("right", how) for how in POLICIES} == dict.fromkeys(POLICIES, 3)
-    assert not written.is_enough_alone, "one recording held back is too few"
+    assert written.why_not_alone, "one recording held back is too few"
 
 
 def test_a_models_routine_that_stops_where_the_draft_does_not_is_not_taken(tmp_path: Path) -> None:

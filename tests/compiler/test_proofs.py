@@ -24,7 +24,7 @@ def proved(routine: Json, examples: list[Example], **options: Json) -> Proof:
 def test_a_learnt_routine_is_proved() -> None:
     proof = proved(routine_of(EXAMPLES), EXAMPLES, schemas={"get_order": {"a": 1}})
     assert proof.is_proved
-    assert proof.is_enough_alone
+    assert not proof.why_not_alone
     assert proof.count("right", LEFT_OUT) == 6
     assert "fresh inputs: right in 6 of 6, handed over in 0, wrong in 0" in proof.sentences
     assert read_proof(render_proof(proof)) == proof
@@ -34,7 +34,7 @@ def test_a_learnt_routine_is_proved() -> None:
 def test_few_recordings_are_not_enough_alone() -> None:
     proof = proved(routine_of(EXAMPLES[:2]), EXAMPLES[:2])
     assert proof.is_proved
-    assert not proof.is_enough_alone
+    assert proof.why_not_alone
 
 
 def test_a_routine_with_a_recorded_value_in_it_is_not_proved() -> None:

@@ -150,11 +150,6 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return len(tried) >= ENOUGH_TRIALS and not any(one.verdict == "right" for one in tried)
 
     @property
-    def is_enough_alone(self) -> bool:
-        """Whether it may be used without a person's word: right on recordings left out of it."""
-        return not self.why_not_alone
-
-    @property
     def why_not_alone(self) -> str:
         """Why it may not be used without a person's word, with the figures; empty if it may."""
         wrong, every = self.count("wrong"), sum(map(len, self.trials.values()))

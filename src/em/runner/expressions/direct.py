@@ -48,17 +48,13 @@ class _Other(Exception):
     """The expression has a part that is not known here."""
 
 
-def compile_direct(
-    source: str, place: str, reference: Reference, *, is_written: bool = False
-) -> Evaluate | None:
+def compile_direct(source: str, place: str, reference: Reference) -> Evaluate | None:
     """Compile an expression for direct evaluation; None if Jinja has to evaluate it.
 
     reference: compiles a name with the keys and positions behind it.
-    is_written: a compiler wrote it, so `+`, `-` and `*` are of numbers.
     """
     try:
-        node = _parsed(source, is_written=is_written)
-        evaluate = _Compiler(place, reference, is_written=is_written).compiled(node)
+        evaluate = _Compiler(place, reference).compiled(_parsed(source))
     except _NOT_KNOWN:
         return None
 
@@ -77,16 +73,16 @@ _NOT_KNOWN = (SyntaxError, ValueError, RecursionError, MemoryError, _Other)
 """What parsing and compiling raise for an expression that Jinja has to evaluate."""
 
 
-def _parsed(source: str, *, is_written: bool = False) -> ast.expr:
+def _parsed(source: str) -> ast.expr:
     selects = any(f"{name}(" in source for name in _OWN)
-    if len(source) > LONGEST or not (is_written or selects or _COMPARISON.search(source)):
+    if len(source) > LONGEST or not (selects or _COMPARISON.search(source)):
         raise _Other
     return expression_of(source.strip())
 
 
 class _Compiler:
-    def __init__(self, place: str, reference: Reference, *, is_written: bool) -> None:
-        self._place, self._reference, self._is_written = place, reference, is_written
+    def __init__(self, place: str, reference: Reference) -> None:
+        self._place, self._reference = place, reference
 
     def compiled(self, node: ast.expr) -> Evaluate:
         """Return a function that evaluates a part of the expression."""
@@ -183,7 +179,7 @@ class _Compiler:
         if compute is None:
             raise _Other
         first, second = self.compiled(node.left), self.compiled(node.right)
-        joins = compute is operator.add and not self._is_written
+        joins = compute is operator.add
 
         def computed(scope: Any) -> Any:
             one, other = first(scope), second(scope)

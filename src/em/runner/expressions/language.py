@@ -111,12 +111,6 @@ def compile_expression(source: str, place: str) -> Evaluate:
     return direct or _jinja().expression(source.strip(), place)
 
 
-def compile_written(source: str, place: str) -> Evaluate:
-    """Compile a bare expression that a compiler wrote: it computes with numbers only."""
-    direct = compile_direct(source, place, _compile_reference, is_written=True)
-    return direct or compile_expression(source, place)
-
-
 def parse_reference(source: str) -> tuple[str, tuple[str | int, ...]] | None:
     """Split a reference like `a.b[0]` into its name and parts; None for other expressions."""
     match = _REFERENCE.fullmatch(source.strip())
