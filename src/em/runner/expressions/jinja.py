@@ -14,7 +14,7 @@ from typing import Any
 
 import jinja2
 import jinja2.meta
-from jinja2 import TemplateSyntaxError, nodes
+from jinja2 import TemplateSyntaxError, filters, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -37,31 +37,37 @@ _PAYMENTS_PER_LOOK = 64
 _JOINED, _WEIGHED, _TURNS, _SOUGHT = "em joined", "em weighed", "em turns", "em sought"
 _PART, _IF_THERE = "em part", "em if there"
 
-_FILTERS = (
-    "abs batch capitalize count d default dictsort e escape filesizeformat first float forceescape"
-    " groupby int items join last length list lower map max min reject rejectattr replace reverse"
-    " round safe select selectattr slice sort string striptags sum title tojson trim truncate"
-    " unique upper urlencode wordcount"
-).split()
+_FUNCTIONS = (
+    abs, len, filters.do_batch, filters.do_capitalize, filters.do_default, filters.do_dictsort,
+    filters.do_first, filters.do_float, filters.do_groupby, filters.do_int, filters.do_items,
+    filters.do_join, filters.do_last, filters.do_list, filters.do_lower, filters.do_map,
+    filters.do_max, filters.do_min, filters.do_reject, filters.do_rejectattr, filters.do_replace,
+    filters.do_reverse, filters.do_round, filters.do_select, filters.do_selectattr,
+    filters.do_slice, filters.do_sort, filters.do_sum, filters.do_title, filters.do_tojson,
+    filters.do_trim, filters.do_truncate, filters.do_unique, filters.do_upper,
+    filters.do_urlencode,
+    filters.FILTERS["string"],
+)  # fmt: skip
+"""What filters may do: nothing that makes much of little, or that depends on chance."""
+_FILTERS = [name for name, function in filters.FILTERS.items() if function in _FUNCTIONS]
+_FREE = (len, filters.do_first, filters.do_last, filters.do_default)
+"""What looks at no more than one item, or only counts."""
 _METHODS = frozenset(
-    "lower upper strip lstrip rstrip split rsplit splitlines startswith endswith title capitalize"
-    " casefold swapcase find rfind index rindex count isdigit isdecimal isnumeric isalpha isalnum"
-    " isspace islower isupper istitle isidentifier isascii removeprefix removesuffix partition"
-    " rpartition is_integer".split()
-)
+    method.__name__
+    for method in (
+        str.lower, str.upper, str.strip, str.lstrip, str.rstrip, str.split, str.rsplit,
+        str.splitlines, str.startswith, str.endswith, str.title, str.capitalize, str.casefold,
+        str.swapcase, str.find, str.rfind, str.index, str.rindex, str.count, str.removeprefix,
+        str.removesuffix, str.partition, str.rpartition, float.is_integer,
+        *(method for name, method in vars(str).items() if name.startswith("is")),
+    )
+)  # fmt: skip
+"""The methods of plain values whose result is not much larger than the value."""
+_OF_MAPPINGS = frozenset(name for name in vars(Mapping) if not name.startswith("_"))
 _PLAIN = (str, bytes, bytearray, int, float, complex, list, tuple, set, frozenset, range)
 _SIZED = (str, bytes, bytearray, list, tuple)
-_REFUSED: dict[type[nodes.Node], str] = {
-    nodes.Macro: "macro",
-    nodes.CallBlock: "call",
-    nodes.FilterBlock: "filter",
-    nodes.AssignBlock: "set … endset",
-    nodes.Block: "block",
-    nodes.Extends: "extends",
-    nodes.Include: "include",
-    nodes.Import: "import",
-    nodes.FromImport: "from",
-}
+_STATEMENTS = (nodes.If, nodes.For, nodes.Assign, nodes.Output)
+"""What may stand in a text."""
 
 
 class _Budget:
@@ -150,14 +156,6 @@ def _weigh(value: Any, budget: _Budget) -> None:
             rest += item
 
 
-def may_have(value: Any, attribute: str) -> bool:
-    """Return whether an expression may use this attribute of a value.
-
-    Of plain values only methods whose result is not much larger than the value are allowed.
-    """
-    return attribute in _METHODS or not isinstance(value, _PLAIN)
-
-
 def check_operands(operator: str, left: Any, right: Any) -> None:
     """Refuse an operation whose result would be too large."""
     for value in (left, right):
@@ -210,9 +208,9 @@ def _check_count(count: int, limit: int = MAX_REPEAT) -> None:
         raise SecurityError(f"the number must be at most {limit:,}, got {count:,}")
 
 
-def bounded_filters(filters: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+def bounded_filters() -> dict[str, Callable[..., Any]]:
     """Return the filters of routines; each pays for its result."""
-    known = {name: _charging(name, filters[name]) for name in _FILTERS}
+    known = {name: _charging(name, filters.FILTERS[name]) for name in _FILTERS}
     known |= {name: _strict(name, known[name]) for name in ("int", "float")}
     own: dict[str, Callable[..., Any]] = {
         _JOINED: _join_texts,
@@ -244,9 +242,6 @@ def _strict(name: str, convert: Callable[..., Any]) -> Callable[..., Any]:
     return converted
 
 
-_FREE = frozenset("length count first last default d".split())
-
-
 def _charging(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     check = _CHECKS.get(name)
     # Some filters take the environment or the context before the value.
@@ -258,7 +253,7 @@ def _charging(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if check is not None:
             value = check(value, *args[at + 1 :], **kwargs)
             args = (*args[:at], value, *args[at + 1 :])
-        if name not in _FREE and isinstance(value, _SIZED):
+        if function not in _FREE and isinstance(value, _SIZED):
             _now.get().pay(len(value))
         return charged(function(*args, **kwargs), deep=name in ("batch", "slice"))
 
@@ -349,9 +344,11 @@ def _turns(items: Any) -> Any:
 def refuse_statements(tree: nodes.Template) -> None:
     """Refuse statements other than if, for and set, which could run without end."""
     for node in tree.find_all(nodes.Stmt):
-        if type(node) in _REFUSED:
-            what = _REFUSED[type(node)]
-            raise TemplateSyntaxError(f"routines can't use {{% {what} %}}", node.lineno)
+        if not isinstance(node, _STATEMENTS):
+            what = type(node).__name__.lower()
+            raise TemplateSyntaxError(
+                f"routines can only use if, for and set, found {what}", node.lineno
+            )
         if isinstance(node, nodes.For) and node.recursive:
             raise TemplateSyntaxError("routines can't use recursive loops", node.lineno)
 
@@ -446,12 +443,11 @@ class _Environment(ImmutableSandboxedEnvironment):
         if isinstance(obj, Mapping):
             if attribute in obj:
                 return obj[attribute]
-            methods = ("get", "items", "keys", "values")
-            kind = _MethodIfCalled if attribute in methods else self.undefined
+            kind = _MethodIfCalled if attribute in _OF_MAPPINGS else self.undefined
             return kind(obj=obj, name=attribute)
         if isinstance(obj, Missing):
             return obj
-        if not may_have(obj, attribute):
+        if isinstance(obj, _PLAIN) and attribute not in _METHODS:
             return self.unsafe_undefined(obj, attribute)
         return super().getattr(obj, attribute)
 
@@ -502,7 +498,7 @@ class Sandboxed:
             keep_trailing_newline=True,
         )
         self._environment.globals = dict(functions)
-        self._environment.filters = bounded_filters(self._environment.filters)
+        self._environment.filters = bounded_filters()
         self._environment.tests |= {"in": _is_in}
 
     def expression(self, source: str, place: str) -> Evaluate:
