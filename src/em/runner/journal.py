@@ -39,6 +39,7 @@ from em.runner.drivers import Outcome, Write
 from em.runner.routine import CompiledStep
 from em.runner.run import (
     INPUTS,
+    VALUES,
     Failure,
     Item,
     Mismatch,
@@ -460,14 +461,6 @@ MOST_SIMPLE = 1_000
 _STEP_KINDS = frozenset({"step_started", "step_done"})
 
 
-_CONTENT = frozenset(
-    {
-        "input", "answers", "args", "key", "result", "error", "fix", "output", "failure", "prompt",
-        "reason",
-    }
-)  # fmt: skip
-"""The fields of notes that hold values of the run."""
-
 MOST_ARGS = 1_000_000
 """Bytes of arguments that an intent tells: larger ones are made of results that are noted by
 themselves, and one event must hold them both."""
@@ -707,7 +700,7 @@ class Notebook:
     def _hidden(self, body: Json) -> Json:
         """Mask the content of a body, not its field names."""
         hide = self.secrets.masked
-        hidden = body | {name: hide(body[name]) for name in _CONTENT & body.keys()}
+        hidden = body | {name: hide(body[name]) for name in VALUES & body.keys()}
         if "next" in body:
             hidden["next"] = self._hidden(body["next"])
         return hidden

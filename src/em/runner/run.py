@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import msgspec
 
@@ -77,6 +77,11 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     chosen: Json = {}
 
 
+T = TypeVar("T")
+Value = Annotated[T, "a value of the run"]
+"""The type of a field of an event that may hold secrets, which are masked there."""
+
+
 @event_body("run_started")
 class RunStarted(msgspec.Struct, frozen=True):
     """A routine begins to run: one in a folder, or one stored as `name@version`.
@@ -86,7 +91,7 @@ class RunStarted(msgspec.Struct, frozen=True):
 
     routine: str
     hash: str
-    input: Json
+    input: Value[Json]
     folder: str = ""
     stored: str = ""
     resume_with: str = ""
@@ -109,8 +114,8 @@ class StepStarted(msgspec.Struct, frozen=True):
     tool: str = ""
     item: Item = None
     item_hash: str = ""
-    args: Any = None
-    key: Any = None
+    args: Value[Any] = None
+    key: Value[Any] = None
     from_events: list[str] = []
 
 
@@ -124,12 +129,12 @@ class StepDone(msgspec.Struct, frozen=True):
     step: str
     item: Item = None
     item_hash: str = ""
-    result: Any = None
+    result: Value[Any] = None
     status: str = "done"
     attempts: int = 1
     duration_ms: float = 0.0
-    error: str = ""
-    fix: Json | None = None
+    error: Value[str] = ""
+    fix: Value[Json | None] = None
     next: StepStarted | None = None
     from_events: list[str] = []
 
@@ -138,7 +143,7 @@ class StepDone(msgspec.Struct, frozen=True):
 class RunPaused(msgspec.Struct, frozen=True):
     """A run waits for a person."""
 
-    prompt: Json
+    prompt: Value[Json]
     from_events: list[str] = []
 
 
@@ -167,7 +172,7 @@ class RunCancelled(msgspec.Struct, frozen=True):
 class RunAnswered(msgspec.Struct, frozen=True):
     """Somebody answered."""
 
-    answers: dict[str, Json]
+    answers: Value[dict[str, Json]]
 
 
 @event_body("run_ended")
@@ -175,10 +180,19 @@ class RunEnded(msgspec.Struct, frozen=True):
     """A run is over."""
 
     status: str
-    output: Any = None
-    failure: Json | None = None
-    reason: Json | None = None
+    output: Value[Any] = None
+    failure: Value[Json | None] = None
+    reason: Value[Json | None] = None
     from_events: list[str] = []
+
+
+VALUES = frozenset(
+    field.name
+    for body in (RunStarted, StepStarted, StepDone, RunPaused, RunAnswered, RunEnded)
+    for field in msgspec.structs.fields(body)
+    if get_origin(field.type) is Annotated
+)
+"""The fields of events that hold values of the run."""
 
 
 @event_summary("run_paused")
