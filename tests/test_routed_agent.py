@@ -1,6 +1,7 @@
 """The routine first, else my agent: `memory.match` and `memory.agent`."""
 
 import asyncio
+import inspect
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -10,11 +11,13 @@ import pytest
 
 import em
 from em import Memory
-from em.errors import LlmUnavailable, OutcomeUnknown, UsageError
+from em.behaviour import routed_agent
+from em.compiler.growth import Growth
+from em.errors import LlmUnavailable, OutcomeUnknown, RunNotDone, UsageError
 from em.llm import ScriptedClient
 from em.runner import commitment
 from em.runner.history import find_runs
-from em.runner.package import kept_routines
+from em.runner.package import find_routine, keep_routine, kept_routines, texts_of
 from em.settings import Settings
 
 WORDINGS = ("I am {email}, please cancel {order}", "Cancel {order} for {email}")
@@ -110,6 +113,53 @@ def test_the_agent_does_what_no_routine_fits(memory: Memory, shop: Shop) -> None
     assert shop.asked == 1
 
 
+def in_kind(kind: str, answer: Any) -> Any:
+    """Return an agent of one of the kinds that does the same."""
+
+    async def later(request: str) -> Any:
+        await asyncio.sleep(0)
+        return answer(request)
+
+    return later if kind == "async" else answer
+
+
+def done_by(agent: Any, request: str) -> tuple[Any, Any]:
+    """Return what an agent of either kind answers, and how it was done."""
+
+    async def later() -> Any:
+        answer = agent(request)
+        return (await answer if inspect.isawaitable(answer) else answer), agent.last
+
+    return asyncio.run(later())
+
+
+KINDS = pytest.mark.parametrize("kind", ["sync", "async"])
+
+
+@KINDS
+def test_what_a_routine_did_before_it_stopped_is_answered_from_its_results(
+    memory: Memory, shop: Shop, kind: str
+) -> None:
+    shop.mail_fails = True
+
+    def answer(request: str) -> Any:
+        cancelled = shop.tools[1]("W-7377")
+        with pytest.raises(OutcomeUnknown):
+            shop.tools[2](to="gus@mail.example", subject="W-7377 is cancelled")
+        shop.mail_fails = False
+        shop.tools[2]("gus@mail.example", "It is cancelled, by hand")
+        return cancelled
+
+    agent = memory.agent(in_kind(kind, answer), shop.tools)
+    answered, last = done_by(agent, REQUEST)
+    assert answered == {"order_id": "W-7377", "cancelled": True}
+    assert (last.done, last.in_doubt) == (["cancel_order"], ["send_mail"])
+    assert shop.cancelled == ["W-7377"]
+    assert shop.mailed == ["gus@mail.example"] * 2  # one by the routine, another one by the agent
+    (trace,) = memory.traces()[-1:]
+    assert trace.trace.incomplete  # two did it: nothing is learnt from it
+
+
 def test_a_write_that_a_routine_made_is_never_made_twice(memory: Memory, shop: Shop) -> None:
     shop.mail_fails = True
     agent = memory.agent(shop.answer, shop.tools)
@@ -117,6 +167,112 @@ def test_a_write_that_a_routine_made_is_never_made_twice(memory: Memory, shop: S
         agent(REQUEST)
     assert shop.cancelled == ["W-7377"]
     assert shop.mailed == ["gus@mail.example"]  # nobody knows whether it was sent: not again
+    assert (agent.last.done, agent.last.in_doubt) == (["cancel_order"], ["send_mail"])
+    assert not agent.last.by_routine
+
+
+def test_a_call_that_surely_had_no_effect_is_made(memory: Memory, shop: Shop) -> None:
+    refused = iter([ConnectionRefusedError("nobody listens")])
+
+    @em.tool(effect="write")
+    def send_mail(to: str, subject: str) -> bool:
+        for error in refused:
+            raise error
+        shop.mailed.append(to)
+        return True
+
+    shop.tools[2] = send_mail
+    agent = memory.agent(shop.answer, shop.tools)
+    assert agent(REQUEST) == "done"
+    assert (shop.cancelled, shop.mailed) == (["W-7377"], ["gus@mail.example"])
+    assert (agent.last.done, agent.last.in_doubt) == (["cancel_order"], [])
+
+
+def test_a_number_written_otherwise_is_the_same_call(memory: Memory) -> None:
+    paid: list[float] = []
+
+    @em.tool(effect="write")
+    def pay(amount: float) -> str:
+        paid.append(amount)
+        return "paid"
+
+    @em.tool(effect="write")
+    def tell(amount: float) -> bool:
+        raise TimeoutError
+
+    keep_routine(memory.store, {"routine.yaml": PAY})
+    agent = memory.agent(lambda request: pay(5.0), [pay, tell])
+    assert (agent("Pay 5"), paid) == ("paid", [5])
+
+
+PAY = """\
+name: pay
+checks: hand_over
+input_schema: {type: object, properties: {n: {type: integer}}, required: [n]}
+requests: ["Pay {n}"]
+tools: [{name: pay, effect: write}, {name: tell, effect: write}]
+steps:
+  - {id: pay, type: tool.call, tool: pay, args: {amount: "{{ n }}"}}
+  - {id: tell, type: tool.call, tool: tell, args: {amount: "{{ n }}"}}
+"""
+
+
+@KINDS
+def test_writes_of_tools_that_are_not_decorated_stop_the_agent_too(
+    memory: Memory, kind: str
+) -> None:
+    paid: list[int] = []
+
+    def pay(amount: int) -> None:
+        paid.append(amount)
+
+    def tell(amount: int) -> None:
+        raise TimeoutError
+
+    keep_routine(memory.store, {"routine.yaml": PAY})
+    agent = memory.agent(in_kind(kind, lambda request: pay(5)), [pay, tell])
+    with pytest.raises(RunNotDone):
+        done_by(agent, "Pay 5")
+    assert paid == [5]
+    assert not memory.traces()
+
+
+def test_a_routine_that_can_not_run_here_is_left_to_the_agent(memory: Memory) -> None:
+    text = PAY.replace("name: pay\n", "name: pay\nsecrets: [{name: k, env: NO_SUCH_KEY}]\n", 1)
+    keep_routine(memory.store, {"routine.yaml": text})
+    agent = memory.agent(lambda request: "by hand", {"pay": print, "tell": print})
+    assert agent("Pay 5") == "by hand"
+    assert (agent.last.routine, agent.last.done) == ("pay@1", [])
+
+
+@KINDS
+@pytest.mark.filterwarnings("ignore:coroutine")
+@pytest.mark.parametrize("verdict", [True, False, None, "raises", "awaits"])
+def test_success_says_how_a_task_ended_and_never_takes_its_answer(
+    memory: Memory, shop: Shop, kind: str, verdict: Any
+) -> None:
+    def success(answer: str) -> Any:
+        if verdict == "raises":
+            raise ZeroDivisionError
+        return waited_true() if verdict == "awaits" else verdict
+
+    async def waited_true() -> bool:
+        return True
+
+    agent = memory.agent(in_kind(kind, shop.answer), shop.tools, success=success)
+    answer, last = done_by(agent, "W-8 of a@b.example is off")
+    assert answer == "done"
+    is_unknown = verdict in (None, "raises") or (verdict == "awaits" and kind == "sync")
+    expected = "unknown" if is_unknown else "success" if verdict else "failure"
+    assert memory.traces()[-1].trace.outcome == expected
+    assert bool(last.problem) == (verdict == "raises" or (verdict, kind) == ("awaits", "sync"))
+
+
+def test_last_says_what_is_there_and_what_was_recorded(memory: Memory, shop: Shop) -> None:
+    shop.status["W-7377"] = "shipped"
+    agent = memory.agent(shop.answer, shop.tools)
+    agent(REQUEST)
+    assert agent.last.how == "agent: order.status is 'shipped'; it was 'pending' in 4 of 4"
 
 
 def test_a_model_reads_other_words(memory: Memory, shop: Shop) -> None:
@@ -338,6 +494,64 @@ def test_three_traces_of_a_kind_are_learnt_from(memory: Memory) -> None:
     (learnt,) = kept_routines(memory.store)
     # All three were right, so it is in use; the fourth task was the routine's.
     assert (agent.last.how, shop.asked) == (f"routine {learnt.name}@1", 3)
+
+
+def in_use(memory: Memory) -> list[str]:
+    return [one.ref for one in memory.matcher.in_use()]
+
+
+def test_three_more_in_other_words_teach_a_routine_these_words(memory: Memory, shop: Shop) -> None:
+    agent = memory.agent(shop.answer, shop.tools, success=lambda said: said == "done")
+    for number in range(3):
+        agent(f"W-{number}83 has to go, a{number}@mail.example says")
+    assert (shop.asked, in_use(memory)) == (3, ["cancel_order@2"])
+    agent("W-9283 has to go, b@mail.example says")
+    agent(REQUEST)  # the words before are still known
+    assert (agent.last.how, shop.asked) == ("routine cancel_order@2", 3)
+
+
+def test_what_teaches_nothing_is_compiled_less_and_less_often(
+    memory: Memory, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def compiled(store: Any, name: str, **options: Any) -> Any:
+        tried.append(name)
+        return Growth(old=name, why_not="nothing new")
+
+    monkeypatch.setattr(routed_agent, "compile_again", compiled)
+    agent = memory.agent(shop.answer, shop.tools)
+    for number in range(24):
+        agent(f"W-{number}83 is off, a{number}@mail.example says")
+    assert (tried, in_use(memory)) == (["cancel_order"] * 3, ["cancel_order@1"])  # 3, 6, 12
+
+
+def test_traces_without_an_outcome_leave_what_is_in_use(memory: Memory, shop: Shop) -> None:
+    agent = memory.agent(shop.answer, shop.tools)
+    for number in range(6):
+        agent(f"W-{number}83 has to go, a{number}@mail.example says")
+    assert in_use(memory)[0].startswith("cancel_order@")
+    assert {one.name for one in kept_routines(memory.store)} == {"cancel_order"}
+
+
+@pytest.mark.parametrize("mode", ["on", "shadow"])
+def test_a_proposed_routine_is_compared_beside_the_agent(
+    memory: Memory, shop: Shop, tmp_path: Path, mode: Any
+) -> None:
+    files = texts_of(find_routine(memory.store, "cancel_order"))
+    text = files["routine.yaml"].replace("name: cancel_order", "name: proposed", 1)
+    keep_routine(memory.store, {**files, "routine.yaml": text}, retired=True)
+    memory.retire("cancel_order@1")
+    with Memory(tmp_path / "em.db", settings=Settings(routines=mode)) as other:
+        agent = other.agent(shop.answer, shop.tools, learn=False)
+        agent(REQUEST)
+        shop.answer = lambda request: "left"
+        other.agent(shop.answer, shop.tools, learn=False)("Cancel W-8383 for u@mail.example")
+        reports = {one.routine: one for one in other.shadow_report()}
+    report = reports["proposed@1"]
+    assert (report.agreed, report.handed_over + report.differed) == (1, 1)
+    assert (shop.cancelled, shop.mailed) == (["W-7377"], ["gus@mail.example"])  # by the agent
+    assert ("cancel_order@1" in reports) == (mode == "shadow")
 
 
 def test_an_agent_must_take_a_request(memory: Memory) -> None:

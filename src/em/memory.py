@@ -881,12 +881,14 @@ class Memory:
         client: a model that reads requests that no template fits. subject: who the tasks are
         about, or a function of the agent's arguments. success: a function of the agent's answer
         that says whether it was right. learn: compile again after three new traces of a kind.
+        Proposed routines are compared with what the agent did (`shadow_report`).
         """
         from em.behaviour.routed_agent import Desk, RoutedAgent
 
         if agent is None:
             return lambda function: self.agent(function, tools, **options)
-        desk = Desk(self.store, self.matcher, self._allow)
+        shadow = None if self.routines == "off" else self._shadow
+        desk = Desk(self.store, self.matcher, self._run_options({}), shadow)
         return RoutedAgent(desk, agent, tools, **options)
 
     # State

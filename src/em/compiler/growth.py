@@ -5,6 +5,7 @@ stored only if it is as good on the traces that the old one knew.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -208,11 +209,25 @@ def _since(store: Store, seq: int, outcomes: set[str]) -> Iterator[KeptTrace]:
             continue
 
 
-def _has_effects_of(routine: Routine, trace: Trace, declared: Declared) -> bool:
+def routines_of_kind(store: Store, trace: Trace) -> list[str]:
+    """Return the names of the routines in use that do what a trace did, no less."""
+    newest = {one.name: one for one in kept_routines(store) if one.retired_at is None}
+    found = []
+    for artefact in newest.values():
+        with suppress(EmError):  # a form that is not run any more, or an erased one
+            routine = routine_of(artefact)
+            if _has_effects_of(routine, trace, declared_effects(routine.tools), exactly=True):
+                found.append(routine.name)
+    return found
+
+
+def _has_effects_of(
+    routine: Routine, trace: Trace, declared: Declared, *, exactly: bool = False
+) -> bool:
     """Return whether a trace does what a routine does: its effects, or some of them."""
     session = session_of(trace, declared) if FILE_TEXT in routine.called_tools else None
     calls = calls_of(trace, declared)[0] if session is None else session.calls
     done, own = effects_of(calls), writes_of(routine)
     if not own:
         return not done and {one.name for one in calls if not one.failed} >= routine.called_tools
-    return bool(done) and done <= own
+    return done == own if exactly else bool(done) and done <= own

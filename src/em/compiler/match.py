@@ -119,7 +119,7 @@ class Matcher:
     """
 
     def __init__(self, store: Store, courtesies: Sequence[str] = (), *, is_on: bool = True) -> None:
-        self._store, self._courtesies, self._is_on = store, courtesies, is_on
+        self._store, self._courtesies, self.is_on = store, courtesies, is_on
         self._index = _Index(None, {}, {}, {})
 
     def match(
@@ -209,7 +209,7 @@ class Matcher:
         return Match(routine=routine.ref, inputs=bound.inputs, why=why, wishes=bound.wishes)
 
     def _fitting(self, tools: Collection[str] | None) -> list[_Known]:
-        if not self._is_on:
+        if not self.is_on:
             return []
         names = None if tools is None else set(tools)
         return [

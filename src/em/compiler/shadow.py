@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,6 +37,7 @@ from em.runner.package import (
     texts_of,
     unpacked,
 )
+from em.runner.retirement import was_in_use
 from em.runner.routine import Program
 from em.runner.secrets import Secrets
 from em.runner.template import fill
@@ -108,9 +110,8 @@ def predict(
     secrets: Secrets | None = None,
 ) -> Prediction:
     """Return what a routine would have done with this input, compared with what an agent did."""
-    if trace.incomplete or trace.outcome != "success":
-        why = trace.incomplete or f"the agent's run ended as {trace.outcome}"
-        return Prediction("not_compared", why)
+    if trace.incomplete or trace.outcome == "failure":
+        return Prediction("not_compared", trace.incomplete or "the agent's run ended as failure")
     effects = _effects_of(program, trace)
     calls = calls_of(trace, effects)[0]
     world = World(calls, given)
@@ -209,15 +210,21 @@ class Shadow:
     def __init__(self, store: Store, allow: AllowSettings | None = None) -> None:
         self._store, self._allow = store, allow
         self._apps: dict[str, set[str]] = {}
+        self._read_to: int | None = None
+        self._trials: list[Artefact] = []
+        self._proposed: list[Artefact] = []
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pid = 0
         self._waiting: set[Future[None]] = set()
 
     def beside(
-        self, which: Which, about: str | None
+        self, which: Which, about: str | None, *, only_proposed: bool = False
     ) -> Callable[[Trace, str, Sequence[Event]], None]:
-        """Return what a recording calls with its trace once that is stored."""
+        """Return what a recording calls with its trace once that is stored.
+
+        only_proposed: of all that fit, leave out those that are, or were, in use.
+        """
         listed = isinstance(which, list | tuple) and all(isinstance(one, str) for one in which)
         if not isinstance(which, bool | str) and not listed:
             raise UsageError(
@@ -226,9 +233,9 @@ class Shadow:
             )
 
         def compare(trace: Trace, trace_id: str, events: Sequence[Event]) -> None:
-            sources = [event.id for event in events]
+            work = partial(self._compare_all, which, trace, trace_id, about, events, only_proposed)
             try:
-                self._later(lambda: self._compare_all(which, trace, trace_id, about, sources))
+                self._later(work)
             except RuntimeError as error:  # the interpreter shuts down
                 _log.warning("trace %s was not compared: %s", trace_id, error)
 
@@ -260,14 +267,21 @@ class Shadow:
             self._pool = None
 
     def _compare_all(
-        self, which: Which, trace: Trace, trace_id: str, about: str | None, sources: Sequence[str]
+        self,
+        which: Which,
+        trace: Trace,
+        trace_id: str,
+        about: str | None,
+        events: Sequence[Event],
+        only_proposed: bool,
     ) -> None:
+        sources = [event.id for event in events]
         try:
-            for ref, made, artefact in self._compared(which, trace):
+            for ref, made, artefact in self._compared(which, trace, sources, only_proposed):
                 # What the routine would have done may quote what it was compiled from.
                 quoted = artefact is not None and made.verdict in WITH_CALLS
-                events = [*sources, *(artefact.from_events if artefact and quoted else ())]
-                draft = draft_of(ref, made, trace=trace_id, about=about, from_events=events)
+                made_of = [*sources, *(artefact.from_events if artefact and quoted else ())]
+                draft = draft_of(ref, made, trace=trace_id, about=about, from_events=made_of)
                 self._store.commit(Commit(events=[draft]))
         except Conflict as error:
             # The trace was forgotten in the meantime, and the comparison with it.
@@ -276,11 +290,13 @@ class Shadow:
             _log.exception("trace %s was not compared", trace_id)
 
     def _compared(
-        self, which: Which, trace: Trace
+        self, which: Which, trace: Trace, sources: Sequence[str], only_proposed: bool
     ) -> Iterator[tuple[str, Prediction, Artefact | None]]:
         if which is True:
-            for artefact in on_trial(self._store):
-                made = self._fitting(artefact, trace)
+            for artefact in self._on_trial(only_proposed):
+                # What it learnt from this trace is no news.
+                is_own = not {*sources}.isdisjoint(artefact.from_events)
+                made = None if is_own else self._fitting(artefact, trace)
                 if made is not None:
                     yield _ref(artefact), made, artefact
             return
@@ -292,6 +308,19 @@ class Shadow:
                 yield name, failed(error), None
                 continue
             yield _ref(artefact), self._predicted(artefact, trace), artefact
+
+    def _on_trial(self, only_proposed: bool) -> list[Artefact]:
+        """Return the versions that are compared, read again where routines have changed."""
+        end, is_changed = self._store.changed_artefacts(self._read_to)
+        if is_changed:
+            self._trials = [*on_trial(self._store)]
+            self._proposed = [
+                one
+                for one in self._trials
+                if one.retired_at is not None and not was_in_use(self._store, one)
+            ]
+        self._read_to = end
+        return self._proposed if only_proposed else self._trials
 
     def _fitting(self, artefact: Artefact, trace: Trace) -> Prediction | None:
         """Return a prediction, unless the routine is for another program or other inputs."""

@@ -43,6 +43,20 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         held = f" (it held in {self.held} recordings)" if self.held else ""
         return f"{self.step_id}: {self.message}{held}; nothing was done"
 
+    @property
+    def in_short(self) -> str:
+        """Say what is there, and what was: `order.status is 'shipped'; it was 'pending' in 3 of 3`.
+
+        What is no single value is said by its message.
+        """
+        recorded = self.recorded if isinstance(self.recorded, dict) else {}
+        words = [*recorded.get("enum", ()), *([recorded["const"]] if "const" in recorded else ())]
+        is_value = self.check and not self.also and not isinstance(self.now, dict | list)
+        share = f" in {self.held.replace('/', ' of ')}" if self.held else ""
+        if not words or not is_value:
+            return f"{self.message}; it held{share}" if share else self.message
+        return f"{self.check} is {self.now!r}; it was {' or '.join(map(repr, words))}{share}"
+
 
 def context_of_check(check: str, scope: Json) -> Json:
     """Return what a failure says about an assert: the check, and its values now."""
