@@ -1,6 +1,5 @@
 """`em behaviours`, as a user runs it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +88,7 @@ def test_a_forgotten_behaviour_answers_no_more_also_where_it_is_loaded(db: str, 
             assert memory.log.verify().ok
 
 
-def test_a_behaviour_becomes_a_routine_that_runs_and_comes_back(db: str, tmp_path: Path) -> None:
+def test_a_behaviour_becomes_a_routine_that_runs(db: str, tmp_path: Path) -> None:
     (row,) = em("behaviours", "list", "--json", "--db", db).json["behaviours"]
     folder = tmp_path / "routine"
     exported = em("behaviours", "export", row["id"], "-o", str(folder), "--db", db)
@@ -108,56 +107,3 @@ def test_a_behaviour_becomes_a_routine_that_runs_and_comes_back(db: str, tmp_pat
         "run", str(folder), "--tools", str(tools), "--input", str(given), "--json", "--no-journal"
     )
     assert ran.json["output"] == {"receipt": "receipt 00041", "order": 41}
-
-    other = str(tmp_path / "other.db")
-    assert em("behaviours", "import", str(folder), "--db", other).code == 0
-    orders: list[Any] = []
-    with shop(other, orders) as engine:
-        result = engine("sofa", params=["item"])
-        assert result.hit, result.reason
-        assert orders[0] == ("order", "sofa", (1, 2)), "a tuple is still a tuple"
-        assert result.value == {"receipt": "receipt 00001", "order": 1}
-
-
-def test_a_compiled_routine_becomes_a_behaviour(tmp_path: Path) -> None:
-    trace = {
-        "mission": {"goal": "order", "input_summary": {"item": "lamp-4711", "sizes": [1, 2]}},
-        "events": [
-            {"type": "tool_call", "tool": "order", "args": {"item": "lamp-4711", "sizes": [1, 2]},
-             "result": {"id": 5001, "total": 1250}},
-            {"type": "tool_call", "tool": "pay", "args": {"order_id": 5001, "amount": 1250},
-             "result": "receipt 05001"},
-        ],
-        "final_output": "receipt 05001",
-    }  # fmt: skip
-    (tmp_path / "trace.json").write_text(json.dumps(trace))
-    assert em("compile", str(tmp_path / "trace.json"), "-o", str(tmp_path / "r")).code == 0
-    db = str(tmp_path / "em.db")
-    missing = em("behaviours", "import", str(tmp_path / "r"), "--db", db)
-    assert "--engine" in missing.err
-    brought = em(
-        "behaviours", "import", str(tmp_path / "r"), "--engine", SHOP, "--db", db, "--json"
-    )
-    assert brought.json["id"].startswith("shop/")
-    orders: list[Any] = []
-
-    def agent(item: str, sizes: list[int]) -> Any:
-        raise AssertionError("the routine knows how")
-
-    with shop(db, orders).set_agent(agent) as engine:
-        result = engine("sofa-1000", [3, 4], params=["item", "sizes"])
-        assert result.hit, result.reason
-        assert orders == [("order", "sofa-1000", [3, 4]), ("pay", 1, 1250)]
-
-
-def test_a_routine_that_does_more_than_call_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "r"
-    folder.mkdir()
-    (folder / "routine.yaml").write_text(
-        "name: r\nsteps:\n  - {id: s1, type: tool.call, tool: pay, when: 'x'}\n"
-    )
-    refused = em(
-        "behaviours", "import", str(folder), "--engine", "e", "--db", str(tmp_path / "em.db")
-    )
-    assert refused.code == 1
-    assert "step s1" in refused.err

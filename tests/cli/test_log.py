@@ -513,7 +513,7 @@ def test_an_import_says_which_routines_and_behaviours_it_did_not_bring() -> None
     assert (
         "not part of a log: the routines greet; bring them with `em routine unpack`" in brought.err
     )
-    assert "not part of a log: 1 behaviour; bring them with `em behaviours export`" in brought.err
+    assert "not part of a log: 1 behaviour; their engines record them again" in brought.err
     again = em("--db", "new.db", "log", "import", "all.jsonl")
     assert (again.code, again.err) == (0, "")
 
@@ -530,7 +530,7 @@ def test_an_import_reads_each_kind_of_event_for_its_own_fields_only() -> None:
     em("log", "export", "all.jsonl")
     brought = em("--db", "new.db", "log", "import", "all.jsonl")
     assert (brought.code, brought.out) == (0, "2 events imported\n"), brought.err
-    assert "not part of a log: 1 behaviour; bring them" in brought.err
+    assert "not part of a log: 1 behaviour; their engines record them" in brought.err
     assert "the routines" not in brought.err
 
 

@@ -273,7 +273,6 @@ def fill(memory: Memory, word: str = "") -> dict[str, str]:
     failed = memory.run("refund", {**given, "amount": -1})
     assert failed.status == "failed"
     behaviours(memory, word)
-    shadowed(memory, "behaviours/shop", word)
     about(memory, word=word)
     lessons(memory, word)
     flow = workflow(memory, word)

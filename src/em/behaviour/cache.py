@@ -146,7 +146,7 @@ class Cache:
     ) -> str:
         """Store a run and its behaviour in one transaction; return the behaviour's id.
 
-        uses: events about this use. A comparison quotes the run, and is forgotten with it.
+        uses: events about this use.
         sources: events of the earlier behaviours that the run or the new behaviour contains.
         """
         trace = run.trace(final_output=snapshot(value)[0], seconds=behaviour.seconds)
@@ -156,13 +156,7 @@ class Cache:
             msgspec.structs.replace(draft, id=event_id)
             for draft, event_id in zip(drafts, ids, strict=False)
         ]
-        others = [
-            msgspec.structs.replace(one, body=_quoting(one.body, ids[-1]))
-            if one.kind == "shadow_compared"
-            else one
-            for one in uses
-        ]
-        return self.add(task.key, behaviour, events, ids, others)
+        return self.add(task.key, behaviour, events, ids, uses)
 
     def add(
         self,

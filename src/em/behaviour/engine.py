@@ -78,8 +78,6 @@ class Engine:
     max_per_task, max_behaviours: how many to store; beyond that the least used, or the oldest,
         are retired.
     briefing: called with the task's arguments on a miss; returns `progress.heuristics`.
-    shadow: let the agent do every task, and compare what it did with what a replay would have
-        done. `memory.shadow_report` and `em shadow` count it, as `behaviours/NAME`.
     subject: who the tasks are about, or a function of a task's arguments that returns it.
         Forgetting the subject forgets the runs, the behaviours and the replays.
     """
@@ -97,7 +95,6 @@ class Engine:
         max_per_task: int | None = 128,
         max_behaviours: int | None = None,
         briefing: Briefing | None = None,
-        shadow: bool = False,
         subject: Subject | None = None,
     ) -> None:
         if on_divergence not in get_args(OnDivergence):
@@ -113,7 +110,6 @@ class Engine:
         self.max_per_task = max_per_task
         self.max_behaviours = max_behaviours
         self.briefing = briefing
-        self.shadow = shadow
         self._subject = check_name(subject, "subject") if isinstance(subject, str) else subject
         self.tools: dict[str, EngineTool] = {}
         self.contexts = Contexts()

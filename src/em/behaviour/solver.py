@@ -36,10 +36,6 @@ def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> 
         start = _Start(f"the store could not be read: {error}", error)
         return (yield from _run_agent(engine, task, args, kwargs, start))
     alive, reason = _usable(engine, known, task)
-    if engine.shadow:
-        start = _Start("the engine is in shadow mode", looked_at=_newest_of(known, known.all))
-        start.shadow = (known, alive, reason)
-        return (yield from _run_agent(engine, task, args, kwargs, start))
     if not alive:
         start = _Start(reason, looked_at=_newest_of(known, known.all))
         return (yield from _run_agent(engine, task, args, kwargs, start))
@@ -78,8 +74,6 @@ class _Start:
         self.versions = [item.version for item in looked_at]
         self.sources = [item.event for item in looked_at if item.event]
         self.replay: Replay | None = None
-        # In shadow mode: what a replay would have used.
-        self.shadow: tuple[Known, int, str] | None = None
 
 
 def _usable(engine: "Engine", known: Known, task: Task) -> tuple[int, str]:
@@ -228,10 +222,6 @@ def _run_agent(
         value = yield from _record_agent(engine, run, args, given)
     except BaseException as error:
         _log_now(engine, _missed(engine, task, start, time.perf_counter() - began, error))
-        if start.shadow is not None:
-            from em.behaviour.prediction import not_compared
-
-            _log_now(engine, not_compared(engine, f"the agent raised {type(error).__name__}"))
         raise
     seconds = time.perf_counter() - began
     steps = [*_done(run)] if replay is not None else [*_done_before(start), *_done(run)]
@@ -241,22 +231,10 @@ def _run_agent(
     result = Result(how, value, steps=steps, reason=start.reason, problem=start.problem)  # type: ignore[arg-type]  # one of the two
     missed = _missed(engine, task, start, seconds)
     spent = seconds + (replay.seconds if replay is not None else 0.0)
-    compared = None
-    if start.shadow is not None:
-        compared = yield Consult(lambda: _comparison(engine, task, run, value, start))
     # After a hand-over, the first calls of the run are those of behaviours.
     before = start.sources if replay is not None else ()
-    yield from _keep(engine, task, run, result, missed, spent, compared, before)
+    yield from _keep(engine, task, run, result, missed, spent, before)
     return result
-
-
-def _comparison(engine: "Engine", task: Task, run: Run, value: Any, start: _Start) -> Draft:
-    """Compare what a replay would have done with what the agent did; nothing is raised."""
-    from em.behaviour.prediction import compared
-
-    assert start.shadow is not None
-    known, alive, reason = start.shadow
-    return compared(engine, task, run, value, known, alive, reason)
 
 
 def run_agent_only(
@@ -268,10 +246,6 @@ def run_agent_only(
     value = yield from _record_agent(engine, Run(None, engine.name, progress), args, given)
     _warn(problem)
     result = Result("miss", value, reason=str(problem), problem=problem)
-    if engine.shadow:
-        from em.behaviour.prediction import not_compared
-
-        yield from _log(engine, [not_compared(engine, str(problem))], result)
     return result
 
 
@@ -345,11 +319,10 @@ def _keep(
     result: Result,
     missed: Draft,
     seconds: float,
-    compared: Draft | None,
     before: Sequence[str],
 ) -> Effects[None]:
     """Store the run and its behaviour; if that fails, `problem` says why."""
-    uses = [missed] if compared is None else [missed, compared]
+    uses = [missed]
     name = engine.name.rpartition(".")[2]
     try:
         # Under asyncio in a thread: tasks that the agent left running get their turn.

@@ -1,4 +1,4 @@
-"""`em behaviours`: list, show, export, import and forget the behaviours that engines recorded."""
+"""`em behaviours`: list, show, export and forget the behaviours that engines recorded."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from em.behaviour.behaviour import Behaviour
-from em.behaviour.bundle import export_behaviour, import_routine
+from em.behaviour.bundle import export_behaviour
 from em.behaviour.cache import (
     Counts,
     behaviour_of,
@@ -19,7 +19,7 @@ from em.behaviour.cache import (
     short_id,
     steps_in,
 )
-from em.cli.options import everywhere, limited, open_memory, parse_object
+from em.cli.options import everywhere, limited, open_memory
 from em.cli.output import count, emit, note, print_table
 from em.store.protocol import Artefact
 
@@ -29,7 +29,7 @@ _ENGINE = click.option("--engine", metavar="NAME", help="Only the behaviours of 
 @click.group("behaviours", no_args_is_help=True)
 @everywhere
 def behaviours() -> None:
-    """List, show, export, import and forget recorded behaviours."""
+    """List, show, export and forget recorded behaviours."""
 
 
 @behaviours.command("list")
@@ -167,29 +167,3 @@ def export(behaviour: str, output: str) -> None:
         {"id": id_of(artefact), "folder": output, "steps": steps},
         f"{count(steps, 'call')} in {output}",
     )
-
-
-@behaviours.command("import")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False), metavar="DIR")
-@click.option("--engine", metavar="NAME", help="The engine that gets it.  [as exported]")
-@click.option("--task", metavar="JSON", help="The agent's arguments by name.  [input.json]")
-@click.option("--param", "params", multiple=True, help="An argument that may vary.  [all]")
-@click.option("--tag", "tags", multiple=True, help="A tag of the task. Repeatable.")
-@everywhere
-def import_(
-    folder: str,
-    engine: str | None,
-    task: str | None,
-    params: tuple[str, ...],
-    tags: tuple[str, ...],
-) -> None:
-    """Import DIR, which `em behaviours export` or `em compile` wrote, as a behaviour."""
-    stored = import_routine(
-        open_memory(create=True).store,
-        Path(folder),
-        engine=engine,
-        task=None if task is None else parse_object(task, "--task"),
-        params=list(params) or None,
-        tags=tags,
-    )
-    emit({"id": stored}, stored)

@@ -261,8 +261,8 @@ def _note_not_brought(memory: Memory) -> None:
     gone = sum(not any(memory.store.artefacts(BEHAVIOUR, key)) for key in keys)
     if gone:
         note(
-            f"not part of a log: {count(gone, 'behaviour')}; bring them with"
-            " `em behaviours export` from the other memory and `em behaviours import`"
+            f"not part of a log: {count(gone, 'behaviour')}; their engines record them"
+            " again at the next call"
         )
 
 

@@ -1,4 +1,4 @@
-"""`em shadow`: how routines and behaviours would have done beside the agents that were recorded."""
+"""`em shadow`: how routines would have done beside the agents that were recorded."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,8 +28,8 @@ _NAMES = {
 def shadow(ctx: click.Context, subject: str | None) -> None:
     """Count how often routines agreed with the agents beside which they were compared.
 
-    `memory.record(shadow=True)` and `Engine(shadow=True)` compare. `em routine accept` puts
-    a proposed routine in use, and `em routine show` says how it did until then.
+    `memory.record(shadow=True)` compares. `em routine accept` puts a proposed routine in use, and
+    `em routine show` says how it did until then.
     """
     if ctx.invoked_subcommand is not None:
         return

@@ -23,7 +23,7 @@ from em.compiler.calls import calls_of, infer_effect
 from em.compiler.example import request_of
 from em.compiler.world import EffectMade, Verdict, World
 from em.errors import Conflict, EmError, RoutineError, UsageError
-from em.log.event import BEHAVIOUR_PREFIX, Draft, Event, EventQuery, shadow_stream
+from em.log.event import Draft, Event, EventQuery, shadow_stream
 from em.log.kinds import event_body
 from em.runner.journal import MOST_ARGS
 from em.runner.machine import check_input
@@ -416,12 +416,7 @@ def _bounded(calls: Sequence[EffectMade]) -> list[Json]:
 
 def stream_of(ref: str) -> str:
     """Return the stream of the comparisons of a routine; all of its versions have one."""
-    return shadow_stream(_name_of(ref))
-
-
-def _name_of(ref: str) -> str:
-    """Return the name of a routine without its version; an engine has no versions."""
-    return ref if ref.startswith(BEHAVIOUR_PREFIX) else ref.partition("@")[0]
+    return shadow_stream(ref.partition("@")[0])
 
 
 def _app_name(app: Any) -> str:
@@ -494,7 +489,7 @@ def comparisons(
         if event.body is None:
             continue
         body = msgspec.convert(event.body, Compared)
-        is_other = ref is not None and ref not in (body.routine, _name_of(body.routine))
+        is_other = ref is not None and ref not in (body.routine, body.routine.partition("@")[0])
         if is_other or (about is not None and body.about != about):
             continue
         key = (body.routine, body.trace or event.id)

@@ -1,6 +1,6 @@
 """The world beside an agent: what a run would have done there, compared with what the agent did.
 
-Shadow mode runs routines in it, and the engine its behaviours. It is the world of a recording in
+Shadow mode runs routines in it. It is the world of a recording in
 which effects may come in any order, and in which the order of lists does not count.
 """
 
@@ -12,8 +12,7 @@ import msgspec
 from em.compiler import replay_world
 from em.compiler.calls import TracedCall
 from em.compiler.example import Call
-from em.compiler.replay_world import Ended, Outcome, unordered_key
-from em.values.call import Effect
+from em.compiler.replay_world import Outcome, unordered_key
 from em.values.canonical import Json, short
 
 Verdict = Literal["agreed", "differed", "handed_over", "not_compared"]
@@ -38,28 +37,12 @@ class World(replay_world.World):
     def __init__(self, calls: Sequence[TracedCall], inputs: Json | None = None) -> None:
         made = [Call(one.name, one.args, one.result, one.error, one.effect) for one in calls]
         super().__init__(inputs or {}, made, in_any_order=True, key=unordered_key)
-        self._traced = {id(call): one for call, one in zip(made, calls, strict=True)}
-        self._not_compared = ""
         self.did = [one for one in calls if one.effect == "write" and not one.failed]
 
     @property
     def would_do(self) -> list[EffectMade]:
         """The effects of the run, with the one that ended it."""
         return [EffectMade(one.tool, one.args) for one in self.made if one.effect == "write"]
-
-    def found(self, name: str, args: Json, effect: Effect) -> TracedCall | None:
-        """Return the agent's call that is the same as this one; None if it made none."""
-        call = self.find(name, args, is_write=effect == "write")
-        return None if call is None else self._traced[id(call)]
-
-    def answer(self, name: str, args: Json, effect: Effect) -> TracedCall:
-        """Return the same, and note that the run made it. Raise Ended if the agent made none."""
-        return self._traced[id(self.take(name, args, is_write=effect == "write"))]
-
-    def leave(self, reason: str) -> Ended:
-        """End the run, since nobody knows what would have happened; return the error to raise."""
-        self._not_compared = reason
-        return self._over(Outcome("handed over", reason))
 
     def outcome(self, stopped: str, *, goes_on: bool = False) -> Outcome:
         """Return how the run compares. A read that is missing stops it like anything else."""
@@ -69,8 +52,6 @@ class World(replay_world.World):
 
     def verdict(self, found: Outcome) -> tuple[Verdict, str]:
         """Return how the run compares with the agent's, and why."""
-        if self._not_compared:
-            return "not_compared", self._not_compared
         return _VERDICTS[found.verdict], found.reason
 
     def _unknown(self, name: str, args: Json) -> str:

@@ -17,9 +17,7 @@ from em.behaviour.cache import (
     steps_in,
 )
 from em.behaviour.task import HOLE
-from em.log.event import behaviour_stream
 from em.serve.auth import PAGES
-from em.serve.pages.shadow import ShadowView, shadow_view
 from em.serve.pages.table import (
     SINCE,
     UNTIL,
@@ -70,7 +68,6 @@ def get_behaviours(request: AnyRequest) -> Response[str]:
     view = ListView(BEHAVIOURS, request)
     found = _listed(service.store, view)
     rows = [(artefact, _state(artefact), _counts(service.store, artefact)) for artefact in found]
-    engines = sorted({one.name.rpartition("/")[0] for one in found} | {u.engine for u in uses.uses})
     return page(
         request,
         "behaviours.html",
@@ -80,7 +77,6 @@ def get_behaviours(request: AnyRequest) -> Response[str]:
         steps_in=steps_in,
         title_of=title_of,
         uses=uses,
-        shadow=_shadow(service.store, [engine] if engine else engines),
     )
 
 
@@ -155,11 +151,6 @@ def _in_words(value: Any) -> str:
         noun = "field" if isinstance(value, dict) else "item"
         return f"{len(value)} {noun}" + ("" if len(value) == 1 else "s")
     return short(value, 30)
-
-
-def _shadow(store: Store, engines: list[str]) -> ShadowView | None:
-    """Return how an engine did beside the agent; None if several are shown."""
-    return shadow_view(store, behaviour_stream(engines[0])) if len(engines) == 1 else None
 
 
 def _counts(store: Any, artefact: Artefact) -> Counts:
