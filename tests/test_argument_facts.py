@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from em.compiler.facts import Inputs
 from recorded_world import World
 
 
@@ -117,3 +118,14 @@ def test_a_number_that_was_always_the_same_may_be_a_constant(tmp_path: Path) -> 
     )
     tours["TUR-41"] = {"hours": 40, "people": 20}
     world.refuses({"tour": "TUR-41"})
+
+
+@pytest.mark.parametrize(
+    ("values", "least", "most"), [([30], 15, 60), ([7, 9], 4, 18), ([1], 1, 2)]
+)
+def test_the_limits_of_a_whole_number_are_whole_numbers(
+    values: list[int], least: int, most: int
+) -> None:
+    schema = Inputs(["count"], unconfirmed=["count"]).schema(values, ("count",))
+    assert schema == {"type": "integer", "minimum": least, "maximum": most}
+    assert type(schema["minimum"]) is int

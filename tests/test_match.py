@@ -8,6 +8,7 @@ import pytest
 
 from em import Memory
 from em.compiler.match import LEAST_LIKENESS
+from em.errors import UsageError
 from em.runner.package import find_routine, keep_routine, texts_of
 from em.settings import Settings
 from em.store.sqlite import SqliteStore
@@ -103,6 +104,14 @@ def test_nothing_is_found_where_routines_are_off(memory: Memory) -> None:
 @pytest.mark.parametrize("request_", ["", " ", "release 1.2.3" * 90_000, "\u202e3.1.0 esaeler"])
 def test_odd_requests_find_nothing(memory: Memory, request_: str) -> None:
     assert memory.match(request_) is None
+
+
+@pytest.mark.parametrize("odd", [None, 7, b"cancel", ["cancel"]])
+def test_what_is_no_text_is_refused(memory: Memory, odd: Any) -> None:
+    with pytest.raises(UsageError) as refused:
+        memory.match(odd)
+    assert refused.value.place == "request"
+    assert refused.value.fix
 
 
 def test_what_another_process_does_to_a_routine_is_seen_at_once(memory: Memory) -> None:

@@ -671,6 +671,12 @@ class Memory:
         """
         from em.runner.tools import ToolRegistry
 
+        if not isinstance(request, str):
+            raise UsageError(
+                f"a request must be a text, got a {type(request).__name__}",
+                place="request",
+                fix="give what the person wrote, as one text",
+            )
         names = None if tools is None else ToolRegistry(tools).keys()
         return self.matcher.match(request, names, client)
 

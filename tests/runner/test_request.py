@@ -111,6 +111,15 @@ def test_no_model_is_asked_about_nothing_or_too_much(folder: Path, text: str) ->
     assert not booked
 
 
+@pytest.mark.parametrize("words", ["1 ", "12/3 ", "on 2 May 2026, "])
+def test_typed_inputs_with_a_document_as_request_hand_over(folder: Path, words: str) -> None:
+    result, booked = run(folder, {"request": words * LONGEST_READ, **INPUTS})
+    assert result.reason is not None
+    assert result.reason.step_id == "input"
+    assert str(LONGEST_READ) in result.reason.message
+    assert not booked
+
+
 def test_prose_instead_of_an_answer_hands_over(folder: Path) -> None:
     result, booked = run(folder, {"request": NATURAL}, "Sure!", "I will.", "Done.")
     assert result.status == "needs_input"

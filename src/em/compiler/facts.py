@@ -325,7 +325,9 @@ class Inputs:
             made |= text_look(values, is_open=is_open)
         elif is_open and made["type"] in ("integer", "number") and min(values) > 0:
             # The order of size that was seen.
-            made |= {"minimum": min(values) / 2, "maximum": max(values) * 2}
+            is_whole = made["type"] == "integer"
+            least = -(-min(values) // 2) if is_whole else min(values) / 2
+            made |= {"minimum": least, "maximum": max(values) * 2}
         return made
 
     def _record(self, values: Sequence[Any], place: Place) -> Json:

@@ -21,8 +21,8 @@ from em.compiler.example import request_of
 from em.errors import EmError, LlmError
 from em.runner.card import KIND
 from em.runner.package import KeptRoutine, proof_of, routine_of, texts_of
-from em.runner.reading import SYSTEM, Reading, checked, prompt, unreadable
-from em.runner.request import Bound, bind
+from em.runner.reading import SYSTEM, Reading, checked, prompt
+from em.runner.request import Bound, bind, unreadable
 from em.runner.template import REQUEST, fill, parse_template, plain_of, signs_of
 from em.runner.trial import AS_RECORDED
 from em.store.protocol import Artefact, Card, Store

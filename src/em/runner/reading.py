@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from em.errors import LlmError
-from em.runner.request import LONGEST_READ, Bound, joined
+from em.runner.request import Bound, joined, unreadable
 from em.runner.routine import Routine
 from em.text.dates import spans
 from em.text.numbers import numbers_in
@@ -98,15 +98,6 @@ def checked(routine: Routine, text: str, reading: Reading, given: Json, at: date
     if not wishes or not is_whole:
         return Bound(inputs=given, how="model", problem=problem)
     return Bound(inputs=bound.inputs, how="model", problem=problem, wishes=wishes)
-
-
-def unreadable(text: str) -> str:
-    """Say why no model is shown a request; empty if one may be."""
-    if not text.strip():
-        return "the request is empty"
-    if len(text) > LONGEST_READ:
-        return f"the request has more than {LONGEST_READ} characters"
-    return ""
 
 
 def prompt(routine: Routine, text: str | None, at: datetime) -> str:

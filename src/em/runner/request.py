@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from em.llm.client import LlmClient
 
 LONGEST_READ = 20_000
-"""Characters of a request that a model or a person is shown; a longer one hands over."""
+"""Characters of a request that is read, by a model, a person or code: a longer one is a document
+that somebody pasted, and hands over unless it is word for word a recorded one."""
 How = Literal["given", "template", "model", "nothing"]
 
 
@@ -78,18 +79,30 @@ def bind(
     found = filling(routine.requests, text, routine.input_schema, courtesies)
     if found.inputs is not None:
         return joined(inputs, found.inputs, "template")
+    problem = unreadable(text)
     if client is None and inputs and not any(json_schema.problems(schema, inputs)):
+        if len(text) > LONGEST_READ:
+            return Bound(inputs=inputs, how="given", problem=problem)
         from em.runner.reading import Said  # it brings dates and the words of an index
 
         unused = Said(text, at or datetime.now(UTC)).unused([one for _, one in scalars(inputs)])
         problem = f"no input that is given holds {unused!r} of the request" if unused else ""
         return Bound(inputs=inputs, how="given", problem=problem)
     if client is None:
-        missing = _to_ask(schema, inputs) if text.strip() and len(text) <= LONGEST_READ else ()
+        missing = () if problem else _to_ask(schema, inputs)
         return Bound(inputs=inputs, how="nothing", problem=found.problem, missing=missing)
     from em.runner.reading import read
 
     return read(routine, text, inputs, client, at or datetime.now(UTC))
+
+
+def unreadable(text: str) -> str:
+    """Say why nobody reads a request; empty if one may be read."""
+    if not text.strip():
+        return "the request is empty"
+    if len(text) > LONGEST_READ:
+        return f"the request has more than {LONGEST_READ} characters"
+    return ""
 
 
 def _to_ask(schema: Json, known: Json) -> Sequence[str]:
