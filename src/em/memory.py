@@ -691,12 +691,13 @@ class Memory:
         """Return a routine in use as a plain function, whose parameters are its inputs.
 
         It returns the output, and raises RunNotDone (`run_not_done`) if the run does not end well.
+        No run waits for an answer: one that would ask hands over, or fails after a write.
         """
         from em.runner.callable import as_function
         from em.runner.package import find_routine, routine_of
 
         kept = routine_of(find_routine(self.store, name))
-        return as_function(kept, lambda inputs: self.run(kept, inputs, tools))
+        return as_function(kept, lambda inputs: self.run(kept, inputs, tools, asks=False))
 
     @overload
     def tools(
@@ -741,11 +742,11 @@ class Memory:
             wanted = names if self.routines == "on" else ()
             found = [routine_of(find_routine(self.store, name)) for name in wanted]
 
-        def run(routine: "KeptRoutine", inputs: Json) -> "RunResult":
-            return self.run(routine, inputs, tools)
+        def run(routine: "KeptRoutine", inputs: Json, *, asks: bool = True) -> "RunResult":
+            return self.run(routine, inputs, tools, asks=asks)
 
         if format is None:
-            return [as_function(one, partial(run, one)) for one in found]
+            return [as_function(one, partial(run, one, asks=False)) for one in found]
         return tools_of(Callables(found, Runs(run, self.cancel)), format)
 
     def resume(

@@ -189,11 +189,23 @@ def test_langchain_gets_tools_of_its_own(memory: Memory, paid: list[str]) -> Non
 
 def test_pydantic_ai_gets_tools_of_its_own(memory: Memory, paid: list[str]) -> None:
     pydantic_ai = pytest.importorskip("pydantic_ai")
-    models = pytest.importorskip("pydantic_ai.models.test")
+    messages = pytest.importorskip("pydantic_ai.messages")
+    models = pytest.importorskip("pydantic_ai.models.function")
+    told: list[Any] = []
+
+    def model(said: list[Any], info: Any) -> Any:
+        (tool,) = info.function_tools
+        assert tool.parameters_json_schema["required"] == ["order_id", "reason"]
+        returned = [one for one in said[-1].parts if one.part_kind == "tool-return"]
+        told.extend(one.content for one in returned)
+        part = messages.TextPart("done") if returned else messages.ToolCallPart("refund", GIVEN)
+        return messages.ModelResponse(parts=[part])
+
     (refund,) = memory.tools("pydantic-ai", tools_of(paid))
     assert isinstance(refund, pydantic_ai.Tool)
-    agent = pydantic_ai.Agent(models.TestModel(), tools=[refund])
-    assert "refund" in agent.run_sync("Refund W1.").output
+    agent = pydantic_ai.Agent(models.FunctionModel(model), tools=[refund])
+    assert asyncio.run(agent.run("Refund W1.")).output == "done"
+    assert (told[0]["output"], paid) == ("paid W1 (late)", ["W1"])
 
 
 @pytest.mark.parametrize(
@@ -231,9 +243,15 @@ def test_the_switch_takes_them_all_away(mode: Any) -> None:
 
 
 def test_an_async_memory_hands_out_the_same_to_be_awaited(memory: Memory, paid: list[str]) -> None:
+    async def pay(order_id: str) -> str:
+        await asyncio.sleep(0)
+        return f"paid {order_id}"
+
     async def work() -> list[Any]:
         async with AsyncMemory("em.db") as other:
-            (refund,) = await other.tools(tools=tools_of(paid))
+            (refund,) = await other.tools(tools={"pay": pay})
+            agent = other.agent(pay, {"pay": pay})
+            assert await agent("Refund W1, late.") == "paid W1 (late)"
             toolset = await other.tools("openai", tools_of(paid))
             (tool,) = await other.tools("langchain", tools_of(paid))
             assert inspect.iscoroutinefunction(refund)

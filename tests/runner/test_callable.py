@@ -6,7 +6,8 @@ import inspect
 import pytest
 
 from em import AsyncMemory, Memory
-from em.errors import RunNotDone
+from em.errors import InputError, RunNotDone
+from em.runner.history import find_runs
 from em.runner.package import keep_routine
 
 GREET = """\
@@ -51,6 +52,29 @@ def test_a_failure_is_raised_with_its_step() -> None:
             memory.routine("greet")(who="nobody")
     assert raised.value.data["status"] == "failed"
     assert raised.value.data["reason"]["step_id"] == "known"
+
+
+ASKS = """\
+name: asks
+steps:
+  - {id: ask, type: prompt.user, prompt: {message: Loudly?, fields: [{name: loud, type: confirm}]}}
+"""
+
+
+def test_no_call_leaves_a_run_that_waits() -> None:
+    with Memory("em.db") as memory:
+        keep_routine(memory.store, {"routine.yaml": GREET})
+        keep_routine(memory.store, {"routine.yaml": ASKS})
+        functions = {one.__name__: one for one in memory.tools()}
+        for greet in (memory.routine("greet"), functions["greet"]):
+            with pytest.raises(InputError, match="who"):
+                greet(times=3)
+        for asks in (memory.routine("asks"), functions["asks"]):
+            with pytest.raises(RunNotDone, match="Loudly"):
+                asks()
+        with pytest.raises(RunNotDone):
+            functions["greet"](who="nobody")
+        assert find_runs(memory.store, status="needs_input").runs == []
 
 
 def test_an_async_memory_returns_a_coroutine_function() -> None:

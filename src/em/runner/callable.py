@@ -2,13 +2,14 @@
 
 import inspect
 import keyword
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from em.errors import RunNotDone
+from em.errors import InputError, RunNotDone
 from em.runner.public_form import described_input, description_of
 from em.runner.routine import Routine
 from em.runner.run import RunResult, plain
+from em.runner.template import REQUEST
 from em.runner.tools import one_line
 from em.values.canonical import Json
 
@@ -25,10 +26,16 @@ _TYPES: dict[str, Any] = {
 def as_function(routine: Routine, run: Callable[[Json], RunResult]) -> Callable[..., Any]:
     """Return a function that runs a routine with its inputs by name, and returns its output.
 
-    It raises RunNotDone (`run_not_done`) if the run hands over, asks a person or fails.
+    It raises InputError for a missing input, and RunNotDone (`run_not_done`) if the run hands over
+    or fails.
     """
+    required: Sequence[str] = (routine.input_schema or {}).get("required") or ()
 
     def call(**inputs: Any) -> Any:
+        missing = [] if REQUEST in inputs else [name for name in required if name not in inputs]
+        if missing:
+            words = f"missing: {', '.join(missing)}"
+            raise InputError(words, place=f"routine {routine.name}, inputs", fix="give all by name")
         return output_of(routine.name, run(inputs))
 
     declared: Any = call

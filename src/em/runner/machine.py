@@ -961,7 +961,8 @@ class Machine:
             fields += [{**input_field(one, properties[one]), "required": False} for one in optional]
         self._secrets.learn(given)
         known = "; ".join(f"{name} is {short(value)}" for name, value in given.items())
-        words = [bound.problem, "The run needs these inputs", known and f"Known: {known}"]
+        needs = f"The run needs these inputs: {', '.join(names)}"
+        words = [bound.problem, needs, known and f"Known: {known}"]
         words += [f"{name} may be {short(values)}" for name, values in self._choices.items()]
         message = f"{'. '.join(one for one in words if one)}."
         pending = PendingPrompt(step_id=INPUTS, message=message, fields=fields)
