@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.package_files import render_routine
+from em.compiler.routine_text import text_of
 from em.runner.engine import run_routine
 from em.runner.package import read_routine
 from em.runner.public_form import described_input, description_of, public_form
@@ -59,7 +59,7 @@ def test_what_shapes_and_several_traces_had_in_common_stays() -> None:
 def test_the_public_form_is_a_routine_that_does_the_same(tmp_path: Path) -> None:
     public = public_form(routine())
     assert public.steps == routine().steps
-    (tmp_path / "routine.yaml").write_text(render_routine(public, {}))
+    (tmp_path / "routine.yaml").write_text(text_of(public))
     made: list[str] = []
 
     def cancel(order: str) -> dict[str, str]:

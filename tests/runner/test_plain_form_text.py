@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runner.test_plain_form import EXCHANGE, GIVEN, NESTED, Shop, prepared, written
 
-from em.compiler.package_files import render_routine
+from em.compiler.routine_text import text_of
 from em.runner.engine import run_routine
 from em.runner.package import parse_yaml, read_routine
 from em.runner.preparation import prepare_routine
@@ -140,11 +140,11 @@ def test_a_printed_routine_is_read_back_as_it_was(steps: Any, checks: Any) -> No
     plain = {"name": "x", "steps": steps, "requests": ["take {order}"]}
     plain |= {"checks": checks} if checks else {}
     routine = msgspec.convert(plain, Routine)
-    text = render_routine(routine, {})
+    text = text_of(routine)
     assert read_routine(parse_yaml(text.encode(), "here"), "here") == routine
     again = msgspec.json.decode(msgspec.json.encode(routine), type=Routine)
     assert again == routine
-    assert render_routine(again, {}) == text
+    assert text_of(again) == text
     assert public_form(routine).checks == checks
     assert [step.id for step in public_form(routine).all_steps] == [
         step.id for step in routine.all_steps
@@ -228,7 +228,7 @@ def test_what_needs_the_result_of_a_write_in_a_block_waits(tmp_path: Path) -> No
 def test_a_public_routine_keeps_its_checks(tmp_path: Path) -> None:
     routine = read_routine(parse_yaml(EXCHANGE.encode(), "here"), "here")
     (tmp_path / "public").mkdir()
-    text = render_routine(public_form(routine), {})
+    text = text_of(public_form(routine))
     shop = Shop()
     shop.order["user_id"] = "u2"
     result = run_routine(written(tmp_path / "public", text), GIVEN, shop.tools())

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 READING = ("get", "list", "find", "search", "read", "fetch")
 """A call whose effect nobody declared is a write, unless its name begins with one of these."""
-_UNKNOWN_EFFECT = re.compile(
-    r"time[d]?[ -]?out|connection|reset by peer|broken pipe|\b5\d\d\b", re.IGNORECASE
-)
+_UNKNOWN_EFFECT = re.compile(r"time[d]?[ -]?out|connection|broken pipe|\b5\d\d\b", re.IGNORECASE)
 
 
 class TracedCall(msgspec.Struct):
@@ -227,15 +225,6 @@ class Later:
         indexes = self._same.get(_key(call), [])
         at = bisect.bisect_right(indexes, call.index)
         return indexes[at] if at < len(indexes) else None
-
-
-def kind_of_result(tool: str) -> str:
-    """Return the kind of a tool's result: its name up to `by`, `with` and the like."""
-    words = words_of(tool)
-    for cut, word in enumerate(words):
-        if word in ("by", "with", "using", "via", "from") and cut > 0:
-            return " ".join(words[:cut])
-    return " ".join(words)
 
 
 def _key(call: TracedCall) -> bytes:

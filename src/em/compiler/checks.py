@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.package_files import render_again
-from em.compiler.routine_text import routine_text
+from em.compiler.routine_text import text_of
 from em.errors import EmError, NotFound, UsageError
 from em.log.event import Draft, routine_stream
 from em.log.kinds import event_body
@@ -38,7 +37,8 @@ Parts = tuple[str, ...]
 ELEMENTS = "[]"
 OTHERS = "*"
 """Names what is expected of a record or a list beside its fields, as how many there are."""
-_STRUCTURE = ("type", "properties", "required", "items", "description")
+_PARTS = ("properties", "required", "items")
+_PLAIN = ("type", "description")
 _NUMBERED = re.compile(r"\[\d+\]")
 _EXPECTED = re.compile(r"[^\s()\"']+ (?:is|has) ")
 """How the text of something that is expected begins: the place."""
@@ -175,7 +175,7 @@ def _expected(schema: Json, parts: Parts) -> Iterator[tuple[Parts, str]]:
         yield (*parts, name), "there"
     if isinstance(inner, dict):
         yield from _expected(inner, (*parts, ELEMENTS))
-    others = {word: one for word, one in schema.items() if word not in _STRUCTURE}
+    others = {word: one for word, one in schema.items() if word not in (*_PARTS, *_PLAIN)}
     if others:
         yield (*parts, OTHERS), _limits(others).removeprefix("of ")
 
@@ -188,7 +188,7 @@ def value_in_words(schema: Json) -> str:
         return " or ".join(map(short, schema["enum"]))
     kinds = schema.get("type", [])
     named = [_TYPES.get(kind, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)]
-    rest = {word: one for word, one in schema.items() if word not in ("type", "description")}
+    rest = {word: one for word, one in schema.items() if word not in _PLAIN}
     return " ".join(filter(None, [" or ".join(named) or "a value", _limits(rest)]))
 
 
@@ -310,7 +310,7 @@ def _narrowed(schema: Json, parts: Parts) -> Json:
         return {}
     (first, *rest), made = parts, dict(schema)
     if first == OTHERS and not rest and OTHERS not in schema.get("properties", {}):
-        return {word: one for word, one in schema.items() if word in _STRUCTURE}
+        return {word: one for word, one in schema.items() if word in (*_PARTS, *_PLAIN)}
     if first == ELEMENTS:
         made["items"] = _narrowed(schema["items"], tuple(rest))
     else:
@@ -319,8 +319,7 @@ def _narrowed(schema: Json, parts: Parts) -> Json:
         made["properties"] = {name: one for name, one in fields.items() if one}
         if not rest:
             made["required"] = [one for one in schema.get("required", ()) if one != first]
-    emptied = ("properties", "required", "items")
-    return {word: one for word, one in made.items() if one or word not in emptied}
+    return {word: one for word, one in made.items() if one or word not in _PARTS}
 
 
 def _about(text: str) -> str:
@@ -404,8 +403,7 @@ def strike(
         )
     routine = read_routine(made, old)
     Program(routine)  # raises if it could not run
-    is_laid_out = routine_text(document) == files[ROUTINE]
-    text = routine_text(made) if is_laid_out else render_again(routine, files[ROUTINE])
+    text = text_of(routine, files[ROUTINE])
     words = f"struck: {'; '.join(made['struck'][-len(checks) :])}"
     body = RoutineStruck(
         routine=old, check=", ".join(checks), words=words, reason=reason, by=by,

@@ -67,9 +67,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @staticmethod
     def _calls(calls: Sequence[Call]) -> Json:
-        fields = ("tool", "args", "result", "effect")
-        told = [call._asdict() for call in calls if call.error is None]
-        return {"calls": [{field: one[field] for field in fields} for one in told]}
+        told = [
+            {"tool": one.tool, "args": one.args, "result": one.result, "effect": one.effect}
+            for one in calls
+            if one.error is None
+        ]
+        return {"calls": told}
 
 
 class Group:

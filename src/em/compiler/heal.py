@@ -10,22 +10,21 @@ import difflib
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 import msgspec
 
 from em.compiler.draft import Recorded
 from em.compiler.example import APPROVAL, Call
-from em.compiler.package_files import as_json, recorded_json, render_again
+from em.compiler.package_files import as_json, recorded_json
 from em.compiler.replay_world import InTurn, NotReproduced, Outcome
-from em.compiler.routine_text import routine_text
+from em.compiler.routine_text import text_of
 from em.errors import EmError, RoutineError
 from em.redaction.redactor import marker
 from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.language import compile_value
 from em.runner.history import RECORDING, PastRun, PastStep, package_of, read_run
-from em.runner.package import ROUTINE, files_in, find_routine, keep_routine, parse_yaml, write_files
+from em.runner.package import ROUTINE, files_in, find_routine, keep_routine, write_files
 from em.runner.routine import (
     AssertStep,
     Default,
@@ -81,7 +80,7 @@ def healing_of(
     healed = heal(routine, past)
     new = dict(files)
     if healed.changed:
-        new[ROUTINE] = _rendered(healed.routine, files[ROUTINE])
+        new[ROUTINE] = text_of(healed.routine, files[ROUTINE])
         new["input.json"] = as_json(past.input)
         new["expected_output.json"] = as_json(past.output)
         # What the trace said about its outcome, and what the agent used, stay.
@@ -96,26 +95,6 @@ def healing_of(
     )
     patch = "".join(lines)
     return Healing(changed=healed.changed, refused=healed.refused, patch=patch), new
-
-
-def _rendered(routine: Routine, old: str) -> str:
-    """Return the text of a changed routine, laid out as it was."""
-    notes = "".join(takewhile(lambda line: line[0] == "#", old.splitlines(keepends=True)))
-    document = parse_yaml(old.encode(), ROUTINE)
-    if notes + routine_text(document) != old:
-        return render_again(routine, old)
-    return notes + routine_text(_ordered({"version": "1"} | msgspec.to_builtins(routine), document))
-
-
-def _ordered(new: Any, old: Any) -> Any:
-    """Return a value whose fields stand in the order of another one, step by step."""
-    if isinstance(new, list) and isinstance(old, list):
-        known = {one["id"]: one for one in old if isinstance(one, dict) and "id" in one}
-        return [_ordered(one, known.get(one.get("id"))) if known else one for one in new]
-    if not isinstance(new, dict) or not isinstance(old, dict):
-        return new
-    names = [name for name in old if name in new]
-    return {name: _ordered(new[name], old.get(name)) for name in dict.fromkeys([*names, *new])}
 
 
 def _object(text: str) -> Json:

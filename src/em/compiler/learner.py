@@ -8,6 +8,7 @@ One recording is the case without a contradiction.
 """
 
 import json
+import keyword
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ from em.compiler.steps import Block, Promoted, Writer, hole, quoted
 from em.compiler.term import Term, Text, Value, Written, every_term, literal
 from em.compiler.walk import is_repair
 from em.errors import RoutineError
+from em.runner.expressions.language import acting
 from em.values.canonical import Json, same
 from em.values.leaves import texts
 
@@ -522,11 +524,11 @@ class _Assembly:
         """Yield the steps in which functions and questions are steps of their own types."""
         for step in steps:
             tool = step.get("tool")
-            rest = {key: one for key, one in step.items() if key not in _OF_TOOLS}
             if tool == APPROVAL:
                 yield from question(step, self._answers(step))
             elif tool in self._writer.functions:
-                yield {"id": step["id"], "type": "udf.call", "function": tool, **rest}
+                said: Json = {key: step[key] for key in ("args", "when", "save_as") if key in step}
+                yield {"id": step["id"], "type": "udf.call", "function": tool, **said}
             elif "steps" in step:
                 yield {**step, "steps": [*self._as_typed(step["steps"])]}
             else:
@@ -723,8 +725,9 @@ def _name_of_check(step: Json) -> str:
     """Name a check after what it looks at first: `check_order_status`."""
     if step["type"] != "assert":
         return "result"
-    found = _PATH.search(_QUOTED.sub('""', step["check"]))
-    return f"check_{found[0].replace('.', '_')}" if found else "check"
+    paths = (found[0] for found in _PATH.finditer(_QUOTED.sub('""', step["check"])))
+    first = next((path for path in paths if not keyword.iskeyword(path)), "")
+    return f"check_{first.replace('.', '_')}".rstrip("_")
 
 
 def tools_of(steps: Sequence[Json]) -> list[Json]:
@@ -761,13 +764,9 @@ def _shorten(steps: Sequence[Json]) -> None:
             step["expect"] = {name: one for name, one in step["expect"].items() if one != []}
 
 
-_OF_TOOLS = ("id", "type", "tool", "effect", "expect", "held")
-"""Fields of a call that a function does not need: it returns the same for the same arguments."""
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-_PATH = re.compile(
-    r"(?!(?:and|in|is|not|or)\b)(?<![\w.\"'])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?![\w(\"'])"
-)
+_PATH = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?![\w(\"'])")
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _FIELD = re.compile(r"[A-Za-z_]\w*\.\w+")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -775,13 +774,11 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 def words_in(steps: Sequence[Json]) -> set[str]:
     """Return the names in the expressions of steps."""
-    told = ("args", "value", "over", "check", "when", "prompt")
     return {
         word
         for step in _every_step(steps)
-        for field in told
-        if field in step
-        for word in _WORD.findall(json.dumps(step[field]))
+        for said in acting(step)
+        for word in _WORD.findall(json.dumps(said))
     }
 
 

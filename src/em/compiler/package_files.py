@@ -1,13 +1,11 @@
 """The files of a routine package: rendered as text, checked, and written to a folder."""
 
 import keyword
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from em.compiler.draft import Draft, Recorded
 from em.compiler.example import Call
@@ -20,100 +18,7 @@ from em.runner.routine import Routine
 from em.runner.trial import hash_of, render_proof
 from em.values.canonical import Json, identical
 
-WIDTH = 100
 MAX_EXAMPLES = 3
-_FIRST = ("id", "type", "description", "when", "tool", "function", "over", "max", "check", "value")
-_LAST = ("on_error", "save_as")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes readable YAML: short values on one line, long texts as blocks."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    odd = any(not char.isprintable() and char != "\n" for char in text)
-    # Use a block for plain lines, and quotes for texts that a block would change.
-    block = "\n" in text and not odd and text == text.strip() and "\n " not in text
-    style = "|" if block else '"' if odd or "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-class _Flow(dict[str, Any]):
-    """A mapping that is written on one line, or on few."""
-
-
-def _flow(dumper: yaml.SafeDumper, value: _Flow) -> yaml.MappingNode:
-    return dumper.represent_mapping("tag:yaml.org,2002:map", value, flow_style=True)
-
-
-_Dumper.add_representer(str, _text)
-_Dumper.add_representer(_Flow, _flow)
-
-
-def render_routine(routine: Routine, comments: Mapping[str, Sequence[str]]) -> str:
-    """Render `routine.yaml`, with comments above the steps that need them."""
-    value = msgspec.to_builtins(routine)
-    head = {"version": "1"} | {
-        key: item for key, item in value.items() if item and key not in ("steps", "version")
-    }
-    for several in ("tools", "secrets"):
-        if several in value:
-            head[several] = [_Flow(one) for one in value[several]]
-    for schema in ("input_schema", "output_schema"):
-        if schema in head:
-            head[schema] = _Flow(head[schema])
-    parts = [_dump(head), "steps:\n"]
-    for step in value.get("steps", ()):
-        parts += [f"  # {_one_line(note)}\n" for note in comments.get(step["id"], ())]
-        item = _dump([_ordered(step)])
-        parts.append("".join(f"  {line}\n" for line in item.rstrip("\n").split("\n")))
-    return "".join(parts)
-
-
-def _ordered(step: Json) -> Json:
-    """Return the fields of a step in the order in which people read them, also in its block."""
-    ordered = {key: step[key] for key in (*_FIRST, *step) if key in step and key not in _LAST}
-    if "steps" in step:
-        ordered["steps"] = [_ordered(one) for one in step["steps"]]
-    if "expect" in step:
-        ordered["expect"] = _Flow(step["expect"])
-    return ordered | {key: step[key] for key in _LAST if key in step}
-
-
-def render_again(routine: Routine, old: str) -> str:
-    """Render a changed `routine.yaml`; comments at its top and above its steps stay."""
-    top: list[str] | None = None
-    comments: dict[str, list[str]] = {}
-    notes: list[str] = []
-    for line in map(str.strip, old.splitlines()):
-        if line.startswith("#"):
-            notes.append(line.lstrip("# "))
-        elif line:
-            step = _STEP.match(line)
-            if top is None:
-                top = notes
-            elif step is not None and notes:
-                comments[step[1]] = notes
-            notes = []
-    return "".join(f"# {note}\n" for note in top or ()) + render_routine(routine, comments)
-
-
-_STEP = re.compile(r"- \{?\s*[\"']?id[\"']?:\s*[\"']?([^\s,\"'}]+)")
-
-
-def _one_line(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-def _dump(value: Any) -> str:
-    return yaml.dump(
-        value,
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=WIDTH,
-        default_flow_style=False,
-    )
 
 
 def render_udfs(draft: Draft, given: GivenUdfs) -> str:
@@ -138,12 +43,6 @@ def render_udfs(draft: Draft, given: GivenUdfs) -> str:
     if lines:
         parts[0] += "\n" + "".join(f"{line}\n" for line in lines)
     return "\n\n".join([*parts, *_stubs(stubs)])
-
-
-def render_stubs(draft: Draft, names: Collection[str]) -> list[str]:
-    """Render a stub for each of these functions of a draft, with its recorded examples."""
-    called = draft.functions
-    return list(_stubs({name: called[name] for name in names}))
 
 
 def _stubs(called: Mapping[str, list[Call]]) -> Iterator[str]:

@@ -8,10 +8,13 @@ equal documents whose fields have the same order have the same text.
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
+
+import msgspec
 
 from em.compiler.layout import Layout
 from em.errors import RoutineError
+from em.runner.routine import Routine, Step
 from em.values.canonical import Json
 from em.values.strict_yaml import load_yaml
 
@@ -28,6 +31,68 @@ _BLOCK = ("steps",)
 def routine_text(document: Json) -> str:
     """Return the YAML text of a routine."""
     return "".join(f"{line}\n" for line in _mapping(document, 0))
+
+
+def text_of(routine: Routine, old: str = "") -> str:
+    """Return the YAML text of a routine whose text is not known, or was another one.
+
+    Fields stand in the order of the old text, else those that all steps have behind a step's own.
+    Comments at the top of the old text and above its steps stay.
+    """
+    made = msgspec.to_builtins(routine)
+    made["steps"] = [*map(_own_first, made["steps"])]
+    known = load_yaml(old.encode(), "", RoutineError) if old else None
+    top, notes = _comments(old)
+    text = routine_text(_ordered({"version": "1"} | made, known))
+    lines = [f"# {note}\n" for note in top]
+    for line in text.splitlines(keepends=True):
+        step = _STEP.match(line)
+        lines += [f"{step[1]}# {note}\n" for note in notes.get(step[2], ())] if step else ()
+        lines.append(line)
+    return "".join(lines)
+
+
+def _comments(text: str) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the comments at the top of a text, and those above its steps by their ids."""
+    top: list[str] | None = None
+    found: dict[str, list[str]] = {}
+    notes: list[str] = []
+    for line in text.splitlines():
+        if line.lstrip().startswith("#"):
+            notes.append(line.lstrip("# "))
+        elif line.strip():
+            step = _STEP.match(line)
+            if top is None:
+                top = notes
+            elif step is not None:
+                found[step[2]] = notes
+            notes = []
+    return top or [], found
+
+
+_STEP = re.compile(r"( *)- \{?\s*[\"']?id[\"']?:\s*[\"']?([^\s,\"'}]+)")
+_LATER = set.intersection(*({*one.__struct_encode_fields__} for one in get_args(Step)))
+_LATER -= {"id", "description", "when"}
+
+
+def _own_first(step: Json) -> Json:
+    """Return a step whose own fields stand before those that every step may have."""
+    rest = {name: one for name, one in step.items() if name in _LATER}
+    made = {"id": step["id"], **{name: one for name, one in step.items() if name not in _LATER}}
+    if "steps" in step:
+        made["steps"] = [*map(_own_first, step["steps"])]
+    return made | rest
+
+
+def _ordered(new: Any, old: Any) -> Any:
+    """Return a value whose fields stand in the order of another one, step by step."""
+    if isinstance(new, list) and isinstance(old, list):
+        known = {one["id"]: one for one in old if isinstance(one, dict) and "id" in one}
+        return [_ordered(one, known.get(one.get("id"))) if known else one for one in new]
+    if not isinstance(new, dict) or not isinstance(old, dict):
+        return new
+    names = [name for name in old if name in new]
+    return {name: _ordered(new[name], old.get(name)) for name in dict.fromkeys([*names, *new])}
 
 
 def _mapping(value: Json, indent: int) -> Iterator[str]:

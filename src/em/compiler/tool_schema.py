@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from em.compiler.export.prelude import WORDS
 from em.errors import ExportError
 from em.runner.public_form import described_input, description_of
 from em.runner.routine import Routine
@@ -9,11 +10,8 @@ from em.runner.tools import one_line, tool_name
 from em.values.canonical import Json
 
 _NOTES = frozenset({"title", "default", "examples", "$schema", "$comment"})
-_KNOWN = frozenset(
-    "type properties required items enum const anyOf description additionalProperties pattern"
-    " format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems".split()
-)
-_SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
+_NOT_STRICT = frozenset({"minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties"})
+"""Words that scripts check, and that providers refuse in a strict function."""
 
 
 class _Loose(Exception):
@@ -35,7 +33,8 @@ def _strict(schema: Any) -> Json:
     if not isinstance(schema, dict):
         raise _Loose
     kept = {name: value for name, value in schema.items() if name not in _NOTES}
-    if kept.keys() - _KNOWN or not kept.keys() & {"type", "enum", "const", "anyOf"}:
+    known = WORDS - _NOT_STRICT | {"description"}
+    if kept.keys() - known or not kept.keys() & {"type", "enum", "const", "anyOf"}:
         raise _Loose
     kinds = kept.get("type", [])
     for kind in [kinds] if isinstance(kinds, str) else kinds:
@@ -43,8 +42,6 @@ def _strict(schema: Any) -> Json:
             kept |= _object(kept)
         elif kind == "array":
             kept["items"] = _strict(kept.get("items"))
-        elif kind not in _SCALARS:
-            raise _Loose
     if "anyOf" in kept:
         kept["anyOf"] = [_strict(part) for part in kept["anyOf"]]
     return kept

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from em.compiler.calls import TracedCall, kind_of_result, words_of
+from em.compiler.calls import TracedCall, words_of
 from em.compiler.commands import can_read_commands, is_bookkeeping
 from em.heuristics.danger import (
     is_dangerous_call,
@@ -332,7 +332,7 @@ def _instead(acts: Sequence[Act], at: int) -> tuple[Step, Act] | None:
         return None
     for later in acts[at + 1 :]:
         if later.status == "ok" and not later.is_command and later.label != act.label:
-            kinds = kind_of_result(act.label) == kind_of_result(later.label)
+            kinds = _kind_of_result(act.label) == _kind_of_result(later.label)
             takes_all = (
                 len(act.args) > 1
                 and later.is_write == act.is_write
@@ -344,6 +344,16 @@ def _instead(acts: Sequence[Act], at: int) -> tuple[Step, Act] | None:
         if later.is_write and later.status != "failed":
             return None
     return None
+
+
+def _kind_of_result(tool: str) -> str:
+    """Return the kind of a tool's result: its name up to `by`, `with` and the like."""
+    words = words_of(tool)
+    cuts = (cut for cut, word in enumerate(words) if cut and word in _LEADS_ON)
+    return " ".join(words[: next(cuts, None)])
+
+
+_LEADS_ON = ("by", "with", "using", "via", "from")
 
 
 def _is_named(step: Step, act: Act) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from em.compiler.export.python import Section, export_python, signatures
 from em.compiler.export.script import Failed, NeedsInput
-from em.compiler.package_files import render_routine
+from em.compiler.routine_text import text_of
 from em.compiler.tool_schema import (
     function_of,
     parameters_of,
@@ -134,7 +134,7 @@ def export_skill(
     """
     routine = package.routine
     if tools is None and needs_em(routine):
-        text = render_routine(public_form(routine, is_shared=bool(package.trials)), {})
+        text = text_of(public_form(routine, is_shared=bool(package.trials)))
         files = {f"{FOLDER}/{ROUTINE}": text, "SKILL.md": _em_skill(package)}
     else:
         files = {

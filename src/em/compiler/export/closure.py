@@ -8,8 +8,9 @@ import ast
 import inspect
 import sys
 import textwrap
+from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from em.errors import ExportError
 from em.values.syntax_tree import module_of
@@ -43,11 +44,10 @@ class Closure:
             assert self._begun[name] is home, f"two modules define {name}"
             return
         self._begun[name] = home
-        node = _definition(name, home)
+        source, node = _source(home).text, _source(home).defined[name]
         for other in _names_in(node):
             if other != name and other in vars(home):
                 self.add(other, home)
-        source = _source(home)
         parts = [ast.get_source_segment(source, node) or ""]
         for one in reversed(getattr(node, "decorator_list", ())):
             parts.insert(0, f"@{ast.get_source_segment(source, one)}")
@@ -55,18 +55,21 @@ class Closure:
 
     def _home(self, name: str, value: Any, module: ModuleType) -> ModuleType | None:
         """Return the module of em that defines a name; None if it is imported."""
+        known = _source(module)
         if isinstance(value, ModuleType):
-            for imported in _imports_of(name, module) or [value.__name__]:
+            within = [one for one in known.modules if one.partition(".")[0] == name]
+            for imported in within or [value.__name__]:
                 self._import(f"import {imported}", imported, name)
             return None
-        if not _defines(module, name):
-            node = _import_of(name, module)
-            source = sys.modules[str(node.module)]
-            if not source.__name__.startswith("em."):
-                self._import(f"from {node.module} import {name}", str(node.module), name)
-                return None
-            return self._home(name, value, source)
-        return module
+        if name in known.defined:
+            return module
+        if name not in known.imported:
+            raise ExportError(f"a script can't have {name!r}: nothing says where it comes from")
+        origin = str(known.imported[name].module)
+        if origin.startswith("em."):
+            return self._home(name, value, sys.modules[origin])
+        self._import(f"from {origin} import {name}", origin, name)
+        return None
 
     def _import(self, line: str, module: str, name: str) -> None:
         if module.split(".", maxsplit=1)[0] not in sys.stdlib_module_names:
@@ -83,16 +86,25 @@ class Closure:
         return "\n\n\n".join(self._code.values()) + "\n"
 
 
-def _source(module: ModuleType) -> str:
-    return inspect.getsource(module)
+class _Source(NamedTuple):
+    """What stands at the top of a module, by the names that it defines or imports."""
+
+    text: str
+    defined: dict[str, ast.stmt]
+    imported: dict[str, ast.ImportFrom]
+    modules: list[str]
 
 
-def _defines(module: ModuleType, name: str) -> bool:
-    return any(name in _bound(node) for node in module_of(_source(module)).body)
-
-
-def _definition(name: str, module: ModuleType) -> ast.stmt:
-    return next(node for node in module_of(_source(module)).body if name in _bound(node))
+@cache
+def _source(module: ModuleType) -> _Source:
+    found = _Source(inspect.getsource(module), {}, {}, [])
+    for node in module_of(found.text).body:
+        found.defined.update(dict.fromkeys(_bound(node), node))
+        if isinstance(node, ast.ImportFrom):
+            found.imported.update({one.asname or one.name: node for one in node.names})
+        elif isinstance(node, ast.Import):
+            found.modules.extend(one.name for one in node.names)
+    return found
 
 
 def _bound(node: ast.stmt) -> list[str]:
@@ -105,22 +117,6 @@ def _bound(node: ast.stmt) -> list[str]:
             one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)
         ]
     return []
-
-
-def _imports_of(name: str, module: ModuleType) -> list[str]:
-    """Return the modules that are imported under a name, also those within it, as `a.b`."""
-    nodes = [node for node in module_of(_source(module)).body if isinstance(node, ast.Import)]
-    found = [alias.name for node in nodes for alias in node.names]
-    return [one for one in found if one.partition(".")[0] == name]
-
-
-def _import_of(name: str, module: ModuleType) -> ast.ImportFrom:
-    for node in module_of(_source(module)).body:
-        names = node.names if isinstance(node, ast.ImportFrom) else ()
-        if any((alias.asname or alias.name) == name for alias in names):
-            assert isinstance(node, ast.ImportFrom)
-            return node
-    raise ExportError(f"a script can't have {name!r}: nothing says where it comes from")
 
 
 def _names_in(node: ast.stmt) -> list[str]:

@@ -3,9 +3,9 @@
 import builtins
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from keyword import iskeyword
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodDescriptorType, ModuleType
 from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
@@ -21,7 +21,7 @@ COPIED: dict[str, ModuleType] = {
     if isinstance(function, FunctionType) and function.__name__ == name and name != "given"
 }
 """The functions of expressions that a script has copies of, with the modules that define them."""
-BUILTINS = frozenset(name for name in FUNCTIONS if hasattr(builtins, name))
+_BUILTINS = frozenset(name for name in FUNCTIONS if hasattr(builtins, name))
 """The functions of expressions that Python has too."""
 _SIGNS = {
     "eq": "==", "ne": "!=", "lt": "<", "lteq": "<=", "gt": ">", "gteq": ">=", "in": "in",
@@ -31,18 +31,16 @@ _OPERATORS: dict[type[nodes.BinExpr], str] = {
     nodes.Add: "+", nodes.Sub: "-", nodes.Mul: "*", nodes.Div: "/", nodes.FloorDiv: "//",
     nodes.Mod: "%", nodes.Pow: "**", nodes.And: "and", nodes.Or: "or",
 }  # fmt: skip
-_FILTERS: dict[str, Callable[..., str]] = {
-    "string": lambda of: f"str({of})",
-    "length": lambda of: f"len({of})",
-    "lower": lambda of: f"str({of}).lower()",
-    "upper": lambda of: f"str({of}).upper()",
-    "capitalize": lambda of: f"str({of}).capitalize()",
-    "trim": lambda of: f"str({of}).strip()",
-    "float": lambda of: f"float({of})",
-    "sum": lambda of: f"sum({of})",
-    "round": lambda of, digits="0": f"round({of}, {digits})",
-    "join": lambda of, glue='""': f"{glue}.join(map(str, {of}))",
-}
+_FILTERS: dict[str, Any] = {
+    "string": str, "length": len, "float": float, "sum": sum, "round": round,
+    "lower": str.lower, "upper": str.upper, "capitalize": str.capitalize, "trim": str.strip,
+    "join": str.join,
+}  # fmt: skip
+"""The filters that are a function of Python, or a method of texts."""
+_MAY_TAKE_ONE = ("round", "join")
+_METHODS = {name for name, one in _FILTERS.items() if isinstance(one, MethodDescriptorType)}
+CALLED = _BUILTINS | {"map"} | {_FILTERS[name].__name__ for name in _FILTERS.keys() - _METHODS}
+"""The functions of Python that an expression may call."""
 _JINJA = Environment(autoescape=False, keep_trailing_newline=True)  # noqa: S701 - it only parses
 
 
@@ -285,11 +283,15 @@ class _Printer:
             if len(node.args) == 1:
                 variable = self._names.variable(node.node.name)
                 return f"default_to({variable}, {self.text(node.args[0])})"
-        elif is_plain and node.name in _FILTERS and len(node.args) <= _MOST_ARGS.get(node.name, 0):
+        elif is_plain and node.name in _FILTERS and len(node.args) <= (node.name in _MAY_TAKE_ONE):
             assert node.node is not None
-            return _FILTERS[node.name](
-                self._inner(node.node, is_tight=True), *map(self.text, node.args)
-            )
+            of, args = self._inner(node.node, is_tight=True), [*map(self.text, node.args)]
+            name = _FILTERS[node.name].__name__
+            if node.name == "join":
+                return f"{''.join(args) or literal('')}.join(map(str, {of}))"
+            if node.name == "round":
+                return f"round({of}, {''.join(args) or 0})"
+            return f"str({of}).{name}()" if node.name in _METHODS else f"{name}({of})"
         raise self._problem(f"the filter {node.name!r}")
 
     def _call(self, node: nodes.Call) -> str:
@@ -300,7 +302,7 @@ class _Printer:
             return " and ".join(map(self._asked, node.args))
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise self._problem(f"* in the arguments of {name!r}")
-        if name not in self._names.functions and name not in COPIED and name not in BUILTINS:
+        if name not in self._names.functions and name not in COPIED and name not in _BUILTINS:
             raise self._problem(f"the function {name!r}")
         args = [self.text(one) for one in node.args]
         args += keywords({one.key: self.text(one.value) for one in node.kwargs})
@@ -315,6 +317,3 @@ class _Printer:
 
     def _problem(self, what: str) -> ExportError:
         return refused(what, self._place)
-
-
-_MOST_ARGS = {"round": 1, "join": 1}

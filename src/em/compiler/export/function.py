@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from em.compiler.checks import walked
-from em.compiler.export import prelude
+from em.compiler.export import prelude, script
 from em.compiler.export.expression import (
-    BUILTINS,
+    CALLED,
     COPIED,
     Names,
     is_word,
@@ -35,25 +35,19 @@ from em.values.leaves import texts
 from em.values.syntax_tree import module_of
 
 WIDTH = 100
-PRELUDE = (
-    "MISSING", "check", "expect", "given", "have", "default_to", "row", "agreed", "side_by_side",
-    "attempt", "again", "as_text",
-)  # fmt: skip
+PRELUDE = tuple(
+    name
+    for name, one in vars(prelude).items()
+    if getattr(one, "__module__", "") == prelude.__name__
+)
 """What a function may call of `prelude`."""
-_OWN = ("tools", "ask", "step", "awaited", "str", "map", "round", "float", "sum", "Any")
+_OWN = {"tools", "ask", "Any", script.step.__name__, script.awaited.__name__}
 _TYPES = {
     "string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list",
     "object": "dict",
 }  # fmt: skip
-_STEP = frozenset(
-    "id type description when save_as for_each as retry on_error checks effect expect held tool"
-    " args function check message value over steps max prompt".split()
-)
-"""The fields of steps that a function does; any other needs the runner."""
-_ROUTINE = frozenset(
-    "version name description checks tools input_schema requests output_schema secrets struck"
-    " steps".split()
-)
+_OF_RUNNER = frozenset({"idempotency_key", "parallel", "timeout"})
+"""The fields of steps that need the runner; a function does all others."""
 _FIELD_TYPES = ("text", "confirm", "json")
 _NOTES = frozenset(
     "title description default examples deprecated readOnly writeOnly $schema $comment".split()
@@ -91,7 +85,7 @@ class Function(Names):
         self._is_script = is_script
         self._schema = document.get("input_schema") or {}
         self._writes = writes_of(document)
-        self._reserved = {*PRELUDE, *_OWN, *COPIED, *BUILTINS, *functions, *_udfs_of(document)}
+        self._reserved = {*PRELUDE, *_OWN, *COPIED, *CALLED, *functions, *_udfs_of(document)}
         name = re.sub(r"\W", "_", document["name"], flags=re.ASCII)
         self.name = name if is_word(name) and name not in taken else f"do_{name}"
         self.inputs: dict[str, str] = {}
@@ -113,8 +107,6 @@ class Function(Names):
 
     def text(self) -> str:
         """Return the function."""
-        for field in sorted(self._document.keys() - _ROUTINE):
-            raise refused(f"`{field}`", field)
         self._body()
         body = self._body()
         lines = [self._signature(), *self._docstring(), *(f"    {line}" for line in body)]
@@ -266,7 +258,7 @@ class Function(Names):
 
     def _made(self, step: Json) -> Iterator[str]:
         """Yield the lines of a step, under its condition."""
-        for field in sorted(step.keys() - _STEP):
+        for field in sorted(step.keys() & _OF_RUNNER):
             raise refused(f"`{field}`", f"step {step['id']}, field {field}")
         about = one_line(step.get("description", ""), 300)
         yield from (f"# {line}" for line in textwrap.wrap(about, WIDTH - 10))

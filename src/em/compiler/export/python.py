@@ -80,8 +80,9 @@ def export_python(
         is_script=True,
     )
     text = function.text()
+    called = function.names_called() - own.functions
     for name, module in {**dict.fromkeys(PRELUDE, prelude), **COPIED}.items():
-        if name in function.names_called() and name not in own.functions:
+        if name in called:
             closure.add(name, module)
     own.refuse_clash(names | {*closure.names, function.name}, closure.imports)
     for step in chosen.all_steps:
