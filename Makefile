@@ -15,7 +15,7 @@ OTHER_CLIENTS := opencode-ai@1.18.33
 OPENCODE_PLUGIN := @opencode-ai/plugin@1.18.33  # opencode installs it into every home that has plugins
 MINI := mini-swe-agent==2.4.6 mcp  # mcp: its library for models imports it
 
-.PHONY: help demo docs test test-python test-wheel test-properties test-clients setup-clients lint bench bench-peers screenshots golden constraints clean setup-sandbox setup-browser
+.PHONY: help demo docs test test-python test-wheel test-properties test-clients setup-clients lint bench bench-peers screenshots golden plugin constraints clean setup-sandbox setup-browser
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -90,6 +90,10 @@ golden: .venv/core ## compile the recorded example again, to look at the differe
 
 bench-peers: .venv/dev ## recall beside mem0 and chromadb, installed for this once
 	$(BIN)/python -m bench.peers
+
+plugin: .venv/core ## write plugins/em and its marketplaces anew, for the version in src/em
+	$(BIN)/python -c 'from pathlib import Path; from em.clients.launch import published; \
+		from em.clients.plugin import marketplace, write; write(Path("."), marketplace(published()))'
 
 constraints: .venv/dev ## pin what is installed now, without naming where it came from
 	$(BIN)/python -m pip freeze --exclude-editable --exclude em-core --exclude pip --exclude setuptools | sort -f > constraints.txt

@@ -30,12 +30,13 @@ def round_trip() -> Iterator[Figure]:
     """Each hook beside `python -c pass`, with lessons in the memory and the service running."""
     from em import Memory
     from em.clients import hook
-    from em.clients.launch import Launch
+    from em.clients.launch import launch_of
     from em.heuristics.heuristic import Lesson
 
     with tempfile.TemporaryDirectory() as folder:
-        launch = Launch(db=str(Path(folder) / "em.db"), folder=folder)
-        with Memory(launch.db) as memory:
+        db = str(Path(folder) / "em.db")
+        launch = launch_of(db, folder)
+        with Memory(db) as memory:
             memory.heuristics.keep(
                 [
                     Lesson(

@@ -9,13 +9,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from em import Memory
 from em.cli import doctor
 from em.cli.root import run
-from em.clients import codex_config
-from em.clients.launch import Launch
+from em.clients.installation import AGENTS
+from em.clients.launch import launch_of
+from em.clients.plugin import write
 from em.runner.sandbox import sandbox
 from em.store import migrations
 from em.store.sqlite import SqliteStore
@@ -107,20 +109,25 @@ def test_hooks_that_start_a_program_that_is_gone_are_found(
 ) -> None:
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     (tmp_path / "codex").mkdir()
-    (tmp_path / "codex" / "hooks.json").write_text('{"hooks": {"Stop": [{"command": "gone"}]}}')
     assert report()["clients"] == {}
-    launch = Launch(db=str(tmp_path / "em.db"), folder=str(tmp_path))
-    codex_config.installation(launch, codex_config.config_folder()).apply()
+    launch = launch_of(str(tmp_path / "em.db"))
+
+    def installed(program: str) -> None:
+        noted = msgspec.structs.replace(launch, em=[program, *launch.em[1:]])
+        text = msgspec.json.encode(noted).decode()
+        write(AGENTS["codex"].home, {Path("launch.json"): text})
+
+    installed(sys.executable)
     assert report()["clients"] == {"codex": "works"}
     gone = str(tmp_path / "old venv" / "bin" / "python")
-    monkeypatch.setattr(doctor, "programs_of", lambda _home: [gone])
+    installed(gone)
     told = problem(report())
     assert f"codex starts em by {gone}, which is not there" in told
     assert "run `em install codex` again" in told
     bare = tmp_path / "bare"
     bare.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S -c 'import em'\n")
     bare.chmod(0o755)
-    monkeypatch.setattr(doctor, "programs_of", lambda _home: [str(bare)])
+    installed(str(bare))
     assert f"starts em by {bare}, which has no em" in problem(report())
 
 

@@ -176,7 +176,7 @@ def _parameters() -> Iterator[tuple[str, click.Parameter]]:
 
 
 PATHS = {"paths", "routine", "ref", "traces", "input_file", "params_file", "answers"} | {
-    "db", "tools", "udf", "allow_folder", "each", "file", "output",
+    "db", "tools", "udf", "allow_folder", "each", "file", "output", "socket",
 }  # fmt: skip
 """The parameters that may be the path of what exists, or that is to be made."""
 

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+from tests.cli.em_command import em
+
 from em.testing import LoopbackModel, ModelCall, Turn
 from em.testing.model_server import Seen
 from em.testing.turn import calling
@@ -36,11 +38,16 @@ class CodingAgent(ABC):
         self.folder.mkdir()
         self.environment = {
             "HOME": str(self.home),
-            "PATH": os.environ["PATH"],
+            "PATH": f"{CLIENTS / self.folder_of_program}:{os.environ['PATH']}",
             "LANG": "C.UTF-8",
             "ANTHROPIC_API_KEY": KEY,
             "OPENAI_API_KEY": KEY,
         }
+
+    def em(self, *args: str) -> None:
+        """Run a command of em as the user of this home, where the agent is on the PATH."""
+        ran = em(*args, HOME=str(self.home), PATH=self.environment["PATH"])
+        assert ran.code == 0, ran.err
 
     @property
     def is_there(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from em.clients.skills import Skills
+from em.clients.skill import Skill
 from em.compiler.compile_trace import compile_several
 from em.memory import Memory
 from em.runner.card import CardBox
@@ -71,6 +71,6 @@ def test_skills_and_lists_of_tools_show_it() -> None:
     with Memory(":memory:") as memory:
         ids = [memory.add_trace(one.trace) for one in sessions()]
         memory.compile(ids, name="cut")
-        (skill,) = Skills(memory.store).files().values()
+        skill = Skill(memory.store).text()
         assert "release {version} … tag it" in skill
         assert "release {version} … tag it" in CardBox(memory.store).newest()["cut"][1].about

@@ -8,7 +8,7 @@ from tests.cli.em_command import em
 
 from cancelled_orders import recording
 from em import Memory
-from em.clients.skills import Skills, offer_of
+from em.clients.skill import Skill, offer_of
 from em.errors import NotFound, RoutineError, UsageError
 from em.log.event import EventQuery
 from em.runner.package import PROOF, find_routine, keep_routine, texts_of
@@ -164,12 +164,12 @@ def test_what_is_not_there_is_not_accepted(memory: Memory, ref: str) -> None:
 
 def test_an_agent_is_told_whether_it_must_ask(memory: Memory) -> None:
     learn(memory, traces(memory, 1))
-    skills = Skills(memory.store)
+    skill = Skill(memory.store)
 
     def told() -> tuple[bool, str]:
         offer = offer_of(memory.store, find_routine(memory.store, "cancel"))
         assert offer is not None
-        return offer.by_itself, skills.files()["em-cancel/SKILL.md"]
+        return offer.by_itself, skill.text()
 
     asks = told()
     memory.accept("cancel")

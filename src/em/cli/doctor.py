@@ -19,8 +19,7 @@ import em
 from em import telemetry
 from em.cli.options import database, everywhere, open_memory
 from em.cli.output import emit, printable
-from em.clients.installation import is_installed, programs_of
-from em.clients.skills import CLIENTS
+from em.clients.installation import AGENTS, launch_in
 from em.errors import EmError, NotFound, StoreCorrupt
 from em.llm import get_llm_client
 from em.llm.providers import provider_settings
@@ -182,11 +181,10 @@ def _old_sqlite() -> Iterator[str]:
 def _clients() -> dict[str, str]:
     """Say for each coding agent with em whether its hooks can start it, or what is wrong."""
     found = {}
-    for name, client in CLIENTS.items():
-        home = client.home_of(client.config_folder())
-        if is_installed(home):
-            problems = filter(None, map(_start_problem, programs_of(home)))
-            problem = next(problems, "")
+    for name, agent in AGENTS.items():
+        launch = launch_in(agent)
+        if launch is not None:
+            problem = _start_problem(launch.em[0])
             found[name] = problem and f"{name} {problem}: run `em install {name}` again"
     return found
 

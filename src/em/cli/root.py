@@ -131,9 +131,6 @@ A module is imported when its command is used.
 COMMANDS = {name: told for commands in GROUPS.values() for name, told in commands.items()}
 NEW_OBJECTS = 20_000
 """How many new objects make Python look for unused ones."""
-CHANGE_ROUTINES = frozenset({"compile", "forget", "routine"})
-"""Commands after which coding agents may have other routines."""
-
 
 SAME_AS = {
     "cache": "behaviours",
@@ -176,12 +173,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         with _reader_may_leave():
-            result = super().invoke(ctx)
-        if ctx.invoked_subcommand in CHANGE_ROUTINES:
-            from em.cli.install import refresh_skills
-
-            refresh_skills()
-        return result
+            return super().invoke(ctx)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the lists of commands in `--help`, one for each thing they are about."""

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from em.clients.skills import Offer, offer_of
+from em.clients.skill import Offer, offer_of
 from em.compiler.match import LEAST_LIKENESS
 from em.compiler.proposals import Proposal, open_proposals
 from em.heuristics.brief import after_failure, cost

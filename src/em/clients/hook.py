@@ -2,10 +2,10 @@
 
     python -I -S hook.py SOCKET FOLDER SERVICE...
 
-The hook's JSON on standard input goes to the service at SOCKET, and its answer to standard output.
-If no service is there, start it (the command SERVICE, in FOLDER), leave the hook for it in a file,
-and say nothing. It never waits longer than PATIENCE, never fails, and imports only the standard
-library: the agent waits for it.
+The hook's JSON on standard input goes to the service at SOCKET, behind the folder of this plugin
+and a NUL, and its answer to standard output. If no service is there, start it (the command SERVICE,
+in FOLDER), leave the hook for it in a file, and say nothing. It never waits longer than PATIENCE,
+never fails, and imports only the standard library: the agent waits for it.
 """
 
 import os
@@ -17,6 +17,12 @@ PATIENCE = 0.3
 """Seconds."""
 STARTING = 15.0
 """Seconds that a service may take to start, before a hook starts another."""
+
+
+def address_of(name: str) -> str:
+    """Return the path of a socket: a name is one in the folder of this user's sockets."""
+    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - `make_private` looks at it
+    return os.path.join(temporary, f"em-{os.getuid()}", name)
 
 
 def make_private(folder: str) -> bool:
@@ -83,6 +89,7 @@ def start(folder: str, command: list[str]) -> None:
     """Start the service as a process of its own, which goes on when the agent has ended."""
     import subprocess
 
+    folder = os.path.expanduser(folder)
     subprocess.Popen(  # noqa: S603 - the command that `em install` wrote
         command,
         cwd=folder if os.path.isdir(folder) else "/",
@@ -96,7 +103,9 @@ def start(folder: str, command: list[str]) -> None:
 def main(address: str, folder: str, *command: str) -> None:
     """Answer one hook."""
     try:
-        question = sys.stdin.buffer.read()
+        address = address_of(address)
+        plugin = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        question = os.fsencode(plugin) + b"\0" + sys.stdin.buffer.read()
         if not make_private(os.path.dirname(address)):
             return
         answer = ask(address, question)

@@ -27,7 +27,7 @@ from em.clients.launch import private_folder
 from em.clients.live_sessions import LiveSessions
 from em.clients.proposer import Proposer
 from em.clients.retention import forget_recordings
-from em.clients.skills import Skills, homes_of
+from em.clients.skill import Skill
 from em.compiler.proposals import note_told
 from em.errors import EmError
 from em.memory import Memory
@@ -45,7 +45,6 @@ SWEEP = 6 * 3600.0
 class HookService:
     """Answers hooks for one memory until none came for `idle` seconds.
 
-    homes: em's folders in agents, in addition to the usual ones.
     proposer: the command that proposes what recurs, without the traces to look at.
     keep_days: forget recordings that are older.
     """
@@ -56,14 +55,13 @@ class HookService:
         address: Path,
         *,
         idle: float = 1800.0,
-        homes: Sequence[Path] = (),
         proposer: Sequence[str] = (),
         keep_days: float | None = None,
     ) -> None:
         self._memory, self._address, self._idle = memory, address, idle
-        self._homes = homes
         self._advice = Advice(memory)
-        self._skills = Skills(memory.store)
+        self._skill = Skill(memory.store)
+        self._plugins: dict[Path, None] = {}
         self._proposer = Proposer(proposer)
         self._keep_days, self._next_sweep = keep_days, 0.0
         self._sessions = LiveSessions(memory)
@@ -113,12 +111,18 @@ class HookService:
         with connection:
             connection.settimeout(5.0)
             try:
-                event = json.loads(_received(connection))
-                said = self.answer(event)
+                said = self.answer(self._event(_received(connection)))
                 if said is not None:
                     connection.sendall(json.dumps(said).encode())
             except (OSError, ValueError):
                 return  # the hook has gone, or it is none
+
+    def _event(self, question: bytes) -> Any:
+        """Return the event of a hook; remember from which plugin it came."""
+        plugin, _, event = question.rpartition(b"\0")
+        if plugin:
+            self._plugins[Path(os.fsdecode(plugin))] = None
+        return json.loads(event)
 
     def _take_missed(self) -> None:
         """Record the hooks that came while this service was being started."""
@@ -129,7 +133,7 @@ class HookService:
             return
         for line in lines:
             with suppress(ValueError):
-                self._note(json.loads(line))  # nobody waits for an answer any more
+                self._note(self._event(line))  # nobody waits for an answer any more
         file.unlink()  # at last: a service that is ended here leaves them for the next
 
     def answer(self, event: Any) -> Json | None:
@@ -197,7 +201,8 @@ class HookService:
             self._proposer.add(read if name == "Stop" else ())
 
     def _refresh_skills(self) -> None:
-        self._skills.refresh(homes_of(str(self._address), self._homes))
+        for plugin in [*self._plugins]:
+            self._skill.refresh(plugin)
 
     def _learn(self, trace_ids: list[str]) -> None:
         self._proposer.add(trace_ids)

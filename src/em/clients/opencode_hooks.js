@@ -10,6 +10,8 @@ import { homedir } from "node:os"
 import { isAbsolute, join } from "node:path"
 
 const HOOK = "em's hook"
+const SERVER = "em's MCP server"
+const SKILLS = "em's skills"
 const PATIENCE = 2000
 
 // The file with the sessions, as opencode finds it.
@@ -83,6 +85,12 @@ export const Em = async ({ directory }) => {
   }
 
   return {
+    config: async (config) => {
+      config.mcp = { em: { type: "local", command: SERVER, enabled: true }, ...config.mcp }
+      const paths = [...(config.skills?.paths ?? []), SKILLS]
+      config.skills = { ...config.skills, paths }
+    },
+
     event: async ({ event: { type, properties } }) => {
       try {
         if (type === "session.created" && properties.info?.parentID)

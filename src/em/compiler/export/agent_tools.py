@@ -21,12 +21,11 @@ from em.compiler.tool_schema import (
 )
 from em.errors import ExportError
 from em.runner.authorship import refuse_unread
-from em.runner.package import ROUTINE, KeptRoutine, Package
+from em.runner.package import ROUTINE, Package
 from em.runner.public_form import description_of, public_form
 from em.runner.routine import PromptStep, Routine
-from em.runner.tools import one_line, tool_name
+from em.runner.tools import one_line
 from em.runner.tools.coding import is_coding_tool
-from em.runner.trial import Trials
 from em.values.canonical import Json
 from em.values.syntax_tree import module_of
 
@@ -146,35 +145,6 @@ def export_skill(
     return files
 
 
-def tool_skill(routine: KeptRoutine, *, by_itself: bool) -> tuple[str, str]:
-    """Return the name and the SKILL.md of a routine that the agent has as a tool of em's server.
-
-    It has no code: the server runs the routine, and asks before it does what nobody recorded.
-    by_itself: the agent may call it without asking its user.
-    """
-    name = skill_name(f"em-{routine.name}")
-    tool, trials = tool_name(routine.name), routine.trials
-    proof = f"tried on other tasks of this kind: {trials.summary}" if trials else "replayed"
-    can = f"the tool `{tool}` of the MCP server `em` (or `run_routine` with this name)"
-    first = (
-        f"Call {can} with the inputs of this task, and tell the user what it did."
-        if by_itself
-        else f"Tell the user that {can} can do this, and what it would change. Call it when they"
-        " agree, with the inputs of this task."
-    )
-    parts = [
-        *_head(routine, trials, name=name),
-        "A task that was done before. em, the memory of earlier sessions, keeps it as a routine:"
-        f" code that does the task without a model ({proof}).",
-        f"1. {first}\n"
-        "2. If its answer has a `form`, complete the inputs from the request, and call it again. If"
-        " it asks a question, ask the user; don't make up the answer. Then call `resume`.\n"
-        "3. If it fails or hands over, its answer says what was done before. Do the rest yourself.",
-        *_input_part(routine, "Call it with arguments that fit this schema:"),
-    ]
-    return name, "\n\n".join(parts) + "\n"
-
-
 FOLDER = "routine"
 """The folder of the routine in a skill that runs it with em."""
 
@@ -208,9 +178,9 @@ def _tools(path: Path) -> str:
     return source
 
 
-def _head(routine: Routine, trials: Trials, more: str = "", *, name: str = "") -> list[str]:
+def _head(routine: Routine, more: str = "") -> list[str]:
     """Return the front matter and the title of a SKILL.md."""
-    name = name or skill_name(routine.name)
+    name = skill_name(routine.name)
     said = description_of(routine)
     about = one_line(said, 900) or f"Runs the routine {one_line(routine.name, 100)}"
     about = f"{more} {about}".strip()
@@ -242,7 +212,7 @@ def _em_skill(package: Package) -> str:
     needs = "'em-core[shell]'" if any(tool.shell for tool in routine.tools) else "em-core"
     proof = f" On other tasks of this kind it was {trials.summary}." if trials else ""
     parts = [
-        *_head(routine, trials, trials.warning),
+        *_head(routine, trials.warning),
         "A kind of task that was done before. It reads what it needs, and acts only if everything"
         f" is as it was when the task was recorded; otherwise it hands over.{proof}",
         f"```bash\nem run {FOLDER} --input input.json {option} --json\n```",
@@ -275,7 +245,7 @@ def _skill(package: Package, *, with_tools: bool) -> str:
     option = " --tools scripts/tools.py" if with_tools else " --tools TOOLS.py" if called else ""
     option += " --answers answers.json" if asked else ""
     parts = [
-        *_head(routine, package.trials),
+        *_head(routine),
         "A task that was done before, as a script: it takes the same steps every time and asks no "
         "model. Use it where its description fits, in place of doing the steps by hand.",
         f"```bash\npython scripts/routine.py --input input.json{option}\n```",
