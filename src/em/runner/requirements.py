@@ -1,37 +1,26 @@
 """Requirements: what a routine needs before it acts and what must come of it, in plain words."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from em.runner.expressions.words import check_in_words, in_words
-from em.runner.routine import AssertStep, ForEachStep, PromptStep, ReturnStep, Routine, Step
+from em.runner.routine import AssertStep, ForEachStep, Step
 from em.values.canonical import short
 
 
-class Requirement(NamedTuple):
-    """What must be so before and after one step, in words.
-
-    hold: what must hold. expect: what must be so of the result. when: in which cases the step is
-    made at all.
-    """
-
-    step_id: str
-    hold: list[str]
-    expect: list[str]
-    when: Sequence[str] = ()
-
-
-def requirements(routine: Routine) -> Iterator[Requirement]:
-    """Yield what must be so before and after each step that requires something."""
-    for step in routine.all_steps:
-        if isinstance(step, PromptStep | ReturnStep):
-            continue
-        hold = (
-            [f"{check_in_words(step.check)}{_held(step)}"] if isinstance(step, AssertStep) else []
-        )
-        found = Requirement(step.id, hold, result_in_words(step), [*_cases(step)])
-        if any(found[1:]):
-            yield found
+def required_by(step: Step, field: str) -> list[str]:
+    """Say what a field of a step requires, or when it lets the step be made at all."""
+    if field == "check" and isinstance(step, AssertStep):
+        return [check_in_words(step.check)]
+    if field == "expect":
+        return [f"afterwards {one}" for one in result_in_words(step)]
+    if field == "when" and step.when is not None:
+        return [check_in_words(step.when)]
+    if field == "over" and isinstance(step, ForEachStep):
+        lists = (f"`{name}` of {in_words(text)}" for name, text in step.over.items())
+        return [f"for each {' and '.join(lists)}"]
+    if field == "for_each" and step.for_each is not None:
+        return [f"for each `{step.as_}` of {in_words(str(step.for_each))}"]
+    return []
 
 
 def result_in_words(step: Step) -> list[str]:
@@ -66,14 +55,3 @@ def schema_in_words(name: str, schema: Any) -> list[str]:
     if rest and rest != {"type": "object"}:
         found.append(f"`{name}` fits {short(rest)}")
     return found
-
-
-def _cases(step: Step) -> Iterator[str]:
-    """Say in which cases a step is made, if not once in every run."""
-    if step.when is not None:
-        yield check_in_words(step.when)
-    if isinstance(step, ForEachStep):
-        lists = (f"`{name}` of {in_words(text)}" for name, text in step.over.items())
-        yield f"for each {' and '.join(lists)}"
-    if step.for_each is not None:
-        yield f"for each `{step.as_}` of {in_words(str(step.for_each))}"

@@ -1,29 +1,30 @@
 """Version change: what a version of a routine has learnt since another one, in words.
 
-Common changes have sentences of their own. Every other field that differs is told by its name: a
-difference counts as told only if the sentences are others once it is taken back.
+Every field that differs is told: what a step requires in plain words where they differ too, and
+anything else by its name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from em.runner.authorship import WRITTEN_BY
-from em.runner.expressions.words import in_words
 from em.runner.package import UDF
-from em.runner.requirements import Requirement, requirements
-from em.runner.routine import Routine, ToolStep, UdfStep
+from em.runner.requirements import required_by
+from em.runner.routine import ForEachStep, Routine, Step, ToolStep, UdfStep
 from em.runner.trial import Trials
 from em.values.canonical import identical, short
-from em.values.json_schema import properties_of
+
+_NAMED = {"tools": "name", "secrets": "name"}
+"""Lists of a routine whose items are found by a name of their own."""
+_MISSING: Any = object()
 
 
 def changes(old: Routine, new: Routine) -> list[str]:
     """Return what differs between two versions of a routine, one sentence each, all of it."""
-    told = _in_sentences(old, new)
-    return [*told, *_of_fields(old, new, told)]
+    fields = _differences(_fields(old), _fields(new), "")
+    return [*_of_steps(old, new), *(f"{place} {words}" for place, words in fields)]
 
 
 def file_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
@@ -35,157 +36,66 @@ def file_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _in_sentences(old: Routine, new: Routine) -> list[str]:
-    return [
-        *_of_review(old, new),
-        *_of_inputs(old, new),
-        *_of_requests(old, new),
-        *_of_calls(old, new),
-        *_of_requirements(old, new),
-    ]
-
-
 def proof_change(old: Trials, new: Trials) -> str:
     """Return the proof before and after."""
     none = "not tried on other traces"
     return f"proof: {new.summary or none}; before: {old.summary or none}"
 
 
-def _of_review(old: Routine, new: Routine) -> Iterator[str]:
-    yield from (f"struck: {text}" for text in new.struck if text not in old.struck)
-    yield from (f"no longer struck: {text}" for text in old.struck if text not in new.struck)
-
-
-def _of_inputs(old: Routine, new: Routine) -> Iterator[str]:
-    before, after = _properties(old), _properties(new)
-    for name in after.keys() - before.keys():
-        yield f"new input: {name}"
-    for name in before.keys() - after.keys():
-        yield f"no longer an input: {name}"
-
-
-def _properties(routine: Routine) -> Mapping[str, Any]:
-    return properties_of(routine.input_schema)
-
-
-def _of_requests(old: Routine, new: Routine) -> Iterator[str]:
-    for text in new.requests:
-        if text not in old.requests:
-            yield f"it takes the request: {short(text)}"
-    for text in old.requests:
-        if text not in new.requests:
-            yield f"it no longer takes the request: {short(text)}"
-
-
 # --- steps ----------------------------------------------------------------------------------------
 
-_Call = ToolStep | UdfStep
+
+def _of_steps(old: Routine, new: Routine) -> Iterator[str]:
+    before, after = ({step.id: step for step in one.all_steps} for one in (old, new))
+    for name in dict.fromkeys([*after, *before]):
+        said = _of_step(before.get(name), after.get(name))
+        yield from (f"{name}: {words}" for words in said)
+    shared = before.keys() & after.keys()
+    order = _outline(new.steps, shared)
+    if order != _outline(old.steps, shared):
+        yield f"steps are in the order {order}"
 
 
-def _calls(routine: Routine) -> dict[str, _Call]:
-    return {step.id: step for step in routine.all_steps if isinstance(step, ToolStep | UdfStep)}
+def _outline(steps: Sequence[Step], chosen: set[str]) -> str:
+    """Return the names of steps in their order, those of a block in brackets."""
+    names = []
+    for step in steps:
+        inner = _outline(step.steps, chosen) if isinstance(step, ForEachStep) else ""
+        if step.id in chosen or inner:
+            names.append(f"{step.id} ({inner})" if inner else step.id)
+    return ", ".join(names)
 
 
-def _of_calls(old: Routine, new: Routine) -> Iterator[str]:
-    """Yield how the calls of two routines of steps differ."""
-    before, after = _calls(old), _calls(new)
-    for step_id in after:
-        if step_id not in before:
-            yield f"{step_id}: a new call of {_target(after[step_id])}"
-        else:
-            yield from _of_arguments(step_id, before[step_id], after[step_id])
-    for step_id in before:
-        if step_id not in after:
-            yield f"{step_id}: no longer called"
+def _of_step(old: Step | None, new: Step | None) -> Iterator[str]:
+    """Yield how a step differs; None for one that is not there."""
+    step = new or old
+    if (old is None or new is None) and isinstance(step, ToolStep | UdfStep):
+        target = step.tool if isinstance(step, ToolStep) else step.function
+        yield f"a new call of {target}" if old is None else "no longer called"
+        return
+    before, after = _plain(old), _plain(new)
+    for field in dict.fromkeys([*after, *before]):
+        was, now = before.get(field, _MISSING), after.get(field, _MISSING)
+        differences = [f"{place} {words}" for place, words in _differences(was, now, field)]
+        if differences:
+            needed, needs = (required_by(one, field) if one else [] for one in (old, new))
+            said = [f"now required: {one}" for one in needs if one not in needed]
+            said += [f"no longer required: {one}" for one in needed if one not in needs]
+            yield from said or differences
 
 
-def _target(step: _Call) -> str:
-    return step.tool if isinstance(step, ToolStep) else step.function
-
-
-def _of_arguments(step_id: str, old: _Call, new: _Call) -> Iterator[str]:
-    for name in dict.fromkeys([*old.args, *new.args]):
-        before, after = old.args.get(name), new.args.get(name)
-        if not identical(before, after):
-            yield f"{step_id}: {name} is {_value(after)}; before: {_value(before)}"
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "left out"
-    if isinstance(value, str) and value.startswith("{{") and value.endswith("}}"):
-        return in_words(value.removeprefix("{{").removesuffix("}}").strip())
-    return f"always {short(value)}"
-
-
-# --- requirements ---------------------------------------------------------------------------------
-
-
-def _of_requirements(old: Routine, new: Routine) -> Iterator[str]:
-    """Yield the checks that were relaxed and added; those of a new or lost call go with it."""
-    before = {one.step_id: one for one in requirements(old)}
-    after = {one.step_id: one for one in requirements(new)}
-    told = _calls(old).keys() ^ _calls(new).keys()
-    for step_id in [*after, *(one for one in before if one not in after)]:
-        if step_id in told:
-            continue
-        empty = Requirement(step_id, [], [])
-        one, other = before.get(step_id, empty), after.get(step_id, empty)
-        yield from _of_checks(step_id, one.when, other.when)
-        yield from _of_checks(step_id, one.hold, other.hold)
-        yield from _of_checks(step_id, one.expect, other.expect, "afterwards ")
-
-
-def _of_checks(
-    step_id: str, old: Sequence[str], new: Sequence[str], when: str = ""
-) -> Iterator[str]:
-    for words in new:
-        if words not in old:
-            yield f"{step_id}: now required: {when}{words}"
-    for words in old:
-        if words not in new:
-            yield f"{step_id}: no longer required: {when}{words}"
+def _plain(step: Step | None) -> dict[str, Any]:
+    """Return the fields of a step; the steps of a block stand for themselves."""
+    fields = {} if step is None else msgspec.to_builtins(step)
+    return {name: value for name, value in fields.items() if name not in ("id", "steps")}
 
 
 # --- fields ---------------------------------------------------------------------------------------
 
-_NAMED = {"steps": "id", "tools": "name", "secrets": "name"}
-"""Lists of a routine whose items are found by a name of their own."""
-MOST_LOOKED_AT = 100
-"""Fields that differ of which it is found out whether a sentence tells them; others are told too.
 
-To find out costs as much as all sentences.
-"""
-_Path = tuple[str, ...]
-_MISSING: Any = object()
-
-
-class _Difference(NamedTuple):
-    """A field that differs. undone: its value in the new version with this change taken back."""
-
-    path: _Path
-    undone: Any
-    words: str
-
-
-def _of_fields(old: Routine, new: Routine, told: list[str]) -> Iterator[str]:
-    """Yield the fields that differ and that the sentences don't tell."""
-    before, after = _tree(old), _tree(new)
-    for number, one in enumerate(_differences(before, after, ())):
-        if number >= MOST_LOOKED_AT or not _is_told(old, after, one, told):
-            yield f"{_name(one.path)} {one.words}"
-
-
-def _name(path: _Path) -> str:
-    """Name a field: `pay: retry.attempts`, `tools.fetch.effect`."""
-    if path[0] != "steps" or len(path) == 1:
-        return ".".join(path)
-    return f"{path[1]}: {'.'.join(path[2:]) or 'the step'}"
-
-
-def _tree(routine: Routine) -> dict[str, Any]:
-    """Return the fields of a routine as plain values, with lists of named items by their names."""
-    own = [field.encode_name for field in msgspec.structs.fields(Routine)]
+def _fields(routine: Routine) -> dict[str, Any]:
+    """Return the other fields as plain values, with lists of named items by their names."""
+    own = [field.encode_name for field in msgspec.structs.fields(Routine) if field.name != "steps"]
     plain: dict[str, Any] = msgspec.to_builtins(routine)
     found = {name: plain[name] for name in own if name in plain}
     for name, key in _NAMED.items():
@@ -195,44 +105,30 @@ def _tree(routine: Routine) -> dict[str, Any]:
     return found
 
 
-def _routine(tree: Mapping[str, Any]) -> Routine:
-    plain = {
-        name: [*value.values()] if name in _NAMED and isinstance(value, dict) else value
-        for name, value in tree.items()
-    }
-    return msgspec.convert(plain, Routine)
-
-
-def _differences(before: Any, after: Any, path: _Path) -> Iterator[_Difference]:
+def _differences(before: Any, after: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the places of fields that differ, each with what is there now, in words."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
             was, now = before.get(name, _MISSING), after.get(name, _MISSING)
-            yield from _differences(was, now, (*path, name))
-        shared = [name for name in before if name in after]
-        in_order = len(path) != 1 or path[0] not in _NAMED or path[0] == "tools"
-        if not in_order and shared != [name for name in after if name in before]:
-            order = {name: after[name] for name in [*shared, *after]}
-            yield _Difference(path, order, f"are in the order {', '.join(after)}")
+            yield from _differences(was, now, f"{place}.{name}".removeprefix("."))
     elif _MISSING not in (before, after) and identical(before, after):
         return
     elif isinstance(before, list) and isinstance(after, list):
-        yield from _of_items(before, after, path)
+        yield from ((place, words) for words in _of_items(before, after))
     else:
         was, now = (_field(one) for one in (before, after))
-        words = "has changed" if was == now else f"is {now}; before: {was}"
-        yield _Difference(path, before, words)
+        yield place, "has changed" if was == now else f"is {now}; before: {was}"
 
 
-def _of_items(before: list[Any], after: list[Any], path: _Path) -> Iterator[_Difference]:
+def _of_items(before: list[Any], after: list[Any]) -> Iterator[str]:
     new = [one for one in after if not _has(before, one)]
     gone = [one for one in before if not _has(after, one)]
     if new:
-        without = [one for one in after if _has(before, one)]
-        yield _Difference(path, without, f"has {', '.join(map(short, new))} too")
+        yield f"has {', '.join(map(short, new))} too"
     if gone:
-        yield _Difference(path, [*after, *gone], f"no longer has {', '.join(map(short, gone))}")
+        yield f"no longer has {', '.join(map(short, gone))}"
     if not (new or gone):
-        yield _Difference(path, before, f"is {short(after)}; before: {short(before)}")
+        yield f"is {short(after)}; before: {short(before)}"
 
 
 def _has(items: Sequence[Any], item: Any) -> bool:
@@ -241,24 +137,3 @@ def _has(items: Sequence[Any], item: Any) -> bool:
 
 def _field(value: Any) -> str:
     return "not set" if value is _MISSING else short(value)
-
-
-def _is_told(old: Routine, after: Mapping[str, Any], one: _Difference, told: list[str]) -> bool:
-    """Tell whether the sentences would be others without this difference."""
-    try:
-        return _in_sentences(old, _undone(after, one.path, one.undone)) != told
-    except msgspec.ValidationError:
-        return False
-
-
-def _undone(after: Mapping[str, Any], path: _Path, value: Any) -> Routine:
-    """Return a version with one field as it is given."""
-    tree = deepcopy(dict(after))
-    inner: Any = tree
-    for name in path[:-1]:
-        inner = inner.setdefault(name, {})
-    if value is _MISSING:
-        inner.pop(path[-1], None)
-    else:
-        inner[path[-1]] = value
-    return _routine(tree)
