@@ -45,6 +45,7 @@ test-wheel: .venv/dev ## build the wheel, install it into an empty environment, 
 	PIP_CONSTRAINT=constraints.txt build/wheel/empty/bin/python -m pip install --quiet \
 		--disable-pip-version-check "em-core[shell] @ file://$(CURDIR)/$$(ls build/wheel/*.whl)"
 	build/wheel/empty/bin/python tests/wheel/first_hour.py README.md build/wheel/projects
+	UV_CACHE_DIR=$(CURDIR)/build/wheel/uv $(BIN)/python tests/wheel/plugin.py plugins/em build/wheel
 
 test-properties: .venv/dev setup-sandbox ## every night: fifty times as many examples for each property
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=nightly --timeout=7200
