@@ -233,6 +233,21 @@ def test_one_candidate_that_passes_all_checks_is_taken_and_shown(
     assert answered.body == {"answers": {"inputs": {"order": "W-2"}}}
 
 
+def test_one_of_two_inputs_that_stand_for_each_other_is_enough(
+    memory: Memory, listed: Path
+) -> None:
+    text = LISTED.replace(
+        "required: [email, order]",
+        "required: [email]\n  allOf: [{anyOf: [{required: [order]}, {required: [which]}]}]",
+    ).replace("order: {type: string}}", "order: {type: string}, which: {type: object}}")
+    (listed / "routine.yaml").write_text(text)
+    cancelled: list[str] = []
+    result = memory.run(listed, GUS, desk({"W-1": "shipped", "W-2": "pending"}, cancelled))
+    assert (result.status, result.chosen, cancelled) == ("ok", {"order": "W-2"}, ["W-2"])
+    result = memory.run(listed, GUS, desk({"W-1": "pending", "W-2": "pending"}, cancelled))
+    assert (asked(result), cancelled) == ({"order": True}, ["W-2"])
+
+
 @pytest.mark.parametrize("statuses", [["pending", "pending", "shipped"], ["shipped"], []])
 def test_several_candidates_are_shown_and_none_is_taken(
     memory: Memory, listed: Path, statuses: list[str]

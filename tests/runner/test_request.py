@@ -210,6 +210,27 @@ def test_a_value_may_change_its_format(text: str, inputs: dict[str, Any]) -> Non
     assert misread(SCHEMA, text, inputs, {}, AT) == ""
 
 
+DESCRIBED = {
+    "type": "object",
+    "properties": {
+        "which": {"type": "object", "minProperties": 1, "properties": {"item": {"type": "string"}}},
+        "item": {"type": "string"},
+        "pay": {"type": "object", "minProperties": 1, "properties": {"by": {"type": "string"}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs"),
+    [
+        ("return the lamp", {"which": {"item": "lamp"}, "item": "lamp"}),
+        ("return the lamp by gift card", {"item": "lamp", "pay": {"by": "gift_card"}}),
+    ],
+)
+def test_a_description_may_be_of_what_another_input_says(text: str, inputs: Any) -> None:
+    assert misread(DESCRIBED, text, inputs, {}, AT) == ""
+
+
 @pytest.mark.parametrize(
     ("text", "inputs"),
     [

@@ -7,12 +7,11 @@ description that is given too must fit its record.
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from em.compiler.choice import fixed_fields
 from em.compiler.contents import CANDIDATE, SHOWN, Condition, Contents, Find
 from em.compiler.example import Role
-from em.compiler.facts import Inputs
+from em.compiler.facts import Inputs, described_by
 from em.compiler.places import ELEMENT, KEY, Place, at, is_scalar, last_name
 from em.compiler.steps import Writer, hole, read_name
 from em.compiler.term import Result, Term, field_text, literal, names_in, path_text, singular
@@ -241,7 +240,7 @@ class Candidates:
             names = list(dict.fromkeys(str(place[0]) for place in find.described))
             for name in names:
                 values = [one[name] for one in self._contents.given if name in one]
-                properties[name] = _loose(Inputs(_words(values)).schema(values, (name,)))
+                properties[name] = described_by(values, (name,))
             if names:
                 ways.append({"anyOf": [{"required": [find.name]}, {"required": names}]})
         if ways:
@@ -268,26 +267,3 @@ def _selection(function: str, base: str, rows: Sequence[tuple[str, str]]) -> str
     ]
     mapping = ["{" + ", ".join(other) + "}"] if other else []
     return f"{function}({', '.join([base, *whole, *mapping, *named])})"
-
-
-def _words(value: Any) -> set[str]:
-    """Return the names of all fields in a value."""
-    if isinstance(value, dict):
-        return {str(name) for name in value}.union(*map(_words, value.values()))
-    return set().union(*map(_words, value)) if isinstance(value, list) else set()
-
-
-def _loose(schema: Json) -> Json:
-    """Return the schema of a description: any of its fields, but at least one."""
-    made = {name: one for name, one in schema.items() if name not in ("required", "anyOf")}
-    if made.get("type") == "object":
-        made |= {"minProperties": 1}
-        inner = made.pop("properties", {})
-        # Records that have no field in common are free.
-        if "required" in schema:
-            made |= {"properties": {name: _loose(one) for name, one in inner.items()}}
-    if made.get("type") == "array":
-        made |= {"minItems": 1}
-        if "items" in made:
-            made |= {"items": _loose(made["items"])}
-    return made

@@ -300,7 +300,8 @@ class Inputs:
 
     used: names of fields that the steps use. unconfirmed: those that nothing checks later, so that
     the examples have to. changes: places of records that may be empty: they change another one.
-    optional: places that may be left out, whatever else is given.
+    optional: places that may be left out, whatever else is given. described: places of records of
+    which any field may be left out.
     """
 
     def __init__(
@@ -309,9 +310,11 @@ class Inputs:
         unconfirmed: Collection[str] = (),
         changes: Collection[Place] = (),
         optional: Collection[Place] = (),
+        described: Collection[Place] = (),
     ) -> None:
         self._used, self._unconfirmed = used, unconfirmed
         self._changes, self._optional = changes, optional
+        self._described = described
 
     def schema(self, values: Sequence[Any], place: Place = ()) -> Json:
         """Return what inputs at a place must look like."""
@@ -331,6 +334,8 @@ class Inputs:
         return made
 
     def _record(self, values: Sequence[Any], place: Place) -> Json:
+        if place in self._described:
+            return described_by(values, place)
         every = dict.fromkeys(one for value in values for one in value)
         names = [one for one in every if one in self._used]
         if place and not names:
@@ -363,6 +368,34 @@ class Inputs:
         if len(several) >= 3 and all(len({*map(key_of, one)}) == len(one) for one in several):
             made["uniqueItems"] = True
         return made
+
+
+def described_by(values: Sequence[Any], place: Place) -> Json:
+    """Return the schema of a description: any of its fields, but at least one."""
+    return _loose(Inputs(_names(values)).schema(values, place))
+
+
+def _names(value: Any) -> set[str]:
+    """Return the names of all fields in a value."""
+    if isinstance(value, dict):
+        return {str(name) for name in value}.union(*map(_names, value.values()))
+    return set().union(*map(_names, value)) if isinstance(value, list) else set()
+
+
+def _loose(schema: Json) -> Json:
+    """Return a schema that requires no field, but at least one."""
+    made = {name: one for name, one in schema.items() if name not in ("required", "anyOf")}
+    if made.get("type") == "object":
+        made |= {"minProperties": 1}
+        inner = made.pop("properties", {})
+        # Records that have no field in common are free.
+        if "required" in schema:
+            made |= {"properties": {name: _loose(one) for name, one in inner.items()}}
+    if made.get("type") == "array":
+        made |= {"minItems": 1}
+        if "items" in made:
+            made |= {"items": _loose(made["items"])}
+    return made
 
 
 def or_null(schema: Json) -> Json:

@@ -555,7 +555,9 @@ class _Assembly:
         used = words_in(steps)
         is_open = not writer.caution.by_person
         open_names = unconfirmed(steps) if is_open else ()
-        schema = Inputs(used, open_names, writer.changes, writer.optional).schema(
+        schema = Inputs(
+            used, open_names, writer.changes, writer.optional, writer.described(steps)
+        ).schema(
             [*{json.dumps(one, sort_keys=True): one for one in self._candidates.inputs()}.values()]
         )
         schema.setdefault("properties", {})

@@ -86,7 +86,7 @@ from em.compiler.term import (
     singular,
     unused,
 )
-from em.values.canonical import Json
+from em.values.canonical import Json, same
 
 
 class Block:
@@ -178,6 +178,9 @@ class Writer:
         # By pick: other ways to choose that explain the recordings as well.
         self._rivals: dict[Pick, list[Pick]] = {}
         self._chosen: set[Pick] = set()
+        # By input that only says which element was meant: the element's name, and the fields in
+        # which every recording had the same.
+        self.portraits: dict[Place, tuple[str, frozenset[str]]] = {}
         self._written: dict[str, str] = {}
         self._checks: dict[tuple[frozenset[str], int], Json] = {}
         # What must agree, with the slot of the write that uses it; None: a read does.
@@ -794,14 +797,22 @@ class Writer:
         """Return the name of what a read returned; "" if its arguments are not known."""
         return "" if self._args_of(role, ()) is None else self.text(Result(role))
 
-    def _pick_text(self, term: Pick) -> str:
+    def _pick_text(self, term: Pick, portrait: Place = ()) -> str:
+        """Return a selection. portrait: the input that says which element was meant."""
         by = f", {literal(path_text(term.by))}" if term.by else ""
-        return f"{term.how}({self.text(term.of)}{by}{self.fits_text(term.fits)})"
+        fits, whole = term.fits, ""
+        if portrait:
+            fits = tuple(row for row in fits if not isinstance(row[1], Given))
+            whole = f", holding({self._whole_text(portrait)})"
+        return f"{term.how}({self.text(term.of)}{by}{whole}{self.fits_text(fits)})"
 
     def write_pick(self, term: Pick) -> str:
         """Name an element of a list."""
-        text = self._pick_text(term)
+        portrait = self._portrait(term)
+        text = self._pick_text(term, portrait)
         name = self.fresh(term.name if term.name not in self.names else f"{term.name}_found")
+        if portrait:
+            self.portraits[portrait] = name, self._equal_fields(term, portrait)
         step = {"type": "let", "value": hole(text), "save_as": name, **self._when(term)}
         self.steps_of(term).append(step)
         self._pick_steps.append((term, step))
@@ -812,6 +823,60 @@ class Writer:
                     f"{name} == {self._pick_text(rival)}", self.block(term), held, self.needs(term)
                 )
         return name
+
+    def _portrait(self, term: Pick) -> Place:
+        """Return the input whose fields say nothing but which element was meant; () if none does.
+
+        As with a record that is found by what is in it, a part of its fields may be enough.
+        """
+        said = [(field, one.place) for field, one in term.fits if isinstance(one, Given)]
+        outer = _record_of(said[0][1]) if said else ()
+        if term.how != "only" or any(_record_of(place) != outer for _, place in said):
+            return ()
+        is_loop = ELEMENT in outer
+        if not outer or outer in self.portraits or not (is_loop or outer in self.always):
+            return ()
+        records = [
+            one
+            for example in self.examples
+            for one in (at(example.inputs, outer[:-1]) if is_loop else [at(example.inputs, outer)])
+        ]
+        fields = {field[0] for field, place in said if field == place[len(outer) :]}
+        is_all = all(isinstance(one, dict) and one.keys() <= fields for one in records)
+        is_whole = len(fields) == len(said) > 1 and is_all and not any(map(_has_list, records))
+        return outer if is_whole else ()
+
+    def _equal_fields(self, term: Pick, portrait: Place) -> frozenset[str]:
+        """Return the fields that elements had just as the input says them."""
+        found = {str(field[0]) for field, one in term.fits if isinstance(one, Given)}
+        for row in self._choices[term].rows:
+            number = None if row.spot.turn is None else row.spot.turn.number
+            wanted = at(row.spot.example.scope, portrait, number)
+            found = {name for name in found if same(wanted.get(name), row.chosen[name])}
+        return frozenset(found)
+
+    def _whole_text(self, portrait: Place) -> str:
+        """Return the name of a record among the inputs, or of the element of a loop."""
+        block = self._block_of(portrait) if ELEMENT in portrait else None
+        return str(portrait[0]) if block is None else block.over[portrait[:-1]]
+
+    def _given_text(self, place: Place) -> str:
+        """Return an input; a field of one that only says which element was meant, from there."""
+        outer = _record_of(place)
+        name, equal = self.portraits.get(outer, ("", frozenset()))
+        if place[len(outer) :] and place[len(outer)] in equal:
+            return field_text(name, names_in(place[len(outer) :]))
+        return self.input_text(place)
+
+    def described(self, steps: list[Json]) -> set[Place]:
+        """Return the inputs of finished steps that say nothing but which element is meant."""
+        texts = [*_texts_of(steps)]
+        return {
+            place
+            for place in self.portraits
+            if _is_only_held(self._whole_text(place), texts)
+            and (ELEMENT not in place or _is_only_held(str(place[0]), texts))
+        }
 
     @property
     def picks(self) -> list[tuple[Json, Choice]]:
@@ -1115,7 +1180,7 @@ class Writer:
 _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     Pick: Writer.write_pick,
     Cases: Writer.write_cases,
-    Given: lambda self, term: self.input_text(term.place),
+    Given: lambda self, term: self._given_text(term.place),
     Optional: lambda self, term: "{0} if given({0}) else omitted".format(
         self.input_text(term.place)
     ),
@@ -1152,6 +1217,37 @@ _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
 
 _ORDER: list[Any] = [FromInput, FromRead, FromText, FromForm, FromNumbers, FromEdit, Constant]
 """Explanations that cost as much are preferred in this order."""
+
+
+def _record_of(place: Place) -> Place:
+    """Return the input record, or the element of a list of them, that a place is in."""
+    outer = place[: place.index(ELEMENT) + 1] if ELEMENT in place else place[:1]
+    return outer if all(isinstance(step, str) or step is ELEMENT for step in outer) else ()
+
+
+_TOLD = ("args", "value", "check", "when", "prompt")
+"""Fields of steps that have expressions; lists that loops go over are apart."""
+
+
+def _texts_of(steps: Sequence[Json]) -> Iterator[str]:
+    """Yield the expressions of steps, those in one field as one text."""
+    for step in steps:
+        yield from (json.dumps(step[field]) for field in _TOLD if field in step)
+        yield from _texts_of(step.get("steps", ()))
+
+
+def _is_only_held(name: str, texts: Iterable[str]) -> bool:
+    """Return whether expressions use a name for nothing but `holding(name)`."""
+    used = re.compile(rf"(?<![\w.\"]){re.escape(name)}(?![\w\"]|=(?!=))")
+    held = f"holding({name})"
+    return all(len(used.findall(text)) == text.count(held) for text in texts)
+
+
+def _has_list(value: Any) -> bool:
+    """Return whether a record holds lists: in a description, a list may be a part of one."""
+    if isinstance(value, dict):
+        return any(map(_has_list, value.values()))
+    return isinstance(value, list)
 
 
 def _field(term: Term, name: str) -> Term:

@@ -875,7 +875,7 @@ class Machine:
         """
         bound = self._bound or bind(self._program.routine, self._program.by_names(input_data))
         answered = {**bound.inputs, **self._notebook.answers(INPUTS)}
-        missing = [name for name in self._required() if name not in answered]
+        missing = json_schema.lacking(self._program.routine.input_schema, answered)
         if bound.problem or not missing:
             return input_data
         from em.runner.choices import choices  # most runs have all inputs
@@ -894,13 +894,6 @@ class Machine:
         self._notebook.note_answer(INPUTS, self._chosen)
         self._bound = msgspec.structs.replace(bound, inputs={**bound.inputs, **self._chosen})
         return {**input_data, **self._chosen}
-
-    def _required(self) -> list[str]:
-        """Return the inputs that a run must have, of those that can be asked for."""
-        schema = self._program.routine.input_schema or {}
-        required = schema.get("required")
-        names = required if isinstance(required, list) else []
-        return [name for name in names if name in json_schema.properties_of(schema)]
 
     def _take_input(self, given: Json) -> Json:
         """Return the inputs of a run that hands over if they don't fit."""
@@ -941,15 +934,15 @@ class Machine:
 
         Where nobody could read a request, all inputs are asked for that it may have.
         """
-        if all(name in given for name in self._required()):
-            return given
         schema = self._program.routine.input_schema or {}
+        if not json_schema.lacking(schema, given):
+            return given
         properties = json_schema.properties_of(schema)
         unfit = json_schema.misfit(json_schema.partial(schema), given)
         if unfit is not None or json_schema.Declared(schema).without(given):
             return given  # it hands over: nobody needs to answer
         given = {**self._answered(properties), **given}
-        names = [name for name in self._required() if name not in given]
+        names = json_schema.lacking(schema, given)
         if not names:
             return given
         fields = [input_field(name, properties[name]) for name in names]

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -130,9 +130,9 @@ def misread(
         return f"{undeclared[0]!r} is not an input of the routine"
     said = Said(text, at)
     values = [*_values(schema, inputs)]
-    every = [value for _, value, _ in (*values, *_values(schema, given))]
-    own = [(place, value) for place, value, is_member in values if not is_member]
-    problems = (_unsaid(said, place, value, every) for place, value in own)
+    every = [one.value for one in (*values, *_values(schema, given))]
+    own = [one for one in values if not one.is_member]
+    problems = (_unsaid(said, one.place, one.value, every) for one in own)
     if problem := next(filter(None, problems), "") or _said_too_seldom(said, own):
         return problem
     if problem := _named_otherwise(said, schema, {**inputs, **given}, every):
@@ -149,11 +149,12 @@ def _unsaid(said: "Said", place: str, value: Any, others: Sequence[Any]) -> str:
     return ""
 
 
-def _said_too_seldom(said: "Said", values: Sequence[tuple[str, Any]]) -> str:
+def _said_too_seldom(said: "Said", values: Sequence["_Value"]) -> str:
     fillers: dict[str, list[str]] = {}
-    for place, value in values:
-        if isinstance(value, str):
-            fillers.setdefault(_plain(value), []).append(place)
+    for one in values:
+        # Two descriptions may be of one thing: the order in which the lamp is, and that lamp.
+        if isinstance(one.value, str) and not one.is_description:
+            fillers.setdefault(_plain(one.value), []).append(one.place)
     for value, places in fillers.items():
         if len(places) > 1 and said.count(value) < len(places):
             return f"inputs {' and '.join(places)}: {value!r} is said once"
@@ -186,19 +187,37 @@ def _members(schema: Any) -> Iterator[str]:
             yield from _members(inner)
 
 
-def _values(schema: Any, value: Any, place: str = "") -> Iterator[tuple[str, Any, bool]]:
-    """Yield the single values of inputs: their places, and whether the schema lists them."""
+class _Value(NamedTuple):
+    """A single value of inputs: its place, and what its schema says of it.
+
+    is_member: the schema lists what it may be. is_description: it says which record is meant.
+    """
+
+    place: str
+    value: Any
+    is_member: bool
+    is_description: bool
+
+
+def _values(
+    schema: Any, value: Any, place: str = "", *, is_description: bool = False
+) -> Iterator[_Value]:
+    """Yield the single values of inputs."""
     part = schema if isinstance(schema, dict) else {}
     if isinstance(value, dict):
         properties = json_schema.properties_of(part)
+        # Of a description any field may be left out.
+        is_free = is_description or ("minProperties" in part and "required" not in part)
         for name, inner in value.items():
-            yield from _values(properties.get(name), inner, f"{place}.{name}" if place else name)
+            where = f"{place}.{name}" if place else name
+            yield from _values(properties.get(name), inner, where, is_description=is_free)
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from _values(part.get("items"), inner, f"{place}[{number}]")
+            where = f"{place}[{number}]"
+            yield from _values(part.get("items"), inner, where, is_description=is_description)
     elif value is not None:
         is_member = isinstance(value, bool) or "enum" in part or "const" in part
-        yield place, value, is_member
+        yield _Value(place, value, is_member, is_description)
 
 
 class Said:
@@ -239,7 +258,9 @@ class Said:
         """Return whether a value stands in the request, whatever its case and format."""
         if isinstance(value, int | float):
             return any(value == one for _, one in self._numbers)
-        if self.count(_plain(str(value))):
+        plain = _plain(str(value))
+        # Names in data have an underscore where people write a space.
+        if self.count(plain) or self.count(plain.replace("_", " ")):
             return True
         if any(value == one for _, one in self._times):
             return True

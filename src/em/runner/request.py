@@ -107,12 +107,9 @@ def unreadable(text: str) -> str:
 
 def _to_ask(schema: Json, known: Json) -> Sequence[str]:
     """Return the inputs that a person may be asked for: none unless a required one is missing."""
-    required = schema.get("required")
-    required = required if isinstance(required, list) else []
-    names = json_schema.properties_of(schema)
-    if not any(name in names and name not in known for name in required):
+    if not json_schema.lacking(schema, known):
         return ()
-    return [name for name in names if name not in known]
+    return [name for name in json_schema.properties_of(schema) if name not in known]
 
 
 def _is_in_words(routine: Routine) -> bool:

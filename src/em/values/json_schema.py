@@ -1,7 +1,7 @@
 """JSON Schema: check values, check schemas, and derive simple schemas from values."""
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
@@ -370,6 +370,21 @@ def partial(schema: Json) -> Json:
     """Return a schema for a part of an object: it says nothing about what must be there."""
     words = ("$schema", "$defs", "definitions", "type", "properties", "additionalProperties")
     return {word: schema[word] for word in words if word in schema}
+
+
+def lacking(schema: Any, known: Container[str]) -> list[str]:
+    """Return the declared inputs that are required and not known.
+
+    Of inputs that stand for one another (`anyOf`) the first are required if none is known.
+    """
+    part = schema if isinstance(schema, dict) else {}
+    names = [*_list(part.get("required"))]
+    for one in (part, *_list(part.get("allOf"))):
+        ways = [_list(way.get("required")) for way in _list(one.get("anyOf"))]
+        if ways and all(ways) and not any(all(name in known for name in way) for way in ways):
+            names += ways[0]
+    declared = properties_of(part)
+    return [one for one in dict.fromkeys(names) if one in declared and one not in known]
 
 
 def of_output(wired: Any, recorded: Any) -> Json:
