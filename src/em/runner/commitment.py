@@ -21,7 +21,7 @@ import msgspec
 
 from em.errors import EmError, NotFound
 from em.log.event import EventQuery
-from em.runner.drivers import CallMany, CallTool, Effect, Effects, Wait, Write
+from em.runner.drivers import CallMany, CallTool, Effect, Effects, Wait, Write, through
 from em.runner.journal import Attempt, Note, keepable
 from em.runner.package import Package, unpacked
 from em.runner.prepared import Planned, Prepared
@@ -192,65 +192,55 @@ class Tape:
 
     def recorded(self, machine: Effects[T], is_open: Callable[[], bool]) -> Effects[T]:
         """Pass on the effects of a rehearsal; note what they gave as long as it `is_open`."""
-        try:
-            effect = next(machine)
-            while True:
-                value, error = None, None
-                try:
-                    value = yield effect
-                except GeneratorExit:
-                    machine.close()
-                    raise
-                except BaseException as raised:  # noqa: BLE001 - the machine judges it
-                    error = raised
+
+        def noted(effect: Effect) -> Effects[Any]:
+            value, error = None, None
+            try:
+                value = yield effect
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
                 if is_open() and isinstance(effect, CallTool | CallMany):
                     self._left.append(_Answered(_asked(effect), value, error))
-                effect = machine.send(value) if error is None else machine.throw(error)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+            return value
+
+        return through(machine, noted)
 
     def answered(self, machine: Effects[T]) -> Effects[T]:
         """Answer a run's calls, then pass its effects on.
 
         Its journal begins with its first own call: what stops before it leaves nothing behind.
         """
-        held: list[Note] | None = []
-        try:
-            effect = next(machine)
-            while True:
-                if held is not None and type(effect) is Write:
-                    held += effect.notes
-                    effect = machine.send(None)
-                    continue
-                if self._left:
-                    effect = self._answer(machine, effect)
-                    continue
-                if held is not None:
-                    yield Write(held)
-                    held = None
-                try:
-                    value = yield effect
-                except GeneratorExit:
-                    machine.close()
-                    raise
-                except BaseException as error:  # noqa: BLE001 - the machine judges it
-                    effect = machine.throw(error)
-                else:
-                    effect = machine.send(value)
-        except StopIteration as end:
-            if held:
-                yield Write(held)
-            result: T = end.value
-            return result
+        held: list[Note] = []
+        is_held = True
 
-    def _answer(self, machine: Effects[Any], effect: Effect) -> Effect:
+        def own(effect: Effect) -> Effects[Any]:
+            nonlocal is_held
+            if is_held and type(effect) is Write:
+                held.extend(effect.notes)
+                return None
+            if self._left:
+                return self._answer(effect)
+            if is_held:
+                is_held = False
+                yield Write(held)
+            return (yield effect)
+
+        result = yield from through(machine, own)
+        if is_held and held:
+            yield Write(held)
+        return result
+
+    def _answer(self, effect: Effect) -> Any:
         if type(effect) is Wait:
-            return machine.send(None)  # it was waited for
+            return None  # it was waited for
         if self._left[0].what != _asked(effect):
-            return machine.throw(CheckFailed("the run differs from the one that was prepared"))
+            raise CheckFailed("the run differs from the one that was prepared")
         _, value, error = self._left.popleft()
-        return machine.send(value) if error is None else machine.throw(error)
+        if error is not None:
+            raise error
+        return value
 
 
 def _asked(effect: Effect) -> Any:

@@ -85,11 +85,11 @@ CANCEL_SECONDS = 0.5
 """How long a coroutine has to end after its timeout."""
 
 
-def _no_journal(_notes: list[tuple[str, Json]]) -> None:
+def no_journal(_notes: list[tuple[str, Json]]) -> None:
     """Drop the notes of a run without a journal."""
 
 
-def drive(machine: Effects[T], write: WriteNotes = _no_journal) -> T:
+def drive(machine: Effects[T], write: WriteNotes = no_journal) -> T:
     """Run a machine to its end in plain code; `write` stores its notes."""
     try:
         effect = next(machine)
@@ -110,6 +110,30 @@ def drive(machine: Effects[T], write: WriteNotes = _no_journal) -> T:
                 if effect.isolated and isinstance(error, KeyboardInterrupt | GeneratorExit):
                     raise
                 effect = machine.throw(_failure(error) if effect.isolated else error)
+            else:
+                effect = machine.send(outcome)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def through(
+    machine: Effects[T], each: Callable[[Effect], Generator[Effect, Any, Any]]
+) -> Effects[T]:
+    """Pass the effects of a machine through `each`, which may change, answer or watch them.
+
+    What `each` returns or raises for an effect is what the machine gets for it.
+    """
+    try:
+        effect = next(machine)
+        while True:
+            try:
+                outcome = yield from each(effect)
+            except GeneratorExit:
+                machine.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - the machine judges what a call raised
+                effect = machine.throw(error)
             else:
                 effect = machine.send(outcome)
     except StopIteration as end:
@@ -213,7 +237,7 @@ def _outcome(call: CallTool) -> Outcome:
         return Outcome(error=_failure(error))
 
 
-async def adrive(machine: Effects[T], write: WriteNotes = _no_journal) -> T:
+async def adrive(machine: Effects[T], write: WriteNotes = no_journal) -> T:
     """Run a machine to its end under asyncio; `write` stores its notes."""
     import asyncio
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -12,7 +12,7 @@ from em.log.use import Uses, collecting
 from em.redaction.redactor import MARKER
 from em.runner.acceptance import refuse_if_off, routines_mode
 from em.runner.answers import check_steps
-from em.runner.drivers import Effects, WriteNotes
+from em.runner.drivers import Effects, WriteNotes, no_journal
 from em.runner.history import PastRun, package_of, read_run, refuse_partial
 from em.runner.journal import (
     Attempt,
@@ -45,6 +45,9 @@ from em.values.paths import path_to_text
 
 if TYPE_CHECKING:
     from em.llm.client import LlmClient
+
+
+R = TypeVar("R", bound=RunResult)
 
 
 class RunOptions(TypedDict, total=False):
@@ -106,9 +109,7 @@ def run_routine(
         held(store, run_id, options),
         OneRun(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
-        machine, write = run.begin(run.bind(given), store, run_id)
-        with collecting(run.uses):
-            return run.secrets.result(drive_run(run.name, machine, write, store))
+        return run.done(*run.begin(run.bind(given), store, run_id), store)
 
 
 async def arun_routine(
@@ -127,9 +128,7 @@ async def arun_routine(
         held(store, run_id, options),
         OneRun(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
-        machine, write = run.begin(await run.abind(given), store, run_id)
-        with collecting(run.uses):
-            return run.secrets.result(await adrive_run(run.name, machine, write, store))
+        return await run.adone(*run.begin(await run.abind(given), store, run_id), store)
 
 
 def resume_run(
@@ -193,9 +192,7 @@ def _resume(
     with package_of(store, past) as package:
         package.check_unchanged(past.routine_hash)
         with OneRun(package, tool_registry, auto_fix_fn, options, is_kept=True) as run:
-            machine, write = run.go_on(past, store, retried)
-            with collecting(run.uses):
-                return run.secrets.result(drive_run(run.name, machine, write, store))
+            return run.done(*run.go_on(past, store, retried), store)
 
 
 def refuse_lost_secrets(past: PastRun, answers: Mapping[str, Json]) -> None:
@@ -283,6 +280,16 @@ class OneRun:
         with self._servers:
             self._udfs.__exit__(*exc)
 
+    def done(self, machine: Effects[R], write: WriteNotes, store: Store | None) -> R:
+        """Drive the run to its end; return its result without secrets."""
+        with collecting(self.uses):
+            return self.secrets.result(drive_run(self.name, machine, write, store))
+
+    async def adone(self, machine: Effects[R], write: WriteNotes, store: Store | None) -> R:
+        """Do the same under asyncio."""
+        with collecting(self.uses):
+            return self.secrets.result(await adrive_run(self.name, machine, write, store))
+
     def bind(self, given: Json) -> Bound:
         """Return the inputs, by name or as a request gives them: what the journal stores."""
         by_names = self.package.program.by_names(given)
@@ -309,7 +316,7 @@ class OneRun:
         refuse_if_off(self.mode, self.name)
         input_data = self.take(bound)
         notes: list[Note] | None = None
-        write: WriteNotes = _keep_nothing
+        write: WriteNotes = no_journal
         if store is not None:
             notes = [
                 started_note(
@@ -431,10 +438,6 @@ def _with_declared(
     except RoutineError as error:
         return registry, error
     return {**found, **declared, **registry}, None
-
-
-def _keep_nothing(_notes: list[Note]) -> None:
-    """Drop the notes of a run without a journal."""
 
 
 def input_of(input_data: Any) -> Json:

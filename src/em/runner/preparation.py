@@ -1,23 +1,22 @@
 """Preparation: run a routine up to its first write (`prepare_routine`), then commit that."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Unpack
 
 import msgspec
 
-from em.log.use import collecting
 from em.runner.acceptance import refuse_if_off
 from em.runner.commitment import Agreed, Plan, committed, plan_of
-from em.runner.drivers import Effects, WriteNotes
+from em.runner.drivers import Effects, WriteNotes, no_journal
 from em.runner.engine import OneRun, RunOptions, held, input_of
-from em.runner.journal import Note
 from em.runner.package import Package
 from em.runner.prepared import Prepared
 from em.runner.rehearsal import Rehearsal
 from em.runner.request import Bound
 from em.runner.run import RunResult
-from em.runner.span import adrive_run, drive_run
 from em.runner.tools import Tools
 from em.store.protocol import Store
 from em.values.canonical import Json
@@ -42,10 +41,7 @@ def prepare_routine(
     given = input_of(input_data)
     with _Run(routine_dir, tool_registry, None, options, is_kept=False) as run:
         bound = run.bind(given)
-        effects: Effects[Prepared] = run.rehearsal(bound, new_id()).run(bound.inputs)
-        with collecting(run.uses):
-            found = run.secrets.result(drive_run(run.name, effects, _no_notes, None))
-        return run.with_token(found, bound, store)
+        return run.with_token(run.done(*run.prepared(bound), None), bound, store)
 
 
 async def aprepare_routine(
@@ -60,10 +56,7 @@ async def aprepare_routine(
     given = input_of(input_data)
     with _Run(routine_dir, tool_registry, None, options, is_kept=False) as run:
         bound = await run.abind(given)
-        effects: Effects[Prepared] = run.rehearsal(bound, new_id()).run(bound.inputs)
-        with collecting(run.uses):
-            found = run.secrets.result(await adrive_run(run.name, effects, _no_notes, None))
-        return run.with_token(found, bound, store)
+        return run.with_token(await run.adone(*run.prepared(bound), None), bound, store)
 
 
 def commit_prepared(
@@ -80,16 +73,8 @@ def commit_prepared(
     hands over: its `reason` says what differs, and nothing was written, not even to the journal.
     Raises NotPrepared if there is no such plan: a token serves once. subject: as it was prepared.
     """
-    run_id, plan = run_id or new_id(), Plan.taken(store, token, options.get("subject"))
-    options = {**options, "answers": plan.answers}
-    with (
-        held(store, run_id, options),
-        plan.package(store) as package,
-        _Run(package, tool_registry, None, options, is_kept=True) as run,
-    ):
-        machine, write = run.commit(plan, store, run_id)
-        with collecting(run.uses):
-            return run.secrets.result(drive_run(run.name, machine, write, store))
+    with _taken(store, token, tool_registry, run_id or new_id(), options) as (run, machine, write):
+        return run.done(machine, write, store)
 
 
 async def acommit_prepared(
@@ -101,20 +86,23 @@ async def acommit_prepared(
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Do the same under asyncio."""
-    run_id, plan = run_id or new_id(), Plan.taken(store, token, options.get("subject"))
+    with _taken(store, token, tool_registry, run_id or new_id(), options) as (run, machine, write):
+        return await run.adone(machine, write, store)
+
+
+@contextmanager
+def _taken(
+    store: Store, token: str, tools: Tools, run_id: str, options: RunOptions
+) -> Iterator[tuple["_Run", Effects[RunResult], WriteNotes]]:
+    """Take the plan of a token, and begin its run."""
+    plan = Plan.taken(store, token, options.get("subject"))
     options = {**options, "answers": plan.answers}
     with (
         held(store, run_id, options),
         plan.package(store) as package,
-        _Run(package, tool_registry, None, options, is_kept=True) as run,
+        _Run(package, tools, None, options, is_kept=True) as run,
     ):
-        machine, write = run.commit(plan, store, run_id)
-        with collecting(run.uses):
-            return run.secrets.result(await adrive_run(run.name, machine, write, store))
-
-
-def _no_notes(_notes: list[Note]) -> None:
-    """Keep no notes: nothing of a rehearsal is journalled."""
+        yield run, *run.commit(plan, store, run_id)
 
 
 class _Run(OneRun):
@@ -128,6 +116,10 @@ class _Run(OneRun):
         machine = Rehearsal(self.package.program, run_id=run_id, **options)
         machine.check()
         return machine
+
+    def prepared(self, bound: Bound) -> tuple[Effects[Prepared], WriteNotes]:
+        """Begin to prepare a run. Nothing of a rehearsal is journalled."""
+        return self.rehearsal(bound, new_id()).run(bound.inputs), no_journal
 
     def with_token(self, found: Prepared, bound: Bound, store: Store | None) -> Prepared:
         """Return what was prepared with the token that commits it, if anything can."""

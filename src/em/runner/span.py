@@ -16,6 +16,7 @@ from em.runner.drivers import (
     WriteNotes,
     adrive,
     drive,
+    through,
 )
 from em.runner.history import read_run, savings
 from em.runner.run import RunResult
@@ -29,7 +30,7 @@ def drive_run(name: str, machine: Effects[R], write: WriteNotes, store: Store | 
     if not telemetry.is_on():
         return drive(machine, write)
     with telemetry.span("em.run", {"em.routine": name}) as span:
-        result = drive(_traced(machine), write)
+        result = drive(through(machine, _traced), write)
         _tell(span, result)
     _count(result, store)
     return result
@@ -42,7 +43,7 @@ async def adrive_run(name: str, machine: Effects[R], write: WriteNotes, store: S
     import asyncio
 
     with telemetry.span("em.run", {"em.routine": name}) as span:
-        result = await adrive(_traced(machine), write)
+        result = await adrive(through(machine, _traced), write)
         _tell(span, result)
     await asyncio.to_thread(_count, result, store)
     return result
@@ -67,23 +68,9 @@ def _count(result: RunResult, store: Store | None) -> None:
         telemetry.count("em.calls_saved", saved)
 
 
-def _traced(machine: Effects[R]) -> Effects[R]:
-    """Pass a machine's effects on, with a span around each call."""
-    try:
-        effect = next(machine)
-        while True:
-            try:
-                outcome = yield _with_span(effect)
-            except GeneratorExit:
-                machine.close()
-                raise
-            except BaseException as error:  # noqa: BLE001 - the machine judges what a call raised
-                effect = machine.throw(error)
-            else:
-                effect = machine.send(outcome)
-    except StopIteration as end:
-        result: R = end.value
-        return result
+def _traced(effect: Effect) -> Effects[Any]:
+    """Pass an effect on, with a span around each call."""
+    return (yield _with_span(effect))
 
 
 def _with_span(effect: Effect) -> Effect:

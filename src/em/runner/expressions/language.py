@@ -45,9 +45,6 @@ class Missing(str):
         return self
 
 
-GIVEN = "given"
-"""The name of a call's arguments in what its result must be like."""
-
 Scope = Mapping[str, Any]
 Evaluate = Callable[[Scope], Any]
 
