@@ -48,6 +48,8 @@ _ORDINAL = re.compile(r"(\d+)[^\W\d_]+")
 SYSTEM = """You fill in the inputs of a routine from a request. You never act.
 Copy each value from the request as it is written there; numbers and dates may change their format.
 An input with an enumeration takes one of its members. Never guess, convert or complete a value.
+A record without required fields describes what is meant: give only the fields that are stated.
+Of inputs that stand for one another give the one that is stated.
 fits: true only if the request asks for just this to be done, now. It is false for a question, for
 something that must not be done, was done before, or is only considered, and for another task.
 missing: the required inputs that the request does not state.
