@@ -7,7 +7,7 @@ words that chance does not explain. States must be as they were; contents only k
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import Any
 
 from em.compiler.condition import Path, number_of
@@ -43,6 +43,8 @@ MOST_OPTIONS = 8
 """Words of an enumeration of inputs."""
 MOST_STATES = 8
 """Values from which on a field holds contents rather than states."""
+MOST_NAMED = 12
+"""Fields of a free record that its description names."""
 
 
 def type_of(values: Sequence[Any]) -> Any:
@@ -340,7 +342,11 @@ class Inputs:
         names = [one for one in every if one in self._used]
         if place and not names:
             may_be_empty = place in self._changes or not all(values)
-            return {"type": "object", **({} if may_be_empty else {"minProperties": 1})}
+            return {
+                "type": "object",
+                **({} if may_be_empty else {"minProperties": 1}),
+                **_usual_fields(values),
+            }
         made: Json = {
             "type": "object",
             "properties": {
@@ -370,6 +376,17 @@ class Inputs:
         return made
 
 
+def _usual_fields(records: Sequence[Any]) -> Json:
+    """Return which fields free records mostly have, for whoever fills them in."""
+    counts = Counter(name for record in records if not is_by_id(record) for name in record)
+    return _fields_such_as([name for name, count in counts.most_common() if count > 1])
+
+
+def _fields_such_as(names: Iterable[str]) -> Json:
+    shown = [name for name in names if is_word(name)][:MOST_NAMED]
+    return {"description": f"fields such as {', '.join(shown)}"} if shown else {}
+
+
 def described_by(values: Sequence[Any], place: Place) -> Json:
     """Return the schema of a description: any of its fields, but at least one."""
     return _loose(Inputs(_names(values)).schema(values, place))
@@ -391,6 +408,8 @@ def _loose(schema: Json) -> Json:
         # Records that have no field in common are free.
         if "required" in schema:
             made |= {"properties": {name: _loose(one) for name, one in inner.items()}}
+        else:
+            made |= _fields_such_as(inner)
     if made.get("type") == "array":
         made |= {"minItems": 1}
         if "items" in made:
