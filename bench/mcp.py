@@ -77,7 +77,7 @@ steps: [{{id: out, type: return, value: "{{{{ order_id }}}}"}}]
 
 
 def context() -> Iterator[Figure]:
-    """The tokens (bytes / 4) that em adds: its own tools as sent, a routine as a model gets it."""
+    """The tokens (bytes / 4) that em adds: its own tools as sent, and what a model gets."""
     from em import Memory
     from em.runner.package import keep_routine
     from em.runner.tools import ToolRegistry
@@ -96,15 +96,16 @@ def context() -> Iterator[Figure]:
             "MCP: all tools without a routine, as sent", sent, "the bar", OWN_TOKENS, "tokens",
             sent / OWN_TOKENS, 1.0, False,
         )  # fmt: skip
-        before = sum(map(tokens, own))
-        for count in (McpSettings().routines, ROUTINES):
-            for number in range(count):
-                keep_routine(memory.store, {"routine.yaml": SHOP.format(number=number)})
-            each = (sum(map(tokens, listed())) - before) / count
-            yield Figure(
-                f"MCP: each of {count} routines, as a model gets it", each, "the bar",
-                ROUTINE_TOKENS, "tokens", each / ROUTINE_TOKENS, 1.0, False,
-            )  # fmt: skip
+        taken = []
+        for number in range(McpSettings().routines):
+            keep_routine(memory.store, {"routine.yaml": SHOP.format(number=number)})
+            taken.append(sum(map(tokens, listed())))
+        each = (taken[-1] - taken[0]) / (len(taken) - 1)
+        for what, took, most in (
+            ("all tools but those of routines, as a model gets them", taken[0] - each, OWN_TOKENS),
+            ("each routine, as a model gets it", each, ROUTINE_TOKENS),
+        ):
+            yield Figure(f"MCP: {what}", took, "the bar", most, "tokens", took / most, 1.0, False)
 
 
 def start() -> Iterator[Figure]:

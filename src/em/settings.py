@@ -178,7 +178,7 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     routines: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 20
-    tokens: Annotated[int, msgspec.Meta(ge=20, le=10_000)] = 55
+    tokens: Annotated[int, msgspec.Meta(ge=20, le=10_000)] = 59
 
 
 class StateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -57,7 +57,7 @@ def test_compiling_tells_the_same_as_json(traces: list[str]) -> None:
 @pytest.mark.usefixtures("kept")
 def test_showing_it() -> None:
     shown = em("routine", "show", "cancel")
-    head = 'version: "1"\nname: cancel\ndescription: "For requests such as: cancel an order"\n'
+    head = 'version: "1"\nname: cancel\ndescription: Cancel an order\n'
     assert shown.out.startswith(f"{head}checks: hand_over\n")
     assert re.search(r'order.status +4/4 +order.status is "pending"', shown.out)
     assert 'done.status is "cancelled" (after the write; else the run fails)' in shown.out

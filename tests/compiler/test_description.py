@@ -40,9 +40,9 @@ def description(traces: Sequence[KeptTrace]) -> str:
 
 
 def test_it_has_the_inputs_and_the_words_of_several_requests() -> None:
-    assert description(sessions()).endswith(": release {version} … tag it")
+    assert description(sessions()).startswith("Release {version} … tag it")
     same = sessions(["Release {} please"] * 4)
-    assert description(same).endswith(": Release {version} please")
+    assert description(same).startswith("Release {version} please")
 
 
 def test_a_word_of_one_request_only_is_left_out() -> None:
@@ -59,7 +59,7 @@ def test_what_one_person_always_says_is_left_out() -> None:
         for n, (said, one) in enumerate(zip(theirs, VERSIONS[2:], strict=True), 2)
     ]
     assert "Ottilie" not in description([*own, *others])
-    assert "release {version}" in description([*own, *others])
+    assert "elease {version}" in description([*own, *others])
 
 
 def test_one_recording_and_requests_without_a_word_in_common_give_none() -> None:
@@ -72,5 +72,5 @@ def test_skills_and_lists_of_tools_show_it() -> None:
         ids = [memory.add_trace(one.trace) for one in sessions()]
         memory.compile(ids, name="cut")
         skill = Skill(memory.store).text()
-        assert "release {version} … tag it" in skill
-        assert "release {version} … tag it" in CardBox(memory.store).newest()["cut"][1].about
+        assert "elease {version} … tag it" in skill
+        assert "elease {version} … tag it" in CardBox(memory.store).newest()["cut"][1].about

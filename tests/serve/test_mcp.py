@@ -268,7 +268,7 @@ def test_names_and_descriptions_of_others_are_made_harmless() -> None:
     async def work(client: Client) -> None:
         listed = (await client.list_tools()).tools
         names = [tool.name for tool in listed]
-        assert len(set(names)) == len(names) == len(OWN) + 4
+        assert len(set(names)) == len(names) == len(OWN) + 5
         for tool in listed:
             assert len(tool.name) <= 64
             assert tool.name.replace("_", "").replace("-", "").isalnum()

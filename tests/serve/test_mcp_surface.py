@@ -61,32 +61,75 @@ def test_without_a_routine_em_adds_less_than_1000_tokens() -> None:
     assert tokens({"tools": tools}) < 1_000
 
 
-@pytest.mark.parametrize("count", [20, 60])
-def test_a_routine_adds_less_than_60_tokens(count: int) -> None:
-    before = tokens(in_context(listed()))
-    for number in range(count):
+def test_a_routine_adds_less_than_60_tokens_and_em_itself_less_than_1000() -> None:
+    refund("refund_0")
+    one = listed()
+    assert {tool["name"] for tool in one} >= {"resume", "prepare_routine", "refund_0"}
+    first = tokens(in_context(one))
+    for number in range(1, 20):
         refund(f"refund_{number}")
-    tools = listed()
-    assert len(tools) == (26 if count == 20 else 9)
-    assert (tokens(in_context(tools)) - before) / count < 60
+    more = (tokens(in_context(listed())) - first) / 19
+    assert more < 60
+    assert first - more < 1_000
+    for number in range(20, 60):
+        refund(f"refund_{number}")
+    assert tokens(in_context(listed())) < 1_200  # they are found and run by two tools
 
 
 def test_a_tool_says_its_inputs_its_result_and_what_it_may_do() -> None:
-    keep("name: look\nsteps: [{id: out, type: return, value: 1}]\n")
+    keep("name: look_it_up\nsteps: [{id: out, type: return, value: 1}]\n")
     refund()
     tools = {one["name"]: one for one in listed()}
     shown = tools["refund"]
-    assert shown["title"] == "refund"
-    assert shown["description"].startswith("Pay an order of the customer back")
+    assert (
+        shown["title"]
+        == "Pay an order of the customer back, as a gift card or to the way it was paid"
+    )
+    assert tools["look_it_up"]["title"] == "Look it up"
+    assert shown["description"].startswith("Pay an order of the customer")
     assert shown["inputSchema"]["properties"].keys() == GIVEN.keys()
+    assert shown["inputSchema"]["required"] == [*GIVEN]
     assert shown["outputSchema"]["required"] == ["run_id", "status"]
     for one in tools.values():
         assert one["outputSchema"]["type"] == "object"
         assert one["annotations"].keys() == {
             "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint",
         }  # fmt: skip
-    assert tools["look"]["annotations"]["readOnlyHint"]
-    assert not tools["look"]["annotations"]["destructiveHint"]
+    assert tools["look_it_up"]["annotations"]["readOnlyHint"]
+    assert not tools["look_it_up"]["annotations"]["destructiveHint"]
+
+
+LEARNT = """\
+name: cancel
+description: "I am {to}, please cancel {order_id}, since it is {why}"
+input_schema:
+  type: object
+  required: [order_id, to]
+  properties:
+    order_id: {type: string, description: "such as W-1001"}
+    to: {type: string}
+    why: {enum: [late, lost]}
+steps: [{id: out, type: return, value: 1}]
+"""
+
+
+@pytest.mark.parametrize("most", range(20, 120, 3))
+def test_what_is_left_out_is_the_least_and_no_word_is_cut(most: int) -> None:
+    keep(LEARNT)
+    Path("em.yaml").write_text(f"mcp: {{tokens: {most}}}\n")
+    (shown,) = [one for one in listed() if one["name"] == "cancel"]
+    schema, words = shown["inputSchema"], shown["description"].rstrip("…").split()
+    assert schema["required"] == ["order_id", "to"]
+    assert words == LEARNT.split('"')[1].split()[: len(words)]
+    is_whole = len(words) == len(LEARNT.split('"')[1].split())
+    has_enum = "enum" in schema["properties"]["why"]
+    has_about = "description" in schema["properties"]["order_id"]
+    assert (is_whole, has_enum, has_about) in {
+        (True, True, True), (False, True, True), (True, True, False), (False, True, False),
+        (True, False, False), (False, False, False),
+    }  # fmt: skip
+    if most >= 59:
+        assert has_enum
 
 
 def test_a_setting_gives_a_routine_more_room() -> None:

@@ -39,9 +39,9 @@ def described(document: Json, said: Sequence[tuple[str, str]]) -> Json:
     best = max(wordings, key=_worth, default=[])
     if "description" in document or all(one == GAP or _HOLE.search(one) for one in best):
         return document
-    text = f"For requests such as: {' '.join(best[:MOST_WORDS])}"
+    text = " ".join(best[:MOST_WORDS])
     head = {name: document[name] for name in ("version", "name")}
-    return {**head, "description": text, **document}
+    return {**head, "description": text[:1].upper() + text[1:], **document}
 
 
 def _bare(chunk: str) -> str:

@@ -20,6 +20,8 @@ from em.store.protocol import Artefact, Card, Commit, Store
 from em.values.canonical import Json
 
 KIND = "routine"
+LONGEST_TITLE = 80
+"""Characters of a title."""
 
 _MADE_BY = (
     "runner/card.py", "runner/package.py", "runner/public_form.py", "runner/routine.py",
@@ -191,10 +193,7 @@ def _made(artefact: Artefact) -> RoutineCard | None:
     about = said or f"Run the routine {one_line(routine.name, 100)}."
     proof = ""
     if routine.trials:
-        about, proof = (
-            f"{about.rstrip('.')}.",
-            f"On other tasks of this kind: {routine.trials.summary}.",
-        )
+        about, proof = f"{about.rstrip('.')}.", f"On others like it: {routine.trials.summary}."
     if routine.trials.warning:
         about = f"{routine.trials.warning} {about}"
     schema = dict(described_input(routine))
@@ -203,7 +202,7 @@ def _made(artefact: Artefact) -> RoutineCard | None:
     effects = {tool.name: tool.known_effect for tool in routine.tools}
     calls = [step for step in routine.all_steps if isinstance(step, ToolStep)]
     return RoutineCard(
-        title=one_line(routine.name, 100),
+        title=_title(routine.name, said),
         about=about,
         proof=proof,
         input_schema=schema if schema.get("type") == "object" else {**schema, "type": "object"},
@@ -214,4 +213,15 @@ def _made(artefact: Artefact) -> RoutineCard | None:
             for name in routine.called_tools
             if routine.says_how(name) is None and not is_coding_tool(name)
         ),
+    )
+
+
+def _title(name: str, said: str) -> str:
+    """Return what people see of a routine in a list: what it does, else its name in words."""
+    from em.runner.tools import one_line
+
+    words = one_line(name.replace("_", " "), LONGEST_TITLE)
+    return (
+        one_line(said.partition(". ")[0].rstrip("."), LONGEST_TITLE)
+        or words[:1].upper() + words[1:]
     )

@@ -491,6 +491,10 @@ def tool_names(names: Iterable[str], own: Collection[str] = ()) -> dict[str, str
 
 
 def one_line(text: str, longest: int = 1024) -> str:
-    """Return a description on one line, shortened, without control characters."""
+    """Return a text on one line, without control characters; if too long, its first words."""
     shown = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return shown if len(shown) <= longest else shown[: longest - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    if len(shown) <= longest:
+        return shown
+    words = shown[:longest].rpartition(" ")[0]
+    is_one_word = len(words) < longest // 2
+    return (shown[: longest - 1] if is_one_word else words) + "\N{HORIZONTAL ELLIPSIS}"

@@ -89,7 +89,7 @@ _RESULT: Json = {
     "required": ["run_id", "status"],
 }
 _RESUME = """
-    Resume a run that waits for a person's answers, or was interrupted. Don't make up answers.
+    Resume a run that waits for a person's answers, or was interrupted.
 """
 _RUN_ROUTINE = """
     Run a routine that `find_routine` or `brief` returned, with its inputs. If it hands over,
@@ -149,10 +149,10 @@ class Listing:
         may_run = writes and caller.subjects is None and self._memory.routines == "on"
         if not newest or not may_run:
             return own
-        own.append(_running(RESUME, "Resume a run", _RESUME, Resume))
+        own += [_running(RESUME, "Resume a run", _RESUME, Resume), plans.tool(_RESULT)]
         if len(newest) > self._limits.routines:
             run = _running(RUN_ROUTINE, "Run a routine", _RUN_ROUTINE, RunRoutine)
-            return [*own, FIND_ROUTINE.listed(), run, plans.tool(_RESULT)]
+            return [*own, FIND_ROUTINE.listed(), run]
         named = tool_names(newest, OWN_NAMES)
         return own + [self._tool(name, newest[stored][1]) for name, stored in named.items()]
 
@@ -252,30 +252,31 @@ def tokens(tool: Json) -> float:
 def fitted(name: str, card: RoutineCard, lacks: str, most: int) -> Json:
     """Return what a model sees of a routine, with as much as fits into so many tokens.
 
-    The names and types of the inputs always stay, and the beginning of what it does. The rest is
-    returned when it is needed: by a call that lacks it, and by `find_routine`. lacks: what it can't
-    run without here, which is not counted.
+    Which inputs there are, their types and which are required always stay, and the beginning of
+    what it does. The rest is returned when it is needed: by a call that lacks it, and by
+    `find_routine`. lacks: what it can't run without here, which is not counted.
     """
-    about = card.about
-    shown: Json = {}
-    for text, words in (
-        (f"{about} {card.proof}".strip(), None),
-        (about, None),
-        (about, _SAID),
-        (about, _CHOSEN),
-        (about, NAMED),
-        (about, [word for word in NAMED if word != "required"]),
-    ):
+    size, proved = _size(card.about), f"{card.about} {card.proof}".strip()
+    for words in (None, _SAID, _CHOSEN, NAMED):
         schema = card.input_schema if words is None else slim(card.input_schema, words)
-        shown = {"name": name, "description": text, "inputSchema": schema}
-        if tokens(shown) <= most:
-            return {**shown, "description": text + lacks}
-    too_long = int(4 * (tokens(shown) - most)) + len("\N{HORIZONTAL ELLIPSIS}".encode())
-    return {**shown, "description": one_line(about, max(len(about) - too_long, SHORT)) + lacks}
+        shown = {"name": name, "description": "", "inputSchema": schema}
+        room = int(4 * (most - tokens(shown)))
+        if room >= (size if words is None else min(size, SHORT)):
+            break
+    about = proved if _size(proved) <= room else card.about
+    if _size(about) > room:
+        signs = min(room, len(about) - (_size(about) - room)) - 2  # the ellipsis has three bytes
+        about = one_line(about, max(signs, SHORTEST))
+    return {**shown, "description": about + lacks}
 
 
-SHORT = 40
-"""Characters of a description that stay, however many inputs there are."""
+def _size(text: str) -> int:
+    return len(msgspec.json.encode(text)) - 2
+
+
+SHORT, SHORTEST = 40, 24
+"""Characters of a description that stay beside all that is said of inputs, and beside their types.
+"""
 MOST_OFFERED = 5
 _CHOSEN = (*NAMED, "enum", "const")
 _SAID = (*_CHOSEN, "description", "format")

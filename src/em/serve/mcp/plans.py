@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 PREPARE = "prepare_routine"
 _PREPARE = """
-    Make a routine's reads and checks, and return what it would write: for a wish that its inputs
-    can't express, such as a condition. Send the `plan` alone to write just that.
+    Show what a routine would write: for a wish that its inputs can't express, such as a condition.
+    Then send the `plan` alone to write just that.
 """
 
 
