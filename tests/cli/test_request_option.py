@@ -52,6 +52,40 @@ def test_the_configured_model_reads_other_words_if_it_is_asked_for(
     assert (ran.code, ran.out) == (0, '"hello Ana"\n')
 
 
+CANCEL = """\
+name: cancel
+checks: hand_over
+requests: ["Cancel my order, I am {email}", "Order {order} of {email} must go"]
+input_schema:
+  type: object
+  required: [email, order]
+  properties: {email: {type: string}, order: {type: string}}
+tools: [{name: find_user, effect: read}, {name: cancel, effect: write}]
+steps:
+- {id: user, type: tool.call, tool: find_user, args: {email: "{{ email }}"}, save_as: user}
+- {id: own, type: assert, check: "order in user.orders", held: 4/4}
+- {id: cancel, type: tool.call, tool: cancel, args: {order: "{{ order }}"}}
+"""
+TOOLS = """\
+def find_user(email):
+    return {"orders": ["W-1", "W-2"]}
+def cancel(order):
+    open("cancelled", "a").write(order)
+"""
+
+
+def test_what_a_missing_input_may_be_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    with Memory(".em/em.db") as memory:
+        keep_routine(memory.store, {"routine.yaml": CANCEL})
+    ran = em("run", "--request", "Cancel my order, I am a@b.example", "--tools", "tools.py")
+    assert ran.code == 1
+    (line,) = [one for one in ran.err.splitlines() if "W-1" in one]
+    assert "W-2" in line
+    assert "order" in line
+    assert not Path("cancelled").exists()
+
+
 @pytest.mark.parametrize("also", [("greet",), ("who=Ana",), ("--input", '{"who": "Ana"}')])
 def test_a_request_is_given_alone(also: tuple[str, ...]) -> None:
     assert em("run", "--request", "say hello to Bo", *also).code == 2

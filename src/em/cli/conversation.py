@@ -85,10 +85,12 @@ def _asks_for_inputs(prompt: PendingPrompt) -> bool:
 
 def _label(prompt: PendingPrompt, field: Field) -> str:
     """Return what to ask for a field, without the colon that the question ends with."""
-    _, colon, known = field.label.partition(": ")
-    if not _asks_for_inputs(prompt) or field.type == "confirm" or not colon:
+    if not _asks_for_inputs(prompt):
         return printable(field.label)
-    return printable(f"{field.name} ({known})")
+    _, colon, known = field.label.partition(": ")
+    about = [known] if colon and field.type != "confirm" else []
+    about += [f"may be {', '.join(map(shown, field.candidates))}"] if field.candidates else []
+    return printable(f"{field.name} ({'; '.join(about)})" if about else field.label)
 
 
 def _ask(field: Field, label: str) -> Any:

@@ -21,7 +21,7 @@ _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false"
 
 
 class Field(NamedTuple):
-    """One field of a prompt, with its defaults filled in."""
+    """One field of a prompt, with its defaults filled in. candidates: values that it may be."""
 
     name: str
     type: str
@@ -29,6 +29,7 @@ class Field(NamedTuple):
     options: Sequence[Any]
     required: bool
     default: Any
+    candidates: Sequence[Any] = ()
 
     @property
     def option_texts(self) -> list[str]:
@@ -46,6 +47,7 @@ def fields_of(fields: Sequence[Json]) -> list[Field]:
             options=field.get("options", ()),
             required=bool(field.get("required", True)),
             default=field.get("default"),
+            candidates=field.get("candidates", ()),
         )
         for field in fields
     ]
