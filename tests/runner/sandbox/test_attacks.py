@@ -57,11 +57,11 @@ def test_the_same_attacks_without_a_sandbox_are_seen(tmp_path: Path) -> None:
 import json, warnings
 from pathlib import Path
 import attacks
-from em.runner.sandbox.sandbox import InProcess
+from unconfined import Unconfined
 warnings.simplefilter("ignore")
 print(json.dumps([
     name for n, name in enumerate({HARMLESS_TO_TEST!r})
-    if not attacks.judged(InProcess(), name, Path({str(tmp_path)!r}) / str(n))
+    if not attacks.judged(Unconfined(), name, Path({str(tmp_path)!r}) / str(n))
 ]))
 """
     folder = str(Path(attacks.__file__).parent)

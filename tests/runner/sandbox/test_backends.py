@@ -366,13 +366,12 @@ def test_the_subset_goes_to_monty_and_the_rest_to_a_process() -> None:
     pytest.importorskip("pydantic_monty")
     assert choose("def f(): return 1").name == "monty"
     assert choose("import statistics").name in ("bubblewrap", "landlock")
-    assert choose("import statistics", trust=True).name == "process"
     assert choose("def f(): return 1", prefer="landlock").name == "landlock"
     with pytest.raises(UsageError, match="must be one of monty, bubblewrap, landlock"):
         choose("", prefer="chroot")
 
 
-def test_without_any_back_end_code_is_refused_unless_trusted(
+def test_without_any_back_end_code_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for kind in backends():
@@ -380,7 +379,6 @@ def test_without_any_back_end_code_is_refused_unless_trusted(
     with pytest.raises(SandboxRefused, match="em trust DIR") as caught:
         choose("def f(): return 1")
     assert set(caught.value.data["reasons"]) == {"monty", "bubblewrap", "landlock"}
-    assert choose("def f(): return 1", trust=True).run("def f(): return 1", "f", {}) == 1
 
 
 def test_limits_are_more_than_nothing() -> None:

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from glob import glob
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -101,14 +100,11 @@ def backends() -> list[type[Sandbox]]:
     return [MontySandbox, Bubblewrap, Landlock]
 
 
-def choose(code: str, *, trust: bool = False, prefer: str | None = None) -> Sandbox:
+def choose(code: str, *, prefer: str | None = None) -> Sandbox:
     """Choose the first back end that is available and can run this code.
 
-    trust: a person has read the code; it runs in this process.
     prefer: the name of the only back end to try.
     """
-    if trust:
-        return InProcess()
     from em.runner.sandbox.monty import lint
 
     known = {backend.name: backend for backend in backends()}
@@ -256,58 +252,3 @@ def _add(path: str, found: list[str]) -> None:
             # a rule: the target is readable or not.
             if not os.path.islink(os.path.join(path, child)):
                 _add(os.path.join(path, child), found)
-
-
-FILE = "<trusted>"
-
-
-class InProcess(Sandbox):
-    """Runs trusted code in this process, without limits."""
-
-    name: ClassVar[str] = "process"
-
-    @classmethod
-    def missing(cls) -> str:
-        """Return "": this back end always works."""
-        return ""
-
-    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
-        """Open a session in this process."""
-        return _InProcessSession(code)
-
-
-class _InProcessSession(Session):
-    def __init__(self, code: str) -> None:
-        self._code = code
-        self._module: ModuleType | None = None
-
-    def call(self, function: str, args: dict[str, Any], positional: Sequence[Any] = ()) -> Any:
-        try:
-            found = getattr(self._defined(), function, None)
-            result = plain(found(*positional, **args)) if callable(found) else None
-        except Exception as error:
-            raise fault(type(error).__name__, str(error), _line(error)) from error
-        if not callable(found):
-            raise no_such_function(function)
-        return result
-
-    def _defined(self) -> ModuleType:
-        if self._module is None:
-            module = ModuleType("udf")
-            exec(compile(self._code, FILE, "exec"), vars(module))  # noqa: S102 - a person trusts this code
-            self._module = module
-        return self._module
-
-    def close(self) -> None:
-        self._module = None
-
-
-def _line(error: BaseException) -> int:
-    if isinstance(error, SyntaxError):
-        return error.lineno or 0
-    trace, line = error.__traceback__, 0
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == FILE:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
