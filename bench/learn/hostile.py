@@ -68,10 +68,9 @@ def _packages(task: HostileTask, folder: Path) -> Iterator["Package"]:
 
     kinds = examples_of(task)
     for name, learnt in learn(kinds, caution=CONSTANTS_SHOWN).items():
-        others = [one.request for kind, known in kinds.items() if kind != name for one in known]
         document = learnt.routine
         schema = document["input_schema"]
-        document["requests"] = request_templates(kinds[name], schema, others)
+        document["requests"] = request_templates(kinds[name], schema)
         place = folder / task.name / name
         place.mkdir(parents=True)
         (place / "routine.yaml").write_text(routine_text(document))

@@ -239,10 +239,6 @@ def test_a_template_that_misreads_another_request_is_dropped() -> None:
     free = example("Tell Bob hi", to="Bob", note="hi")
     other = example("Tell Eve hi", to="Eve", note="hi")
     assert request_templates([free, other], SCHEMA) == ["Tell {to:1} {note:1}"]
-    made = request_templates([free], SCHEMA, others=["Tell Eve bye"])
-    assert fill(made, "Tell Eve bye", SCHEMA) is fill(made, "Tell Bob bye", SCHEMA) is None
-    assert fill(made, "Tell Bob hi", SCHEMA) == free.inputs
-    assert request_templates([free], SCHEMA, others=["Tell Bob hi"]) == []
 
 
 words = st.lists(

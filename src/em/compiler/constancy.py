@@ -299,11 +299,11 @@ class Look:
     """What records must look like again.
 
     used: the expressions of the routine. looped: lists that are gone through, with the name of
-    their element. only_kinds: no value is a state.
+    their element.
     """
 
-    def __init__(self, used: str, looped: Mapping[str, str], *, only_kinds: bool = False) -> None:
-        self._used, self._looped, self._only_kinds = used, looped, only_kinds
+    def __init__(self, used: str, looped: Mapping[str, str]) -> None:
+        self._used, self._looped = used, looped
 
     def schema(self, values: Sequence[Any], text: str, beside: Sequence[Any] = ()) -> Json:
         """Return what values that stand under a name must look like; {} if anything goes.
@@ -321,7 +321,7 @@ class Look:
                 inner = self.schema(items, self._looped[text]) if is_gone_through else {}
                 return {"type": "array", "minItems": 1, **({"items": inner} if inner else {})}
             return {"type": "array", **({} if any(values) else {"maxItems": 0})}
-        is_content = self._only_kinds or self._is_used(text) or _are_names(beside)
+        is_content = self._is_used(text) or _are_names(beside)
         return _content(values) if is_content else self._state(values)
 
     def _is_used(self, text: str) -> bool:

@@ -5,17 +5,12 @@ inputs. Then each recording is left out once: what the others teach is tried on 
 hands over did no harm; one that would have written anything else than was recorded is wrong.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
-from typing import Any
-
-import msgspec
 
 from em.compiler.example import Example
 from em.compiler.replay_world import POLICIES, Outcome, Recording, as_recorded, program_of
 from em.errors import EmError
-from em.runner.tools import Function
 from em.runner.trial import LEFT_OUT, Proof, Trial
 from em.values.canonical import Json
 
@@ -31,43 +26,27 @@ Learn = Callable[[Sequence[int]], Json]
 def prove(
     routine: Json,
     examples: Sequence[Example],
-    learn: Learn | None,
+    learn: Learn,
     *,
     asked: Sequence[Json] = (),
     open_values: Sequence[str] = (),
-    functions: Mapping[str, Function] | None = None,
-    schemas: Mapping[str, Any] | None = None,
 ) -> Proof:
     """Try a routine on its recordings, and on each of them what the others teach.
 
-    learn: None if a model was shown all recordings, so that none can be left out. asked: by
-    recording, what inputs were that nothing explains. open_values: as of `Proof`. functions: its
-    own, computed where the recordings don't have the same call. schemas: of the tools, by name.
+    asked: by recording, what inputs were that nothing explains. open_values: as of `Proof`.
     """
     program = program_of(routine)
     schema: Json = routine.get("input_schema") or {}
     given: Sequence[Json] = asked or [{}] * len(examples)
     trials = {
         policy: [
-            _trial(name, world(Recording.of(one, routine, more), schema).run(program, functions))
+            _trial(name, world(Recording.of(one, routine, more), schema).run(program))
             for (name, one), more in zip(_named(examples), given, strict=True)
         ]
         for policy, world in POLICIES.items()
     }
-    if learn is not None:
-        trials[LEFT_OUT] = [*_left_out(examples, learn)]
-    return Proof(
-        at=datetime.now(UTC),
-        routine="",
-        trials=trials,
-        tools={tool: _digest(schema) for tool, schema in sorted((schemas or {}).items())},
-        were_shown=learn is None,
-        open=open_values,
-    )
-
-
-def _digest(schema: Any) -> str:
-    return sha256(msgspec.json.encode(schema, order="sorted")).hexdigest()
+    trials[LEFT_OUT] = [*_left_out(examples, learn)]
+    return Proof(at=datetime.now(UTC), routine="", trials=trials, open=open_values)
 
 
 def _named(examples: Sequence[Example]) -> Iterator[tuple[str, Example]]:

@@ -12,7 +12,7 @@ only one subject's requests have is that person's own. It is never stored in a t
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
@@ -42,12 +42,10 @@ _LIMITED = re.compile(r"(?<!\{)\{([\w.]+)(\|[^:{}]+)?:([^{}]+)\}")
 _CHUNK = re.compile(r"[^\s,;!?\"()]+")
 
 
-def request_templates(
-    examples: Sequence[Example], schema: Json, others: Collection[str] = ()
-) -> list[str]:
+def request_templates(examples: Sequence[Example], schema: Json) -> list[str]:
     """Return the templates of a kind of task.
 
-    schema: of its inputs. others: requests for other kinds of task; no template may fit one.
+    schema: of its inputs.
     """
     limits = _limits(examples)
     made = [_template(one, examples, schema, limits) for one in examples]
@@ -63,7 +61,7 @@ def request_templates(
     ]
     found = [text for text, _ in Counter(one.text for one in sure).most_common()]
     every = dict.fromkeys([*found, *_of_other_lengths(sure)])
-    chosen = (text for text in every if not _misreads(text, examples, others, schema))
+    chosen = (text for text in every if not _misreads(text, examples, schema))
     kept = [*islice(chosen, MOST)]
     unread = [one for one in examples if not _reads(kept, one, schema)]
     # What was recorded stays understood, though its wording may say something else too.
@@ -76,9 +74,7 @@ def request_templates(
             for text in wordings[:MOST]
         )
         fitting = (text for text in own if _reads([text], one, schema))
-        kept += islice(
-            (text for text in fitting if not _misreads(text, examples, others, schema)), 1
-        )
+        kept += islice((text for text in fitting if not _misreads(text, examples, schema)), 1)
     return kept
 
 
@@ -235,15 +231,13 @@ def _reads(templates: Sequence[str], example: Example, schema: Json) -> bool:
     return found is not None and same(found, _given(example.inputs, schema, example.request))
 
 
-def _misreads(
-    template: str, examples: Sequence[Example], others: Collection[str], schema: Json
-) -> bool:
+def _misreads(template: str, examples: Sequence[Example], schema: Json) -> bool:
     """Return whether a template reads a recorded request to anything else than was recorded."""
     for one in examples:
         found = fill([template], one.request, schema)
         if found is not None and not same(found, _given(one.inputs, schema, one.request)):
             return True
-    return any(fill([template], one, schema) is not None for one in others)
+    return False
 
 
 def _given(inputs: Any, schema: Any, request: str) -> Any:

@@ -116,17 +116,16 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The file `proof.json`: what was tried, when, and with which tools.
+    """The file `proof.json`: what was tried, and when.
 
-    routine: the hash of the routine.yaml that was tried. tools: hashes of the tools' schemas, as
-    far as they are known. trials: by how the recordings were replayed. were_shown: as of `Trials`.
+    routine: the hash of the routine.yaml that was tried. trials: by how the recordings were
+    replayed. were_shown: as of `Trials`.
     open: constants that few recordings show, and inputs that nothing explains.
     """
 
     at: datetime
     routine: str
     trials: Mapping[str, Sequence[Trial]]
-    tools: Mapping[str, str] = {}
     were_shown: bool = False
     open: Sequence[str] = ()
 
