@@ -167,6 +167,15 @@ def test_a_hand_over_says_which_check_and_a_failure_is_an_error(
     assert (content(told)["failure"]["step_id"], told["is_error"]) == ("paid", True)
 
 
+@pytest.mark.parametrize("form", ["openai", "langchain"])
+def test_a_model_gets_the_beginning_of_a_huge_result(memory: Memory, form: Any) -> None:
+    made = memory.tools(form, {"pay": lambda order_id: "x" * 1_000_000})
+    told = made[0].invoke(GIVEN) if form == "langchain" else content(made.call("refund", GIVEN))
+    assert told["status"] == "ok"
+    assert told["run_id"] in told["too_large"]
+    assert len(str(told)) < 30_000
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "code"),
     [("refnd", {}, "not_found"), ("refund", "{", "bad_input"), ("refund", "[]", "bad_input")],

@@ -298,7 +298,12 @@ def test_a_huge_result_is_cut_and_secrets_are_masked(connect: Connect) -> None:
         run = told(await client.call_tool("many", {}))
         assert run["status"] == "ok"
         assert "3,000,0" in run["too_large"]
+        assert run["run_id"] in run["too_large"]
         assert len(run["begins"]) <= 20_000
+        said = await client.call_tool("echo", {"said": "x" * 110_000})
+        assert len(said.content[0].text) < 30_000
+        said = await client.call_tool("echo", {"said": "x" * 90_000})
+        assert told(said)["output"] == "x" * 90_000
         result = await client.call_tool("echo", {"said": {"password": "hunter2", "text": key}})
         shown = json.dumps(result.structured_content) + result.content[0].text
         assert key not in shown

@@ -259,7 +259,7 @@ def test_the_session_goes_on_with_the_sdk_as_if_it_had_begun_there() -> None:
         answers = [one.read() for _ in range(4)]
         assert [answer["id"] for answer in answers[:2]] == ["a", "b"]
         late = {answer["id"]: answer["result"] for answer in answers[2:]}
-        assert late["c"]["structuredContent"]["output"] == "x" * 300_000
+        assert late["c"]["structuredContent"]["begins"].endswith("xxx")
         assert late["d"]["tools"] == answers[1]["result"]["tools"]
         assert one.ask("ping") == {"jsonrpc": "2.0", "result": {}}
 

@@ -27,7 +27,7 @@ import msgspec
 
 from em.compiler.tool_schema import function_of, refuse_reserved, strict_function, without_nulls
 from em.errors import EmError, InputError, NotFound, UsageError
-from em.runner.agent_reply import reply
+from em.runner.agent_reply import bounded, reply
 from em.runner.package import KeptRoutine
 from em.runner.run import INPUTS, RunResult
 from em.runner.tools import tool_names
@@ -106,7 +106,7 @@ class Toolset:
         arguments: an object, or its JSON. The result has `content`; for Anthropic `is_error` too.
         """
         told, is_error = self._known.answer(name, arguments)
-        content = msgspec.json.encode(told, enc_hook=repr).decode()
+        _, content = bounded(told)
         return {"content": content, **({"is_error": is_error} if self._marks_errors else {})}
 
 
@@ -153,7 +153,7 @@ def tools_of(known: Callables, form: Format) -> Any:
 
 def _called(known: Callables, name: str) -> Callable[..., Json]:
     def call(**inputs: Any) -> Json:
-        told, _ = known.answer(name, inputs)
+        told, _ = bounded(known.answer(name, inputs)[0])
         plain: Json = msgspec.to_builtins(told, enc_hook=repr)
         return plain
 

@@ -1,11 +1,17 @@
 """Agent reply: what an agent that called a routine as a tool gets back of the run."""
 
+import msgspec
+
 from em.runner.public_form import described_input
 from em.runner.routine import Routine
 from em.runner.run import INPUTS, RunResult, plain
 from em.values import json_schema
 from em.values.canonical import Json
 
+LARGEST = 100_000
+"""Characters of a run's result, about 25,000 tokens: clients let a model have no more."""
+BEGINS = 20_000
+"""Characters that are shown of a larger one."""
 _INPUT = "input"
 """The step id of a reason that is about the inputs."""
 
@@ -59,3 +65,23 @@ def form(routine: Routine, given: Json) -> Json:
         if name in properties and not any(json_schema.problems(properties[name], value))
     }
     return {"inputs": described_input(routine), "known": known}
+
+
+def bounded(shown: Json, most: int = LARGEST) -> tuple[Json, str]:
+    """Return an answer and its text as JSON; the short fields and the beginning if it is too large.
+
+    The run has all of it.
+    """
+    text = msgspec.json.encode(shown, enc_hook=repr).decode()
+    if len(text) <= most:
+        return shown, text
+    short = {
+        name: value
+        for name, value in shown.items()
+        if isinstance(value, str | int | float | None) and len(str(value)) < 1_000
+    }
+    note = f"the result has {len(text):,} characters; `begins` has the first {BEGINS:,}"
+    if "run_id" in short:
+        note += f", `em runs show {short['run_id']} --json` has all"
+    cut: Json = {**short, "too_large": note, "begins": text[:BEGINS]}
+    return cut, msgspec.json.encode(cut).decode()

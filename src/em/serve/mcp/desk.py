@@ -13,6 +13,7 @@ from em.errors import EmError, StoreError
 from em.memory import Memory
 from em.redaction.masker import without_secrets
 from em.redaction.redactor import Redactor
+from em.runner.agent_reply import bounded
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
 from em.serve.guard import CALLER, body_of, log_line, status_of
@@ -22,9 +23,7 @@ from em.store import redactor_of
 from em.values.canonical import Json
 
 LARGEST = 1_000_000
-"""Characters of a result; an agent's context holds less."""
-BEGINS = 20_000
-"""Characters that are shown of a larger result."""
+"""Characters of an answer, such as the recordings that a routine is to be written for."""
 
 
 class Results:
@@ -39,16 +38,14 @@ class Results:
         try:
             text = msgspec.json.encode(value, enc_hook=repr)
         except (TypeError, ValueError, OverflowError, RecursionError):
-            text = msgspec.json.encode(repr(value)[:BEGINS])
+            text = msgspec.json.encode(repr(value)[:LARGEST])
         return self._redactor.value(msgspec.json.decode(text))
 
-    def answer(self, value: Json, *, words: str = "", is_error: bool = False) -> CallToolResult:
+    def answer(
+        self, value: Json, *, words: str = "", is_error: bool = False, most: int = LARGEST
+    ) -> CallToolResult:
         """Return a result as structured content, and as text for clients that read only text."""
-        clean: Json = self.plain(value)
-        text = msgspec.json.encode(clean).decode()
-        if len(text) > LARGEST:
-            clean = _cut(clean, text)
-            text = msgspec.json.encode(clean).decode()
+        clean, text = bounded(self.plain(value), most)
         return CallToolResult(
             content=[TextContent(text=self._redactor.text(words) if words else text)],
             structured_content=clean,
@@ -71,17 +68,6 @@ class Results:
 def _decoded(body: bytes) -> Json:
     decoded: Json = msgspec.json.decode(body)
     return decoded
-
-
-def _cut(clean: Json, text: str) -> Json:
-    """Return the short fields and the beginning of a result that is too large."""
-    short = {
-        name: value
-        for name, value in clean.items()
-        if isinstance(value, str | int | float | None) and len(str(value)) < 1_000
-    }
-    note = f"the result has {len(text):,} characters; `begins` has the first {BEGINS:,}"
-    return {**short, "too_large": note, "begins": text[:BEGINS]}
 
 
 T = TypeVar("T")

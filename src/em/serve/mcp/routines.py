@@ -18,7 +18,7 @@ from mcp_types import (
 )
 
 from em.errors import EmError, InputError, NotFound, UsageError
-from em.runner.agent_reply import reply
+from em.runner.agent_reply import LARGEST, reply
 from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.card import KIND
 from em.runner.history import read_run, read_served_run
@@ -284,7 +284,8 @@ class Routines:
                 f"{note + '; ' if note else ''}ask the person: {words_of(prompt)} Then call "
                 f'`{RESUME}` with run_id, answers {{"{prompt.step_id}": {{FIELD: VALUE}}}}'
             )
-        return self._desk.results.answer(shown, words=words, is_error=result.status == "failed")
+        is_error = result.status == "failed"
+        return self._desk.results.answer(shown, words=words, is_error=is_error, most=LARGEST)
 
 
 class Called(NamedTuple):
