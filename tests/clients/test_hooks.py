@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,8 @@ def test_a_routine_that_fits_the_prompt_is_proposed_with_its_proof_and_never_run
     advice = Advice(memory)
     said = advice.to(event("UserPromptSubmit", prompt="please count the pending orders of Porto"))
     assert "The routine count_pending_orders" in said
-    assert "Proof: replayed on its recording." in said
+    assert f"Proof: replayed on its recording, on {datetime.now(UTC):%Y-%m-%d}." in said
+    assert "inputs" not in said
     assert "only if they agree" in said
     assert advice.to(event("UserPromptSubmit", prompt="please write a poem")) == ""
     assert [*memory.log.read(kinds=["run_started"])] == []
@@ -331,9 +333,9 @@ def test_a_session_is_recorded_from_its_beginning_when_the_memory_vanished_meanw
         for _ in range(2):
             service.record(event("Stop", **named))
         service.record(event("SessionEnd", **named))
-        told = service.answer(event("SessionStart", **named))
+        told = service.answer(event("UserPromptSubmit", **named))
         assert (str(db) in str(told)) == (seen_at == "the end")
-        assert service.answer(event("SessionStart", **named)) is None  # it is told once
+        assert service.answer(event("UserPromptSubmit", **named)) is None  # it is told once
     with Memory(db, create=False) as memory:
         (trace,) = memory.traces()
         assert [call.result for call in trace.trace.calls] == ["a.txt"]

@@ -93,7 +93,7 @@ def test_the_next_session_is_told_once_within_the_bound(memory: Memory) -> None:
     count_lines(memory, *FILES)
     (made,) = propose(memory.store, found(memory))
     advice = Advice(memory)
-    said = advice.to(event("SessionStart"))
+    said = advice.to(event("UserPromptSubmit", prompt="hello"))
     assert said.startswith(HEADING)
     assert cost(said) <= MOST_TOKENS
     assert (
@@ -101,15 +101,9 @@ def test_the_next_session_is_told_once_within_the_bound(memory: Memory) -> None:
     )
     assert "right in 4 of 4, handed over in 0, wrong in 0" in said
     assert f"em routine accept {made.key}" in said
-    assert advice.to(event("SessionStart")) == ""
+    assert advice.to(event("UserPromptSubmit", prompt="hello")) == ""
     note_told(memory.store, advice.to_note)
     assert Advice(memory).to(event("UserPromptSubmit", prompt="hello")) == ""
-
-
-def test_a_prompt_tells_it_if_no_session_start_did(memory: Memory) -> None:
-    count_lines(memory, *FILES)
-    propose(memory.store, found(memory))
-    assert "em routine accept" in Advice(memory).to(event("UserPromptSubmit", prompt="hello"))
 
 
 def test_a_hook_that_came_before_the_service_does_not_use_up_the_telling(
@@ -118,10 +112,10 @@ def test_a_hook_that_came_before_the_service_does_not_use_up_the_telling(
     count_lines(memory, *FILES)
     propose(memory.store, found(memory))
     service = HookService(memory, tmp_path / "s")
-    (tmp_path / "s.missed").write_text('{"hook_event_name": "SessionStart", "cwd": "/"}\n')
+    (tmp_path / "s.missed").write_text('{"hook_event_name": "UserPromptSubmit", "cwd": "/"}\n')
     service._take_missed()
     assert service._to_record.qsize() == 1
-    assert service.answer(event("SessionStart")) is not None
+    assert service.answer(event("UserPromptSubmit", prompt="hello")) is not None
 
 
 def test_a_person_sees_it_and_accepts_it(memory: Memory, tmp_path: Path) -> None:
@@ -160,6 +154,19 @@ def test_what_is_kept_is_not_kept_a_second_time(memory: Memory, tmp_path: Path) 
     listed = em("suggest", "--allow-unlabelled", "--db", db).out
     assert "kept already as count_lines@1" in listed
     assert "--keep" not in listed
+
+
+def test_a_prompt_that_is_a_recorded_one_with_other_values_has_the_inputs(memory: Memory) -> None:
+    memory.compile(count_lines(memory, *FILES), name="count_pending")
+    told = [
+        Advice(memory).to(event("UserPromptSubmit", prompt=prompt))
+        for prompt in (
+            "count the pending lines of new.csv into some.txt",
+            "I want the pending lines of new.csv counted into some.txt",
+        )
+    ]
+    assert all("The routine count_pending" in said for said in told)
+    assert ["“new.csv”" in said and "“some.txt”" in said for said in told] == [True, False]
 
 
 def test_a_routine_is_told_only_where_its_files_are(memory: Memory, tmp_path: Path) -> None:

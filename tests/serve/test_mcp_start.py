@@ -204,7 +204,7 @@ def test_the_versions_that_begin_with_a_handshake_are_those_of_the_sdk() -> None
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, "2026-07-28", "1999-01-01"])
-@pytest.mark.parametrize("args", [(), ("--read-only",), ("--subject", "ana")])
+@pytest.mark.parametrize("args", [(), ("--read-only",), ("--subject", "ana"), ("--beside-hooks",)])
 def test_a_client_can_not_tell_the_first_answers_from_those_of_the_sdk(
     version: str, args: tuple[str, ...]
 ) -> None:

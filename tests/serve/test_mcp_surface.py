@@ -38,9 +38,9 @@ def refund(name: str = "refund") -> None:
     keep(REFUND.format(name=name), udf__py=UDF)
 
 
-def listed() -> list[Any]:
+def listed(*args: str) -> list[Any]:
     """Return the tools as a client gets them."""
-    with session() as one:
+    with session(*args) as one:
         one.greet()
         tools: list[Any] = one.ask("tools/list")["result"]["tools"]
         return tools
@@ -59,6 +59,19 @@ def test_without_a_routine_em_adds_less_than_1000_tokens() -> None:
     tools = listed()
     assert [one["name"] for one in tools] == ["remember", "ask", "brief", "lesson", "propose"]
     assert tokens({"tools": tools}) < 1_000
+
+
+def test_an_agent_with_hooks_gets_what_they_do_not_do_in_less_than_900_tokens() -> None:
+    assert [one["name"] for one in listed("--beside-hooks")] == ["remember", "ask", "propose"]
+    for number in range(4):
+        refund(f"refund_{number}")
+    few = listed("--beside-hooks")
+    assert [one["name"] for one in few][3:] == ["resume", *(f"refund_{n}" for n in range(4))]
+    assert tokens(in_context(few)) < 900
+    refund("refund_4")
+    many = listed("--beside-hooks")
+    assert [one["name"] for one in many][4:] == ["find_routine", "run_routine"]
+    assert tokens(in_context(many)) < 900
 
 
 def test_a_routine_adds_less_than_60_tokens_and_em_itself_less_than_1000() -> None:

@@ -16,8 +16,13 @@ from em.settings import Settings
 @click.option("--tools", metavar="MODULE|FILE", help="Python functions that routines may call.")
 @click.option("--read-only", is_flag=True, help="Record no observations and run no routines.")
 @click.option("--subject", "subjects", multiple=True, help="Serve only this subject. Repeatable.")
+@click.option(
+    "--beside-hooks",
+    is_flag=True,
+    help="List less: for an agent that `em install` gave hooks, which tell it lessons.",
+)
 @everywhere
-def mcp(tools: str | None, read_only: bool, subjects: tuple[str, ...]) -> None:
+def mcp(tools: str | None, read_only: bool, subjects: tuple[str, ...], beside_hooks: bool) -> None:
     """Serve the memory to the agent that starts this command: remember, ask, brief, and more.
 
     Routines in use are tools too. They may do what em.yaml allows. `em serve` has
@@ -33,4 +38,4 @@ def mcp(tools: str | None, read_only: bool, subjects: tuple[str, ...]) -> None:
             "MCP server on standard input and output, for agents to start; end with Ctrl-C",
             err=True,
         )
-    serve_stdio(memory, Settings.load(), caller, registry)
+    serve_stdio(memory, Settings.load(), caller, registry, beside_hooks=beside_hooks)

@@ -25,7 +25,7 @@ from em.runner.public_form import description_of
 from em.runner.routine import Routine, ToolStep
 from em.runner.tools.coding import FILE_TEXT
 from em.settings import repository_root
-from em.values.canonical import Json
+from em.values.canonical import Json, short
 
 MOST_TOKENS = 400
 HEADING = (
@@ -63,9 +63,7 @@ class Advice:
         """Return what to tell the agent at an event; mostly nothing."""
         name = event.get("hook_event_name")
         lines: Iterator[_Line]
-        if name == "SessionStart":
-            lines = chain(self._proposals(), self._loss())
-        elif name == "UserPromptSubmit":
+        if name == "UserPromptSubmit":
             prompt, folder = str(event.get("prompt") or ""), str(event.get("cwd") or "")
             lines = chain(self._at_prompt(prompt, folder), self._loss())
         elif name == "PostToolUseFailure":
@@ -96,6 +94,7 @@ class Advice:
 
     def _at_prompt(self, prompt: str, folder: str) -> Iterator["_Line"]:
         store = self._memory.store
+        match = self._memory.matcher.match(prompt)
         likely = self._memory.matcher.ranked(prompt, at_least=LEAST_LIKENESS)
         offers = (
             offer_of(store, find_routine(store, one.routine.ref))
@@ -103,11 +102,12 @@ class Advice:
             if _has_files(one.routine, folder)
         )
         for offer in islice((one for one in offers if one is not None), MOST_ROUTINES):
-            yield _Line(_line_of_routine(offer))
+            is_meant = match is not None and match.routine == offer.routine.ref
+            yield _Line(_line_of_routine(offer, match.inputs if match and is_meant else {}))
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
             if _is_telling(ranked.heuristic.lesson):
                 yield _Line(_lesson_line(ranked.heuristic), ranked.heuristic.id)
-        yield from self._proposals()  # no service heard the start of the first session
+        yield from self._proposals()
 
     def _after(self, event: Json, printed: object) -> Iterator["_Line"]:
         tool, given = str(event.get("tool_name") or ""), event.get("tool_input")
@@ -152,7 +152,7 @@ def _has_files(routine: Routine, folder: str) -> bool:
     return any(all(os.path.exists(place / one) for one in needed) for place in places)
 
 
-def _line_of_routine(offer: Offer) -> str:
+def _line_of_routine(offer: Offer, inputs: Json) -> str:
     routine = offer.routine
     proof = routine.trials.summary
     tried = f"tried on other recordings: {proof}" if proof else "replayed on its recording"
@@ -161,9 +161,12 @@ def _line_of_routine(offer: Offer) -> str:
         if offer.by_itself
         else "Tell the user; call it only if they agree."
     )
+    known = ", ".join(f"{name} = {_quoted(short(value))}" for name, value in inputs.items())
+    given = f" Its inputs for this prompt: {known}." if known else ""
     return (
         f"- The routine {_plain(routine.name, 60)} (run it with the MCP server em) does this"
-        f" without a model: {_plain(description_of(routine), LONGEST_QUOTE)} Proof: {tried}. {act}"
+        f" without a model: {_plain(description_of(routine), LONGEST_QUOTE)}{given}"
+        f" Proof: {tried}{offer.at}. {act}"
     )
 
 

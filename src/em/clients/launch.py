@@ -30,7 +30,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def mcp(self) -> list[str]:
         """The command of the MCP server."""
-        return [*self.em, "mcp"]
+        return [*self.em, "mcp", "--beside-hooks"]
 
     @property
     def service(self) -> list[str]:

@@ -68,7 +68,6 @@ function failure(part) {
 }
 
 export const Em = async ({ directory }) => {
-  const begun = new Set()
   const children = new Set()
   const notes = new Map()
   const event = (name, session, more) => ({
@@ -104,10 +103,7 @@ export const Em = async ({ directory }) => {
         if (children.has(sessionID)) return // a sub-agent: its task is not the user's
         const texts = parts.filter((part) => part.type === "text" && !part.synthetic)
         const prompt = texts.map((part) => part.text).join("\n")
-        const questions = [event("UserPromptSubmit", sessionID, { prompt })]
-        if (!begun.has(sessionID)) questions.unshift(event("SessionStart", sessionID))
-        begun.add(sessionID)
-        const text = (await Promise.all(questions.map(ask))).filter(Boolean).join("\n")
+        const text = await ask(event("UserPromptSubmit", sessionID, { prompt }))
         const last = parts[parts.length - 1]
         if (!text || !last) return
         // Parts are in the order of their ids.

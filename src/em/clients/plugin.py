@@ -5,7 +5,7 @@ the commands of the Python that runs it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ _CLAUDE_EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUseFailure", "Sto
 """Calls that went well need no hook: the service reads them in the session's transcript."""
 _CODEX_EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
 """Codex has no event of its own for calls that fail."""
+_UNANSWERED = ("SessionStart", "Stop")
+"""Events for which em has nothing to tell, so that the agent need not wait."""
 _TIMEOUT = 2
 """Seconds after which an agent ends a hook; the hook itself gives up much earlier."""
 _FIRST_START = 120
@@ -41,8 +43,6 @@ def marketplace(launch: Launch) -> dict[Path, str]:
     paths = {"skills": "./skills/", "mcpServers": "./.mcp.json", "hooks": "./hooks/codex.json"}
     program, *args = launch.mcp
     server = {"command": program, "args": args, "startup_timeout_sec": _FIRST_START}
-    command = launch.hook_command('"${CLAUDE_PLUGIN_ROOT}"/hooks/em_hook.py')
-    entry = [{"hooks": [{"type": "command", "command": command, "timeout": _TIMEOUT}]}]
     return {
         Path(".claude-plugin/marketplace.json"): _json(
             {
@@ -58,10 +58,22 @@ def marketplace(launch: Launch) -> dict[Path, str]:
         FOLDER / ".claude-plugin/plugin.json": _json(about),
         FOLDER / ".codex-plugin/plugin.json": _json(about | paths),
         FOLDER / ".mcp.json": _json({"mcpServers": {"em": server}}),
-        FOLDER / "hooks/hooks.json": _json({"hooks": dict.fromkeys(_CLAUDE_EVENTS, entry)}),
-        FOLDER / "hooks/codex.json": _json({"hooks": dict.fromkeys(_CODEX_EVENTS, entry)}),
+        FOLDER / "hooks/hooks.json": _json(_hooks(launch, _CLAUDE_EVENTS)),
+        FOLDER / "hooks/codex.json": _json(_hooks(launch, _CODEX_EVENTS)),
         FOLDER / "hooks/em_hook.py": Path(hook.__file__).read_text(encoding="utf-8"),
         FOLDER / "skills/em/SKILL.md": SKILL,
+    }
+
+
+def _hooks(launch: Launch, events: Sequence[str]) -> dict[str, Any]:
+    """Return a file of hooks."""
+    command = launch.hook_command('"${CLAUDE_PLUGIN_ROOT}"/hooks/em_hook.py')
+    entry = {"type": "command", "command": command, "timeout": _TIMEOUT}
+    return {
+        "hooks": {
+            event: [{"hooks": [{**entry, **({"async": True} if event in _UNANSWERED else {})}]}]
+            for event in events
+        }
     }
 
 

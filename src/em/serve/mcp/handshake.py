@@ -40,17 +40,30 @@ _BLOCK = 1 << 16
 
 
 def serve_stdio(
-    memory: "Memory", settings: Settings, caller: Caller, tools: ToolRegistry | None = None
+    memory: "Memory",
+    settings: Settings,
+    caller: Caller,
+    tools: ToolRegistry | None = None,
+    *,
+    beside_hooks: bool = False,
 ) -> None:
     """Serve a memory until the client closes our standard input.
 
-    Meanwhile, what tools print goes to standard error: standard output belongs to the protocol.
+    beside_hooks: em answers the hooks of the client, so that it needs less. Meanwhile, what tools
+    print goes to standard error: standard output belongs to the protocol.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, exit_at_once)
     registry = ToolRegistry() if tools is None else tools
     is_local = caller.subjects is None and caller.access == "write"
-    listing = Listing(memory, settings.allow, registry, settings.mcp, is_local=is_local)
+    listing = Listing(
+        memory,
+        settings.allow,
+        registry,
+        settings.mcp,
+        is_local=is_local,
+        beside_hooks=beside_hooks,
+    )
     wire = Wire()
     handshake = Handshake(wire, listing, caller)
     if handshake.run(_load):
@@ -225,10 +238,13 @@ class Handshake:
         results: dict[str, Callable[[], Json]] = {
             "ping": dict,
             "tools/list": lambda: {"tools": self._listing.tools(self._caller)},
-            "prompts/list": lambda: {"prompts": PROMPTS},
-            "resources/list": lambda: {"resources": self._listing.resources(self._caller)},
-            "resources/templates/list": lambda: {"resourceTemplates": TEMPLATES},
         }
+        if not self._listing.beside_hooks:
+            results |= {
+                "prompts/list": lambda: {"prompts": PROMPTS},
+                "resources/list": lambda: {"resources": self._listing.resources(self._caller)},
+                "resources/templates/list": lambda: {"resourceTemplates": TEMPLATES},
+            }
         if not self.answered or message.method not in results or not _is_plain(message.params):
             return None
         return results[message.method]()

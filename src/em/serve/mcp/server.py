@@ -48,7 +48,7 @@ from em.serve.guard import CALLER, Receive, Scope, Send, log_line
 from em.serve.mcp import consent
 from em.serve.mcp.desk import Context, Desk
 from em.serve.mcp.handshake import Rest, exit_at_once
-from em.serve.mcp.listing import INSTRUCTIONS, PROMPTS, TEMPLATES, TITLE
+from em.serve.mcp.listing import PROMPTS, TEMPLATES, TITLE
 from em.serve.mcp.resources import Reading
 from em.serve.mcp.routines import Answer, Routines, can_ask
 from em.serve.mcp.tools import BUILT_IN, FIND_ROUTINE
@@ -98,21 +98,22 @@ class McpServer:
         self._listening = ListenHandler(self._changes)
         # The session to notify over standard input and output, where there is one client.
         self._session: ServerSession | None = None
+        all_of_it = not desk.listing.beside_hooks
         self.server: Server[Any] = Server(
             "em",
             version=em.__version__,
             title=TITLE,
-            instructions=INSTRUCTIONS,
+            instructions=desk.listing.instructions,
             lifespan=self._life,
             # No argument of a call is sent as a header.
             get_tool_input_schema=lambda _name: None,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_list_resources=self._list_resources,
-            on_list_resource_templates=self._list_templates,
-            on_read_resource=self._read_resource,
-            on_list_prompts=self._list_prompts,
-            on_get_prompt=self._get_prompt,
+            on_list_resources=self._list_resources if all_of_it else None,
+            on_list_resource_templates=self._list_templates if all_of_it else None,
+            on_read_resource=self._read_resource if all_of_it else None,
+            on_list_prompts=self._list_prompts if all_of_it else None,
+            on_get_prompt=self._get_prompt if all_of_it else None,
             on_subscriptions_listen=self._listening,
         )
         security = RequestStateSecurity(
@@ -122,7 +123,9 @@ class McpServer:
 
     def options(self) -> InitializationOptions:
         """Return the options of the handshake."""
-        changes = NotificationOptions(tools_changed=True, resources_changed=True)
+        changes = NotificationOptions(
+            tools_changed=True, resources_changed=not self._desk.listing.beside_hooks
+        )
         return self.server.create_initialization_options(changes)
 
     def close_streams(self) -> None:
