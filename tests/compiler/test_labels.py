@@ -128,6 +128,24 @@ def test_compiling_in_bulk_takes_successes_unless_unlabelled_traces_are_allowed(
     assert "--allow-unlabelled" in em("suggest", "--at-least", "2").err
 
 
+def test_one_bad_trace_is_left_out_and_reported(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [memory.add_trace(attempt("success", goal="one")) for _ in range(2)]
+    silent = msgspec.structs.replace(attempt("success", goal="one"), events=[])
+    bad, alone = memory.add_trace(silent), msgspec.structs.replace(silent, mission=Mission("two"))
+    memory.add_trace(alone)
+    assert memory.compile([*ids, bad]).name
+    memory.close()
+    monkeypatch.setenv("EM_DB", str(tmp_path / "em.db"))
+    ran = em("compile", "--all", "--json")
+    assert ran.code == 1
+    assert ran.json["kept"].keys() == {"one"}
+    assert ran.json["failed"].keys() == {"two"}
+    assert ran.json["left_out"].keys() == {bad}
+    assert bad in em("compile", "--all").err
+
+
 def chat(**fields: Any) -> bytes:
     return json.dumps({**fields, "messages": [{"role": "user", "content": "hello"}]}).encode()
 

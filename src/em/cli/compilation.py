@@ -376,6 +376,7 @@ def _compile_all(options: dict[str, Any], *, distributed: bool) -> int:
 
 
 def _compile_all_here(options: dict[str, Any]) -> int:
+    from em.compiler.compile_trace import compile_several
     from em.compiler.kind import tasks_in
 
     memory = open_memory()
@@ -383,16 +384,21 @@ def _compile_all_here(options: dict[str, Any]) -> int:
     tasks = tasks_in(memory.store, allow_unlabelled=options["allow_unlabelled"])
     stored: dict[str, str] = {}
     failed: dict[str, str] = {}
+    left_out: dict[str, str] = {}
     with only_results_on_stdout(), progress("compiling", len(tasks)) as advance:
         for task, traces in tasks.items():
             try:
-                made = memory.compile(
-                    traces,
+                made = compile_several(
+                    get_traces(memory.store, traces),
                     keep_all=options["keep_all"],
                     client=client,
-                    shadow=options["shadow"],
+                    kept_in=memory.store,
                 )
-                stored[task] = made.ref
+                kept = keep_routine(
+                    memory.store, made.files, made.from_events, retired=options["shadow"]
+                )
+                stored[task] = kept.ref
+                left_out |= made.not_compiled
             except EmError as error:
                 failed[task] = str(error)
             advance(1)
@@ -401,8 +407,10 @@ def _compile_all_here(options: dict[str, Any]) -> int:
         for ref in stored.values():
             click.echo(ref)
         note(f"{count(len(stored), 'task')} compiled")
+        for trace, why in left_out.items():
+            note(f"note: {trace} is left out: {why}")
         for task, why in failed.items():
             note(f"failed: {task}: {why}")
 
-    emit({"kept": stored, "failed": failed}, text)
+    emit({"kept": stored, "failed": failed, "left_out": left_out}, text)
     return 1 if failed else 0

@@ -95,7 +95,9 @@ def compile_several(
     declared = declared or {}
     usable, left_out = _usable(traces, declared, allow_failed=allow_failed)
     _check_outcomes(usable, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
-    _check_calls(usable, declared)
+    for kept in usable:
+        _check_calls(kept.trace, declared)
+        require_commands(kept.trace)
     name = name or (
         name_of([kept.trace for kept in usable], declared)
         if kept_in is None
@@ -307,8 +309,12 @@ def _usable(
     left_out: dict[str, str] = {}
     for kept in traces:
         why = _why_not(kept.trace, declared) if not allow_failed else ""
-        if why or kept.trace.incomplete:
-            left_out[kept.id] = why or f"it is incomplete: {kept.trace.incomplete}"
+        try:
+            _check_calls(kept.trace, declared)
+        except RoutineError as error:
+            why = why or error.message
+        if why:
+            left_out[kept.id] = why
     usable = [kept for kept in traces if kept.id not in left_out]
     return (usable, left_out) if usable else (traces, {})
 
@@ -363,15 +369,9 @@ def _check_outcomes(
         )
 
 
-def _check_calls(traces: Sequence[KeptTrace], declared: Mapping[str, Effect | None]) -> None:
-    """Refuse traces whose calls are not all there, or can't be made again."""
-    for kept in traces:
-        _refuse_incomplete(kept.trace)
-        require_commands(kept.trace)
-        refuse_unrepeatable(kept.trace, declared)
-
-
-def _refuse_incomplete(trace: Trace) -> None:
+def _check_calls(trace: Trace, declared: Mapping[str, Effect | None]) -> None:
+    """Refuse a trace whose calls are not all there, or can't be made again."""
+    refuse_unrepeatable(trace, declared)
     if trace.incomplete:
         raise RoutineError(
             f"the trace is incomplete: {trace.incomplete}",
