@@ -43,10 +43,20 @@ LONGEST = 400
 """Characters of a text that can be a state."""
 
 
-class Field(msgspec.Struct, frozen=True):
-    """What stands at a place: a word, a flag, nothing, or a number below, at or above zero."""
+class _OfOne(msgspec.Struct, frozen=True):
+    """A feature that looks at one place."""
 
     path: Path
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The places that it looks at."""
+        return (self.path,)
+
+
+class Field(_OfOne, frozen=True):
+    """What stands at a place: a word, a flag, nothing, or a number below, at or above zero."""
+
     is_written: bool = False
 
     def category(self, state: State) -> Category:
@@ -79,16 +89,9 @@ class Field(msgspec.Struct, frozen=True):
         parts += [others[kind] for kind, _ in categories if kind in others]
         return " or ".join(parts)
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The places that it looks at."""
-        return (self.path,)
 
-
-class Told(msgspec.Struct, frozen=True):
+class Told(_OfOne, frozen=True):
     """Whether an input is given."""
-
-    path: Path
 
     def category(self, state: State) -> Category:
         """Return the category of a state."""
@@ -100,16 +103,10 @@ class Told(msgspec.Struct, frozen=True):
         told = {is_given for _, is_given in categories}
         return found if told == {True} else f"not {found}"
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The places that it looks at."""
-        return (self.path,)
 
-
-class Has(msgspec.Struct, frozen=True):
+class Has(_OfOne, frozen=True):
     """Whether one element of a list has a word in a field, or is that word."""
 
-    path: Path
     field: Path
     json: str
 
@@ -144,11 +141,6 @@ class Has(msgspec.Struct, frozen=True):
         if len(known) != 1:
             return f"given({found})"
         return has if known[0] else f"not {has}"
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The places that it looks at."""
-        return (self.path,)
 
 
 class Order(msgspec.Struct, frozen=True):

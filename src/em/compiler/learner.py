@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from em.compiler.calls import plain_name
 from em.compiler.candidates import Candidates
+from em.compiler.checks import walked
 from em.compiler.choice import stock_fields
 from em.compiler.constancy import Constancy
 from em.compiler.contents import Contents, contents_of
@@ -203,7 +204,7 @@ class _Assembly:
         if unchanged is None:
             _shorten(steps)
         elif slots:
-            unchanged.expect([*_every_step(steps)])
+            unchanged.expect([*walked(steps)])
         steps = [*self._as_typed([*with_ids(steps)])]
         routine = {
             "version": "1",
@@ -735,22 +736,16 @@ def _name_of_check(step: Json) -> str:
 def tools_of(steps: Sequence[Json]) -> list[Json]:
     """Return the tools that steps call, with their effects."""
     found: dict[str, str] = {}
-    for step in _every_step(steps):
+    for step in walked(steps):
         if step["type"] == "tool.call":
             found[step["tool"]] = step.get("effect", "read")
     return [{"name": name, "effect": effect} for name, effect in found.items()]
 
 
-def _every_step(steps: Sequence[Json]) -> Iterator[Json]:
-    for step in steps:
-        yield step
-        yield from _every_step(step.get("steps", ()))
-
-
 def _shorten(steps: Sequence[Json]) -> None:
     """Leave the types of those fields only that the steps use; states stay."""
-    used = json.dumps([{**step, "expect": None} for step in _every_step(steps)])
-    for step in _every_step(steps):
+    used = json.dumps([{**step, "expect": None} for step in walked(steps)])
+    for step in walked(steps):
         fields = step.get("expect", {}).get("properties")
         if fields is None:
             continue
@@ -778,7 +773,7 @@ def words_in(steps: Sequence[Json]) -> set[str]:
     """Return the names in the expressions of steps."""
     return {
         word
-        for step in _every_step(steps)
+        for step in walked(steps)
         for said in acting(step)
         for word in _WORD.findall(json.dumps(said))
     }
@@ -787,7 +782,7 @@ def words_in(steps: Sequence[Json]) -> set[str]:
 def unconfirmed(steps: Sequence[Json]) -> set[str]:
     """Return the names that go straight into a write: no read confirms them."""
     writes, others = set(), set()
-    for step in _every_step(steps):
+    for step in walked(steps):
         words = {
             word
             for field in ("args", "value", "over")

@@ -12,6 +12,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from em.compiler.export.own_code import defined_in
 from em.errors import ExportError
 from em.values.syntax_tree import module_of
 
@@ -99,24 +100,12 @@ class _Source(NamedTuple):
 def _source(module: ModuleType) -> _Source:
     found = _Source(inspect.getsource(module), {}, {}, [])
     for node in module_of(found.text).body:
-        found.defined.update(dict.fromkeys(_bound(node), node))
+        found.defined.update(dict.fromkeys(defined_in([node]), node))
         if isinstance(node, ast.ImportFrom):
             found.imported.update({one.asname or one.name: node for one in node.names})
         elif isinstance(node, ast.Import):
             found.modules.extend(one.name for one in node.names)
     return found
-
-
-def _bound(node: ast.stmt) -> list[str]:
-    """Return the names that a statement defines."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [
-            one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)
-        ]
-    return []
 
 
 def _names_in(node: ast.stmt) -> list[str]:

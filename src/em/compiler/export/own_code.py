@@ -32,7 +32,7 @@ class OwnCode:
             elif isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
                 dropped.append(node)
         self.code = _without(source, tree, dropped)
-        self.functions = defined_in(tree) | {*self.imports.values()}
+        self.functions = defined_in(tree.body) | {*self.imports.values()}
         self.coroutines = {n.name for n in tree.body if isinstance(n, ast.AsyncFunctionDef)}
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
@@ -79,10 +79,10 @@ def _is_alike(line: str, other: str) -> bool:
     return all(one.startswith("import ") and " as " not in one for one in (line, other))
 
 
-def defined_in(tree: ast.Module) -> set[str]:
-    """Return the names that a module defines, but for its imports."""
+def defined_in(nodes: Sequence[ast.stmt]) -> set[str]:
+    """Return the names that the statements of a module define, but for its imports."""
     found: set[str] = set()
-    for node in tree.body:
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
             found.add(node.name)
             continue

@@ -174,7 +174,7 @@ def _imports(closure: Closure, own: OwnCode) -> list[str]:
 
 
 def _defined(code: str) -> set[str]:
-    return defined_in(module_of(code))
+    return defined_in(module_of(code).body)
 
 
 # --- what it says about itself --------------------------------------------------------------------
