@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from em.compiler.calls import plain_name
 from em.compiler.example import Call, Example, Write
 from em.compiler.places import Key, Place, input_places, is_code, is_exactly, is_scalar, key_of
+from em.compiler.term import unused
 
 ENOUGH_ALIKE = 3
 """Recordings in which a value of the request must be the same to count as part of the task."""
@@ -56,7 +57,8 @@ def with_requested(examples: Sequence[Example]) -> list[Example]:
             for one, name in names.items()
             if _agree(values, said[one], has_same_name=_name(one) == _name(argument))
         )
-        names[argument] = next(alike, "") or _fresh(_name(argument), taken)
+        names[argument] = next(alike, "") or unused(_name(argument), taken)
+        taken.add(names[argument])
         if is_same and _is_plain(values[0]):
             words.add(names[argument])
     # Where nothing else says what a run is about, the words of the request do.
@@ -229,12 +231,3 @@ _BETWEEN = re.compile(r"[-_\s]+")
 
 def _name(argument: Argument) -> str:
     return plain_name(str(argument.place[-1]) if argument.place else argument.tool)
-
-
-def _fresh(wanted: str, taken: set[str]) -> str:
-    name, number = wanted, 1
-    while name in taken:
-        number += 1
-        name = f"{wanted}_{number}"
-    taken.add(name)
-    return name
