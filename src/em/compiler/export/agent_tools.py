@@ -190,10 +190,10 @@ def _head(routine: Routine, more: str = "") -> list[str]:
     ]
 
 
-def _input_part(routine: Routine, how: str = "Write `input.json` to fit this schema:") -> list[str]:
+def _input_part(routine: Routine) -> list[str]:
     schema = parameters_of(routine) if routine.input_schema else {"type": "object"}
     return [
-        f"## Input\n\n{how}",
+        "## Input\n\nWrite `input.json` to fit this schema:",
         f"```json\n{json.dumps(schema, indent=2, ensure_ascii=False)}\n```",
     ]
 
