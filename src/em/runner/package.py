@@ -385,14 +385,12 @@ def keep_routine(
     *,
     retired: bool = False,
     note: Draft | None = None,
-    retires: Mapping[str, Draft] | None = None,
     expected_pos: Mapping[str, int] | None = None,
 ) -> KeptRoutine:
     """Store a package as a new version; an unchanged package keeps its version.
 
     retired: store it out of use: its name still means the version before.
-    note: an event that says why, in the same commit. retires: by their ids, older versions to take
-    out of use with it, each with its event. expected_pos: as of a commit.
+    note: an event that says why, in the same commit. expected_pos: as of a commit.
     """
     routine = read_routine(parse_yaml(files[ROUTINE].encode(), ROUTINE), ROUTINE)
     if not routine.name or any(sign in routine.name for sign in "@/\\."):
@@ -405,12 +403,10 @@ def keep_routine(
     draft = ArtefactDraft(
         kind=KIND, name=routine.name, body=body, from_events=from_events, retired=retired
     )
-    retires = retires or {}
     notes = [*code_notes(files, routine.name, from_events), *([] if note is None else [note])]
     commit = Commit(
         artefacts=[draft],
-        events=[*notes, *retires.values()],
-        retire=list(retires),
+        events=notes,
         expected_pos=expected_pos or {},
     )
     (artefact,) = store.commit(commit).artefacts

@@ -4,8 +4,6 @@ The name of a routine means its newest version in use. A retired version can sti
 is neither run by that name nor offered to agents. The log says who retired and who restored it.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 
 from em.errors import RoutineError
@@ -18,15 +16,10 @@ from em.store.protocol import Artefact, Commit, Store
 
 @event_body("routine_retired")
 class RoutineRetired(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version of a routine was taken out of use.
-
-    from_events: what the reason quotes, if it does.
-    """
+    """A version of a routine was taken out of use."""
 
     routine: str
     by: str = ""
-    reason: str = ""
-    from_events: Sequence[str] = ()
 
 
 @event_body("routine_restored")
@@ -54,13 +47,13 @@ class InUse(msgspec.Struct, frozen=True, kw_only=True):
     now: str = ""
 
 
-def retire(store: Store, ref: str, *, by: str = "", reason: str = "") -> InUse:
+def retire(store: Store, ref: str, *, by: str = "") -> InUse:
     """Take a version out of use: its name then means the version before. It can still be read."""
     artefact = find_routine(store, ref)
     name = _ref(artefact)
     changed = artefact.retired_at is None
     if changed:
-        note = retirement(artefact, by=by, reason=reason)
+        note = _note("routine_retired", artefact, RoutineRetired(routine=name, by=by))
         store.commit(Commit(events=[note], retire=[artefact.id]))
     return InUse(routine=name, changed=changed, now=meaning_of(store, artefact.name))
 
@@ -89,16 +82,6 @@ def was_in_use(store: Store, artefact: Artefact) -> bool:
     query = EventQuery(stream=routine_stream(artefact.name), kinds=["routine_retired"])
     name = _ref(artefact)
     return any((event.body or {}).get("routine") == name for event in store.read(query))
-
-
-def retirement(
-    artefact: Artefact, *, by: str = "", reason: str = "", from_events: Sequence[str] = ()
-) -> Draft:
-    """Return the event that says that a version was retired, for the commit that retires it."""
-    body = RoutineRetired(
-        routine=_ref(artefact), by=by, reason=reason, from_events=tuple(from_events)
-    )
-    return _note("routine_retired", artefact, body)
 
 
 def _note(kind: str, artefact: Artefact, body: RoutineRetired | RoutineRestored) -> Draft:
