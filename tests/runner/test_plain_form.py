@@ -376,7 +376,7 @@ def test_a_failure_in_a_block_says_in_which_turns_something_was_done(tmp_path: P
     ("step", "problem"),
     [
         ("{id: a, type: let, value: 1}", "needs `save_as`"),
-        ("{id: a, type: let, value: 1, save_as: b, timeout: 3}", "can't have `timeout`"),
+        ("{id: a, type: let, value: 1, save_as: b, timeout: 3}", "unknown field `timeout`"),
         ("{id: a, type: for_each, over: {}, steps: []}", "at least one list"),
         ("{id: a, type: assert, check: x, expect: {}}", "can't have `expect`"),
         ("{id: a, type: return, held: 1/2}", "can't have `held`"),

@@ -1067,20 +1067,12 @@ class Machine:
                 value = self._evaluated(step, step.value)
                 reports.add(step.id, "done", 0, start)
                 return value
-            elif step.is_pure:
-                value = self._evaluate(step, start)
             else:
-                value = yield from self._do(step, start)
+                value = yield from self._do(step, self._scope, start)
             if step.save_as is not None:
                 check_conflict(step, self._saved, value)
                 self._saved[step.save_as] = self._scope[step.save_as] = value
         return None
-
-    def _evaluate(self, step: CompiledStep, start: float) -> Any:
-        """Do a step that only evaluates something."""
-        if step.kind == "let":
-            return self._let(step, self._scope, start)
-        return self._assert(step, start)
 
     def _let(self, step: CompiledStep, scope: Json, start: float) -> Any:
         """Return the value of a `let` step, if it is as expected."""
@@ -1148,23 +1140,11 @@ class Machine:
             if step.when is not None and not self._evaluated(step, step.when, scope):
                 self._reports.add(step.id, "skipped", 0, start)
                 continue
-            value = yield from self._do_in_turn(step, scope, start, turn)
+            value = yield from self._do(step, scope, start, turn)
             if step.save_as is not None:
                 check_conflict(step, saved, value)
                 saved[step.save_as] = scope[step.save_as] = value
         return saved
-
-    def _do_in_turn(self, step: CompiledStep, scope: Json, start: float, turn: Turn) -> Steps:
-        if step.kind == "assert":
-            return self._assert(step, start, [scope])
-        if step.kind == "let":
-            return self._let(step, scope, start)
-        if step.kind == "for_each":
-            return (yield from self._block(step, scope, start, turn))
-        if step.for_each is None:
-            return (yield from self._calls.once(step, scope, None, start, turn))
-        items = self._evaluated(step, step.for_each, scope)
-        return (yield from self._calls.for_each(step, items, scope, start, turn))
 
     def _hooked(self, hooks: Hooks) -> Steps:
         """Run the steps with hooks around them: in their order, or side by side."""
@@ -1265,33 +1245,38 @@ class Machine:
         # A daemon: Ctrl-C does not wait for it.
         threading.Thread(target=context.run, args=(work,), daemon=True).start()
 
-    def _do(self, step: CompiledStep, start: float) -> Steps:
+    def _do(self, step: CompiledStep, scope: Json, start: float, turn: Turn | None = None) -> Steps:
+        """Do one step; return its value. turn: of the block that holds it."""
+        if step.kind == "assert":
+            return self._assert(step, scope, start)
+        if step.kind == "let":
+            return self._let(step, scope, start)
         if step.kind == "for_each":
-            return (yield from self._block(step, self._scope, start, None))
+            return (yield from self._block(step, scope, start, turn))
         if step.kind == "prompt":
-            answer = self._ask(step, self._scope)
+            answer = self._ask(step, scope)
             self._reports.add(step.id, "done", 0, start)
             return answer
         if step.for_each is None:
-            return (yield from self._calls.once(step, self._scope, None, start))
-        items = self._evaluated(step, step.for_each)
-        return (yield from self._calls.for_each(step, items, self._scope, start))
+            return (yield from self._calls.once(step, scope, None, start, turn))
+        items = self._evaluated(step, step.for_each, scope)
+        return (yield from self._calls.for_each(step, items, scope, start, turn))
 
-    def _assert(self, step: CompiledStep, start: float, scopes: list[Json] | None = None) -> Any:
+    def _assert(self, step: CompiledStep, scope: Json, start: float) -> Any:
         assert step.check is not None
-        scopes = [self._scope] if scopes is None else scopes
+        scopes = [scope]
         if step.for_each is not None:
-            items = self._evaluated(step, step.for_each, scopes[0])
-            scopes = scopes_of(step, items, scopes[0])
-        scope: Json = {}
+            items = self._evaluated(step, step.for_each, scope)
+            scopes = scopes_of(step, items, scope)
+        own: Json = {}
         try:
-            for scope in scopes:
-                if not step.check(scope):
-                    raise CheckFailed(self._unmet(step, scope), place=f"step {step.id}")
+            for own in scopes:
+                if not step.check(own):
+                    raise CheckFailed(self._unmet(step, own), place=f"step {step.id}")
         except EmError as error:
             about: Json = {}
             if self._hands_over and isinstance(step.source, AssertStep):
-                about = context_of_check(step.source.check, scope)
+                about = context_of_check(step.source.check, own)
             return self._calls.given_up(step, failure_of(step.id, error, about), 0, start)
         self._reports.add(step.id, "done", 0, start)
         return None

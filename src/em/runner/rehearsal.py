@@ -122,10 +122,13 @@ class Rehearsal(Machine):
         if needs:
             self._wait(step, source, needs)
             return _UNKNOWN
-        if step.when is None or self._evaluated(step, step.when):
-            return (yield from self._rehearse(step, source))
-        self._reports.add(step.id, "skipped", 0, time.perf_counter())
-        return _SKIPPED
+        start = time.perf_counter()
+        if step.when is not None and not self._evaluated(step, step.when):
+            self._reports.add(step.id, "skipped", 0, start)
+            return _SKIPPED
+        if step.kind == "return":
+            return self._evaluated(step, step.value)
+        return (yield from self._do(step, self._scope, start))
 
     def _end_block(self, step: CompiledStep, records: list[Json], start: float) -> Any:
         """Return the records of all turns; _UNKNOWN if one lacks the result of a write."""
@@ -147,13 +150,13 @@ class Rehearsal(Machine):
             start = time.perf_counter()
             needs = self._needs(step.source)
             if needs:
-                self._wait(step, step.source, needs, turn.item(None))
+                self._wait(step, step.source, needs, turn)
                 value = _UNKNOWN
             elif step.when is not None and not self._evaluated(step, step.when, scope):
                 self._reports.add(step.id, "skipped", 0, start)
                 continue
             else:
-                value = yield from self._do_in_turn(step, scope, start, turn)
+                value = yield from self._do(step, scope, start, turn)
             if step.save_as is not None and value is _UNKNOWN:
                 self._lacking[step.save_as] = f"the result of {step.id}"
                 self._lacking_in_turns.add(step.save_as)
@@ -161,17 +164,13 @@ class Rehearsal(Machine):
                 saved[step.save_as] = scope[step.save_as] = value
         return saved
 
-    def _do_in_turn(self, step: CompiledStep, scope: Json, start: float, turn: Turn) -> Steps:
-        source = step.source
-        if not self._acts(step) or not isinstance(source, ToolStep | UdfStep):
-            return (yield from super()._do_in_turn(step, scope, start, turn))
-        self._written = step.id
-        if step.for_each is None:
-            self._plan_item(step, source, turn.item(None), scope)
-        else:
-            items = self._evaluated(step, step.for_each, scope)
-            for number, own in enumerate(scopes_of(step, items, scope)):
-                self._plan_item(step, source, turn.item(number), own)
+    def _do(self, step: CompiledStep, scope: Json, start: float, turn: Turn | None = None) -> Steps:
+        """Do a step if it has no effect; else plan it, and return _UNKNOWN."""
+        if step.kind == "prompt":
+            return self._shown(step)
+        if not self._acts(step) or not isinstance(step.source, ToolStep | UdfStep):
+            return (yield from super()._do(step, scope, start, turn))
+        self._plan(step, step.source, scope, turn)
         return _UNKNOWN
 
     def _check_output(self, output: Any) -> None:
@@ -181,21 +180,6 @@ class Rehearsal(Machine):
     def _result(self, status: Any, **rest: Any) -> Prepared:
         found = super()._result(status, **rest)
         return Prepared(**msgspec.structs.asdict(found), planned=self._planned)
-
-    def _rehearse(self, step: CompiledStep, source: Step) -> Steps:
-        """Do a step if it has no effect; else plan it, and return _UNKNOWN."""
-        start = time.perf_counter()
-        if step.kind == "return":
-            return self._evaluated(step, step.value)
-        if step.kind == "prompt":
-            return self._shown(step)
-        if step.is_pure:
-            return self._evaluate(step, start)
-        if not self._acts(step):
-            return (yield from self._do(step, start))
-        assert isinstance(source, ToolStep | UdfStep)
-        self._plan(step, source)
-        return _UNKNOWN
 
     def _keep(self, step: CompiledStep, value: Any) -> None:
         if value is _UNKNOWN:
@@ -233,12 +217,11 @@ class Rehearsal(Machine):
         found = [what for name, what in self._lacking.items() if name in names]
         return list(dict.fromkeys(found))
 
-    def _wait(self, step: CompiledStep, source: Step, needs: list[str], item: Item = None) -> None:
+    def _wait(
+        self, step: CompiledStep, source: Step, needs: list[str], turn: Turn | None = None
+    ) -> None:
         if isinstance(source, ToolStep | UdfStep) and self._acts(step):
-            if item is None:
-                self._plan(step, source, needs)
-            else:
-                self._plan_item(step, source, item, self._scope, needs)
+            self._plan(step, source, self._scope, turn, needs)
         elif isinstance(source, ForEachStep):
             for inner in step.steps:
                 self._wait_in_block(inner, needs)
@@ -253,7 +236,7 @@ class Rehearsal(Machine):
                     step=step.id,
                     does="wait",
                     tool=step.target,
-                    item=item,
+                    item=_item(turn),
                     needs=needs,
                     expects=expects,
                 )
@@ -280,36 +263,33 @@ class Rehearsal(Machine):
         return _UNKNOWN
 
     def _plan(
-        self, step: CompiledStep, source: ToolStep | UdfStep, needs: list[str] | None = None
-    ) -> None:
-        self._written = step.id
-        scopes: list[tuple[int | None, Json]] = [(None, self._scope)]
-        if step.for_each is not None and not needs:
-            items = self._evaluated(step, step.for_each)
-            scopes = list(enumerate(scopes_of(step, items, self._scope)))
-        for item, scope in scopes:
-            self._plan_item(step, source, item, scope, needs)
-
-    def _plan_item(
         self,
         step: CompiledStep,
         source: ToolStep | UdfStep,
-        item: Item,
         scope: Json,
-        needs: list[str] | None = None,
+        turn: Turn | None,
+        needs: Sequence[str] = (),
     ) -> None:
-        self._planned.append(
-            Planned(
-                step=step.id,
-                does="write",
-                tool=step.target,
-                item=item,
-                arguments=list(self._arguments(source, scope)),
-                expects=result_in_words(source),
-                needs=needs or [],
-                shows="" if needs else self._preview(step, scope),
+        """Note the calls of a step, one for each of its items. needs: what they wait for."""
+        self._written = step.id
+        scopes = [(_item(turn), scope)]
+        if step.for_each is not None and not needs:
+            items = self._evaluated(step, step.for_each, scope)
+            each = enumerate(scopes_of(step, items, scope))
+            scopes = [(_item(turn, number), own) for number, own in each]
+        for item, own in scopes:
+            self._planned.append(
+                Planned(
+                    step=step.id,
+                    does="write",
+                    tool=step.target,
+                    item=item,
+                    arguments=list(self._arguments(source, own)),
+                    expects=result_in_words(source),
+                    needs=needs,
+                    shows="" if needs else self._preview(step, own),
+                )
             )
-        )
 
     def _preview(self, step: CompiledStep, scope: Json) -> str:
         """Return what the tool would do, or why it would refuse; empty if that is not known."""
@@ -342,6 +322,11 @@ class Rehearsal(Machine):
         if bare in self._saved or self._lacking.get(bare, YOUR_ANSWER) != YOUR_ANSWER:
             return f"the result `{bare}`"
         return in_words(template)
+
+
+def _item(turn: Turn | None, number: int | None = None) -> Item:
+    """Return the key of a call: of an item, in a turn of a block, or both."""
+    return number if turn is None else turn.item(number)
 
 
 def argument_values(

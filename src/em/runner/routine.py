@@ -464,8 +464,6 @@ class CompiledStep:
         self.steps: list[CompiledStep] = []
         self.is_in_block = False
         self._take_details(step, place)
-        # This only evaluates something: a value with a name, or a plain assert.
-        self.is_pure = self.kind in ("let", "assert")
         # Only a call and a name for its result: the common case has a fast path.
         self.is_plain = self.kind in ("tool", "udf") and not (
             self.when
