@@ -14,7 +14,7 @@ from em.runner.engine import run_routine
 from em.runner.package import parse_yaml, read_routine
 from em.runner.preparation import prepare_routine
 from em.runner.public_form import public_form
-from em.runner.requirements import requirements, schema_in_words
+from em.runner.requirements import required_by, result_in_words, schema_in_words
 from em.runner.routine import Routine
 from em.runner.validation import validate
 from em.serve.pages.drawing import graph_of
@@ -150,19 +150,21 @@ def test_a_printed_routine_is_read_back_as_it_was(steps: Any, checks: Any) -> No
         step.id for step in routine.all_steps
     ]
     assert graph_of(routine).summary
-    list(requirements(routine))
+    for step in routine.all_steps:
+        for field in step.__struct_fields__:
+            required_by(step, field)
 
 
 def test_every_walk_sees_the_steps_of_blocks(tmp_path: Path) -> None:
     routine = read_routine(parse_yaml(EXCHANGE.encode(), "here"), "here")
     assert "get_product" in routine.called_tools
-    said = {one.step_id: one for one in requirements(routine)}
-    assert said["variant"].expect == ["`variant.available` is true (in 3/3 recordings)"]
-    assert said["order"].expect == [
+    steps = {step.id: step for step in routine.all_steps}
+    assert result_in_words(steps["variant"]) == ["`variant.available` is true (in 3/3 recordings)"]
+    assert result_in_words(steps["order"]) == [
         "`order` has status, user_id, items (in 14/14 recordings)",
         '`order.status` is "delivered" (in 14/14 recordings)',
     ]
-    assert said["each"].when == [
+    assert required_by(steps["each"], "over") == [
         "for each `wanted` of the input `items` and `new` of the input `new_items`"
     ]
     assert any(node.title == "variant" for node in graph_of(routine).nodes)
