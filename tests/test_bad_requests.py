@@ -8,7 +8,9 @@ import pytest
 from tests.test_routed_agent import WORDINGS, Shop
 
 from em import Memory, Settings
+from em.errors import RunNotDone
 from em.llm import ScriptedClient, get_llm_client
+from em.runner.history import find_runs
 from em.settings import ProviderSettings
 from em.testing import LoopbackModel
 from em.testing.turn import slow
@@ -72,6 +74,12 @@ def acts_nowhere(
         assert (result.reason is None) != (result.pending_prompt is None)
         prepared = memory.prepare("cancel_order", given, shop.tools, client=client())
         assert (prepared.status, prepared.token) == ("needs_input", "")
+    told = memory.tools("openai", shop.tools).call("cancel_order", {"request": text})
+    assert '"status":"needs_input"' in told["content"]
+    waiting = find_runs(memory.store, status="needs_input").runs
+    with pytest.raises(RunNotDone):
+        memory.routine("cancel_order", shop.tools)(request=text)
+    assert find_runs(memory.store, status="needs_input").runs == waiting
     assert memory.match(text, shop.tools, client()) is None
     agent = memory.agent(lambda request: "by hand", shop.tools, client=client(), learn=False)
     assert agent(text) == "by hand"

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import em
 from em import Memory
 from em.behaviour import routed_agent
 from em.compiler.growth import Growth
+from em.compiler.match import Match
 from em.errors import LlmUnavailable, OutcomeUnknown, RunNotDone, UsageError
 from em.llm import ScriptedClient
 from em.runner import commitment
@@ -169,6 +171,95 @@ def test_a_write_that_a_routine_made_is_never_made_twice(memory: Memory, shop: S
     assert shop.mailed == ["gus@mail.example"]  # nobody knows whether it was sent: not again
     assert (agent.last.done, agent.last.in_doubt) == (["cancel_order"], ["send_mail"])
     assert not agent.last.by_routine
+
+
+def test_a_thread_of_the_agent_s_own_makes_no_write_twice_either(
+    memory: Memory, shop: Shop
+) -> None:
+    shop.mail_fails = True
+    said: list[Any] = []
+
+    def answer(request: str) -> str:
+        thread = threading.Thread(target=lambda: said.append(shop.tools[1]("W-7377")))
+        thread.start()
+        thread.join()
+        return "done"
+
+    memory.agent(answer, shop.tools)(REQUEST)
+    assert (said, shop.cancelled) == ([{"order_id": "W-7377", "cancelled": True}], ["W-7377"])
+
+
+@KINDS
+def test_what_was_made_and_is_not_as_expected_is_answered_too(
+    memory: Memory, shop: Shop, kind: str
+) -> None:
+    @em.tool(effect="write")
+    def cancel_order(order_id: str) -> dict[str, Any]:
+        shop.cancelled.append(order_id)
+        return {"order_id": order_id, "cancelled": "later"}
+
+    shop.tools[1] = cancel_order
+    agent = memory.agent(in_kind(kind, lambda request: cancel_order("W-7377")), shop.tools)
+    answered, last = done_by(agent, REQUEST)
+    assert (answered["cancelled"], shop.cancelled) == ("later", ["W-7377"])
+    assert (last.done, last.by_routine) == (["cancel_order"], False)
+
+
+@KINDS
+def test_a_plan_that_stops_half_way_is_answered_too(memory: Memory, shop: Shop, kind: str) -> None:
+    shop.mail_fails = True
+    client = ScriptedClient([read_with("if it is still in the shop"), word(yes=True)])
+    agent = memory.agent(
+        in_kind(kind, lambda request: shop.tools[1]("W-7377")), shop.tools, client=client
+    )
+    answered, last = done_by(agent, CONDITION)
+    assert (answered["cancelled"], shop.cancelled) == (True, ["W-7377"])
+    assert last.done == ["cancel_order"]
+
+
+REFUNDS = """\
+name: refunds
+checks: hand_over
+input_schema:
+  type: object
+  properties: {orders: {type: array, items: {type: string}}}
+  required: [orders]
+requests: ["Refund {orders}"]
+tools: [{name: pay, effect: write}]
+steps:
+  - id: paid
+    type: tool.call
+    tool: pay
+    for_each: "{{ orders }}"
+    args: {order: "{{ item }}"}
+"""
+
+
+@KINDS
+def test_each_call_of_a_list_answers_once(memory: Memory, kind: str) -> None:
+    paid: list[str] = []
+
+    @em.tool(effect="write")
+    def pay(order: str) -> str:
+        paid.append(order)
+        if len(paid) == 3:
+            raise TimeoutError
+        return f"paid {order}"
+
+    def answer(request: str) -> list[str]:
+        with pytest.raises(OutcomeUnknown):
+            pay("W-3")
+        return [pay("W-1"), pay("W-2"), pay("W-1")]
+
+    keep_routine(memory.store, {"routine.yaml": REFUNDS})
+    agent = memory.agent(in_kind(kind, answer), [pay])
+    inputs = {"orders": ["W-1", "W-2", "W-3"]}
+    matched = Match(routine="refunds@1", inputs=inputs, why="words")
+    agent._desk.match = lambda *asked, **options: matched
+    answered, last = done_by(agent, "Refund all")
+    assert answered == ["paid W-1", "paid W-2", "paid W-1"]
+    assert paid == ["W-1", "W-2", "W-3", "W-1"]  # the second time is the agent's own will
+    assert (last.done, last.in_doubt) == (["pay", "pay"], ["pay"])
 
 
 def test_a_call_that_surely_had_no_effect_is_made(memory: Memory, shop: Shop) -> None:

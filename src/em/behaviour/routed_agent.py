@@ -264,8 +264,8 @@ class RoutedAgent:
         """Return the agent's answer; its calls are answered with what the routine completed."""
         for turn in task.turns:
             recorder.said("user", turn)
-        recorder.answer_call = task.answer
         if task.done or task.in_doubt:
+            recorder.answer_call = task.answer
             recorder.mark_incomplete(f"{task.ref} did a part of this task before the agent")
         answer = self._agent(*task.args, **task.kwargs)
         if self._is_async:

@@ -436,7 +436,8 @@ find_payer: list[Callable[[], Recorder | None]] = [_payer]
 def recorder_for(tool: str) -> Recorder | None:
     """Return the recorder that a call of a decorated tool belongs to.
 
-    None for a call inside of a recorded call, and outside of all recordings.
+    None for a call inside of a recorded call, and outside of all recordings. A call in a thread of
+    its own belongs to the one recording that may answer it with what was made before, if any.
     """
     around = _current.get()
     if around is not None and around.is_open:
@@ -454,6 +455,9 @@ def recorder_for(tool: str) -> Recorder | None:
                 f"`{tool}` was called in a thread or task that no recording started, so it is not"
                 " known whether the call belongs to this one"
             )
+        # Rather is a call answered that belongs elsewhere than made twice.
+        answering = [one for one in open_ones if one.answer_call is not None]
+        return answering[0] if len(answering) == 1 else None
     return None
 
 
