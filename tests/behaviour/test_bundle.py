@@ -112,7 +112,7 @@ def test_what_was_read_is_checked_before_the_first_write(
     assert desk.writes == []
 
 
-@pytest.mark.parametrize("answer", [{"status": "refused"}, {"order_id": "#W9"}, {"error": "no"}])
+@pytest.mark.parametrize("answer", [{"status": "refused"}, {"order_id": "#W9"}])
 def test_what_a_write_returned_is_checked_before_the_next_call(folder: Path, answer: Any) -> None:
     desk = Desk()
     desk.answer = answer

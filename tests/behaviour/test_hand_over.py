@@ -126,7 +126,7 @@ def test_what_the_replay_paid_back_the_agent_does_not_pay_back_again(
     shop.writes.clear()
     result = call()
     assert result.how == "handed_over"
-    assert "the answer may be out of date: step 2 (refund)" in result.reason
+    assert "step 2 (refund) returned another takes" in result.reason
     assert shop.writes == [("refund", "#W1001", 4250)], "once"
     assert result.value == "paid back, it takes about 7 days"
     writes = [step for step in result.steps if step.tool == "refund"]

@@ -420,9 +420,8 @@ def test_a_secret_that_was_only_read_is_not_stored_and_keeps_nothing_from_being_
         assert engine("ana.lima", params=["who"]).stored
         assert engine("bo.berg", params=["who"]).hit
         note[0] = f"sk-ant-api03-{'wxyzEFGH1234' * 6}"
-        assert engine("cy.cole", params=["who"]).stored
-        assert engine("di.dorn", params=["who"]).hit
-    assert closed == ["ana.lima", "bo.berg", "cy.cole", "di.dorn"]
+        assert engine("cy.cole", params=["who"]).hit, "what is not stored is not compared"
+    assert closed == ["ana.lima", "bo.berg", "cy.cole"]
     assert b"EFGH1234" not in (tmp_path / "em.db").read_bytes()
 
 

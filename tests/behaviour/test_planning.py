@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from em import Engine
-from em.behaviour.replay import Course
+from em.behaviour.course import Course
 from em.behaviour.result import Result
 
 
@@ -201,13 +201,13 @@ def test_where_no_recording_can_decide_later_nothing_is_written_now(desk: Desk) 
 
 def test_each_step_is_run_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
-    advance = Course._advance
+    advance = Course.answer
 
     def counted(course: Course, result: Any) -> None:
         tried.append(result)
         advance(course, result)
 
-    monkeypatch.setattr(Course, "_advance", counted)
+    monkeypatch.setattr(Course, "answer", counted)
     counts = []
     for steps in (10, 100):
         engine = Engine(grace=600)

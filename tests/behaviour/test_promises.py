@@ -639,7 +639,10 @@ def test_8_a_short_param_that_has_its_place_is_not_looked_for_elsewhere(box: Box
     result = engine(5, True, "x", params=["n", "urgent", "note"])
     assert result.hit, result.reason
     assert box.log[-1] == (5, 1, True, "x")
-    assert "param 'urgent'" in engine(5, False, "x", params=["n", "urgent", "note"]).reason
+    assert (
+        "urgent: false is not one of true"
+        in engine(5, False, "x", params=["n", "urgent", "note"]).reason
+    )
     assert not engine(5, True, None, params=["n", "urgent", "note"]), "nothing is no text"
     assert box.log[-1] == (5, 1, True, None)
 
@@ -687,7 +690,7 @@ def test_8_a_param_whose_use_cant_be_followed_must_be_the_same(box: Box) -> None
     engine("erik", params=["name"])
     result = engine("john", params=["name"])
     assert not result
-    assert "param 'name' was 'erik'" in result.reason
+    assert 'name: "john" is not one of "erik"' in result.reason
     assert box.log == ["kire", "nhoj"]
     assert engine("erik", params=["name"])
 
@@ -785,7 +788,7 @@ def test_9_an_answer_that_may_hold_an_old_result_is_asked_of_the_agent(box: Box)
     box.number = 6
     result = engine()
     assert result.value == [6]
-    assert "before the answer" in result.reason or result.hit
+    assert result.how == "handed_over"
 
 
 def test_9_an_answer_that_cant_be_kept_is_said(box: Box) -> None:

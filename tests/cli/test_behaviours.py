@@ -25,7 +25,7 @@ def shop(db: str | Path, orders: list[Any], name: str = SHOP) -> Engine:
         return f"receipt {order_id:05}"
 
     def agent(item: str) -> dict[str, Any]:
-        own = order(item, (1, 2))
+        own = order(item, (41, 42))
         return {"receipt": pay(own["id"], own["total"]), "order": own["id"]}
 
     return engine.set_agent(agent)

@@ -1,7 +1,6 @@
 """Behaviour: how a task was done, as a routine with what was captured beside its calls."""
 
 import functools
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,16 +11,13 @@ from em.compiler.draft import Recorded
 from em.log.kinds import event_body
 from em.runner.package import read_routine
 from em.runner.routine import Program
-from em.values.canonical import Json, identical
+from em.values.canonical import Json
 
 KIND = "behaviour"
 """The kind of a behaviour's artefact; the artefact's name is `ENGINE/KEY`."""
 
-FORMAT = 5
+FORMAT = 6
 """The format of the behaviours that are recorded now; older ones are listed, not replayed."""
-
-ENOUGH_VALUES = 3
-"""Values of a param with which the same was done: then it does not matter."""
 
 
 class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,21 +37,18 @@ class Captures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: the fingerprint of the tool. forms: how arguments are restored from JSON. live: arguments
     that are the very object that an earlier step returned, by the id of that step.
 
-    `gave` is a hash of the recorded result. Where several behaviours are possible, the one whose
-    recorded results equal this run's is followed. `seen` are hashes of its parts, `asked` of the
-    arguments if the call asks something (see `likeness`). `chosen` says that an argument took an
-    item of it that nothing explains. `other` is the schema of the result about another record,
-    where arguments take values that `expect` therefore leaves open.
+    asks: the call may have asked something. watched: no check looks at what is done after it, so
+    that what it returns must be as recorded but for the paths in `free`, which later values take.
+    chosen: one of those values is explained by nothing, so that all must be as recorded.
     """
 
     code: str = ""
     forms: Mapping[str, Form] = {}
     live: Mapping[str, str] = {}
-    gave: str = ""
-    asked: Sequence[str] = ()
-    seen: Mapping[str, Sequence[str]] = {}
+    asks: bool = False
+    watched: bool = False
+    free: Sequence[str] = ()
     chosen: bool = False
-    other: Json | None = None
     pre: Capture | None = None
     post: Capture | None = None
     seconds: float = 0.0
@@ -75,37 +68,17 @@ class Step(NamedTuple):
     beside: Captures
 
 
-def result_hash(result: Any) -> str:
-    """Return a short hash of a result."""
-    if type(result) in (int, bool, type(None)):
-        return _hash_of_scalar(result)  # what most writes return, on the path of every hit
-    text = msgspec.json.encode(result, order="sorted")
-    return hashlib.blake2b(text, digest_size=8).hexdigest()
-
-
-@functools.lru_cache(maxsize=1024, typed=True)
-def _hash_of_scalar(value: int | bool | None) -> str:
-    return hashlib.blake2b(msgspec.json.encode(value), digest_size=8).hexdigest()
-
-
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What stands beside the return: how it is restored, or the step whose object it is.
-
-    free: by the id of a read, the paths that the answer takes from its result; None if the answer
-    takes all that it says from results, so that nothing that was read has to be as recorded.
-    """
+    """What stands beside the return: how it is restored, or the step whose object it is."""
 
     form: Form = ""
     live: str | None = None
-    free: Mapping[str, Sequence[str]] | None = None
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """One way to do a task: a routine, with what was captured beside its calls.
 
-    captures: by the id of the step. `pinned` are params whose use could not be followed, with the
-    values that they had when it was recorded: they must have one of these, until there are enough.
-    `recordings` are what it was learnt from.
+    captures: by the id of the step. `recordings` are what it was learnt from.
     """
 
     task: Any
@@ -114,7 +87,6 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, d
     answer: Answer = Answer()
     tags: Sequence[str] = ()
     params: Sequence[str] = ()
-    pinned: Mapping[str, Sequence[Any]] = {}
     recordings: Sequence[Recorded] = ()
     seconds: float = 0.0
     tokens: int | None = None
@@ -147,27 +119,24 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, d
         steps = self.routine.get("steps", ())
         return next((one.get("value") for one in steps if one["type"] == "return"), None)
 
-    def shape(self) -> bytes:
-        """Return bytes that are equal for the same calls behind equal checks."""
-        found = [(s.tool, s.beside) for s in self.steps]
-        return msgspec.json.encode(
-            (
-                [
-                    (tool, one.code, one.forms, one.live, _seen(one.pre), _seen(one.post))
-                    for tool, one in found
-                ],
-                (self.answer.form, self.answer.live),
-            ),
-            order="sorted",
-        )
+    @functools.cached_property
+    def way(self) -> bytes:
+        """Bytes that are equal for behaviours which differ in what checks and recordings saw."""
+        beside = [
+            msgspec.structs.replace(step.beside, pre=None, post=None, seconds=0.0)
+            for step in self.steps
+        ]
+        return msgspec.json.encode((self.routine, beside, self.answer), order="sorted")
 
-    def pin(self, params: Json) -> str:
-        """Return a param that must be another one for this behaviour; "" if none must."""
-        for name, values in self.pinned.items():
-            is_known = any(identical(params.get(name), value) for value in values)
-            if len(values) < ENOUGH_VALUES and not is_known:
-                return name
-        return ""
+    @functools.cached_property
+    def shape(self) -> bytes:
+        """Bytes that are equal for the same calls behind checks that saw the same."""
+        found = [
+            (s.tool, s.beside.code, s.beside.forms, s.beside.live, _seen(s.beside.pre),
+             _seen(s.beside.post))
+            for s in self.steps
+        ]  # fmt: skip
+        return msgspec.json.encode((found, self.answer), order="sorted")
 
 
 def calls_of(routine: Json) -> list[Json]:

@@ -17,7 +17,7 @@ from em.behaviour.agent_run import Run
 from em.behaviour.behaviour import FORMAT, KIND, Behaviour, calls_of
 from em.behaviour.codec import snapshot
 from em.behaviour.task import Task
-from em.behaviour.tree import Node, plant
+from em.behaviour.way import Way, ways_of
 from em.errors import Conflict, InputError, NotFound, NotRecordable, PositionConflict
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, behaviour_stream
 from em.store import Commit, Erasure, Store
@@ -51,13 +51,8 @@ class Known:
 
     def __init__(self, stored: Sequence[Stored]) -> None:
         self.stored = stored
-        self.root: Node = plant([item.behaviour for item in stored])
-        self.all = (1 << len(stored)) - 1
-        self.tool_seconds = [
-            sum(step.beside.seconds for step in item.behaviour.steps) for item in stored
-        ]
-        self.fitting: tuple[int, int, str] | None = None
-        self.has_pins = any(item.behaviour.pinned for item in stored)
+        self.ways = ways_of([one for one in stored if one.behaviour.format == FORMAT])
+        self.fitting: tuple[int, list[Way], str] | None = None
 
 
 def behaviour_id(engine: str, key: str, version: int) -> str:

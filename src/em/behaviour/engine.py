@@ -16,8 +16,7 @@ from typing import Any, Literal, Self, TypeVar, get_args
 import msgspec
 
 from em.behaviour.agent_run import Run, record_calls, running
-from em.behaviour.behaviour import FORMAT
-from em.behaviour.cache import Cache, Known, Stats, Stored, read_stats
+from em.behaviour.cache import Cache, Known, Stats, read_stats
 from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, encode, hints_of
 from em.behaviour.metrics import Metrics
@@ -25,6 +24,7 @@ from em.behaviour.result import Progress, Result
 from em.behaviour.solver import run_agent_only, solve
 from em.behaviour.task import make_task
 from em.behaviour.tool import Contexts, EngineTool
+from em.behaviour.way import Way
 from em.errors import NotRecordable, UsageError
 from em.log.event import check_name
 from em.runner.drivers import adrive, drive
@@ -174,27 +174,23 @@ class Engine:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def fitting(self, known: Known) -> tuple[int, str]:
-        """Return the behaviours that this program can replay, as bits, and why not the others."""
+    def fitting(self, known: Known) -> tuple[list[Way], str]:
+        """Return the ways that this program can replay, and why not the others."""
         if self.contexts.is_scoped:
             return self._fitting(known)
         if known.fitting is None or known.fitting[0] != self._changes:
             known.fitting = (self._changes, *self._fitting(known))
         return known.fitting[1], known.fitting[2]
 
-    def _fitting(self, known: Known) -> tuple[int, str]:
-        alive, reason = known.all, ""
-        for number in range(len(known.stored) - 1, -1, -1):
-            problem = self._missing_for(known.stored[number])
-            if problem:
-                alive &= ~(1 << number)
-                reason = reason or problem
-        return alive, reason
+    def _fitting(self, known: Known) -> tuple[list[Way], str]:
+        if known.stored and not known.ways:
+            return [], "the behaviour was recorded by an older em, with other checks"
+        problems = [self._missing_for(way) for way in known.ways]
+        fit = [way for way, problem in zip(known.ways, problems, strict=True) if not problem]
+        return fit, next(filter(None, problems), "")
 
-    def _missing_for(self, item: Stored) -> str:
-        if item.behaviour.format < FORMAT:
-            return "the behaviour was recorded by an older em, with other checks"
-        for step in item.behaviour.steps:
+    def _missing_for(self, way: Way) -> str:
+        for step in way.steps:
             tool = self.tools.get(step.tool)
             if tool is None:
                 return f"tool {step.tool!r} is not defined here"

@@ -1,57 +1,112 @@
 """Likeness: whether a call returned what it returned when the behaviour was recorded.
 
 An agent reads in order to decide. What a call was given can be traced to its source; what was only
-looked at can't. A replay therefore compares the results of its reads, field by field, before it
-writes and before it answers. A field may differ if an argument takes its value, or if another
-recording of the same behaviour had another value there. Only hashes are stored.
+looked at can't. A replay therefore compares what its calls return with the recordings, value by
+value. What an argument or the answer takes may be another value of its kind, and so may a number or
+a text that differed between two recordings. Of a fact (yes or no, nothing, a word) only recorded
+values are fine.
 
-A read with other arguments than recorded (another order) is about something else: it must look as
-recorded, and what `requirements` found must hold of it. So must what a write returned. The routine
-says both.
+A read with other arguments is about something else, and a write returns something new: there the
+fields, the facts and the kinds of values must be recorded ones, and the words of what a write says.
 """
 
 import re
-import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
-
-from em.behaviour.behaviour import Captures, result_hash
-from em.values.canonical import Json
-from em.values.json_schema import misfit
-from em.values.leaves import is_by_id
+from em.behaviour.behaviour import Captures
+from em.redaction.redactor import MARKER
+from em.values.canonical import Json, identical
+from em.values.leaves import is_by_id, leaves
 
 MOST_PATHS = 200
 """A result with more different paths is compared as a whole."""
-FEW, MANY, ABSENT = "=", "~", "-"
-"""How a hash begins: of a value that is one of a few, of any other, of a path that was missing.
-
-Two recordings that differ in a value of the second kind show that it does not matter. Of the first
-kind, only the recorded values are known to be fine.
-"""
-_SIGNS = "pnz"
-"""Marks of positive and negative numbers and of 0; hashes don't begin with them."""
-_FEW = re.compile(r"[a-z][a-z _-]{0,30}")
+FARTHEST = 1_000
+"""How many times as large as a recorded number another one may be."""
+_FACT = re.compile(r"[a-z][a-z _-]{0,30}")
+_ABSENT = object()
+_FREE = "\0"
 
 
-def is_one_of_few(value: Any) -> bool:
+class Returned(NamedTuple):
+    """What a call returned, with its arguments and the inputs of its run."""
+
+    args: Json
+    result: Any
+    inputs: Json
+
+
+def difference(now: Returned, recorded: Sequence[Returned], by: Captures, *, writes: bool) -> str:
+    """Return the path of a value that differs from all recordings; "" if none matters."""
+    if any(identical(now.result, one.result) for one in recorded):
+        return ""
+    if by.chosen:
+        return "result"
+    is_again = by.asks and any(identical(now.args, one.args) for one in recorded)
+    own, were = _parts(now.result), [_parts(one.result) for one in recorded]
+    for path in dict.fromkeys([*(path for one in were for path in one), *own]):
+        value, before = own.get(path, _ABSENT), [one.get(path, _ABSENT) for one in were]
+        if any(_is_recorded(value, one) for one in before):
+            continue
+        if path in by.free:
+            is_fine = any(_is_alike(value, one) for one in before)
+        elif is_again:
+            is_fine = _varied(value, before)
+        elif path.endswith(("#", "@")):
+            is_fine = _ABSENT not in (value, *before)
+        else:
+            is_fine = not is_fact(value) and any(_is_alike(value, one) for one in before)
+            words = [_wording(*row) for row in zip(before, recorded, strict=True) if writes]
+            is_fine = is_fine and (not words or _wording(value, now) in words)
+        if not is_fine:
+            return path.lstrip(".").rstrip("#@*") or "result"
+    return ""
+
+
+def _is_recorded(value: Any, one: Any) -> bool:
+    """Return whether a value is a recorded one; what stood around a secret must be the same."""
+    if value is _ABSENT or one is _ABSENT:
+        return value is one
+    around = MARKER.split(one) if isinstance(one, str) else []
+    if isinstance(value, str) and len(around) > 1:
+        return value.startswith(around[0]) and value.endswith(around[-1])
+    return identical(value, one)
+
+
+def is_fact(value: Any) -> bool:
     """Return whether a value is a fact such as true, none, an empty text or `pending`."""
     if value is None or isinstance(value, bool) or value == "":
         return True
-    return isinstance(value, str) and _FEW.fullmatch(value) is not None
+    return isinstance(value, str) and _FACT.fullmatch(value) is not None
 
 
-def traits_of(result: Any) -> dict[str, str]:
-    """Return the hash of every path of a result. The order of a mapping's keys does not count."""
+def _varied(value: Any, before: Sequence[Any]) -> bool:
+    """Return whether a value of this kind that is no fact differed between recordings."""
+    alike = [one for one in before if not is_fact(one) and _is_alike(value, one)]
+    return not is_fact(value) and any(not identical(one, alike[0]) for one in alike[1:])
+
+
+def _is_alike(value: Any, other: Any) -> bool:
+    """Return whether a value is of the type, the sign and about the size of another."""
+    if type(value) is not type(other) or value is _ABSENT:
+        return False
+    if isinstance(value, str | list):
+        return bool(value) == bool(other)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        is_near = abs(value) <= FARTHEST * max(1, abs(other))
+        return bool(is_near and (value > 0, value < 0) == (other > 0, other < 0))
+    return True
+
+
+def _parts(result: Any) -> dict[str, Any]:
+    """Return every value of a result by its path: of a list all, with their number."""
     found: dict[str, list[Any]] = {}
-    sizes: dict[str, list[int]] = {}
     todo: list[tuple[str, Any]] = [("", result)]
     while todo:
         path, value = todo.pop()
         if isinstance(value, list) or (isinstance(value, dict) and is_by_id(value)):
             items = value if isinstance(value, list) else [value[key] for key in sorted(value)]
-            sizes.setdefault(f"{path}#", []).append(len(items))
+            found.setdefault(f"{path}#", []).append(len(items))
             if isinstance(value, dict):
                 found.setdefault(f"{path}@", []).append(sorted(value))
             todo += [(f"{path}*", item) for item in reversed(items)]
@@ -60,76 +115,15 @@ def traits_of(result: Any) -> dict[str, str]:
         else:
             found.setdefault(path, []).append(value)
     if len(found) > MOST_PATHS:
-        return {"": MANY + result_hash(result)}
-    traits = {path: _trait(values) for path, values in found.items()}
-    return traits | {path: FEW + _hash(size) for path, size in sizes.items()}
+        return {"": [result]}
+    return {path: rows[0] if len(rows) == 1 else rows for path, rows in found.items()}
 
 
-def _trait(values: list[Any]) -> str:
-    """Return the hash of the values at a path; one number is marked with its sign."""
-    if len(values) > 1:
-        return MANY + _hash(values)
-    value = values[0]
-    if is_one_of_few(value):
-        return FEW + _hash(value)
-    if isinstance(value, str):
-        return MANY + _hash(value)
-    return MANY + ("p" if value > 0 else "n" if value < 0 else "z") + _hash(value)
-
-
-def _hash(value: Any) -> str:
-    """Return a short hash; it only has to tell two values of one path apart."""
-    return f"{zlib.crc32(msgspec.json.encode(value)):08x}"
-
-
-class Seen(msgspec.Struct):
-    """What a call of this run returned; hashes are made when they are needed, and once."""
-
-    _args: Json
-    _result: Any
-    _gave: str = ""
-    _asked: str = ""
-    _traits: dict[str, str] | None = None
-
-    def is_asked_again(self, recorded: Captures) -> bool:
-        """Return whether a call asked what a recorded one asked."""
-        self._asked = self._asked or result_hash(self._args)
-        return self._asked in recorded.asked
-
-    def difference(self, recorded: Captures, but: Sequence[str] = ()) -> str:
-        """Return a path in which the result differs from the recorded ones; "" if none matters.
-
-        but: paths that may differ.
-        """
-        if not recorded.seen:
-            return ""
-        self._gave = self._gave or result_hash(self._result)
-        if self._gave == recorded.gave:
-            return ""
-        if not self.is_asked_again(recorded):
-            found = misfit(recorded.other, self._result) if recorded.other is not None else None
-            return "result" if recorded.chosen else "" if found is None else found.where
-        if self._traits is None:
-            self._traits = traits_of(self._result)
-        now = self._traits
-        for path in {**recorded.seen, **now}:
-            were = recorded.seen.get(path, (ABSENT,))
-            if were and path not in but and not _fits(now.get(path, ABSENT), were, recorded):
-                return path.lstrip(".").rstrip("#@*") or "result"
-        return ""
-
-
-def _fits(now: str, recorded: Sequence[str], by: Captures) -> bool:
-    if now in recorded:
-        return True
-    if by.chosen or not now.startswith(MANY):
-        return False
-    differing = [one for one in recorded if one.startswith(MANY)]
-    return len(differing) > 1 and any(one[1] == now[1] or one[1] not in _SIGNS for one in differing)
-
-
-def hashes_of(results: Sequence[Any]) -> dict[str, list[str]]:
-    """Return the hashes of what recordings of a call returned, by the path."""
-    rows = [traits_of(result) for result in results]
-    paths = dict.fromkeys(path for row in rows for path in row)
-    return {path: [*dict.fromkeys(row.get(path, ABSENT) for row in rows)] for path in paths}
+def _wording(text: Any, said: Returned) -> Sequence[str]:
+    """Return the words of a text: one with a digit, or that was given, is the same as others."""
+    if not isinstance(text, str):
+        return ()
+    given = {one for _, one in leaves([said.args, said.inputs]) if isinstance(one, str)}
+    for one in sorted((one for one in given if len(one) > 2), key=len, reverse=True):
+        text = text.replace(one, _FREE)
+    return [_FREE if _FREE in w or any(map(str.isdigit, w)) else w for w in text.split()]

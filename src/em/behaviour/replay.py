@@ -1,34 +1,31 @@
 """Replay: run a behaviour's routine behind its checks, with this run's values, until it diverges.
 
-The runner's machine runs each routine. It yields the calls; they are made here, behind the checks
-that stand beside them. Behaviours begin with the same calls, so where one does not go on, another
-one is run: its machine is given the results that are there.
+The runner's machine runs the routine. It yields the calls; they are made here, behind the checks
+that stand beside them. Where one way does not go on, the next one that makes the same calls so far
+is told what they returned.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from em.behaviour.agent_run import Call, Run
-from em.behaviour.behaviour import Behaviour, Capture, result_hash
-from em.behaviour.cache import Known
+from em.behaviour.behaviour import Capture, Step
 from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, copy, decode, encode, is_lazy, snapshot
-from em.behaviour.likeness import Seen
+from em.behaviour.course import Course
+from em.behaviour.likeness import Returned, difference
 from em.behaviour.result import Done, short
 from em.behaviour.tool import Bound, Contexts, EngineTool
-from em.behaviour.tree import Node, Sight, members, newest
+from em.behaviour.way import Way
 from em.errors import EmError, NotRecordable
-from em.runner.drivers import CallTool, Effects
+from em.runner.drivers import Effects
 from em.runner.expressions.language import compile_value
-from em.runner.machine import Machine
-from em.runner.request import Bound as Given
-from em.runner.run import RunResult
 from em.traces.recorder import error_text
-from em.values.canonical import Json
+from em.values.canonical import Json, identical
 
 FAILURES = (EmError, ValueError, TypeError, LookupError)
 """What evaluating an expression raises if a value is not there."""
@@ -36,74 +33,17 @@ FAILURES = (EmError, ValueError, TypeError, LookupError)
 Cause = Literal["", "check", "error", "time", "value"]
 
 
-class Course:
-    """The run of one behaviour's routine, as far as this run's results carry it.
-
-    args: those of the call that it wants to make next. result: how it ended.
-    """
-
-    def __init__(self, behaviour: Behaviour, inputs: Json, tools: Mapping[str, EngineTool]) -> None:
-        self._behaviour = behaviour
-        machine = Machine(
-            behaviour.program,
-            run_id="",
-            tools=tools,
-            udfs={},
-            bound=Given(inputs=inputs, how="given"),
-        )
-        self._running = machine.run(inputs)
-        self._answered = 0
-        self.args: Json = {}
-        self.result: RunResult | None = None
-        self._advance(None)
-
-    def _advance(self, result: Any) -> None:
-        try:
-            effect = self._running.send(result)
-        except StopIteration as end:
-            self.result = end.value
-        else:
-            assert isinstance(effect, CallTool)
-            self.args = effect.args
-
-    def goes_on(self, taken: Sequence["Prepared"]) -> bool:
-        """Return whether its asserts and what it expects hold, with the results of these calls."""
-        while self.result is None and self._answered < len(taken):
-            self._answered += 1
-            self._advance(taken[self._answered - 1].result)
-        return self.result is None or self.result.status == "ok"
-
-    def why_stopped(self) -> str:
-        """Say why the routine does not go on, and where."""
-        assert self.result is not None
-        found, about = self.result.reason, ""
-        if found is not None:
-            step_id, why, about = found.step_id, found.message, found.check
-        else:
-            assert self.result.failure is not None
-            failed = self.result.failure
-            step_id, why = failed.step_id, failed.message.removeprefix(f"step {failed.step_id}: ")
-            about = str(failed.context.get("check", ""))
-        number, steps = self._answered, self._behaviour.steps
-        if number and steps[number - 1].id == step_id:
-            last = steps[number - 1]
-            where = about.removeprefix(last.save_as or last.id).lstrip(".") or "result"
-            return f"step {number} ({last.tool}) returned another {where}: {why}"
-        if number < len(steps):
-            return f"before step {number + 1} ({steps[number].tool}): {why}"
-        return f"before the answer: {why}"
-
-
-class Prepared(msgspec.Struct):
+class Made(msgspec.Struct):
     """A call with this run's arguments and, once it is made, its result.
 
     args: the arguments as JSON. bound: as the tool takes them, with the object it belongs to.
     """
 
-    node: Node
+    step: Step
     tool: EngineTool
     bound: Bound
     args: Json
+    live: Mapping[str, int]
     sights: dict[str, Any] = {}
     value: Any = None
     result: Any = None
@@ -111,47 +51,69 @@ class Prepared(msgspec.Struct):
     seconds: float = 0.0
 
 
+class Refused(NamedTuple):
+    """Why a way did not go on at a call. why: a text, or what makes it when it is needed."""
+
+    way: Way
+    mask: int
+    place: int
+    cause: Cause
+    why: "str | Callable[[], str]"
+    times: int = 1
+
+
 class Replay:
-    """One replay: the behaviours still possible (`alive`), the calls made, and their results."""
+    """One replay: the calls made, their results, and why ways did not go on."""
 
     def __init__(
         self,
-        known: Known,
-        alive: int,
+        ways: Sequence[tuple[Way, int]],
         inputs: Json,
         tools: Mapping[str, EngineTool],
         contexts: Contexts,
         budget: tuple[float, float],
     ) -> None:
-        self._known = known
-        self._tools = tools
-        self._contexts = contexts
+        """Take the ways that may be replayed, each with its behaviours as bits."""
+        self._ways, self._inputs = ways, inputs
+        self._tools, self._contexts = tools, contexts
         self._factor, self._grace = budget
-        self._inputs = inputs
-        self._courses: dict[int, Course] = {}
-        self.alive = alive
-        self.taken: list[Prepared] = []
-        self._seen: list[Seen] = []
-        self._alike: list[int] = []
-        self._compared: dict[int, int] = {}
-        self._unlike: dict[int, str] = {}
-        self._lost = False
+        self.taken: list[Made] = []
         self.done: list[Done] = []
         self.failed: Done | None = None
-        self.failed_in_a_write = False
-        self._reason: str | _Refusal = ""
-        self._reasons = 0
-        self.cause: Cause = ""
+        self.failure: Exception | None = None
+        self._refused: list[Refused] = []
+        # A call that a check refused, to look at the world once for all ways that would make it.
+        self._refused_call: Made | None = None
+        # The calls at which a check refused a way whose recorded results are those of this run.
+        self._checked: set[int] = set()
         self.started = time.perf_counter()
         self.seconds = 0.0
         self.value: Any = None
-        self.ended_as: int | None = None
+        self.ended: tuple[Way, int] | None = None
+
+    @property
+    def _farthest(self) -> Refused:
+        """Why the way stopped that came farthest, the first of them."""
+        return max(self._refused, key=lambda one: one.place)
 
     @property
     def reason(self) -> str:
         """Why the replay stopped, in words."""
-        more = self._reasons - 1
-        return f"{self._reason} (and {more} more did not fit)" if more > 0 else str(self._reason)
+        if not self._refused:
+            return ""
+        found, more = self._farthest, sum(one.times for one in self._refused) - 1
+        why = found.why if isinstance(found.why, str) else found.why()
+        return f"{why} (and {more} more did not fit)" if more else why
+
+    @property
+    def cause(self) -> Cause:
+        """What kind of reason that is."""
+        return self._farthest.cause if self._refused else ""
+
+    @property
+    def followed(self) -> tuple[Way, int]:
+        """The way that came farthest, with its behaviours as bits."""
+        return (self._farthest.way, self._farthest.mask) if self._refused else self._ways[0]
 
     @property
     def has_begun(self) -> bool:
@@ -160,386 +122,295 @@ class Replay:
 
     def run(self, hint: Any) -> Effects[bool]:
         """Replay; return whether it reached the end. If not, `reason` and `done` say more."""
-        node = self._known.root
         try:
-            while self._has_time():
-                self._forgive()
-                only = node.only
-                chosen = (
-                    self._prepare(only, self.alive) if only else (yield from self._choose(node))
-                )
-                if chosen is None:
-                    return self._end(node, hint)
-                node = chosen.node
-                self._forgive()
-                began = time.perf_counter()
-                try:
-                    value = yield self._call(chosen)
-                except Exception as error:  # noqa: BLE001 - a tool may raise anything
-                    why = error_text(error)
-                    return self._fail(chosen, why, f"raised {why}")
-                if not self._note(chosen, value, time.perf_counter() - began):
-                    return False
-                if node.post and not (yield from self._passes_after(chosen)):
-                    return False
+            for way, mask in self._ways:
+                if (yield from self._follow(way, mask, hint)):
+                    return True
+                if self._refused[-1].cause in ("time", "error"):
+                    break
             return False
         finally:
             self.seconds = time.perf_counter() - self.started
 
-    def _has_time(self) -> bool:
-        allowed = self._grace + self._factor * self._known.tool_seconds[newest(self.alive)]
-        spent = time.perf_counter() - self.started
-        if spent <= allowed:
-            return True
-        return self._diverge("time", f"the replay took {spent:.1f} s of {allowed:.1f} s allowed")
-
     def interrupted(self, error: BaseException) -> None:
         """Set the reason of a replay that an error from outside ended."""
-        self._forgive()
-        self._diverge("error", f"it was interrupted by {type(error).__name__}")
+        way, mask = self.followed
+        why = f"it was interrupted by {type(error).__name__}"
+        self._refused = []
+        self._refuse(way, mask, "error", why)
 
-    def _diverge(self, cause: Cause, reason: "str | _Refusal", times: int = 1) -> bool:
-        """Note why a behaviour does not fit: the first reason is shown, the others are counted."""
-        self.cause = cause
-        if not self._reasons:
-            self._reason = reason
-        self._reasons += times
-        return False
+    def _refuse(
+        self,
+        way: Way,
+        mask: int,
+        cause: Cause,
+        why: str | Callable[[], str],
+        place: int = -1,
+        times: int = 1,
+    ) -> int:
+        at = len(self.taken) if place < 0 else place
+        self._refused.append(Refused(way, mask, at, cause, why, times))
+        return 0
 
-    def _forgive(self) -> None:
-        """Drop the reasons against behaviours that no longer matter."""
-        if self._reasons:
-            self._reason, self._reasons = "", 0
+    # ---- one way
 
-    def _choose(self, node: Node) -> Effects["Prepared | None"]:
-        """Return the next call: one whose check passes, else one without a check.
+    def _follow(self, way: Way, mask: int, hint: Any) -> Effects[bool]:
+        """Follow a way; return whether it reached the end."""
+        course = Course(way.program, self._inputs, self._tools)
+        for place in range(len(way.steps)):
+            if course.result is not None:
+                break
+            made = self._prepared(way, mask, place, course.args)
+            if made is None:
+                return False
+            is_new = place == len(self.taken)
+            mask = yield from self._before(way, mask, place, made)
+            if not mask or (is_new and not (yield from self._call(way, mask, made))):
+                return False
+            mask = yield from self._after(way, mask, place)
+            if not mask:
+                return False
+            course.answer(self.taken[place].result)
+        return self._end(way, mask, course, hint)
 
-        None if no call is possible: only then may a behaviour that ends here answer. Where
-        behaviours differ in the next call, one without a check is made only if this run's results
-        equal the recorded ones.
-        """
-        unchecked: Prepared | None = None
-        possible = [child for child in node.children if child.mask & self.alive]
-        parting = self._parts(node, possible)
-        if len(possible) > 1:
-            possible.sort(key=self._order)
-        alike = self._alike_of(self.alive) if parting else self.alive
-        refused = 0
-        for child in possible:
-            check = self._tools[child.tool].pre_check
-            if check is None or not child.pre:
-                unchecked = unchecked or self._prepare(child, alike)
-                continue
-            prepared = self._prepare(child, self.alive, is_checked=True)
-            if prepared is None:
-                continue
-            passing = yield from self._compare(prepared, check, child.pre, "pre-check")
-            passing &= child.mask
-            if self._that_goes_on(passing) is not None:
-                self.alive = passing
-                return prepared
-            refused |= child.mask
-        if refused & alike and parting:
-            alike = 0  # the results fit, and its check says that the world has changed
-        if not self._narrow(alike) or unchecked is None:
+    def _prepared(self, way: Way, mask: int, place: int, args: Json) -> Made | None:
+        """Return a call with this run's arguments, also if it was made; None if it can't be."""
+        step, live = way.steps[place], way.live[place]
+        args = {name: one for name, one in args.items() if name not in live} if live else args
+        known = self.taken[place] if place < len(self.taken) else self._refused_call
+        wanted = (step.tool, live)
+        if known and (known.step.tool, known.live) == wanted and identical(known.args, args):
+            return known
+        if place < len(self.taken):
+            self._refuse(way, mask, "value", f"step {place + 1} ({step.tool}) differs", place)
             return None
-        self.alive &= unchecked.node.mask
-        return unchecked
-
-    def _prepare(self, node: Node, mask: int, *, is_checked: bool = False) -> "Prepared | None":
-        """Return a call with this run's arguments; None if none of these behaviours may make it.
-
-        Before a write, results are compared with the recorded ones; where it has a check, that
-        compares what matters.
-        """
-        tool = self._tools[node.tool]
-        found = self._that_goes_on(node.mask & mask, is_like=tool.writes and not is_checked)
-        if found is None:
-            return None
-        args = found[1].args
-        for name in node.live:
-            args.pop(name, None)
+        tool = self._tools[step.tool]
         try:
             # A tool may change its arguments; the record of the call must not change with them.
-            arguments = tool.restored(copy(args), node.beside.forms)
+            arguments = tool.restored(copy(args), step.beside.forms)
         except FAILURES as error:
-            problem = f"its arguments can't be restored: {error}"
-            self._diverge("value", f"step {len(self.done) + 1} ({tool.name}): {problem}")
+            why = f"step {place + 1} ({tool.name}): its arguments can't be restored: {error}"
+            self._refuse(way, mask, "value", why)
             return None
-        arguments |= {name: self.taken[place].value for name, place in node.live.items()}
+        arguments |= {name: self.taken[source].value for name, source in live.items()}
         owner = self._contexts.owner_of(tool) if tool.is_method else None
-        return Prepared(node, tool, Bound(owner, arguments), args)
+        return Made(step, tool, Bound(owner, arguments), args, live, {})
 
-    def _that_goes_on(self, mask: int, *, is_like: bool = False) -> tuple[int, Course] | None:
-        """Return the newest of these behaviours whose routine goes on, with its course.
-
-        is_like: only one whose recorded reads returned what this run's did.
-        """
-        while mask:
-            number = newest(mask)
-            mask ^= 1 << number
-            if is_like and (problem := self._unlike_recorded(number)):
-                self._diverge("value", problem)
-                continue
-            course = self._courses.get(number)
-            if course is None:
-                behaviour = self._known.stored[number].behaviour
-                course = self._courses[number] = Course(behaviour, self._inputs, self._tools)
-            if course.goes_on(self.taken):
-                return number, course
-            self._diverge("value", course.why_stopped())
-        return None
-
-    def _unlike_recorded(self, number: int) -> str:
-        """Say which result differs from what a behaviour recorded; "" if none does."""
-        done = self._compared.get(number, 0)
-        if number not in self._unlike and done < len(self.taken):
-            steps = self._known.stored[number].behaviour.steps
-            for place in range(done, len(self.taken)):
-                if path := self._seen[place].difference(steps[place].beside):
-                    self._unlike[number] = self._differs(place, path)
-                    break
-            self._compared[number] = len(self.taken)
-        return self._unlike.get(number, "")
-
-    def _differs(self, place: int, path: str) -> str:
-        tool = self.taken[place].tool.name
-        return f"step {place + 1} ({tool}) returned another {path} than when this was recorded"
-
-    def _narrow(self, alike: int) -> bool:
-        """Continue with these behaviours only; stop if there are none."""
-        self._lost = not alike
-        if self._lost and not self._reasons:
-            last = (
-                f"step {len(self.done)} ({self.taken[-1].tool.name})" if self.taken else "the task"
-            )
-            self._diverge("value", f"{last} returned a result that was never recorded")
-        self.alive = alike or self.alive
-        return not self._lost
-
-    def _parts(self, node: Node, possible: Sequence[Node]) -> bool:
-        """Return whether behaviours differ in what comes next."""
-        return len(possible) > 1 or bool(possible and node.end_mask & self.alive)
-
-    def _alike_of(self, mask: int) -> int:
-        """Return those of these behaviours whose recorded results all equal this run's."""
-        self._compare_results()
-        for alike in self._alike:
-            mask &= alike
+    def _before(self, way: Way, mask: int, place: int, made: Made) -> Effects[int]:
+        """Return the behaviours of a way that may make a call."""
+        check = made.tool.pre_check
+        if check is not None and way.pre[place]:
+            found = yield from self._compare(way, mask, place, made, check, "pre-check")
+            if not found:
+                self._refused_call = made
+                if mask & way.exact([one.result for one in self.taken[:place]]):
+                    self._checked.add(place)
+            return found
+        if place == len(self.taken):
+            return self._parted(way, mask, place)
         return mask
 
-    def _order(self, child: Node) -> tuple[bool, int, float, int]:
-        """Order by: has a check, recorded results equal to this run's, cost, newest."""
-        mask = child.mask & self.alive
-        return (not child.pre, -max(map(self._likeness, members(mask))), child.cost, -mask)
+    def _parted(self, way: Way, mask: int, place: int) -> int:
+        """Return the behaviours that may go on where another way goes on in another manner.
 
-    def _likeness(self, number: int) -> int:
-        """Count the results so far that equal a behaviour's recorded ones."""
-        self._compare_results()
-        return sum(mask >> number & 1 for mask in self._alike)
+        Where no check tells them apart, the results of all calls must be those of a recording, and
+        no check may have refused one that was recorded with the same.
+        """
+        if not way.parts[place]:
+            return mask
+        exact = mask & way.exact([one.result for one in self.taken[:place]])
+        if exact and place not in self._checked:
+            return exact
+        last = f"step {place} ({self.taken[-1].tool.name})" if self.taken else "the task"
+        why = f"{last} returned a result that was never recorded"
+        return self._refuse(way, mask, "value", why)
 
-    def _compare_results(self) -> None:
-        while len(self._alike) < len(self.taken):
-            prepared = self.taken[len(self._alike)]
-            self._alike.append(prepared.node.gave.get(result_hash(prepared.result), 0))
+    def _call(self, way: Way, mask: int, made: Made) -> Effects[bool]:
+        """Make a call; return whether a replay may go on with what it returned."""
+        allowed = self._grace + self._factor * way.seconds(mask)
+        spent = time.perf_counter() - self.started
+        if spent > allowed:
+            why = f"the replay took {spent:.1f} s of {allowed:.1f} s allowed"
+            self._refuse(way, mask, "time", why)
+            return False
+        tool, began = made.tool, time.perf_counter()
+        self._refused_call = None
+        try:
+            value = yield tool.call(*tool.unbind(made.bound.owner, made.bound.arguments))
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything
+            self.failure = error
+            return self._fail(way, mask, made, error_text(error), f"raised {error_text(error)}")
+        if is_lazy(value):
+            problem = "returned work that is not done yet"
+            return self._fail(way, mask, made, "its work is not done", problem)
+        result, made.is_complete = snapshot(value)
+        made.value, made.result = value, result
+        made.seconds = time.perf_counter() - began
+        self.taken.append(made)
+        self.done.append(Done(tool.name, made.args, result, None, True))
+        return True
+
+    def _fail(self, way: Way, mask: int, made: Made, error: str, problem: str) -> bool:
+        """Note a call without a result: its effect is unknown."""
+        name = made.tool.name
+        self.failed = Done(name, made.args, None, error, True)
+        self._refuse(way, mask, "error", f"step {len(self.done) + 1} ({name}) {problem}")
+        return False
+
+    @property
+    def failed_in_a_write(self) -> bool:
+        """Whether a call that may have had an effect has no result."""
+        return self.failed is not None and self._tools[self.failed.tool].writes
+
+    def _after(self, way: Way, mask: int, place: int) -> Effects[int]:
+        """Return the behaviours to which what a call returned is no news."""
+        made, step = self.taken[place], way.steps[place]
+        check = made.tool.post_check
+        if check is not None and way.post[place]:
+            mask = yield from self._compare(way, mask, place, made, check, "post-check")
+        beside = step.beside
+        if not beside.watched or not mask:
+            return mask
+        now = Returned(made.args, made.result, self._inputs)
+        found, path = 0, ""
+        for past in way.past[place]:
+            if past.mask & mask:
+                other = difference(now, past.recorded, beside, writes=made.tool.writes)
+                found |= 0 if other else past.mask
+                path = other or path
+        if not found & mask:
+            returned = f"step {place + 1} ({step.tool}) returned another {path}"
+            why = f"{returned} than when this was recorded"
+            return self._refuse(way, mask, "value", why, place + 1)
+        return found & mask
 
     def _compare(
-        self, prepared: "Prepared", check: Check[Any], sights: list[Sight], name: str
+        self, way: Way, mask: int, place: int, made: Made, check: Check[Any], name: str
     ) -> Effects[int]:
         """Return the behaviours whose check passes now."""
-        tool = prepared.tool
-        place = f"the {name} of step {len(self.done) + (name == 'pre-check')} ({tool.name})"
-        try:
-            now = yield self._look(prepared, check, name)
-        except Exception as error:  # noqa: BLE001 - a check that raises does not pass
-            self._diverge("check", f"{place} raised {error_text(error)}")
-            return 0
-        prepared.sights[name] = now
-        passing, alive, inputs = 0, self.alive, self._inputs
-        refused = 0
-        first: str | _Refusal = ""
-        hint, compare = tool.captured_type(check), check.compare
-        for sight in reversed(sights):  # up to as many as the task has behaviours
-            if not sight.mask & alive:
+        tool, at = made.tool, place + (name != "pre-check")
+        where = f"the {name} of step {place + 1} ({tool.name})"
+        if name not in made.sights:
+            try:
+                made.sights[name] = yield tool.capture(check, made.bound)
+            except Exception as error:  # noqa: BLE001 - a check that raises does not pass
+                why = f"{where} raised {error_text(error)}"
+                return self._refuse(way, mask, "check", why, at)
+        now, compare, hint = made.sights[name], check.compare, tool.captured_type(check)
+        passing, whys = 0, list[str | Callable[[], str]]()
+        for sight in reversed((way.pre if name == "pre-check" else way.post)[place]):
+            if not sight.mask & mask:
                 continue
             try:
-                then = sight.known if sight.is_known else sight.value(inputs, hint)
+                then = sight.known if sight.is_known else sight.value(self._inputs, hint)
                 verdict = compare(now, then)
                 if verdict is True or (verdict is not False and check.passes(verdict)):
-                    passing |= sight.mask
+                    passing |= sight.mask & mask
                     continue
-                first = first or _Refusal(place, now, then, verdict)
+                whys.append(_difference(where, now, then, verdict))
             except Exception as error:  # noqa: BLE001 - a check that raises does not pass
-                first = first or f"{place} raised {error_text(error)}"
-            refused += 1
-        if refused:
-            self._diverge("check", first, refused)
-        return passing
+                whys.append(f"{where} raised {error_text(error)}")
+        return passing or self._refuse(way, mask, "check", whys[0], at, len(whys))
 
-    def _call(self, prepared: "Prepared") -> CallTool:
-        """Return the effect that calls a step's tool."""
-        tool, bound = prepared.tool, prepared.bound
-        return tool.call(*tool.unbind(bound.owner, bound.arguments))
+    # ---- the end
 
-    def _look(self, prepared: "Prepared", check: Check[Any], _name: str) -> CallTool:
-        """Return the effect that captures what a step's check compares."""
-        return prepared.tool.capture(check, prepared.bound)
-
-    def _note(self, prepared: "Prepared", value: Any, seconds: float) -> bool:
-        """Note what a step's tool returned; return whether it is what a replay may go on with."""
-        if is_lazy(value):
-            return self._fail(
-                prepared, "its work is not done", "returned work that is not done yet"
-            )
-        result, prepared.is_complete = snapshot(value)
-        prepared.value, prepared.result, prepared.seconds = value, result, seconds
-        self.taken.append(prepared)
-        self._seen.append(Seen(prepared.args, result))
-        self.done.append(Done(prepared.tool.name, prepared.args, result, None, True))
-        return True
-
-    def _passes_after(self, prepared: "Prepared") -> Effects[bool]:
-        """Return whether the post-check of a step passes for a behaviour that is possible."""
-        check = prepared.tool.post_check
-        if check is None:
-            return True
-        passing = yield from self._compare(prepared, check, prepared.node.post, "post-check")
-        if not passing & self.alive:
+    def _end(self, way: Way, mask: int, course: Course, hint: Any) -> bool:
+        """Set the answer if the routine has returned one; return whether it has."""
+        place = course.answered
+        if not course.is_over:
+            self._refuse(way, mask, "value", _why_stopped(way, course), place)
             return False
-        self.alive &= passing
+        mask = self._parted(way, mask, place)
+        if not mask:
+            return False
+        assert course.result is not None
+        try:
+            self.value = decode(copy(course.result.output), way.behaviour.answer.form, hint)
+        except FAILURES as error:
+            self._refuse(way, mask, "value", f"the answer can't be restored: {error}")
+            return False
+        if way.live_answer is not None:
+            self.value = self.taken[way.live_answer].value
+        self.ended = way, mask
         return True
 
-    def _fail(self, prepared: "Prepared", error: str, problem: str) -> bool:
-        """Note a call without a result: its effect is unknown."""
-        name = prepared.tool.name
-        self.failed = Done(name, prepared.args, None, error, True)
-        self.failed_in_a_write = prepared.tool.writes
-        return self._diverge("error", f"step {len(self.done) + 1} ({name}) {problem}")
+    # ---- what a hand-over needs
 
     def steps_to_come(self) -> list[tuple[EngineTool, Json]]:
-        """Return the calls that the newest possible behaviour would have made next.
+        """Return the calls that the way that came farthest would have made next.
 
         Calls whose arguments need results that are not there are left out.
         """
-        behaviour = self._known.stored[newest(self.alive)].behaviour
+        way, _ = self.followed
         results = [one.result for one in self.taken]
         scope = dict(self._inputs)
+        live = {step.id: one for step, one in zip(way.steps, way.live, strict=True)}
         found = []
-        for step in behaviour.routine["steps"]:
+        for step in way.behaviour.routine["steps"]:
             with suppress(*FAILURES):
                 if step["type"] == "let":
                     scope[step["save_as"]] = compile_value(step["value"], "")(scope)
                 elif step["type"] == "tool.call" and results:
                     scope[step.get("save_as", "")] = results.pop(0)
                 elif step["type"] == "tool.call":
-                    live = behaviour.captures[step["id"]].live
-                    own = {name: one for name, one in step["args"].items() if name not in live}
+                    own = {n: one for n, one in step["args"].items() if n not in live[step["id"]]}
                     found.append((self._tools[step["tool"]], compile_value(own, "")(scope)))
         return found
 
     def recount(self, run: Run) -> list[Call]:
         """Add the replayed calls to the run of the agent that takes over; return them."""
-        for prepared in self.taken:
-            call = Call(prepared.tool)
+        for made in self.taken:
+            call = Call(made.tool)
             call.began = run.tick()
-            call.args, call.forms = prepared.args, dict(prepared.node.beside.forms)
-            call.live = dict(prepared.node.live)
-            call.value, call.result = prepared.value, prepared.result
-            call.opaque = not prepared.is_complete
-            call.seconds = prepared.seconds
+            call.args, call.forms = made.args, dict(made.step.beside.forms)
+            call.live = dict(made.live)
+            call.value, call.result = made.value, made.result
+            call.opaque = not made.is_complete
+            call.seconds = made.seconds
             call.replayed = True
-            call.owner = prepared.bound.owner
-            fixed = prepared.node.fixed
-            call.fixed = {name: one for name, one in prepared.args.items() if name in fixed}
-            call.pre = self._capture(run, prepared, prepared.tool.pre_check, "pre-check")
+            call.owner = made.bound.owner
+            call.fixed = {
+                n: one for n, one in made.args.items() if "{{" not in str(made.step.args[n])
+            }
+            call.pre = self._capture(run, made, made.tool.pre_check, "pre-check")
             call.ended = run.tick()
-            call.post = self._capture(run, prepared, prepared.tool.post_check, "post-check")
+            call.post = self._capture(run, made, made.tool.post_check, "post-check")
             run.calls.append(call)
         return list(run.calls)
 
-    def _capture(
-        self, run: Run, prepared: Prepared, check: Check[Any] | None, name: str
-    ) -> Capture | None:
-        if check is None or name not in prepared.sights:
+    def _capture(self, run: Run, made: Made, check: Check[Any] | None, name: str) -> Capture | None:
+        if check is None or name not in made.sights:
             return None
         try:
-            value, form = encode(prepared.sights[name], prepared.tool.captured_type(check))
+            value, form = encode(made.sights[name], made.tool.captured_type(check))
         except NotEncodable as problem:
-            place = f"tool {prepared.tool.name}, {name}"
+            place = f"tool {made.tool.name}, {name}"
             run.cannot_store(NotRecordable(f"its capture can't be stored: {problem}", place=place))
             return None
         return Capture(value, form)
 
-    def _outdated(self, number: int) -> str:
-        """Say which result an answer may not fit any more; "" if it takes all of it from them."""
-        behaviour = self._known.stored[number].behaviour
-        free = behaviour.answer.free
-        if free is None:
-            return ""
-        # The check of a write has compared what matters of a record that was read before it.
-        checked = (n for n, one in enumerate(self.taken) if one.tool.writes and one.node.pre)
-        last = max(checked, default=0)
-        for place, step in enumerate(behaviour.steps):
-            if place < last and not self._seen[place].is_asked_again(step.beside):
-                continue
-            if path := self._seen[place].difference(step.beside, free.get(step.id, ())):
-                return self._differs(place, path)
-        return ""
 
-    def _answers_differ(self, node: Node, ending: int) -> bool:
-        """Return whether behaviours that end here have different answers."""
-        several = bool(ending & (ending - 1))
-        return several and len({node.ends[one] for one in members(ending)}) > 1
+def _difference(place: str, now: Any, then: Any, verdict: Any) -> Callable[[], str]:
+    """Return what says why a check did not pass; the text is made only when it is needed."""
 
-    def _end(self, node: Node, hint: Any) -> bool:
-        """Set the answer if a behaviour ends here; return whether one does."""
-        ending = node.end_mask & self.alive
-        if not ending or self._lost:
-            return False
-        self._forgive()
-        if self._answers_differ(node, ending):
-            ending = sum(1 << one for one in members(ending) if self._that_goes_on(1 << one))
-        if self._answers_differ(node, ending):
-            # Equal calls with different answers: the recorded results decide.
-            ending = self._alike_of(ending)
-            if not self._narrow(ending):
-                return False
-        several = members(ending)
-        if len(several) > 1:
-            several.sort(key=lambda one: (self._likeness(one), one), reverse=True)
-        number = next((one for one in several if self._that_goes_on(1 << one)), None)
-        if number is None:
-            return False
-        behaviour = self._known.stored[number].behaviour
-        answer, result = behaviour.answer, self._courses[number].result
-        assert result is not None
-        try:
-            self.value = decode(copy(result.output), answer.form, hint)
-        except FAILURES as error:
-            return self._diverge("value", f"the answer can't be restored: {error}")
-        if answer.live is not None:
-            place = next(n for n, step in enumerate(behaviour.steps) if step.id == answer.live)
-            self.value = self.taken[place].value
-        if problem := self._outdated(number):
-            return self._diverge("value", f"the answer may be out of date: {problem}")
-        self.alive = 1 << number
-        self.ended_as = number
-        return True
+    def text() -> str:
+        score = f", score {verdict:g}" if type(verdict) is float else ""
+        seen, known = short(snapshot(now)[0]), short(snapshot(then)[0])
+        return f"{place} did not pass: now {seen}, recorded {known}{score}"
+
+    return text
 
 
-class _Refusal(NamedTuple):
-    """A check that did not pass; its text is made only when it is needed."""
-
-    place: str
-    now: Any
-    then: Any
-    verdict: Any
-
-    def __str__(self) -> str:
-        score = f", score {self.verdict:g}" if type(self.verdict) is float else ""
-        now, then = _shown(self.now), _shown(self.then)
-        return f"{self.place} did not pass: now {now}, recorded {then}{score}"
-
-
-def _shown(value: Any) -> str:
-    return short(snapshot(value)[0])
+def _why_stopped(way: Way, course: Course) -> str:
+    """Say why a routine does not go on, and where."""
+    step_id, why, about = course.why_stopped()
+    if step_id == "input":
+        return f"{why}, and the use of this param could not be followed"
+    number, steps = course.answered, way.steps
+    if number and steps[number - 1].id == step_id:
+        last = steps[number - 1]
+        where = about.removeprefix(last.save_as or last.id).lstrip(".") or "result"
+        return f"step {number} ({last.tool}) returned another {where}: {why}"
+    if number < len(steps):
+        return f"before step {number + 1} ({steps[number].tool}): {why}"
+    return f"before the answer: {why}"

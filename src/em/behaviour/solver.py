@@ -5,7 +5,6 @@ One machine for plain and for async agents; `em.runner.drivers` drives it.
 
 import time
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from em.behaviour.agent_run import NESTED, Run, current, refuse_unfinished
@@ -16,7 +15,7 @@ from em.behaviour.hand_over import HandOver
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved
 from em.behaviour.task import Task
-from em.behaviour.tree import members, newest
+from em.behaviour.way import Way, newest
 from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.log.event import Draft, behaviour_stream
 from em.log.use import collecting, uses_here
@@ -27,6 +26,9 @@ from em.values.canonical import Json
 if TYPE_CHECKING:
     from em.behaviour.engine import Engine
 
+LOOKED_AT = 8
+"""Behaviours that an event of a miss or a hand-over names, the newest."""
+
 
 def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> Effects[Result]:
     """Do a task; `Result.how` says how."""
@@ -35,29 +37,22 @@ def solve(engine: "Engine", task: Task, args: tuple[Any, ...], kwargs: Json) -> 
     except StoreError as error:  # the agent can work without the store
         start = _Start(f"the store could not be read: {error}", error)
         return (yield from _run_agent(engine, task, args, kwargs, start))
-    alive, reason = _usable(engine, known, task)
-    if not alive:
-        start = _Start(reason, looked_at=_newest_of(known, known.all))
+    ways, reason = _usable(engine, known)
+    if not ways:
+        start = _Start(reason, looked_at=known.stored[: -LOOKED_AT - 1 : -1])
         return (yield from _run_agent(engine, task, args, kwargs, start))
-    replay = Replay(
-        known, alive, task.inputs, engine.tools, engine.contexts, (engine.budget, engine.grace)
-    )
+    replay = Replay(ways, task.inputs, engine.tools, engine.contexts, (engine.budget, engine.grace))
     if (yield from _replaying(engine, task, replay)):
-        return (yield from _hit(engine, task, known, replay))
-    start = _Start(replay.reason, looked_at=_newest_of(known, replay.alive))
+        return (yield from _hit(engine, task, replay))
+    followed = newest(*replay.followed, LOOKED_AT)
+    start = _Start(replay.reason, looked_at=followed)
     if replay.has_begun:
         # Only the newest is blamed; older ones that begin alike may fit another state.
-        followed = known.stored[newest(replay.alive)]
-        start.problem = yield from _note_divergence(engine, task, replay, followed)
+        start.problem = yield from _note_divergence(engine, task, replay, followed[0])
         start.replay = replay
         if engine.on_divergence == "raise":
             raise _diverged(replay)
     return (yield from _run_agent(engine, task, args, kwargs, start))
-
-
-def _newest_of(known: Known, mask: int) -> list[Stored]:
-    """Return the newest behaviours of a set, eight at most."""
-    return [known.stored[number] for number in members(mask)[:8]]
 
 
 class _Start:
@@ -76,32 +71,20 @@ class _Start:
         self.replay: Replay | None = None
 
 
-def _usable(engine: "Engine", known: Known, task: Task) -> tuple[int, str]:
-    """Return the behaviours that may be replayed, as bits, and why the others may not."""
+def _usable(engine: "Engine", known: Known) -> tuple[list[tuple[Way, int]], str]:
+    """Return the ways that may be replayed, with their behaviours, and why the others may not."""
     if not known.stored:
-        return 0, "no behaviour is stored for this task"
-    alive, reason = engine.fitting(known)
-    if known.has_pins or engine.ttl is not None:
-        for number in members(alive):
-            problem = _too_old_or_pinned(engine, known.stored[number], task)
-            if problem:
-                alive &= ~(1 << number)
-                reason = reason or problem
-    return alive, reason
-
-
-def _too_old_or_pinned(engine: "Engine", item: Stored, task: Task) -> str:
-    if expired(item, engine.ttl):
-        return f"the behaviour is older than {_seconds(engine.ttl)}"
-    name = item.behaviour.pin(task.params)
-    if not name:
-        return ""
-    value = item.behaviour.pinned[name][-1]
-    return f"param {name!r} was {value!r} when this was recorded, and its use could not be followed"
-
-
-def _seconds(ttl: timedelta | None) -> str:
-    return f"{ttl.total_seconds():g} s" if ttl is not None else ""
+        return [], "no behaviour is stored for this task"
+    ways, reason = engine.fitting(known)
+    found = [(way, way.all) for way in ways]
+    if engine.ttl is not None:
+        rows = [
+            (way, sum(1 << n for n, one in enumerate(way.stored) if not expired(one, engine.ttl)))
+            for way in ways
+        ]
+        found = [(way, mask) for way, mask in rows if mask]
+        reason = reason or f"the behaviour is older than {engine.ttl.total_seconds():g} s"
+    return found, reason
 
 
 def _replaying(engine: "Engine", task: Task, replay: Replay) -> Effects[bool]:
@@ -118,9 +101,9 @@ def _replaying(engine: "Engine", task: Task, replay: Replay) -> Effects[bool]:
         current.reset(token)
 
 
-def _hit(engine: "Engine", task: Task, known: Known, replay: Replay) -> Effects[Result]:
-    assert replay.ended_as is not None
-    item = known.stored[replay.ended_as]
+def _hit(engine: "Engine", task: Task, replay: Replay) -> Effects[Result]:
+    assert replay.ended is not None
+    (item,) = newest(*replay.ended)
     saved = _saved(item.behaviour, replay)
     problem = None
     try:
