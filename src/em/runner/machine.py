@@ -69,7 +69,6 @@ from em.runner.run import (
     outcome_is_unknown,
     plain,
     quietly,
-    report_of,
 )
 from em.runner.secrets import Secrets
 from em.runner.template import REQUEST
@@ -459,7 +458,8 @@ class Calls:
         self.has_acted |= any(attempts[item].writes for item in calls)
         outcomes = yield CallMany(list(calls.values()), step.parallel)
         # One report for all items that were done at once, unless another item ends the run.
-        done = report_of(step.id, "done", 1, start)
+        took = (time.perf_counter() - start) * 1e3
+        done = StepReport(id=step.id, status="done", attempts=1, duration_ms=took)
         surprise: Failed | None = None
         for item, outcome in zip(calls, outcomes, strict=True):
             attempt = attempts[item]

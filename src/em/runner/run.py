@@ -243,32 +243,23 @@ class Reports:
         fix: Json | None = None,
     ) -> None:
         """Report how a step ended that began at `start`."""
-        self.tell(report_of(step_id, status, attempts, start, error, fix))
+        took = (time.perf_counter() - start) * 1e3
+        self.tell(
+            StepReport(
+                id=step_id,
+                status=status,
+                attempts=attempts,
+                duration_ms=took,
+                error=error,
+                fix=fix,
+            )
+        )
 
     def tell(self, report: StepReport) -> None:
         """Add a report that was made before."""
         self.made.append(report)
         if self._on_step is not None:
             self._on_step(report)
-
-
-def report_of(
-    step_id: str,
-    status: StepStatus,
-    attempts: int,
-    start: float,
-    error: str = "",
-    fix: Json | None = None,
-) -> StepReport:
-    """Make the report of a step that began at `start` and ends now."""
-    return StepReport(
-        id=step_id,
-        status=status,
-        attempts=attempts,
-        duration_ms=(time.perf_counter() - start) * 1e3,
-        error=error,
-        fix=fix,
-    )
 
 
 class CheckFailed(RoutineError):
