@@ -100,14 +100,12 @@ def check_steps(
     for name, answer in answers.items():
         asked = name in prompts or (name.endswith("?") and _CALL.sub("", name) in calls)
         if not asked:
-            from difflib import get_close_matches
-
-            close = get_close_matches(name, [*prompts, *(f"{call}?" for call in calls)], 1)
+            close = closest(name, [*prompts, *(f"{call}?" for call in calls)])
             known = f"the prompts are: {', '.join(prompts)}" if prompts else "there are no prompts"
             raise UsageError(
                 f"no step asks for {name!r}",
                 place="answers",
-                fix=f"did you mean {close[0]!r}?" if close else known,
+                fix=close or known,
             )
         if not isinstance(answer, Mapping):
             raise UsageError(

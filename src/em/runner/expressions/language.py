@@ -51,24 +51,16 @@ Evaluate = Callable[[Scope], Any]
 
 def undefined(name: str, scope: Scope, place: str) -> ExpressionError:
     """Return the error for an undefined name."""
-    from difflib import get_close_matches
-
     known = [known for known in scope if not known.startswith("_")]
-    close = get_close_matches(name, known, 1)
-    fix = (
-        f"did you mean {close[0]!r}?" if close else f"defined are: {', '.join(sorted(known)[:20])}"
-    )
+    fix = closest(name, known) or f"defined are: {', '.join(sorted(known)[:20])}"
     return ExpressionError(f"{name!r} is not defined", place=place, fix=fix, name=name)
 
 
 def no_such_part(value: Any, part: str | int, place: str) -> ExpressionError:
     """Return the error for a part that a value lacks."""
     if isinstance(value, Mapping):
-        from difflib import get_close_matches
-
         keys = [str(key) for key in value]
-        close = get_close_matches(str(part), keys, 1)
-        fix = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(keys[:20]) or '-'}"
+        fix = closest(part, keys) or f"it has: {', '.join(keys[:20]) or '-'}"
         return ExpressionError(f"there is no {part!r}", place=place, fix=fix, name=str(part))
     if isinstance(value, list | tuple) and isinstance(part, int):
         return ExpressionError(f"there is no item {part}: the list has {len(value)}", place=place)

@@ -24,6 +24,7 @@ from em.trust import content_hash
 from em.values.call import Effect, Signature, declare, declared_effect
 from em.values.canonical import Json
 from em.values.json_schema import problems, properties_of, schema_problem
+from em.values.mismatch import closest
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
@@ -448,13 +449,8 @@ def _line_in(error: Exception, path: Path) -> int:
 
 def missing_tool(name: str, known: Mapping[str, Any]) -> RoutineError:
     """Return the error for a tool that is not registered."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, 1)
-    if close:
-        fix = f"did you mean {close[0]!r}?"
-    else:
-        fix = "register it, or name a module that has it (--tools package.module)"
+    other = "register it, or name a module that has it (--tools package.module)"
+    fix = closest(name, list(known)) or other
     return RoutineError(f"there is no tool {name!r}", fix=fix, tool=name)
 
 
