@@ -97,7 +97,7 @@ def standing_of(store: Store, artefact: Artefact) -> Standing:
     """Return how a stored version may be used."""
     state = _state(store, artefact)
     if state == "retired":
-        next_ = f"em routine restore {artefact.name}@{artefact.version}"
+        next_ = f"em routine restore {artefact.ref}"
         return Standing(state=state, by_itself=False, why="it is retired", next=next_)
     word = _word(store, artefact) if state == "in use" else None
     if word is not None:
@@ -113,13 +113,13 @@ def standing_of(store: Store, artefact: Artefact) -> Standing:
         by_itself=by_itself,
         why=waits or enough,
         beside_agent=_beside_agent(store, artefact) if state == "proposed" else "",
-        next="" if by_itself else f"em routine accept {artefact.name}@{artefact.version}",
+        next="" if by_itself else f"em routine accept {artefact.ref}",
     )
 
 
 def _beside_agent(store: Store, artefact: Artefact) -> str:
     """Say how often a version agreed with the agent since it last differed, and how it differed."""
-    name, verdicts = f"{artefact.name}@{artefact.version}", dict[str, str]()
+    name, verdicts = artefact.ref, dict[str, str]()
     query = EventQuery(stream=shadow_stream(artefact.name), kinds=["shadow_compared"])
     for event in store.read(query):
         body = event.body or {}
@@ -174,7 +174,7 @@ def accept(store: Store, ref: str, *, by: str = "") -> InUse:
     """
     stream, head, artefact = _found(store, ref)
     routine_of(artefact)  # raises for a form that is not run any more
-    name = f"{artefact.name}@{artefact.version}"
+    name = artefact.ref
     state = _state(store, artefact)
     if state == "retired":
         raise RoutineError(
@@ -193,7 +193,7 @@ def accept(store: Store, ref: str, *, by: str = "") -> InUse:
 def withdraw(store: Store, ref: str, *, by: str = "") -> InUse:
     """Take a person's word for a version back; one that it put in use is out of use again."""
     stream, head, artefact = _found(store, ref)
-    name = f"{artefact.name}@{artefact.version}"
+    name = artefact.ref
     word = _word(store, artefact)
     if word is not None:
         body = AcceptanceWithdrawn(routine=name, by=by)
@@ -254,7 +254,7 @@ def _word(store: Store, artefact: Artefact) -> tuple[datetime, RoutineAccepted] 
     """Return when a person accepted a version and how; None if no word for it stands."""
     kinds = ["routine_accepted", "acceptance_withdrawn", "routine_retired"]
     query = EventQuery(stream=routine_stream(artefact.name), kinds=kinds)
-    name, found = f"{artefact.name}@{artefact.version}", None
+    name, found = artefact.ref, None
     for event in store.read(query):
         if event.body is not None and event.body.get("routine") == name:
             found = event if event.kind == "routine_accepted" else None

@@ -444,7 +444,7 @@ def find_routine(store: Store, ref: str) -> Artefact:
             f"a version must be a number, got {number!r}", place=ref, fix=f"write {name}@1"
         )
     artefact = store.artefact(KIND, name, int(number) if number else None)
-    versions = [f"{name}@{found.version}" for found in store.artefacts(KIND, name)]
+    versions = [found.ref for found in store.artefacts(KIND, name)]
     if artefact is None and versions:
         usable = "" if number else "every version is retired; name one: "
         raise NotFound(
@@ -464,7 +464,7 @@ def find_routine(store: Store, ref: str) -> Artefact:
 def routine_of(artefact: Artefact) -> KeptRoutine:
     """Return the routine of an artefact."""
     if artefact.body is None:
-        raise NotFound("it was erased", place=f"{artefact.name}@{artefact.version}")
+        raise NotFound("it was erased", place=artefact.ref)
     return _kept(artefact)
 
 
@@ -476,7 +476,7 @@ def _ref_of(routine: str | Path | Routine) -> str:
 
 
 def _kept(artefact: Artefact) -> KeptRoutine:
-    ref = f"{artefact.name}@{artefact.version}"
+    ref = artefact.ref
     files = texts_of(artefact)
     routine = read_routine(parse_yaml(files[ROUTINE].encode(), ref), ref)
     fields = {name: getattr(routine, name) for name in Routine.__struct_fields__}
@@ -490,9 +490,7 @@ def texts_of(artefact: Artefact) -> dict[str, str]:
     except msgspec.ValidationError:
         files = {}
     if ROUTINE not in files or any("/" in name or name.startswith(".") for name in files):
-        raise RoutineError(
-            "this artefact is not a routine package", place=f"{artefact.name}@{artefact.version}"
-        )
+        raise RoutineError("this artefact is not a routine package", place=artefact.ref)
     return files
 
 
@@ -512,7 +510,7 @@ def unpacked(store: Store, ref: str) -> Iterator[Package]:
     """Unpack a stored package into a temporary folder; the block's end removes it."""
     artefact = find_routine(store, ref)
     with _folder_of(texts_of(artefact)) as name:
-        ref = f"{artefact.name}@{artefact.version}"
+        ref = artefact.ref
         yield Package(name, stored=ref, database=store.database)
 
 

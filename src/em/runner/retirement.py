@@ -50,7 +50,7 @@ class InUse(msgspec.Struct, frozen=True, kw_only=True):
 def retire(store: Store, ref: str, *, by: str = "") -> InUse:
     """Take a version out of use: its name then means the version before. It can still be read."""
     artefact = find_routine(store, ref)
-    name = _ref(artefact)
+    name = artefact.ref
     changed = artefact.retired_at is None
     if changed:
         note = _note("routine_retired", artefact, RoutineRetired(routine=name, by=by))
@@ -61,7 +61,7 @@ def retire(store: Store, ref: str, *, by: str = "") -> InUse:
 def restore(store: Store, ref: str, *, by: str = "") -> InUse:
     """Put a retired version in use again. One that never was in use raises NeverInUse."""
     artefact = find_routine(store, ref)
-    name = _ref(artefact)
+    name = artefact.ref
     changed = artefact.retired_at is not None
     if changed and not was_in_use(store, artefact):
         raise NeverInUse(
@@ -80,7 +80,7 @@ def restore(store: Store, ref: str, *, by: str = "") -> InUse:
 def was_in_use(store: Store, artefact: Artefact) -> bool:
     """Return whether a retired version was in use before, as the log says."""
     query = EventQuery(stream=routine_stream(artefact.name), kinds=["routine_retired"])
-    name = _ref(artefact)
+    name = artefact.ref
     return any((event.body or {}).get("routine") == name for event in store.read(query))
 
 
@@ -89,11 +89,7 @@ def _note(kind: str, artefact: Artefact, body: RoutineRetired | RoutineRestored)
     return Draft(stream=stream, kind=kind, body=msgspec.to_builtins(body))
 
 
-def _ref(artefact: Artefact) -> str:
-    return f"{artefact.name}@{artefact.version}"
-
-
 def meaning_of(store: Store, name: str) -> str:
     """Return the version that a name means; empty if none is in use."""
     artefact = store.artefact(KIND, name)
-    return "" if artefact is None else _ref(artefact)
+    return "" if artefact is None else artefact.ref

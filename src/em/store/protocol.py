@@ -46,6 +46,11 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     retired_at: datetime | None
 
+    @property
+    def ref(self) -> str:
+        """The name with the number of the version."""
+        return f"{self.name}@{self.version}"
+
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
     """An artefact as a list shows it, without its body.
