@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The versions of the protocol that begin with a handshake."""
-QUIET = 0.25
-"""Seconds without a message after which a client has what it needs to begin."""
+QUIET = 2.0
+"""Seconds without a message after which the SDK is imported, before it is needed.
+
+The import takes a processor for a second. So it waits until the client itself has started, and one
+that only looked what is there has left; a model thinks longer than that before its first call.
+"""
 _BLOCK = 1 << 16
 
 
