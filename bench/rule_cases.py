@@ -352,7 +352,7 @@ CASES: list[Json] = [
 def problems(case: Json) -> list[str]:
     """Return what a case does otherwise than it must."""
     rule = {"id": "r", "severity": "warning", **case["rule"], "events": ["e1"]}
-    reply = {"records": [], "facts": [], "constraints": [rule]}
+    reply = {"facts": [], "constraints": [rule]}
     with tempfile.TemporaryDirectory() as folder, Memory(f"{folder}/em.db") as memory:
         for type_, record in case["records"]:
             memory.observe("ana", record, type=type_, at="2025-01-01")

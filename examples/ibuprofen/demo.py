@@ -3,91 +3,76 @@
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from em import Memory
-from em.llm import ScriptedClient
 
 sys.path.insert(0, str(Path(__file__).parent))
 import rules
 
 from em.state.rules import collect
 
-# What a model reads in the two notes: JSON that em checks, never code. It is scripted here, so that
-# the example runs without a model; use get_llm_client() to ask a real one.
-READ = {
-    "records": [
-        {
-            "type": "Allergy",
-            "record": {
-                "substance": "NSAID",
-                "severity": "moderate",
-                "confirmed_date": "2025-04-01",
+# What the agent read in its two notes: facts with the words that state them, and a rule. em checks
+# both; a model can do the same at the checkpoint.
+NONE_KNOWN = {
+    "op": "set",
+    "field": "has_allergies",
+    "value": False,
+    "evidence": "No allergies known",
+}
+SENSITIVE: list[dict[str, Any]] = [
+    {
+        "op": "add",
+        "type": "Allergy",
+        "record": {"substance": "NSAID", "severity": "moderate", "confirmed_date": "2025-04-01"},
+        "evidence": "NSAID sensitivity, moderate; confirmed on 1 April",
+    },
+    {
+        "op": "set",
+        "field": "has_allergies",
+        "value": True,
+        "status": "confirmed",
+        "evidence": "Developed an NSAID sensitivity",
+    },
+]
+NSAID = {"some": {"in": "allergies", "where": {
+    "op": "==", "left": {"item": "substance"}, "right": {"value": "NSAID"},
+}}}  # fmt: skip
+RULE = {
+    "id": "nsaid",
+    "severity": "high",
+    "action": "take",
+    "message": "{drug} is an NSAID",
+    "when": {
+        "all": [
+            {
+                "op": "in",
+                "left": {"detail": "drug"},
+                "right": {"value": ["ibuprofen", "naproxen", "aspirin"]},
             },
-            "evidence": ["NSAID sensitivity, moderate; confirmed on 1 April"],
-            "events": ["e2"],
-        }
-    ],
-    "facts": [
-        {
-            "field": "has_allergies",
-            "value": False,
-            "status": "stated",
-            "evidence": ["No allergies known"],
-            "events": ["e1"],
-        },
-        {
-            "op": "update",
-            "field": "has_allergies",
-            "value": True,
-            "status": "confirmed",
-            "evidence": ["Developed an NSAID sensitivity"],
-            "events": ["e2"],
-        },
-    ],
-    "constraints": [
-        {
-            "id": "nsaid",
-            "severity": "high",
-            "action": "take",
-            "message": "{drug} is an NSAID",
-            "when": {
-                "all": [
-                    {
-                        "op": "in",
-                        "left": {"detail": "drug"},
-                        "right": {"value": ["ibuprofen", "naproxen", "aspirin"]},
-                    },
-                    {
-                        "some": {
-                            "in": "allergies",
-                            "where": {
-                                "op": "==",
-                                "left": {"item": "substance"},
-                                "right": {"value": "NSAID"},
-                            },
-                        }
-                    },
-                ]
-            },
-            "events": ["e2"],
-        }
-    ],
+            NSAID,
+        ]
+    },
 }
 
 
 def main() -> None:
     """Observe notes, compile the state, check an action, show the contradiction."""
     with tempfile.TemporaryDirectory() as folder, Memory(Path(folder) / "em.db") as memory:
-        note = memory.observe("ana", "No allergies known.", at="2024-10-03", source="form")
+        note = memory.observe(
+            "ana", "No allergies known.", at="2024-10-03", source="form", facts=[NONE_KNOWN]
+        )
         visit = memory.observe(
             "ana",
             "Developed an NSAID sensitivity, moderate; confirmed on 1 April.",
             at="2025-04-02",
             source="doctor",
+            facts=SENSITIVE,
+            rules=[RULE],
         )
         lunch = {"items": ["lentil soup", "bread"], "timestamp": "2025-04-09T12:30:00"}
         memory.observe("ana", lunch, type="Meal", at="2025-04-09")
-        state = memory.checkpoint("ana", llm=ScriptedClient([READ]))
+        state = memory.checkpoint("ana")
         memory.subjects.rules += collect(vars(rules))
 
         print("Is it safe to take ibuprofen with lunch?")

@@ -143,9 +143,14 @@ class Memory:
         run: str | None = None,
         source: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        facts: Sequence[Mapping[str, Any]] | None = None,
+        rules: Sequence[Mapping[str, Any]] | None = None,
     ) -> str:
         """Store something learned about a subject. Return the id of its event.
 
+        facts, rules: what the text states, each fact with its evidence (see `em.state.statement`),
+            if you have read it. The next checkpoint checks them; its `problems` say what it left
+            out, and why. An empty list says that the text states nothing.
         speaker, role, addressee: who says a text, as what (user, assistant, …), and to whom. "I"
         is the subject only where the subject speaks.
         agent, run: which agent it was said to or by, and in which of its runs.
@@ -164,6 +169,8 @@ class Memory:
             "run": run,
             "source": source,
             "metadata": None if metadata is None else dict(metadata),
+            "facts": None if facts is None else [dict(one) for one in facts],
+            "rules": None if rules is None else [dict(one) for one in rules],
         }
         draft = observation(subject, text_or_record, at, details)
         (event,) = self.log.append_many([draft])
@@ -1092,7 +1099,6 @@ class Memory:
             return self.store.erase(ids, subjects=subjects, dry_run=True)
         # Drop recall's knowledge of which passages have vectors.
         self.__dict__.pop("_recall", None)
-        self.subjects.let_go()
         touched = self._subjects_of(ids)
         erasure = self.store.erase(ids, subjects=subjects, reason=reason)
         from em.heuristics.heuristic import rebuild_heuristics

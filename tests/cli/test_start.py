@@ -10,7 +10,7 @@ from bench.startup import ROUTINE, TOOLS
 RUN = ["run", "greet", "name=ana", "--tools", "tools.py", "--db", "em.db"]
 NOT_FOR_A_SMALL_RUN = (
     "em.compiler", "em.heuristics", "em.llm", "em.recall", "em.runner.expressions.jinja",
-    "em.runner.rehearsal", "em.runner.sandbox", "em.serve", "em.state", "em.text.courtesies",
+    "em.runner.rehearsal", "em.runner.sandbox", "em.serve", "em.state",
     "em.text.dates", "em.text.terms", "em.workflows", "difflib", "html", "jsonschema_rs", "json",
     "rich", "shutil", "socket", "tempfile", "tomllib",
 )  # fmt: skip

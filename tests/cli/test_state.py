@@ -428,7 +428,7 @@ def test_derived_rules_are_listed_and_accepted(capsys: pytest.CaptureFixture[str
     assert em_json(capsys, "rules", "ana") == {"rules": []}
     when = {"op": ">", "left": {"detail": "amount"}, "right": {"value": 100}}
     rule = {"id": "limit", "severity": "high", "action": "spend", "message": "stop", "when": when}
-    reply = {"records": [], "facts": [], "constraints": [{**rule, "events": ["e1"]}]}
+    reply = {"facts": [], "constraints": [{**rule, "events": ["e1"]}]}
     with Memory() as memory:
         memory.observe("ana", "Warn me above 100.")
         memory.checkpoint("ana", llm=ScriptedClient([reply]))

@@ -131,7 +131,7 @@ def propose_rule(mark: str) -> None:
         "events": ["e1"],
     }
     with Memory("em.db") as memory:
-        reply = {"records": [], "facts": [], "constraints": [rule]}
+        reply = {"facts": [], "constraints": [rule]}
         memory.checkpoint("yan", llm=ScriptedClient([reply]))
 
 

@@ -228,7 +228,7 @@ def test_a_proposed_rule_is_accepted_on_the_page(serve: Serve) -> None:
     service = serve()
     service.post("/observations", {"subject": "ana", "text": "A limit."})
     rule = {"id": "limit", "severity": "warning", "action": "spend", "message": "too much"}
-    reply = {"records": [], "facts": [], "constraints": [{**rule, "events": ["e1"]}]}
+    reply = {"facts": [], "constraints": [{**rule, "events": ["e1"]}]}
     with Memory("em.db") as memory:
         memory.checkpoint("ana", llm=ScriptedClient([reply]))
     page = service.http.get("/ui/state?subject=ana").text

@@ -210,7 +210,7 @@ def test_a_proposed_rule_is_listed_and_a_person_rejects_it_once(ana: Served) -> 
         "when": {"op": ">", "left": {"detail": "amount"}, "right": {"value": 100}},
         "events": ["e1"],
     }
-    reply = {"records": [], "facts": [], "constraints": [rule]}
+    reply = {"facts": [], "constraints": [rule]}
     with Memory("em.db") as memory:
         memory.checkpoint("ana", llm=ScriptedClient([reply]))
     (found,) = ana.get("/rules", subject="ana")["rules"]

@@ -98,12 +98,6 @@ def test_what_a_model_wrote_reaches_nothing_but_the_collections(
 def test_what_was_said_goes_to_recall(memory: Memory) -> None:
     event = memory.observe("ana", "The dentist was expensive.")
     memory.checkpoint("ana")
-    answer = memory.ask("ana", "What did I say about the dentist?", llm=ScriptedClient([]))
-    assert (answer.route, answer.event_ids, answer.note) == (
-        "recall",
-        (event,),
-        "the question asks what was said",
-    )
     said = ScriptedClient([{"route": "recall", "code": "", "parameters": {}}])
     assert memory.ask("ana", "dentist, opinion?", llm=said).event_ids == (event,)
 
@@ -112,8 +106,7 @@ def test_one_subject_never_sees_anothers_records(memory: Memory, trips: list[str
     memory.observe("bea", {"to": "Paris", "date": "2024-05-02", "cost_usd": 1.0}, type="Trip")
     memory.checkpoint("bea")
     memory.ask("ana", QUESTION, llm=ScriptedClient([reply(SPENT, year=2024)]))
-    answer = memory.ask("bea", QUESTION)
-    assert (answer.value, answer.kept) == (1.0, False)  # nor its questions
+    assert memory.ask("bea", QUESTION).route == "recall"  # nor its questions
     assert memory.ask("bea", code="len(trips)").value == 1
 
 
@@ -123,11 +116,18 @@ def test_forgetting_a_subject_forgets_its_questions(memory: Memory, trips: list[
     assert memory.subjects.questions("ana") == []
 
 
-def test_the_owners_own_code_runs_in_the_process(memory: Memory, trips: list[str]) -> None:
+def test_own_code_runs_in_the_sandbox(memory: Memory, trips: list[str]) -> None:
     answer = memory.ask(
         "ana", code="dear = [t for t in trips if t.cost_usd > 9]\n[t.to for t in dear]"
     )
     assert (answer.value, answer.records) == (["Lisbon", "Rome"], 3)
+    assert memory.ask("ana", code="[max(t.date for t in trips)]").value == ["2024-05-02"]
+    code = "def answer(state):\n    return state.trips[0]"
+    assert memory.ask("ana", code=code).value["to"] == "Lisbon"
+    with pytest.raises(BadQuestion):
+        memory.ask("ana", code="open('/etc/passwd').read()")
+    with pytest.raises(BadQuestion):
+        memory.ask("ana", code="x = 1")
     with pytest.raises(UsageError):
         memory.ask("ana")
 
@@ -156,7 +156,7 @@ def test_a_question_of_another_shape_is_never_answered_by_it(
     memory.ask("ana", QUESTION, llm=ScriptedClient([reply(SPENT, year=2024)]))
     answer = memory.ask("ana", question)
     assert (answer.kept, answer.code == SPENT) == (False, False)
-    assert answer.route == "recall" or answer.plain
+    assert answer.route == "recall"
 
 
 def test_a_text_takes_the_place_of_one_of_its_own_field_and_as_it_is_written(

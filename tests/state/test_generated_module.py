@@ -71,7 +71,7 @@ def rich_state(memory: Memory) -> Any:
     memory.observe("ana", "Tell me when I spend too much.")
     memory.checkpoint("ana")
     memory.resolve("ana", "city", policy="source", order=['a "doctor"', "ana"])
-    model = ScriptedClient([{"records": [], "facts": [], "constraints": [CONSTRAINT]}])
+    model = ScriptedClient([{"facts": [], "constraints": [CONSTRAINT]}])
     return memory.checkpoint("ana", llm=model, again=True)
 
 
@@ -227,7 +227,7 @@ def test_nothing_given_becomes_code(memory: Memory, tmp_path: Path, text: str) -
         "when": {"op": "==", "left": {"value": text}, "right": {"value": {text: [text]}}},
         "events": ["e1"],
     }
-    model = ScriptedClient([{"records": [], "facts": [], "constraints": [rule]}])
+    model = ScriptedClient([{"facts": [], "constraints": [rule]}])
     state = memory.checkpoint("ana", llm=model, again=True)
     first = getattr(state, next(iter(state.collections)))[0]
     assert state.as_record(first) == {text: text, "kind": text, "list": [text]}

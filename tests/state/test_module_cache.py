@@ -46,7 +46,7 @@ def test_subjects_of_one_shape_share_one_compilation(
             place = f"place {number} {one % 3}"
             memory.observe(name, {"place": place, "date": "2024-05-02"}, type="Trip")
         memory.observe(name, "A limit.")
-        reply = {"records": [], "facts": [], "constraints": [rule(number)]}
+        reply = {"facts": [], "constraints": [rule(number)]}
         memory.checkpoint(name, llm=ScriptedClient([reply]))
     compilations.clear()
     for _ in range(2):

@@ -11,10 +11,12 @@ from em.llm import ScriptedClient
 
 
 def test_a_fact_tells_who_said_it_when_and_in_which_words(memory: Memory) -> None:
-    event = memory.observe("ana", "I live in Porto.", speaker="Ana", at="2025-04-07T12:00:00Z")
+    fact = {"op": "set", "field": "city", "value": "Porto", "evidence": "I live in Porto."}
+    at = "2025-04-07T12:00:00Z"
+    event = memory.observe("ana", "I live in Porto.", speaker="Ana", at=at, facts=[fact])
     why = memory.checkpoint("ana").why("profile.city")
     assert (why.value, why.speaker, why.words) == ("Porto", "Ana", "I live in Porto.")
-    assert (why.how, why.confidence, why.event_ids) == ("pattern", "stated", (event,))
+    assert (why.how, why.confidence, why.event_ids) == ("agent", "stated", (event,))
     assert (why.at.isoformat(), why.recorded_at > why.at) == ("2025-04-07T12:00:00+00:00", True)
     assert memory.subjects.look_up("ana", "profile.city.why")[0]["words"] == "I live in Porto."
 
@@ -23,9 +25,9 @@ def test_what_a_model_and_a_record_and_a_person_say_is_told_apart(memory: Memory
     memory.observe("ana", {"age": 33, "city": "Faro"}, type="Profile", speaker="form")
     memory.observe("ana", "I love green tea, and I had a cup today.", role="user")
     words = {"evidence": ["love green tea"], "events": ["e1"]}
-    tea = {"field": "drink", "value": "green tea", **words}
-    cup = {"type": "Cup", "record": {"of": "green tea"}, **words}
-    state = memory.checkpoint("ana", llm=ScriptedClient([{"records": [cup], "facts": [tea]}]))
+    tea = {"op": "set", "field": "drink", "value": "green tea", "status": "inferred", **words}
+    cup = {"op": "add", "type": "Cup", "record": {"of": "green tea"}, "status": "inferred", **words}
+    state = memory.checkpoint("ana", llm=ScriptedClient([{"facts": [cup, tea]}]))
     whys = [state.why(name) for name in ("age", "drink")]
     assert [(one.how, one.confidence) for one in whys] == [
         ("record", "stated"),
@@ -69,13 +71,13 @@ def test_an_event_with_several_values_decides_only_with_the_value(memory: Memory
     memory.declare("ana", "Person", "name")
     text = memory.observe("ana", "Bo lives in Rome, and Cy lives in Oslo.", role="user")
     records = [
-        {"type": "Person", "record": {"name": name, "city": city}, "evidence": [words]}
+        {"op": "add", "type": "Person", "record": {"name": name, "city": city}, "evidence": [words]}
         for name, city, words in (
             ("Bo", "Rome", "Bo lives in Rome"),
             ("Cy", "Oslo", "Cy lives in Oslo"),
         )
     ]
-    reply = {"records": [{**one, "events": ["e1"]} for one in records], "facts": []}
+    reply = {"facts": [{**one, "events": ["e1"]} for one in records]}
     memory.checkpoint("ana", llm=ScriptedClient([reply]))
     with pytest.raises(InputError, match="several values"):
         memory.resolve("ana", "Person.city", event=text)

@@ -2,25 +2,32 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from em import Memory
 from em.llm import ScriptedClient
 
 
-def read(memory: Memory, *texts: Any, at: str = "2025-04-07T12:00:00Z", **answer: Any) -> Any:
-    """Observe texts, each with who says it, and let a scripted model answer once."""
+def read(
+    memory: Memory, *texts: Any, at: str = "2025-04-07T12:00:00Z", yes: Any = ("s1",), **answer: Any
+) -> Any:
+    """Observe texts, each with who says it, and let a scripted model answer.
+
+    yes: what it answers to the second question, if it is asked.
+    """
     for one in texts:
         text, details = one if isinstance(one, tuple) else (one, {})
         memory.observe("ana", text, at=at, **details)
-    model = ScriptedClient([{"records": [], "facts": [], **answer}])
+    model = ScriptedClient([{"facts": [], **answer}, {"stated": list(yes)}])
     state = memory.checkpoint("ana", llm=model)
-    state.prompt = model.requests[0].prompt
+    state.prompt, state.asked = model.requests[0].prompt, len(model.requests)
     return state
 
 
 def fact(field: str, value: Any, words: str, **more: Any) -> dict[str, Any]:
-    return {"field": field, "value": value, "evidence": [words], "events": ["e1"], **more}
+    said = {"field": field, "value": value, "evidence": [words], "events": ["e1"]}
+    return {"op": "set", **said, **more}
 
 
 def record(type_: str, words: str, op: str = "add", **more: Any) -> dict[str, Any]:
@@ -30,73 +37,6 @@ def record(type_: str, words: str, op: str = "add", **more: Any) -> dict[str, An
 
 
 ANA, BO = {"speaker": "Ana"}, {"speaker": "Bo"}
-
-
-@pytest.mark.parametrize(
-    ("text", "details", "found"),
-    [
-        ("I live in Madrid.", BO, fact("city", "Madrid", "I live in Madrid")),
-        (
-            "I work for Anthropic.",
-            {"role": "assistant"},
-            fact("employer", "Anthropic", "I work for Anthropic"),
-        ),
-        ("Adopted a dog, Ana!", BO, fact("pet", "dog", "Adopted a dog, Ana")),
-        ("Ana, adopted a dog!", BO, fact("pet", "dog", "Ana, adopted a dog")),
-        ("I think Ana likes tea.", BO, fact("drink", "tea", "Ana likes tea")),
-        ("I live in Lisbon.", ANA, fact("city", "Porto", "I live in Porto")),
-        ("I live in Lisbon.", ANA, fact("city", "Porto", "I live in Lisbon")),
-        ("I live in Lisbon.", ANA, fact("city", "Lisbon", "")),
-        ("Do I live in Lisbon?", ANA, fact("city", "Lisbon", "I live in Lisbon")),
-        ("If I live in Lisbon, fine.", ANA, fact("city", "Lisbon", "I live in Lisbon")),
-        ("I live in Lisbon. Just kidding.", ANA, fact("city", "Lisbon", "I live in Lisbon")),
-        ("Bo shouted “I live in Lisbon” twice.", ANA, fact("city", "Lisbon", "I live in Lisbon")),
-        ("My sister lives in Rome.", ANA, fact("city", "Rome", "lives in Rome")),
-        ("She lives in Rome.", ANA, fact("city", "Rome", "lives in Rome")),
-        ("Bo lives in Rome.", ANA, fact("city", "Rome", "lives in Rome")),
-        ("Tom and Lia live in Rome.", ANA, fact("city", "Rome", "live in Rome")),
-        ("The president lives in Rome.", ANA, fact("city", "Rome", "lives in Rome")),
-        ("Your sister lives in Rome.", {"role": "assistant"}, fact("city", "Rome", "in Rome")),
-        ("Ana's sister lives in Rome.", BO, fact("city", "Rome", "lives in Rome")),
-        ("Ana thinks Bo lives in Rome.", BO, fact("city", "Rome", "lives in Rome")),
-        ("You could live in Rome.", {"role": "assistant"}, fact("city", "Rome", "in Rome")),
-        ("I turned 34 yesterday.", ANA, fact("age", 43, "I turned 34")),
-        (
-            "I moved here in March.",
-            ANA,
-            fact("moved", "2025-03", "moved here in March", at="2024-01"),
-        ),
-        ("I got it yesterday.", ANA, fact("got", "2025-04-07", "I got it yesterday")),
-    ],
-)
-def test_what_the_subject_did_not_state_is_left_out(
-    memory: Memory, text: str, details: Any, found: Any
-) -> None:
-    state = read(memory, (text, details), facts=[found])
-    assert list(state.profile.history) == []
-    assert "fact left out" in state.report.problems[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "details", "found"),
-    [
-        ("I’m living   in\nLisbon now", ANA, fact("city", "Lisbon", "I'm living in lisbon")),
-        ("Ana likes green tea.", BO, fact("drink", "green tea", "likes green tea")),
-        ("Your dose is 10 mg.", {"role": "assistant"}, fact("dose", "10 mg", "dose is 10 mg")),
-        ("Your dose is ten mg.", {**BO, "addressee": "ana"}, fact("dose_mg", 10, "dose is ten mg")),
-        ("She seems to live in Faro.", {}, fact("city", "Faro", "live in Faro")),
-        ("I quit smoking.", ANA, fact("smoker", False, "I quit smoking")),
-        ("I got it yesterday.", ANA, fact("got", "2025-04-06", "I got it yesterday")),
-        ("Dinner at half past, 7:30 pm.", ANA, fact("dinner", "19:30", "7:30 pm")),
-        ("I earn 3k euros.", ANA, fact("income", "3000 EUR", "I earn 3k euros")),
-        ("My sister is called Lia.", ANA, fact("sister", "Lia", "My sister is called Lia")),
-        ("I moved here in March.", ANA, fact("moved", True, "moved here in March", at="2025-03")),
-    ],
-)
-def test_what_was_stated_is_taken(memory: Memory, text: str, details: Any, found: Any) -> None:
-    state = read(memory, (text, details), facts=[found])
-    assert state.report.problems == []
-    assert [e.value for e in state.profile.history[found["field"]]] == [found["value"]]
 
 
 def test_the_model_sees_who_speaks_and_what_is_known(memory: Memory) -> None:
@@ -115,7 +55,7 @@ def test_the_model_sees_who_speaks_and_what_is_known(memory: Memory) -> None:
 def test_a_correction_changes_the_past_and_a_retraction_ends_it(memory: Memory) -> None:
     found = fact("city", "Paris", "live in Paris")
     read(memory, "I live in Paris.", facts=[found], at="2025-01-01")
-    meant = fact("city", "Bern", "I meant Bern", op="update", mistaken=True)
+    meant = fact("city", "Bern", "I meant Bern", mistaken=True)
     state = read(memory, "I meant Bern.", facts=[meant], at="2025-02-01")
     assert state.profile.city == "Bern"
     assert memory.state("ana", as_of="2025-01-15").profile.city == "Bern"
@@ -131,17 +71,17 @@ def test_a_correction_changes_the_past_and_a_retraction_ends_it(memory: Memory) 
 
 def test_a_record_is_corrected_and_taken_back_by_its_label(memory: Memory) -> None:
     bought = record("Purchase", "bought a bike for $400", item="bike", price=400)
-    read(memory, "I bought a bike for $400.", records=[bought])
-    fixed = record("", "the bike was $300", "update", known="r1", price=300)
-    state = read(memory, "Sorry, the bike was $300.", records=[fixed])
+    read(memory, "I bought a bike for $400.", facts=[bought])
+    fixed = record("Purchase", "the bike was $300", "set", known="r1", price=300)
+    state = read(memory, "Sorry, the bike was $300.", facts=[fixed])
     assert [(one.item, one.price) for one in state.purchases] == [("bike", 300)]
     assert [one["price"] for one in state.rows("purchases")] == [300]
     (seen,) = memory.state("ana", known_at=_recorded(memory, 0)).purchases
     assert seen.price == 400
     again = memory.checkpoint("ana", rebuild=True)
     assert [one.price for one in again.purchases] == [300]
-    back = record("", "never bought the bike", "retract", known="r1")
-    state = read(memory, "I never bought the bike.", records=[back])
+    back = record("Purchase", "never bought the bike", "retract", known="r1")
+    state = read(memory, "I never bought the bike.", facts=[back])
     assert (state.purchases, state.rows("purchases")) == ([], [])
     memory.forget(_events(memory)[-1])
     assert [one.price for one in memory.state("ana").purchases] == [300]
@@ -155,41 +95,12 @@ def _recorded(memory: Memory, number: int) -> Any:
     return list(memory.log.read(kinds="observation"))[number].recorded_at
 
 
-def test_the_same_thing_is_bought_once(memory: Memory) -> None:
-    bought = record("Purchase", "bought a red bike", item="bike", colour="red")
-    state = read(memory, "I bought a red bike.", records=[bought, bought])
-    assert len(state.purchases) == 1
-    read(memory, "I love the bike.", records=[record("Purchase", "the bike", item="bike")])
-    state = read(memory, "The bike again.", records=[record("", "The bike", "same", known="r1")])
-    assert len(state.purchases) == 1
-    more = record("Purchase", "bought another red bike", item="bike", colour="red")
-    assert len(read(memory, "I bought another red bike.", records=[more]).purchases) == 2
-    memory.forget(_events(memory)[0])
-    left = [state.as_record(one) for one in memory.state("ana").purchases]
-    assert left == [{"item": "bike"}, {"item": "bike", "colour": "red"}]  # it was said again
-
-
-def test_third_persons_are_records_of_their_own(memory: Memory) -> None:
-    lia = record("Person", "sister Lia lives in Rome", name="Lia", relation="sister", city="Rome")
-    state = read(memory, ("My sister Lia lives in Rome.", ANA), records=[lia])
-    moved = fact("city", "Oslo", "She moved to Oslo", type="Person", key=["Lia"])
-    state = read(memory, ("She moved to Oslo.", ANA), facts=[moved])
-    bo = fact("city", "Madrid", "I live in Madrid", type="Person", key=["Bo"])
-    state = read(memory, ("I live in Madrid.", BO), facts=[bo])
-    people = {one.name: (one.city, one.relation) for one in state.persons}
-    assert people == {"Lia": ("Oslo", "sister"), "Bo": ("Madrid", None)}
-    assert state.profile.history == {}
-    wrong = fact("city", "Nice", "My sister lives in Nice", type="Person", key=["sister"])
-    state = read(memory, ("My sister lives in Nice.", BO), facts=[wrong])
-    assert "not the subject" in state.report.problems[0]
-
-
 def test_a_proposed_key_persists(memory: Memory) -> None:
     club = {"type": "Club", "key": ["name"]}
     one = record("Club", "joined the Rowers", name="Rowers")
-    read(memory, "I joined the Rowers.", records=[one], types=[club])
+    read(memory, "I joined the Rowers.", facts=[one], types=[club])
     two = record("Club", "The Rowers cost $20", name="Rowers", fee="$20")
-    state = read(memory, "The Rowers cost $20.", records=[two])
+    state = read(memory, "The Rowers cost $20.", facts=[two])
     assert [(club.name, str(club.fee.amount)) for club in state.clubs] == [("Rowers", "20")]
     assert len(memory.checkpoint("ana", rebuild=True).clubs) == 1
     memory.observe("ana", {"n": 1}, type="Trip")
@@ -212,10 +123,41 @@ def test_a_model_forges_neither_source_nor_confirmation_nor_names_of_types(memor
     assert (last.source, last.status) == ("doctor", "confirmed")
 
 
-def test_one_thing_in_one_text_is_not_two_records(memory: Memory) -> None:
-    one, more = {"item": "bike"}, {"item": "bike", "colour": "red"}
-    words = {"type": "Purchase", "events": ["e1"], "evidence": "I bought a new red bike"}
-    found = [{**words, "record": one}, {**words, "record": more}]
-    assert len(read(memory, "I bought a new red bike.", records=found).purchases) == 1
-    new = record("Purchase", "my new bike", item="bike")
-    assert len(read(memory, "I love my new bike.", records=[new]).purchases) == 1
+PARIS = [fact("city", "Paris", "live in Paris")]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("I don't live in Rome, I'd love to.", fact("city", "Rome", "live in Rome")),
+        ("I live in Rome, is it far?", fact("city", "Rome", "I live in Rome")),
+        ("I left Paris.", {**fact("city", None, "I left Paris"), "op": "retract"}),
+    ],
+)
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_what_changes_or_is_asked_is_asked_about_once_more(
+    memory: Memory, text: str, found: Any, is_stated: bool
+) -> None:
+    state = read(memory, "I live in Paris.", facts=PARIS)
+    assert state.asked == 1
+    state = read(memory, text, facts=[found], yes=["s1"] if is_stated else [])
+    assert state.asked == 2
+    assert state.profile.city == (found["value"] if is_stated else "Paris")
+    assert bool(state.report.problems) is not is_stated
+
+
+def test_the_second_question_can_be_turned_off(memory: Memory) -> None:
+    settings = memory.subjects.settings
+    memory.subjects.settings = msgspec.structs.replace(settings, second_question=False)
+    read(memory, "I live in Paris.", facts=PARIS)
+    state = read(memory, "I live in Rome.", facts=[fact("city", "Rome", "I live in Rome")])
+    assert (state.asked, state.profile.city) == (1, "Rome")
+    state = read(memory, "I live in Bern?", facts=[fact("city", "Bern", "I live in Bern")])
+    assert (state.asked, state.profile.city, len(state.report.problems)) == (1, "Rome", 1)
+
+
+def test_a_text_that_its_caller_has_read_goes_to_no_model(memory: Memory) -> None:
+    memory.observe("ana", "Nothing to note.", facts=[])
+    model = ScriptedClient([])
+    memory.checkpoint("ana", llm=model)
+    assert model.requests == []

@@ -22,7 +22,7 @@ def rule(limit: int = 100) -> dict[str, Any]:
 
 def derive(memory: Memory, *rules: dict[str, Any], text: str = "A limit.") -> Any:
     memory.observe("ana", text)
-    reply = {"records": [], "facts": [], "constraints": list(rules)}
+    reply = {"facts": [], "constraints": list(rules)}
     return memory.checkpoint("ana", llm=ScriptedClient([reply]))
 
 
@@ -79,7 +79,7 @@ def test_a_rule_that_is_not_there_can_not_be_accepted(memory: Memory) -> None:
 def test_the_prompt_teaches_the_rules_that_the_checker_takes(memory: Memory) -> None:
     memory.observe("ana", {"with": "Bo", "date": "2025-06-01", "time": "19:30"}, type="Dinner")
     memory.observe("ana", "Warn me when two dinners are at the same time.")
-    model = ScriptedClient([{"records": [], "facts": []}])
+    model = ScriptedClient([{"facts": []}])
     memory.checkpoint("ana", llm=model)
     prompt = model.requests[0].system
     for word in ('"each"', '"outer"', '"now"', "mentions", "days_remaining", '"plus"'):

@@ -13,7 +13,7 @@ E1 = {"events": ["e1"]}
 def with_rules(memory: Memory, *rules: dict[str, Any]) -> Any:
     memory.observe("ana", "Some rules.")
     given = [{"severity": "warning", "message": "m", **rule, **E1} for rule in rules]
-    model = ScriptedClient([{"records": [], "facts": [], "constraints": given}])
+    model = ScriptedClient([{"facts": [], "constraints": given}])
     return memory.checkpoint("ana", llm=model)
 
 

@@ -34,7 +34,7 @@ def constraint(**given: Any) -> dict[str, Any]:
 def with_constraints(memory: Memory, *given: dict[str, Any]) -> Any:
     memory.observe("ana", {"substance": "Penicillin"}, type="Allergy")
     memory.observe("ana", "Some rules.")
-    model = ScriptedClient([{"records": [], "facts": [], "constraints": list(given)}])
+    model = ScriptedClient([{"facts": [], "constraints": list(given)}])
     state = memory.checkpoint("ana", llm=model)
     memory.subjects.rules += collect(globals())
     return state

@@ -64,9 +64,9 @@ def test_a_version_before_a_key_was_declared_and_before_a_decision(memory: Memor
 def test_a_version_before_a_model_read_the_texts(memory: Memory) -> None:
     event = memory.observe("ana", "The trip to Rome was nice.")
     memory.checkpoint("ana")
-    found = {"type": "Trip", "record": {"to": "Rome"}, "evidence": ["trip to Rome"]}
+    found = {"op": "add", "type": "Trip", "record": {"to": "Rome"}, "evidence": ["trip to Rome"]}
     reply = {**found, "events": ["e1"], "status": "stated"}
-    model = ScriptedClient([{"records": [reply], "facts": []}])
+    model = ScriptedClient([{"facts": [reply]}])
     assert len(memory.checkpoint("ana", llm=model, again=True).trips) == 1
     old = memory.subjects.state("ana", version=1)
     assert list(old.collections) == []

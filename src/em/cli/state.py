@@ -34,6 +34,7 @@ from em.state.code import load_module
 from em.state.rules import Alert, load_rules, written_condition
 from em.state.schema import PolicyName
 from em.state.state import Conflict, State
+from em.state.unread import by_mention
 
 FORMATS = ("text", "json", "jsonl", "csv", "chat")
 _ENDINGS = {".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
@@ -319,9 +320,8 @@ def print_checkpoint(report: Checkpoint) -> None:
     click.echo(
         f"{report.subject}: version {report.version}, {count(report.new_events, 'new event')}; "
         f"{cover.structured:,} of {count(cover.observations, 'observation')} structured"
-        + (f", {cover.by_pattern:,} of them by patterns" if cover.by_pattern else "")
+        + (f", {cover.by_agent:,} by agents" if cover.by_agent else "")
         + (f", {cover.by_model:,} by the model" if cover.by_model else "")
-        + (f", {cover.in_part:,} only in part (em state show)" if cover.in_part else "")
         + (f"; {cover.unstructured:,} not (em state show)" if cover.unstructured else "")
     )
     for change in report.changes:
@@ -354,7 +354,7 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
         return
     profile = found.as_record(found.profile)
     inferred = [name for name in profile if _is_inferred(found, name)]
-    in_doubt = {field.partition(".")[2]: why.doubt for field, why in found.doubts.items()}
+    unread = by_mention(found.unread)
     sizes = {name: len(getattr(found, name)) for name in found.collections}
 
     def text() -> None:
@@ -362,7 +362,8 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
         for name, value in profile.items():
             shown = "taken back" if value is None else value
             mark = "  (inferred)" if name in inferred else ""
-            mark += f"  (in doubt: {in_doubt[name]!r})" if name in in_doubt else ""
+            newer = len(unread.get(f"profile.{name}", ()))
+            mark += f"  ({count(newer, 'newer text')} unread)" if newer else ""
             click.echo(f"  {printable(f'{name}: {shown}{mark}')}")
         for name, size in sizes.items():
             click.echo(f"  {name}: {count(size, 'record')}")
@@ -378,7 +379,7 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
             "version": found.version,
             "profile": profile,
             "inferred": inferred,
-            "in_doubt": in_doubt,
+            "unread": [msgspec.to_builtins(one) for one in found.unread],
             "collections": sizes,
             "coverage": found.coverage,
             "unstructured": [msgspec.to_builtins(one) for one in found.unstructured],
@@ -493,8 +494,9 @@ def why(subject: str, what: str) -> int:
             said = f"{who}{one.words}" if one.words else who.rstrip(": ")
             moment = one.at.strftime("%Y-%m-%d %H:%M")
             click.echo(printable(f"  {moment}  {one.event_ids[0]}  {said}".rstrip()))
-            if one.doubted_by:
-                click.echo(printable(f"  in doubt: {one.doubted_by[0]}  {one.doubt}"))
+            if one.unread:
+                newer = count(len(one.unread), "newer text")
+                click.echo(f"  {newer} that nobody has read: {', '.join(one.unread[:5])}")
         if not known:
             note(f"nothing is known of {what}")
 
@@ -647,8 +649,6 @@ def ask(subject: str, question: str | None, own: str | None, llm: bool, as_of: s
                 click.echo(f"{passage.event_id}  {printable(passage.text)}")
         else:
             click.echo(printable(str(answer.value)))
-            if answer.plain:
-                click.secho(answer.code.rstrip(), dim=True, err=True)
         how = "the code of a stored question" if answer.kept else answer.route
         more = f"; {answer.note}" if answer.note else ""
         click.echo(f"by {how}, from {count(answer.records, 'record')}{more}", err=True)
@@ -717,8 +717,6 @@ def _print_alerts(found: list[Alert]) -> int:
             click.secho(one.severity, fg=_COLOURS[one.severity], nl=False)
             proposed = " (proposed)" if one.proposed else ""
             click.echo(f"  {printable(one.rule)}{proposed}: {printable(message)}{due}{events}")
-            if one.in_doubt:
-                click.echo(f"    in doubt: {', '.join(one.in_doubt)}")
         if not found:
             note("no alerts")
 

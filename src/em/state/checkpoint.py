@@ -25,7 +25,7 @@ from em.state.fold import (
     sort_events,
 )
 from em.state.knowledge import Knowledge
-from em.state.reader import read_by_model
+from em.state.reader import read_by_model, read_given
 from em.state.rows import Seen, block_id, blocks, prove
 from em.state.schema import (
     FORMAT,
@@ -36,7 +36,6 @@ from em.state.schema import (
     StateSchema,
     TypeSchema,
 )
-from em.state.statements import read_by_patterns
 from em.state.types import fits
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Committed, Record, Store
 from em.values.canonical import Json, uncollected
@@ -68,6 +67,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keys: the key fields of types for which the log has no decision.
     dependents: finds what uses the state; called only when a change could break something.
     accept: also write a state that breaks dependents.
+    second_question: ask the model once more about facts that are asked, quoted or change something.
     again: read texts again that no model has read successfully. rebuild: compile the whole log.
     """
 
@@ -75,6 +75,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keys: Mapping[str, list[str]] = {}
     dependents: Callable[[], Sequence[Dependent]] = lambda: ()
     accept: bool = False
+    second_question: bool = True
     again: bool = False
     rebuild: bool = False
 
@@ -196,13 +197,9 @@ class Run:
     def _extract(self, material: Material, old: StateSchema, *, fresh: bool) -> list[Draft]:
         self._reuse(material)
         if material.texts:
-            client = self._options.client
-            known = self._knowledge(old, material, fresh=fresh)
-            if client is not None:
-                found, problems = read_by_model(material, known, client)
-                self._problems += problems
-            else:
-                found = read_by_patterns(material, known)
+            found = self._readings(material, self._knowledge(old, material, fresh=fresh))
+            for one in found:
+                self._problems += [*one.left_out, *([one.failed] if one.failed else ())]
             self._read += [self._redacted(part) for one in found for part in _split(one)]
             self._reuse(material)
         return [
@@ -214,6 +211,16 @@ class Run:
             )
             for found in self._read
         ]
+
+    def _readings(self, material: Material, known: Knowledge) -> list[Extraction]:
+        """Return what was read: by the callers that handed texts in, the rest by the model."""
+        client = self._options.client
+        found = [read_given(text, material, known) for text in material.texts if text.is_read]
+        left = [text for text in material.texts if not text.is_read]
+        if client is not None and left:
+            second = self._options.second_question
+            found += read_by_model(left, material, known, client, second=second)
+        return found
 
     def _knowledge(self, old: StateSchema, material: Material, *, fresh: bool) -> Knowledge:
         """Return what is known before the texts are read."""
@@ -368,6 +375,8 @@ def _split(found: Extraction) -> list[Extraction]:
 
     Texts that share an item stay together.
     """
+    if len(found.from_events) == 1:
+        return [found]
     items = [*found.records, *found.facts, *found.constraints]
     spanned = {event for item in items if len(item["events"]) > 1 for event in item["events"]}
     if found.renames or spanned.issuperset(found.from_events):

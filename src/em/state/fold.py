@@ -32,6 +32,8 @@ from em.store.protocol import Record
 from em.values.canonical import Json
 from em.values.times import moment, to_micros
 
+UNREAD = "nobody has read it"
+"""Why a text is listed that neither a caller nor a model has read."""
 UNNAMED = "Record"
 """The type of records that name none."""
 
@@ -195,7 +197,9 @@ def _observation(material: Material, event: str, body: Json, at: int, known: int
         material.times[event] = (at, known)
         said = [body.get(name) or "" for name in ("speaker", "source", "role", "addressee")]
         material.speech[event] = said[0] or said[2]
-        material.texts.append(Text(event, body["text"], at, known, *said))
+        text, (speaker, source, role, to) = body["text"], said
+        read = body.get("facts"), body.get("rules")
+        material.texts.append(Text(event, text, at, known, speaker, source, role, to, *read))
         return
     own = record.get("type")
     given = body.get("type") or (own if isinstance(own, str) and own else UNNAMED)
@@ -242,7 +246,7 @@ def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]
     _fold_facts_types(schema, folded)
     _fold_constraints(schema, material, folded)
     for text in material.texts:
-        _leave(schema, folded, text.event, (text.at, text.recorded_at), "no pattern matches it")
+        _leave(schema, folded, text.event, (text.at, text.recorded_at), UNREAD)
     return folded
 
 
@@ -384,9 +388,8 @@ def _fold_facts_types(schema: StateSchema, folded: Folded) -> None:
         by_type[fact.type].append(fact)
     for given, facts in by_type.items():
         type_ = type_of(schema, given, [])
-        valued = [fact for fact in facts if fact.entry.status != "doubted"]
-        records = [{fact.field: fact.entry.value} for fact in valued]
-        fold_records(type_, records, [fact.entry.events[0] for fact in valued])
+        records = [{fact.field: fact.entry.value} for fact in facts]
+        fold_records(type_, records, [fact.entry.events[0] for fact in facts])
 
 
 def _fold_extractions(
@@ -411,8 +414,8 @@ def _fold_extractions(
                 found = _item(item, extraction.method, material, (at, recorded_at))
                 grouped[item["type"]].append(found)
         for item in extraction.facts:
-            used.update(item["events"])
-            if item.get("op") != "same":
+            if item.get("op") not in ("same", "doubt"):  # a doubt is of an older version
+                used.update(item["events"])
                 folded.facts.append(_fact(item, extraction.method, material, (at, recorded_at)))
         for item in extraction.constraints:
             used.update(item.get("events") or ())
@@ -436,13 +439,11 @@ def _count_read(
         if event in used:
             coverage.structured += 1
             coverage.by_model += extraction.method == "model"
-            coverage.by_pattern += extraction.method == "pattern"
-            if event in extraction.in_part:
-                coverage.in_part += 1
-                reason = f"the {extraction.method} read only part of it"
-                _list(folded, event, material.times.get(event, times), reason)
+            coverage.by_agent += extraction.method == "agent"
         else:
-            reason = extraction.failed or f"the {extraction.method} found nothing to structure"
+            left_out = "; ".join(extraction.left_out) if len(extraction.from_events) == 1 else ""
+            nothing = f"the {extraction.method} found nothing to structure"
+            reason = extraction.failed or left_out or nothing
             _leave(schema, folded, event, material.times.get(event, times), reason)
 
 
@@ -450,10 +451,6 @@ def _leave(
     schema: StateSchema, folded: Folded, event: str, times: tuple[int, int], reason: str
 ) -> None:
     schema.coverage.unstructured += 1
-    _list(folded, event, times, reason)
-
-
-def _list(folded: Folded, event: str, times: tuple[int, int], reason: str) -> None:
     folded.unstructured.append(Seen({"reason": reason}, (event,), *times))
 
 

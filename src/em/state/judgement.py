@@ -1,139 +1,84 @@
-"""Judgement: what of a model's answer becomes part of a state.
+"""Judgement: which statements become part of a state, whoever read them.
 
-An item is taken only if its words were said, its values are in these words, and the words are the
-subject's to say. What others say about themselves, questions, quotations, suppositions and jokes
-are left out, and so is what repeats a known record. Each item that is left out is reported.
+A statement is taken if its words stand in the text, its value stands in these words (or is a truth
+value, or a text that its field is known to have), and the event's speaker may say it: what somebody
+else says must name the subject. A statement about a question or a quotation, or one that changes
+what is known, is open: a second question to a model may decide it. The rest is left out, with why.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from em.errors import InputError
-from em.state.assertion import leaves, mentions, unasserted, unchanged
-from em.state.extraction import Chunk, FoundConstraint, FoundFact, FoundRecord, Reading
+from em.state.evidence import Evidence, find_words
 from em.state.fold import partial_moment
-from em.state.grounds import Grounds, find_words
-from em.state.knowledge import KnownRecord
+from em.state.knowledge import Knowledge, KnownRecord
 from em.state.rules import check_shape
-from em.state.schema import PROFILE, Extraction
-from em.state.speech import ASSISTANTS, Text, around, is_note, is_own, plain_name, unreal
+from em.state.schema import PROFILE, ConstraintDraft, Extraction, FieldSchema
+from em.state.speech import Text, is_own, names_subject, plain_name
+from em.state.statement import Statement
+from em.state.types import resolve
 from em.text.terms import words_of
 from em.values.canonical import Json
 from em.values.times import from_micros
 
 PERSON = "Person"
 PERSON_KEY = ["name"]
-RELATIONS = frozenset(
-    "sister brother mother father mom mum dad parents parent son daughter child kid kids children "
-    "wife husband partner girlfriend boyfriend fiancé fiancée friend roommate flatmate neighbour "
-    "neighbor colleague coworker boss manager teacher doctor dentist lawyer landlord aunt uncle "
-    "cousin niece nephew grandmother grandfather grandma grandpa grandson granddaughter ex twin "
-    "stepmother stepfather godmother godfather client customer team dog cat".split()
-)
-_FIRST = re.compile(r"(?<![\w'’])(?:i|im|ive|me|my|mine|myself|we|us|our|ours)(?![\w])", re.I)
-_OTHER = re.compile(r"\s*(?:well|oh|so|and|but|yes|no)?,?\s*(?:he|she|they|his|her|their)\b", re.I)
-_MY_OTHER = re.compile(r"\s*(?:my|our) (?:\w+ )?(?P<who>[\w]+)(?:['’]s)?\b", re.IGNORECASE)
-_I = re.compile(r"(?<![\w'’])(?:i|im|ive|we|me)(?![\w])", re.IGNORECASE)
-_DOES = (
-    r"(?:and \w+ )?(?:lives?|works?|moved|likes?|loves?|hates?|prefers?|drinks?|eats?|speaks?|"
-    r"wants?|owns?|bought|earns?|studies|plays?|is (?:called|allergic|married)|was born)\b"
-)
-_NAMED_OTHER = re.compile(rf"\s*(?:[Tt]he \w+|[A-Z]\w+) {_DOES}")
-_OTHER_ENDED = re.compile(
-    r"\s*(?!(?:I|Just|Yesterday|Today|Also|Then|And|So|Sorry|No|\w+ly)\b)(?P<who>[A-Z]\w+) "
-    r"(?:has |just |finally )*(?:quit|left|resigned|retired|moved|was|got|lost|sold|no longer|"
-    r"does not|doesn['’]t)\b"
-)
-_SAYS = re.compile(
-    r"\b(?:thinks?|believes?|says?|said|told|tells?|heard|hopes?|knows?|could|might|may|"
-    r"should|would)\b",
-    re.IGNORECASE,
-)
-_AGAIN = re.compile(r"\b(?:another|one more|a second|a third|a fourth)\b", re.IGNORECASE)
-_ONE = re.compile(
-    r"\b(?:same (?:person|one|man|woman|guy)|also known as|aka|goes by|short for|nickname)\b|"
-    r"['’]s (?:real |full |actual )?name is\b|\bis (?:called|named)\b",
-    re.IGNORECASE,
-)
-"""Words that say that two names are of one person."""
-_NOT_ONE = re.compile(r"\b(?:not|never|different|another|other|or)\b|n['’]t\b", re.IGNORECASE)
-_CONFIRMED = re.compile(r"\b(?:confirm|verif|diagnos|certif|official|prove)", re.IGNORECASE)
-
-
-Found = FoundRecord | FoundFact | FoundConstraint
-_NOUNS: Mapping[type, str] = {
-    FoundRecord: "record",
-    FoundFact: "fact",
-    FoundConstraint: "constraint",
-}
 
 
 class Refused(Exception):
-    """Why an item of a model's answer is left out."""
+    """Why a statement is left out."""
 
 
-def judged(reading: Reading, chunk: Chunk, model: str) -> tuple[Extraction, list[str]]:
-    """Return what of an answer is taken, with events for labels, and why the rest is left out."""
-    judge = Judge(chunk)
-    judge.accept_types(reading)
-    found: list[Found] = [*reading.records, *reading.facts, *reading.constraints]
-    for one in found:
-        judge.take(one)
-    extraction = Extraction(
-        from_events=list(dict.fromkeys(text.event for text in chunk.texts.values())),
-        method="model",
-        model=model,
-        renames=judge.renames(reading.renames),
-        keys=judge.keys,
-        records=judge.items["record"],
-        facts=judge.items["fact"],
-        constraints=judge.items["constraint"],
-    )
-    return extraction, judge.problems
+class Open(NamedTuple):
+    """A statement that code can't decide alone, with its texts and the reason."""
+
+    statement: Statement
+    texts: Sequence[Text]
+    why: str
 
 
 class Judge:
-    """Checks the items of one answer."""
+    """Checks what was read in some texts.
 
-    def __init__(self, chunk: Chunk) -> None:
-        self._chunk, self._known = chunk, chunk.known
+    labels: the known records by the names that the reader has for them.
+    """
+
+    def __init__(self, known: Knowledge, labels: Mapping[str, KnownRecord] | None = None) -> None:
+        self._known, self._names = known, known.names()
+        self._labels = labels or {}
         self.keys: dict[str, list[str]] = {}
         self.items: dict[str, list[Json]] = {"record": [], "fact": [], "constraint": []}
+        self.open: list[Open] = []
         self.problems: list[str] = []
 
-    def take(self, one: Found) -> None:
-        """Check an item, and keep it or the reason why not."""
-        noun = _NOUNS[type(one)]
-        try:
-            if isinstance(one, FoundConstraint):
-                found = self.constraint(one)
-            else:
-                found = self.record(one) if isinstance(one, FoundRecord) else self.fact(one)
-        except (Refused, InputError) as error:
-            self.problems.append(f"{noun} left out: {error}")
-            return
-        noun = "record" if "record" in found else noun
-        if found not in self.items[noun]:
-            self.items[noun].append(found)
+    def extraction(self, events: Sequence[str], **how: Any) -> Extraction:
+        """Return what was taken, as the log stores it."""
+        return Extraction(
+            from_events=list(dict.fromkeys(events)),
+            keys=self.keys,
+            records=self.items["record"],
+            facts=self.items["fact"],
+            constraints=self.items["constraint"],
+            left_out=self.problems,
+            **how,
+        )
 
-    def accept_types(self, reading: Reading) -> None:
-        """Accept the keys of new types. Person has one by itself."""
-        for one in reading.types:
-            known = self._known.schema.types.get(one.type)
-            if one.type == PROFILE or (known is not None and known.key != one.key):
+    def add_keys(self, proposed: Mapping[str, list[str]], types: Sequence[str]) -> None:
+        """Accept the keys of new types. Person has one by itself, if it is among the types."""
+        for type_, key in proposed.items():
+            known = self._known.schema.types.get(type_)
+            if type_ == PROFILE or (known is not None and known.key != key):
                 self.problems.append(
-                    f"key of {one.type} left out: the type is known with another key, or without; "
+                    f"key of {type_} left out: the type is known with another key, or without; "
                     "a person can declare it (em state key)"
                 )
             elif known is None:
-                self.keys[one.type] = one.key
-        if PERSON not in self._known.schema.types and PERSON not in self.keys:
-            named = [one.type for one in reading.records] + [one.type for one in reading.facts]
-            if PERSON in named:
-                self.keys[PERSON] = PERSON_KEY
+                self.keys[type_] = key
+        if PERSON in types and PERSON not in self._known.schema.types:
+            self.keys.setdefault(PERSON, PERSON_KEY)
 
     def renames(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the renames of known types, except for the profile's and that of people."""
@@ -143,332 +88,242 @@ class Judge:
         self.problems += [f"rename of {old} to {new} left out" for old, new in left.items()]
         return {old: new for old, new in given.items() if old not in left}
 
+    def take_rule(self, found: ConstraintDraft, events: Sequence[str]) -> None:
+        """Check a rule, except for names of types, which the same reading may add."""
+        try:
+            check_shape(found)
+        except InputError as error:
+            self.problems.append(f"rule left out: {error}")
+            return
+        item = {**msgspec.to_builtins(found), "events": list(dict.fromkeys(events))}
+        self.items["constraint"].append(item)
+
+    def take(self, one: Statement, texts: Sequence[Text], *, confirmed: bool = False) -> None:
+        """Check a statement; keep it, the reason why not, or that it is open.
+
+        confirmed: a second question said that the text states it as true.
+        """
+        try:
+            said = self._said(one, texts)
+            item, why = self._item(one, said)
+        except (Refused, InputError) as error:
+            self.left_out(one, str(error))
+            return
+        why = "a question" if said.is_asked else "a quotation" if said.is_quoted else why
+        if why and not confirmed:
+            self.open.append(Open(one, texts, why))
+            return
+        noun = "record" if "record" in item else "fact"
+        if item not in self.items[noun]:
+            self.items[noun].append(item)
+
+    def left_out(self, one: Statement, why: str) -> None:
+        """Note why a statement is left out."""
+        what = f"{one.type}.{one.field}" if one.field else one.type
+        self.problems.append(f"{one.op} {what} left out: {why}")
+
+    def take_changes(self) -> None:
+        """Take open statements that only change what is known; leave out the rest."""
+        waiting, self.open = self.open, []
+        for one in waiting:
+            if one.why in ("a question", "a quotation"):
+                self.left_out(one.statement, f"its evidence stands in {one.why}")
+            else:
+                self.take(one.statement, one.texts, confirmed=True)
+
     def _key_of(self, type_: str) -> list[str] | None:
-        return self.keys.get(type_) or self._known.key_of(type_)
+        return [] if type_ == PROFILE else self.keys.get(type_) or self._known.key_of(type_)
 
-    def constraint(self, found: FoundConstraint) -> Json:
-        """Check a rule, except for names of types, which this answer itself may add."""
-        check_shape(found)
-        item: Json = msgspec.to_builtins(found)
-        item["events"] = self._ids(found.events)
-        return item
-
-    def _ids(self, labels: Sequence[str]) -> list[str]:
-        return list(dict.fromkeys(self._chunk.texts[label].event for label in labels))
-
-    def record(self, found: FoundRecord) -> Json:
-        """Check a record, or what is said about a known one."""
-        said = Said(found.evidence, [self._chunk.texts[label] for label in found.events])
-        target = self._target(found)
-        type_ = found.type or (target.type if target is not None else "")
-        if not type_:
-            raise Refused("it has no type, and names no known record")
-        key = [] if type_ == PROFILE else self._key_of(type_)
-        item = self._item(found, said)
-        item |= {"type": type_, "op": found.op, "record": found.record}
-        if key is not None and found.op == "same":
-            return self._merged(item, type_, key, found, said)
-        if key is not None:
-            return self._keyed(item, type_, key, found, said)
-        if found.op == "add" and not found.record:
-            raise Refused(f"a {type_} without values")
-        if found.op in ("add", "update"):
-            self._may_state(said, PROFILE, [], record=found.record)
-            self._asserted(said, type_, found.record, past=True)
-            self._grounded(said, found.record, found.at)
-        if found.op == "add":
-            target = self._same(type_, found, said)
-            item["op"] = "add" if target is None else "same"
-        elif target is None:
-            raise Refused(f"{found.op} needs the label of a known record, got {found.known!r}")
-        else:
-            self._may_change(said)
-        if target is not None:
-            item["place"] = target.place
-        item.pop("known", None)
-        return item
-
-    def _merged(
-        self, item: Json, type_: str, key: list[str], found: FoundRecord, said: "Said"
-    ) -> Json:
-        """Check that two known records are one: the words must say so, of both by name."""
-        one, other = [found.record.get(name) for name in key], [found.known]
-        if len(key) != 1 or not all(self._known.has(type_, each) for each in (one, other)):
-            raise Refused(f"no two known records of {type_}: {one} and {other}")
+    def _said(self, one: Statement, texts: Sequence[Text]) -> Evidence:
+        """Return the evidence of a statement, if its words were said by whom they count."""
+        said = Evidence(one.evidence, texts)
+        if said.unsaid is not None:
+            raise Refused(f"nobody said {said.unsaid!r}")
+        who = self._person(one)
         for text, (start, end) in said.places:
-            why = unreal(text.text, start, end) or unchanged(text.text, start, end)
-            if why is not None or not is_own(text, self._chunk.names):
-                raise Refused(f"{said.words!r} is {why or 'not what the subject says'}")
-        names = [str(each[0]) for each in (one, other)]
-        named = all(find_words(name, said.words) for name in names)
-        if not named or not _ONE.search(said.words) or _NOT_ONE.search(said.words):
-            raise Refused(
-                f"{said.words!r} does not say that {names[0]!r} and {names[1]!r} are one; if they "
-                f"are: em state same SUBJECT {names[0]} {names[1]}"
-            )
-        drop = ("record", "known", "at")
-        kept = {name: value for name, value in item.items() if name not in drop}
-        return {**kept, "op": "merge", "record": {}, "same": one, "into": other}
+            if is_own(text, self._names):
+                continue
+            by = text.speaker or text.role
+            if "relation" in one.record or one.field == "relation":
+                raise Refused(f"{by} says who somebody is, not the subject")
+            about = plain_name(who)
+            is_named = who[:1].isupper() and about in plain_name(text.text[start:end])
+            if about and (about == plain_name(text.speaker) or is_named):
+                continue
+            if about or not names_subject(text, text.text[start:end], self._names):
+                raise Refused(f"{by} says {text.text[start:end]!r}, and not of the subject")
+        return said
 
-    def _target(self, found: FoundRecord) -> KnownRecord | None:
-        if not found.known or (found.op == "same" and self._key_of(found.type) is not None):
-            return None
-        if found.known not in self._chunk.records:
-            raise Refused(f"no known record has the label {found.known!r}")
-        return self._chunk.records[found.known]
+    def _person(self, one: Statement) -> str:
+        """Return the key of the record of somebody else that a statement is about."""
+        key = self._key_of(one.type) or []
+        values = one.key or [one.record.get(name) for name in key]
+        return str(values[0]) if values and key else ""
+
+    def _item(self, one: Statement, said: Evidence) -> tuple[Json, str]:
+        """Return the item to store, and what it changes."""
+        common: Json = {"type": one.type, "events": [text.event for text in said.texts]}
+        common |= {"evidence": said.given, "status": self._status(one, said)}
+        common["source"] = self._source(one, said) or said.texts[0].source or said.texts[0].speaker
+        if one.since is not None:
+            partial_moment(one.since)
+            if not said.has_date(one.since):
+                raise Refused(f"the time {one.since!r} is not in the text")
+            common["at"] = one.since
+        key = self._key_of(one.type)
+        if one.op == "same" and key:
+            return self._merged(one, key, said, common), "makes two records one"
+        if one.field:
+            return self._fact(one, key, said, common)
+        if key is not None and not one.known:
+            return self._keyed(one, key, said, common)
+        return self._record(one, said, common)
+
+    def _fact(
+        self, one: Statement, key: list[str] | None, said: Evidence, item: Json
+    ) -> tuple[Json, str]:
+        if key is None or len(key) != len(one.key):
+            raise Refused(f"the key {one.key} does not fit the type {one.type!r}")
+        current = self._known.current(one.type, one.key, one.field)
+        if one.op == "retract" and current is None:
+            raise Refused(f"{one.field} has no value that could be taken back")
+        old = None if current is None else current.value
+        if one.op != "retract":
+            self._grounded(one.type, {one.field: one.value}, said, old)
+            self._named(one.type, one.key, said)
+        if one.mistaken and current is not None:
+            item["at"] = from_micros(current.at).isoformat()
+        change = "" if old is None or old == one.value else f"changes {one.field} from {old!r}"
+        value = None if one.op == "retract" else one.value
+        if one.type != PROFILE and value is not None and not self._known.has(one.type, one.key):
+            # The first fact about a record makes the record, with its key.
+            own = dict(zip(key, one.key, strict=True))
+            return {**item, "op": "add", "record": {**own, one.field: value}}, change
+        op = "add" if one.op == "set" else one.op
+        return {**item, "op": op, "key": one.key, "field": one.field, "value": value}, change
 
     def _keyed(
-        self, item: Json, type_: str, key: list[str], found: FoundRecord, said: "Said"
-    ) -> Json:
+        self, one: Statement, key: list[str], said: Evidence, item: Json
+    ) -> tuple[Json, str]:
         """Check a record with a key: its fields are facts."""
-        if found.op not in ("add", "update") or not found.record:
-            raise Refused(f"{type_} has a key; take its fields back by facts")
-        values = [found.record.get(name) for name in key]
-        if None in values:
-            raise Refused(f"a {type_} without its key {', '.join(key)}")
-        self._may_state(said, type_, values, fields=found.record)
-        fields = {name: value for name, value in found.record.items() if name not in key}
-        self._asserted(said, type_, fields)
-        self._grounded(said, fields, found.at)
-        item.pop("known", None)
-        return {**item, "op": "add"}
+        values = [one.record.get(name) for name in key]
+        if one.op == "retract" or None in values:
+            raise Refused(f"a {one.type} is named by its key {', '.join(key)}, and its `field`")
+        self._named(one.type, values, said)
+        fields = {name: value for name, value in one.record.items() if name not in key}
+        self._grounded(one.type, fields, said)
+        known = {name: self._known.current(one.type, values, name) for name in fields}
+        changed = [n for n, was in known.items() if was is not None and was.value != fields[n]]
+        change = f"changes {', '.join(changed)}" if changed else ""
+        return {**item, "op": "add", "record": one.record}, change
 
-    def fact(self, found: FoundFact) -> Json:
-        """Check a value of a single-valued field."""
-        said = Said(found.evidence, [self._chunk.texts[label] for label in found.events])
-        key = [] if found.type == PROFILE else self._key_of(found.type)
-        if key is None or len(key) != len(found.key):
-            raise Refused(f"the key {found.key} does not fit the type {found.type!r}")
-        item = self._item(found, said)
-        item |= {"op": found.op, "type": found.type}
-        current = self._known.current(found.type, found.key, found.field)
-        if found.op == "retract":
-            if current is None:
-                raise Refused(f"{found.field} has no value that could be taken back")
-            self._may_change(said)
-            item["value"] = None
-        elif found.value is None:
-            raise Refused(f"{found.field} without a value")
-        else:
-            self._may_state(said, found.type, found.key, fields={found.field: found.value})
-            self._asserted(said, found.type, {found.field: found.value})
-            old = None if current is None or found.op != "update" else current.value
-            told = {} if said.grounds.corrects(old, found.value) else {found.field: found.value}
-            self._grounded(said, told, found.at)
-        if found.mistaken and current is not None and found.op != "add":
-            item["at"] = from_micros(current.at).isoformat()
-        elif found.at is not None:
-            self._grounded(said, {}, found.at)
-        item.pop("mistaken", None)
-        if (
-            found.type != PROFILE
-            and found.op != "retract"
-            and not self._known.has(found.type, found.key)
-        ):
-            # The first fact about a record makes the record, with its key.
-            own = dict(zip(key, found.key, strict=True))
-            item["record"] = {**own, item.pop("field"): item.pop("value")}
-            del item["key"]
-        return item
+    def _record(self, one: Statement, said: Evidence, item: Json) -> tuple[Json, str]:
+        """Check a record without a key, or what is said about a known one."""
+        target = self._target(one) if one.known else None
+        if one.op == "add":
+            self._grounded(one.type, one.record, said)
+            target = None if one.again else self._alike(one)
+            found = {**item, "op": "add" if target is None else "same", "record": one.record}
+            return (found if target is None else {**found, "place": target.place}), ""
+        if target is None:
+            raise Refused(f"{one.op} needs a `known` record")
+        item |= {"type": target.type, "place": target.place, "record": one.record}
+        if one.op == "same":
+            return {**item, "op": "same"}, ""
+        if one.op == "set":
+            self._grounded(target.type, one.record, said)
+            return {**item, "op": "update"}, f"changes {target.record!r:.200}"
+        return {**item, "op": "retract", "record": {}}, f"takes back {target.record!r:.200}"
 
-    def _item(self, found: FoundRecord | FoundFact, said: "Said") -> Json:
-        if found.at is not None:
-            partial_moment(found.at)
-        item: Json = msgspec.to_builtins(found)
-        item["events"] = list(dict.fromkeys(text.event for text in said.texts))
-        item["evidence"] = said.evidence
-        first = said.texts[0]
-        named = item.get("source") or ""
-        if not any(find_words(named, f"{one.source} {one.text}") for one in said.texts):
-            named = ""
-        item["source"] = named or first.source or first.speaker
-        if not first.speaker and first.role.lower() in ASSISTANTS:
-            item["status"] = "inferred"
-        elif found.status == "confirmed" and not _CONFIRMED.search(first.text):
-            item["status"] = "stated"
-        return item
+    def _merged(self, one: Statement, key: list[str], said: Evidence, item: Json) -> Json:
+        """Check that two known records are one: the words must name both."""
+        first = one.key or [one.record.get(name) for name in key]
+        known = one.known if isinstance(one.known, dict) else {key[0]: one.known}
+        other = [known.get(name) for name in key]
+        for each in (first, other):
+            if not self._known.has(one.type, each):
+                raise Refused(f"no known {one.type} has the key {each}")
+            self._named(one.type, each, said, is_known=False)
+        return {**item, "op": "merge", "record": {}, "same": first, "into": other}
 
-    def _grounded(self, said: "Said", values: Json, at: str | None) -> None:
-        grounds = said.grounds
+    def _target(self, one: Statement) -> KnownRecord:
+        """Return the known record that a statement is about; Refused unless it is one."""
+        if isinstance(one.known, str) and one.known in self._labels:
+            return self._labels[one.known]
+        found = [known for known in self._known.records if _is_meant(one.known, known)]
+        if one.type != PROFILE:
+            found = [known for known in found if known.type == one.type]
+        if not found or any(known.record != found[0].record for known in found):
+            raise Refused(f"{len(found)} known records are {one.known!r:.200}")
+        return found[-1]
+
+    def _grounded(self, type_: str, values: Json, said: Evidence, old: Any = None) -> None:
+        schema = self._known.schema.types.get(type_)
         for name, value in values.items():
-            wrong = grounds.missing(value)
-            if wrong is not None:
+            wrong = said.missing(value)
+            field = None if schema is None else schema.fields.get(name)
+            is_known = _is_member(value, field) or _corrects(old, value, said)
+            if wrong is not None and not is_known:
                 raise Refused(f"{name} {wrong!r} is not in the words {said.words!r}")
-        if at is not None and not grounds.has_date(at):
-            raise Refused(f"the time {at!r} is not in the words {said.words!r}")
 
-    def _asserted(self, said: "Said", type_: str, values: Json, *, past: bool = False) -> None:
-        """Refuse values that the words around them deny, or don't say to be so now.
-
-        past: they are of a record of something that happened.
-        """
-        for name, value in values.items():
-            field = f"{'' if type_ == PROFILE else type_}_{name}".lower()
-            for leaf in leaves(value):
-                spans = [span for text, span in said.places]
-                whys = [
-                    unasserted(text.text, *span, field, leaf, past=past)
-                    for text, span in said.places
-                    if len(spans) == 1 or mentions(leaf, text.text[slice(*span)])
-                ]
-                if whys and None not in whys:
-                    raise Refused(f"{name} {leaf!r} is {whys[0]} in {said.words!r}")
-
-    def _may_change(self, said: "Said") -> None:
-        """Only the subject takes back or corrects what is known, and not what is to come."""
-        for text, (start, end) in said.places:
-            own = is_own(text, self._chunk.names)
-            if not own and not self._is_about_subject(text, said):
-                raise Refused(f"the subject does not say {said.words!r}")
-            why = unreal(text.text, start, end, jokes=False) or unchanged(text.text, start, end)
-            if why is not None:
-                raise Refused(f"{said.words!r} is {why}")
-            sentence = around(text.text, start, end)
-            if own and not is_note(text) and _ends_other(sentence, self._chunk.names):
-                raise Refused(f"{said.words!r} is about somebody else")
-
-    def _may_state(
-        self,
-        said: "Said",
-        type_: str,
-        key: Sequence[Any],
-        *,
-        record: Json | None = None,
-        fields: Json | None = None,
+    def _named(
+        self, type_: str, key: Sequence[Any], said: Evidence, *, is_known: bool = True
     ) -> None:
-        """Refuse what states nothing, and what somebody says about somebody else."""
-        for text, (start, end) in said.places:
-            why = unreal(text.text, start, end)
-            if why is not None:
-                raise Refused(f"{said.words!r} is {why}")
-            sentence = around(text.text, start, end)
-            if type_ == PROFILE:
-                self._about_subject(text, sentence, said, record, fields)
-            elif is_own(text, self._chunk.names):
-                self._named(type_, key, sentence)
-            else:
-                self._told_by_other(text, sentence, type_, key, fields or {})
-
-    def _about_subject(
-        self, text: Text, sentence: str, said: "Said", record: Json | None, fields: Json | None
-    ) -> None:
-        if not is_own(text, self._chunk.names):
-            if not self._is_about_subject(text, said):
-                raise Refused(f"the subject does not say {said.words!r}")
-        elif fields and not is_note(text) and _names_other(sentence, self._chunk.names):
-            raise Refused(f"{said.words!r} is about somebody else")
-        elif not is_note(text) and (who := _other_person(sentence)) is not None:
-            named = [*(fields or {}), *map(str, (record or {}).values())]
-            if who not in words_of(" ".join(named)):
-                raise Refused(f"{said.words!r} is about somebody else")
-
-    def _is_about_subject(self, text: Text, said: "Said") -> bool:
-        """Tell whether another speaker says it about the subject, by name or as `you`."""
-        subject = "|".join(re.escape(name) for name in self._chunk.names)
-        to_subject = plain_name(text.addressee) in self._chunk.names or (
-            not text.addressee and text.role.lower() in ASSISTANTS
-        )
-        you = "|you|your" if to_subject else ""
-        begins = re.compile(rf"\s*(?:{subject}{you})(?:['’](?:s|re|ve))?(?=\s)(?!,)", re.IGNORECASE)
-        for one, (start, end) in said.places:
-            sentence = around(one.text, start, end)
-            if one is not text:
-                continue
-            found = begins.match(sentence)
-            if found is None or _FIRST.search(sentence) or _SAYS.search(sentence):
-                return False
-            if RELATIONS.intersection(words_of(sentence[found.end() :])[:2]):
-                return False
-        return True
-
-    def _named(self, type_: str, key: Sequence[Any], sentence: str) -> None:
-        """The subject's words must name a record by its key, unless it is known."""
-        if self._known.has(type_, key):
+        """The words must name a record by its key, unless it is known or speaks itself."""
+        if type_ == PROFILE or (is_known and self._known.has(type_, key)):
             return
+        by = {plain_name(text.speaker) for text in said.texts}
         for part in key:
-            if isinstance(part, str) and find_words(part, sentence) is None:
-                raise Refused(f"the key {part!r} is not in the words {sentence!r}")
+            spoken = any(find_words(str(part), text.text) for text in said.texts)
+            if not spoken and plain_name(str(part)) not in by:
+                raise Refused(f"the key {part!r} is not in the words {said.words!r}")
 
-    def _told_by_other(
-        self, text: Text, sentence: str, type_: str, key: Sequence[Any], fields: Json
-    ) -> None:
-        """Another speaker may tell about themselves as a Person, and about others by name."""
-        who = plain_name(str(key[0])) if type_ == PERSON and key else ""
-        if "relation" in fields:
-            raise Refused(f"only the subject says who {who!r} is to it")
-        if who and who == plain_name(text.speaker):
-            if _FIRST.search(sentence) is None or _other_person(sentence) is not None:
-                raise Refused(f"{sentence!r} is not about {who!r}")
-            return
-        begins = plain_name(sentence).startswith(f"{who} ") and str(key[0])[:1].isupper()
-        if not who or not begins or who in self._chunk.names:
-            raise Refused(f"{text.speaker or text.role} says {sentence!r}, not the subject")
-
-    def _same(self, type_: str, found: FoundRecord, said: "Said") -> KnownRecord | None:
+    def _alike(self, one: Statement) -> KnownRecord | None:
         """Return the known record that a new one only repeats."""
-        if _AGAIN.search(said.words):
-            return None
         for item in self.items["record"]:
-            same = item["type"] == type_ and item["op"] == "add"
-            within = same and _is_within(found.record, item["record"])
-            around_ = same and _is_within(item["record"], found.record)
-            if within or (around_ and item["evidence"] == said.evidence):
-                raise Refused(f"the answer has this {type_} twice")
+            if item["type"] == one.type and _is_within(one.record, item["record"]):
+                raise Refused(f"the same {one.type} was read twice; for another one: `again`")
         for known in reversed(self._known.records):
-            if known.type == type_ and _is_within(found.record, known.record):
-                self.problems.append(f"record taken for one that is known: {found.record!r:.200}")
+            if known.type == one.type and _is_within(one.record, known.record):
+                self.problems.append(
+                    f"add {one.type} taken for a known one: {one.record!r:.200}; for another "
+                    "one: `again`"
+                )
                 return known
         return None
 
+    def _source(self, one: Statement, said: Evidence) -> str:
+        named = (f"{text.source} {text.text}" for text in said.texts)
+        return one.source if any(find_words(one.source, words) for words in named) else ""
 
-class Said:
-    """The words that a model gives as evidence, where they stand, and who says them."""
-
-    def __init__(self, given: Sequence[str] | str, texts: Sequence[Text]) -> None:
-        evidence = [given] if isinstance(given, str) else list(given)
-        self.evidence, self.words = evidence, " … ".join(evidence)
-        self.places: list[tuple[Text, tuple[int, int]]] = []
-        if not evidence:
-            raise Refused("it has no evidence: words of the text that say it")
-        for words in evidence:
-            found = [(text, span) for text in texts if (span := find_words(words, text.text))]
-            if not found:
-                raise Refused(f"nobody said {words!r}")
-            self.places.append(found[0])
-        used = [text for text, _ in self.places]
-        self.texts = [*dict.fromkeys(used)]
-        self.grounds = Grounds(
-            [text.text[start:end] for text, (start, end) in self.places],
-            [(text.text, from_micros(text.at)) for text in self.texts],
-        )
+    def _status(self, one: Statement, said: Evidence) -> str:
+        """Return how sure it is: confirmed only by a source that the text or its event names."""
+        first = said.texts[0]
+        if not first.speaker and not is_own(first, self._names):
+            return "inferred"
+        by = self._source(one, said) or first.source
+        is_other = bool(by) and plain_name(by) != plain_name(first.speaker)
+        return "stated" if one.status == "confirmed" and not is_other else one.status
 
 
-def _other_person(sentence: str) -> str | None:
-    """Return who a sentence is about, if that is a third person and the speaker is not in it."""
-    if _I.search(sentence):
-        return None
-    if found := _OTHER.match(sentence):
-        return words_of(found[0])[-1]
-    found = _MY_OTHER.match(sentence)
-    for part in () if found is None else words_of(found[0]):
-        if part in RELATIONS:
-            return part
-    return None
+def _is_member(value: Any, field: FieldSchema | None) -> bool:
+    """Tell whether a field is known to have one of a few texts, and this is one of them."""
+    is_closed = field is not None and resolve(field, "X").annotation.startswith("Literal[")
+    return is_closed and field is not None and value in (field.values or ())
 
 
-def _names_other(sentence: str, names: frozenset[str]) -> bool:
-    """Tell whether a sentence of the subject begins with what somebody else does."""
-    found = _NAMED_OTHER.match(sentence)
-    if found is None or _FIRST.search(sentence):
+def _is_meant(known: str | Json, record: KnownRecord) -> bool:
+    if isinstance(known, str):
+        return record.place.rsplit("/", 2)[1] == known
+    return _is_within(known, record.record)
+
+
+def _corrects(old: Any, new: Any, said: Evidence) -> bool:
+    """Tell whether words correct a part of a known text: its other words were said before."""
+    if not isinstance(old, str) or not isinstance(new, str):
         return False
-    return words_of(found[0])[0] not in names
-
-
-def _ends_other(sentence: str, names: frozenset[str]) -> bool:
-    """Tell whether a sentence of the subject says what ended for somebody else."""
-    found = _OTHER_ENDED.match(sentence)
-    named = found is not None and words_of(found["who"])[0] not in names
-    return named or _other_person(sentence) is not None
+    added = [word for word in words_of(new) if word not in words_of(old)]
+    return bool(added) and all(word in words_of(said.words) for word in added)
 
 
 def _is_within(new: Json, known: Json) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from em.log.event import EventQuery
 from em.state.fold import Fact, Folded, Material, fold
 from em.state.rows import Block, Seen, placed
 from em.state.schema import PROFILE, Entry, Extraction, StateSchema, TypeSchema
@@ -46,12 +45,9 @@ class Knowledge:
         self.records: list[KnownRecord] = []
         self._entries: dict[FactKey, list[Entry]] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._said: set[str] = set()
-        self._store: Store | None = None
 
     def stored(self, store: Store) -> None:
         """Add what the stored state has."""
-        self._store = store
         for type_ in self.schema.types.values():
             found = store.records(self.schema.subject, type_.name)
             if type_.key is None:
@@ -84,17 +80,8 @@ class Knowledge:
                 found = KnownRecord(given, place, one.record, one.at, one.recorded_at)
                 self.records.append(found)
 
-    def was_said(self, known: KnownRecord) -> bool:
-        """Tell whether a record was read in a text, and not observed as a record."""
-        event = known.place.rsplit("/", 2)[1]
-        if event in self._said or self._store is None:
-            return event in self._said
-        found = next(iter(self._store.read(EventQuery(ids=[event]))), None)
-        return found is not None and found.body is not None and "text" in found.body
-
     def add(self, material: Material) -> None:
         """Add what is new and needs no reading, or was read already."""
-        self._said.update(material.speech)
         part = Material(
             records=material.records,
             extractions=material.extractions,
@@ -114,9 +101,7 @@ class Knowledge:
         for given, seen in folded.seen.items():
             self._add_seen(given, seen)
         for fact in folded.facts:
-            if fact.entry.status != "doubted":
-                key = fact_key(*_owner(fact))
-                self._entries.setdefault(key, []).append(fact.entry)
+            self._entries.setdefault(fact_key(*_owner(fact)), []).append(fact.entry)
 
     def entries(self, type_: str, key: Sequence[Any], field: str) -> list[Entry]:
         """Return all values that a field had, in the order in which they became known."""

@@ -8,7 +8,7 @@ import msgspec
 
 from em.errors import NotFound
 from em.log.event import EventQuery, subject_stream
-from em.state.schema import Entry, Extraction, How, Status
+from em.state.schema import Extraction, How, Status
 from em.store.protocol import Store
 from em.values.canonical import Json
 
@@ -16,9 +16,9 @@ from em.values.canonical import Json
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Where a fact or a record comes from.
 
-    how: by a record, a pattern, a model or a person's decision. confidence: decided, confirmed,
-    stated or inferred. words: those that say it. at: since when it holds. doubt: words of the
-    subject that put it in doubt, with the events in `doubted_by`.
+    how: by a record, an agent, a model or a person's decision. confidence: decided, confirmed,
+    stated or inferred. words: those that say it. at: since when it holds. unread: newer texts that
+    nobody has read and that mention it.
     """
 
     value: Any
@@ -30,8 +30,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     recorded_at: datetime
     event_ids: tuple[str, ...]
     source: str = ""
-    doubt: str = ""
-    doubted_by: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 class Why:
@@ -60,8 +59,8 @@ class Why:
             raise AttributeError(str(error)) from None
 
 
-def origin_of_entry(entry: Any, doubt: Entry | None = None) -> Origin:
-    """Return the origin of a value of a single-valued field, and what puts it in doubt."""
+def origin_of_entry(entry: Any, unread: Sequence[str] = ()) -> Origin:
+    """Return the origin of a value of a single-valued field."""
     return Origin(
         value=entry.value,
         speaker=entry.speaker,
@@ -72,8 +71,7 @@ def origin_of_entry(entry: Any, doubt: Entry | None = None) -> Origin:
         recorded_at=entry.recorded_at,
         event_ids=tuple(entry.event_ids),
         source=entry.source,
-        doubt="" if doubt is None else doubt.words,
-        doubted_by=() if doubt is None else tuple(doubt.events),
+        unread=tuple(unread),
     )
 
 

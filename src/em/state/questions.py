@@ -1,16 +1,13 @@
 """Answer questions by code over the typed records, or by searching what was said.
 
-Without a model, questions of common forms are answered by `em.state.plain_question`. A model sees
-the types, never the records, and its code runs in the sandbox. An answered question is stored with
-its code, so that the next question of the same form needs no model.
+All code runs in the sandbox, on a copy of the records that it names. A model that writes it sees
+the types, never the records. An answered question is stored with its code, so that the next
+question of the same form needs no model.
 """
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import date, time, timedelta
-from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
@@ -20,17 +17,13 @@ from em.llm.client import LlmClient, ask_struct
 from em.llm.wires import Message
 from em.runner.sandbox import Limits, choose
 from em.runner.sandbox.monty import SUBSET_RULES, MontySandbox
-from em.state import plain_question
 from em.state.code import write_module, write_sandbox_code
 from em.state.evolution import names_in
-from em.state.plain_question import NotUnderstood
-from em.state.purity import only_reads
 from em.state.schema import Question
 from em.state.state import State
 from em.store.protocol import Passage
 from em.values.canonical import Json
 from em.values.syntax_tree import module_of
-from em.values.times import now
 
 _SPACE = re.compile(r"\s+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -100,11 +93,6 @@ def _value(example: Any, text: str) -> Any:
 
 
 CORRECTIONS = 2
-_SAID = re.compile(
-    r"\b(what|when|where|who)\b.{0,40}\b(say|said|tell|told|mention(ed)?|talk(ed)?|ask(ed)?)\b",
-    re.IGNORECASE,
-)
-
 SYSTEM = (
     """\
 You answer a question about one person's records by writing Python. You see the classes, not the
@@ -158,9 +146,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer, and how it was found.
 
     route: `code` or `recall`. records: how many records or passages it rests on, from `event_ids`.
-    kept: the code of an earlier question was reused. plain: em wrote the code without a model,
-    since every word of the question is accounted for. note: why this route was taken. in_doubt: the
-    fields that the answer rests on and that the subject put in doubt, such as `profile.city`.
+    kept: the code of an earlier question was reused. note: why this route was taken. unread: newer
+    texts that nobody has read and that mention what the code uses; so it may be incomplete.
     """
 
     value: Any
@@ -172,17 +159,13 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     event_ids: tuple[str, ...] = ()
     kept: bool = False
     asked_model: bool = False
-    plain: bool = False
     note: str = ""
-    in_doubt: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 Recall = Callable[[str], Sequence[Passage]]
 """Search for a question; returns passages, best first."""
 StoreQuestion = Callable[[Question], None]
-
-
-_PLAIN = "without a model: every word of the question is accounted for"
 
 
 class Asker:
@@ -201,8 +184,8 @@ class Asker:
         self._stored, self._store = stored, store
 
     def ask(self, question: str) -> Answer:
-        """Answer a question in words, and say which facts it rests on are in doubt."""
-        return with_doubts(self._state, self._found(question))
+        """Answer a question in words, and say if unread texts may change the answer."""
+        return with_unread(self._state, self._found(question))
 
     def _found(self, question: str) -> Answer:
         for known in reversed(self._stored):
@@ -213,31 +196,9 @@ class Asker:
                 except SandboxError:
                     continue  # the types may have changed since: ask again
                 return self._answer(question, known.code, parameters, found, kept=True)
-        if _SAID.search(question):
-            return self._recalled(question, "the question asks what was said")
         if self._client is None:
-            return self._plain(question)
+            return self._recalled(question, "no model, and no stored question of this form")
         return self._by_model(question, self._client)
-
-    def _plain(self, question: str) -> Answer:
-        """Answer a question of a common form without a model, or else search what was said."""
-        today = (self._state.as_of or now()).date()
-        try:
-            found = plain_question.answer(self._state, question, today)
-        except NotUnderstood as why:
-            return self._recalled(
-                question, f"no model, and no stored question of this form; not understood: {why}"
-            )
-        return Answer(
-            value=found.value,
-            route="code",
-            question=question,
-            code=found.code,
-            records=found.records,
-            event_ids=found.event_ids,
-            plain=True,
-            note="; ".join(filter(None, (_PLAIN, found.left_out))),
-        )
 
     def _by_model(self, question: str, client: LlmClient) -> Answer:
         prompt = f"{write_module(self._state.schema, examples=False)}\n\nQuestion: {question}"
@@ -347,109 +308,51 @@ def run_in_sandbox(state: State, code: str, parameters: Json) -> Json:
     return found
 
 
-_FIXED = (str, int, float, Decimal, date, time, timedelta, type(None))
-"""Values that nobody can change; `bool` and `datetime` are among them."""
-
-
-class Recent:
-    """The newest state of the subject that was asked about last, with what is loaded of it.
-
-    The next question about the same version finds its records there. Nobody but em's own code and
-    code that only reads (`em.state.purity`) sees them, and what is handed out has no part of them.
-    """
-
-    def __init__(self) -> None:
-        self._state: State | None = None
-        self._events: dict[tuple[str, ...], tuple[str, ...]] = {}
-
-    def of(self, state: State) -> State:
-        """Return the state that is held, if it is the same version; else hold this one."""
-        if state.as_of is not None or state.known_at is not None:
-            return state
-        held = self._state
-        if held is not None and held.is_same(state):
-            return held
-        self._state, self._events = state, {}
-        return state
-
-    def events_of(self, state: State, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the events of the records of these collections."""
-        known = self._events if state is self._state else {}
-        found = known.get(tuple(names))
-        if found is None:
-            records = (record for name in names for record in getattr(state, name))
-            found = tuple(dict.fromkeys(event for one in records for event in one.event_ids))
-            known[tuple(names)] = found
-        return found
-
-    def handed(self, value: Any) -> Any:
-        """Return a value that is handed out. If it may be part of the state, hold that no more."""
-        if isinstance(value, _FIXED):
-            return value
-        if type(value) in (list, set, frozenset, tuple) and all(map(_is_fixed, value)):
-            return type(value)(value)
-        if type(value) in (dict, Counter) and all(map(_is_fixed, (*value, *value.values()))):
-            return type(value)(value)
-        self.let_go()
-        return value
-
-    def let_go(self) -> None:
-        """Hold nothing."""
-        self._state, self._events = None, {}
-
-
-def _is_fixed(value: Any) -> bool:
-    return isinstance(value, _FIXED) or (type(value) is tuple and all(map(_is_fixed, value)))
-
-
-def run_own_code(state: State, code: str, recent: Recent) -> Answer:
-    """Run the caller's own code in this process: an expression over the collections, or statements
-    that end in one."""
+def run_own_code(state: State, code: str) -> Answer:
+    """Run the caller's own code: an expression over the collections, statements that end in one, or
+    a function `answer(state)`."""
     try:
-        tree = module_of(code.strip(), "<question>")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise _own_failed(error) from error
-    is_shared = only_reads(tree)
-    if is_shared:
-        state = recent.of(state)
-    scope: dict[str, Any] = {**vars(state.module), "state": state, "profile": state.profile}
-    mentioned = names_in(code)
-    used = [name for name in state.collections if name in mentioned]
-    scope |= {name: getattr(state, name) for name in used}
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    value = None
-    try:
-        exec(compile(tree, "<question>", "exec"), scope)  # noqa: S102 - the owner's own code
-        if isinstance(last, ast.Expr):
-            expression = compile(ast.Expression(last.value), "<question>", "eval")
-            value = eval(expression, scope)  # noqa: S307 - the owner's own code
-    except Exception as error:
-        raise _own_failed(error) from error
+        found = run_in_sandbox(state, _as_function(code.strip(), state), {})
+    except (SandboxError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        why = error.message if isinstance(error, SandboxError) else str(error)
+        raise BadQuestion(
+            f"the code failed: {why}",
+            place="code",
+            fix="see the classes with `em state code SUBJECT`, or try in `em repl SUBJECT`",
+        ) from error
+    ids = tuple(dict.fromkeys(found["ids"]))
     answer = Answer(
-        value=recent.handed(value) if is_shared else value,
-        route="code",
-        code=code,
-        records=sum(len(getattr(state, name)) for name in used),
-        event_ids=recent.events_of(state, used),
+        value=found["value"], route="code", code=code, records=found["records"], event_ids=ids
     )
-    return with_doubts(state, answer)
+    return with_unread(state, answer)
 
 
-def with_doubts(state: State, answer: Answer) -> Answer:
-    """Add to an answer by code which of the facts that the code uses are in doubt."""
-    if answer.route != "code" or not state.doubts:
+def _as_function(code: str, state: State) -> str:
+    """Write code as the function `answer`, in which collections and the profile are names."""
+    tree = module_of(code, "<question>")
+    if any(isinstance(one, ast.FunctionDef) and one.name == "answer" for one in tree.body):
+        return code
+    last = tree.body.pop() if tree.body else None
+    if not isinstance(last, ast.Expr):
+        raise ValueError("it must end in an expression, or define answer(state)")  # noqa: TRY004 - the code is wrong, no type
+    names = [name for name in (*state.collections, "profile") if name in names_in(code)]
+    given = module_of("\n".join(f"{name} = state.{name}" for name in names))
+    whole = module_of("def answer(state):\n    pass")
+    function = whole.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    function.body = [*given.body, *tree.body, ast.Return(last.value)]
+    return ast.unparse(ast.fix_missing_locations(whole))
+
+
+def with_unread(state: State, answer: Answer) -> Answer:
+    """Say of an answer by code which texts that nobody has read mention what the code uses."""
+    found = state.unread_in(names_in(answer.code)) if answer.route == "code" else {}
+    if not found:
         return answer
-    fields = state.doubts_in(names_in(answer.code))
-    if not fields:
-        return answer
-    said = "; ".join(f"{field} is in doubt: {state.doubts[field].doubt!r}" for field in fields)
+    said = "; ".join(
+        f"{name} may be incomplete: {len(events)} newer texts that nobody has read mention it"
+        for name, events in found.items()
+    )
     note = f"{answer.note}; {said}" if answer.note else said
-    return msgspec.structs.replace(answer, note=note, in_doubt=fields)
-
-
-def _own_failed(error: Exception) -> BadQuestion:
-    return BadQuestion(
-        f"the code failed: {type(error).__name__}: {error}",
-        place="code",
-        fix="see the classes with `em state code SUBJECT`, or try in `em repl SUBJECT`",
-    )
+    unread = tuple(dict.fromkeys(event for events in found.values() for event in events))
+    return msgspec.structs.replace(answer, note=note, unread=unread)

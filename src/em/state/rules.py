@@ -263,8 +263,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that fired. If `error` is set, the rule itself failed and its result is unknown.
 
     days_remaining: whole days until it is due, by the calendar in UTC; negative once overdue.
-    proposed: a model derived the rule, and nobody has accepted it yet. in_doubt: the facts that the
-    rule uses and that the subject put in doubt, such as `profile.city`.
+    proposed: a model derived the rule, and nobody has accepted it yet.
     """
 
     severity: Severity
@@ -276,7 +275,6 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     days_remaining: int | None = None
     proposed: bool = False
     error: str = ""
-    in_doubt: tuple[str, ...] = ()
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -366,7 +364,7 @@ def check(
     for own in rules:
         if own.action == action:
             found += _try(own, _asked, own, state, details)
-    return _sorted(_with_doubts(found, state, rules))
+    return _sorted(found)
 
 
 def due(state: Any, rules: Iterable[UserRule], now: datetime) -> list[Alert]:
@@ -380,19 +378,7 @@ def due(state: Any, rules: Iterable[UserRule], now: datetime) -> list[Alert]:
     for own in rules:
         if own.action is None:
             found += _try(own, _found_due, own, state, now)
-    return _sorted(_with_doubts(found, state, rules))
-
-
-def _with_doubts(found: list[Alert], state: Any, rules: Iterable[UserRule]) -> list[Alert]:
-    """Say of each alert which of the facts that its rule uses are in doubt."""
-    if not found or not state.doubts:
-        return found
-    uses = {one.name: one.uses for one in rules}
-    uses |= {one.id: names_in(written_condition(one, state.schema)) for one in state.rules}
-    return [
-        msgspec.structs.replace(one, in_doubt=state.doubts_in(uses.get(one.rule, frozenset())))
-        for one in found
-    ]
+    return _sorted(found)
 
 
 def _sorted(found: list[Alert]) -> list[Alert]:

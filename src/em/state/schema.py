@@ -28,10 +28,10 @@ UNSTRUCTURED = "~unstructured"
 
 Severity = Literal["info", "warning", "high", "critical"]
 Status = Literal["decided", "confirmed", "stated", "inferred", "doubted"]
-"""How sure a value is. A doubted entry has none: it says that the value before it is in doubt."""
+"""How sure a value is. Entries that are `doubted` are of an older version and count for nothing."""
 Verdict = Literal["proposed", "accepted", "rejected"]
-How = Literal["", "record", "pattern", "model", "decision"]
-"""How em came to know a fact; empty in states of older versions."""
+How = Literal["", "record", "pattern", "model", "agent", "decision"]
+"""How em came to know a fact; empty and by a pattern in states of older versions."""
 PolicyName = Literal["latest", "source", "confirmed", "ask"]
 
 
@@ -138,9 +138,8 @@ class Coverage(msgspec.Struct):
 
     observations: int = 0
     structured: int = 0
-    by_pattern: int = 0
+    by_agent: int = 0
     by_model: int = 0
-    in_part: int = 0
     unstructured: int = 0
 
 
@@ -187,20 +186,20 @@ class Entry(msgspec.Struct, frozen=True):
 class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from free text: records, facts and constraints, each with its events.
 
-    An item's `op` is add (also where there is none), update, retract, same or doubt; `place` names
+    An item's `op` is add (also where there is none), update, retract, same or merge; `place` names
     the record without a key that it is about. keys: those of types that a model proposed and em
-    accepted. in_part: events whose text was read only in part.
+    accepted. left_out: what was read and not taken, with why.
     """
 
     from_events: list[str]
-    method: Literal["model", "pattern"]
+    method: Literal["agent", "model", "pattern"]
     model: str = ""
     records: list[Json] = []
     facts: list[Json] = []
     constraints: list[Json] = []
     renames: dict[str, str] = {}
     keys: dict[str, list[str]] = {}
-    in_part: list[str] = []
+    left_out: list[str] = []
     failed: str = ""
 
 
@@ -244,7 +243,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     uses: list[str] = []
 
 
-DETAILS = tuple("type speaker role addressee session agent run source metadata".split())
+DETAILS = tuple("type speaker role addressee session agent run source metadata facts rules".split())
 """Optional fields of an observation, beside its time."""
 Scalar = str | int | float | bool
 Metadata = Annotated[
@@ -257,7 +256,11 @@ _FIELDS = frozenset({"subject", "text", "record", "at", *DETAILS})
 
 @event_body("observation")
 class Observation(msgspec.Struct, frozen=True):
-    """Something learned about a subject: a text or a record, and who said it."""
+    """Something learned about a subject: a text or a record, and who said it.
+
+    facts, rules: what the caller read in the text (see `em.state.statement`); an empty list says
+    that it states nothing. Without both, nobody has read the text yet.
+    """
 
     text: str | None = None
     record: Json | None = None
@@ -270,10 +273,14 @@ class Observation(msgspec.Struct, frozen=True):
     run: str | None = None
     source: str | None = None
     metadata: Metadata | None = None
+    facts: list[Json] | None = None
+    rules: list[Json] | None = None
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.record is None):
             raise ValueError("an observation has either `text` or `record`")
+        if self.record is not None and (self.facts is not None or self.rules is not None):
+            raise ValueError("facts and rules are those of a `text`")
 
 
 def observation(
@@ -284,6 +291,10 @@ def observation(
 ) -> Draft:
     """Make the event of something learned about a subject."""
     body: Json = {name: value for name, value in details.items() if value is not None}
+    if "facts" in body or "rules" in body:
+        from em.state.statement import check_given
+
+        check_given(body)
     if isinstance(text_or_record, str):
         body["text"] = text_or_record
     elif isinstance(text_or_record, Mapping):

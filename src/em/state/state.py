@@ -16,6 +16,7 @@ import msgspec
 from em.errors import NotFound, StateError
 from em.state import rules
 from em.state.code import policy_of, subject_module, write_module
+from em.state.fold import UNREAD
 from em.state.knowledge import Knowledge
 from em.state.origin import Origin, Why, items_of, origin_of_entry, origin_of_record
 from em.state.rows import Block, rows_decoder
@@ -23,6 +24,14 @@ from em.state.rules import Alert, UserRule
 from em.state.schema import PROFILE, Constraint, Coverage, Entry, StateSchema, TypeSchema
 from em.state.snapshot import Snapshot
 from em.state.types import converter
+from em.state.unread import (
+    Mention,
+    Unread,
+    by_mention,
+    mention_of_field,
+    mention_of_type,
+    unread_texts,
+)
 from em.store.protocol import Record, Store
 from em.values.canonical import Json, uncollected
 from em.values.mismatch import closest
@@ -208,10 +217,8 @@ class State:
         """Return the profile as a plain row."""
         return _row(self.profile, self.module)
 
-    def _histories(
-        self, type_: TypeSchema, *, doubts: bool = False
-    ) -> Iterator[tuple[list[Any], dict[str, list[Entry]]]]:
-        """Yield the key and the values of each record, or what puts its values in doubt."""
+    def _histories(self, type_: TypeSchema) -> Iterator[tuple[list[Any], dict[str, list[Entry]]]]:
+        """Yield the key and the values of each record."""
         for record in self._snapshot.read(type_.name, list):
             assert record.body is not None
             facts = msgspec.convert(record.body["facts"], dict[str, list[Entry]])
@@ -219,8 +226,7 @@ class State:
                 field: [
                     entry
                     for entry in entries
-                    if self._is_in_view(entry.at, entry.recorded_at)
-                    and (entry.status == "doubted") == doubts
+                    if self._is_in_view(entry.at, entry.recorded_at) and entry.status != "doubted"
                 ]
                 for field, entries in facts.items()
             }
@@ -297,28 +303,16 @@ class State:
         chosen = self._settled(type_, name, entries) if entries else None
         if chosen is None:
             return None
-        return origin_of_entry(chosen, self._doubt(type_, name, key, chosen))
+        return origin_of_entry(chosen, self._unread_of(type_, name))
 
-    def _doubt(self, type_: TypeSchema, name: str, key: Sequence[Any], chosen: Any) -> Entry | None:
-        """Return what last put a value in doubt, if nothing newer says it."""
-        return _newest_doubt(self._doubted(type_, key).get(name, ()), chosen)
-
-    def _doubted(self, type_: TypeSchema, key: Sequence[Any]) -> dict[str, list[Entry]]:
-        """Return what puts the fields of one record in doubt."""
-        return {
-            type_.fields[given].name: entries
-            for known, doubts in self._histories(type_, doubts=True)
-            if list(known) == list(key)
-            for given, entries in doubts.items()
-            if given in type_.fields
-        }
+    def _unread_of(self, type_: TypeSchema, name: str) -> Sequence[str]:
+        return self._mentioned.get(f"profile.{name}", ()) if type_.given == PROFILE else ()
 
     def field_origins(self, type_: TypeSchema, key: Sequence[Any] = ()) -> dict[str, Origin]:
         """Return where each value of one record with a key comes from, by the field's name.
 
         The profile is the record with an empty key. This reads the records once, not per field.
         """
-        doubted = self._doubted(type_, key)
         found: dict[str, Origin] = {}
         for known, facts in self._histories(type_):
             if list(known) != list(key):
@@ -328,24 +322,37 @@ class State:
                 by_time = sorted(map(self._entry, entries), key=lambda e: (e.at, e.recorded_at))
                 chosen = self._settled(type_, name, by_time)
                 if chosen is not None and chosen.value is not None:
-                    doubt = _newest_doubt(doubted.get(name, ()), chosen)
-                    found[name] = origin_of_entry(chosen, doubt)
+                    found[name] = origin_of_entry(chosen, self._unread_of(type_, name))
         return found
 
     @cached_property
-    def doubts(self) -> Mapping[str, Origin]:
-        """The values that the subject put in doubt, by field: `profile.city`."""
-        type_ = self.schema.types.get(PROFILE)
-        if type_ is None or not self._doubted(type_, ()):
-            return {}
-        origins = self.field_origins(type_)
-        return {f"profile.{name}": one for name, one in origins.items() if one.doubted_by}
+    def unread(self) -> list[Unread]:
+        """The texts that nobody has read and that mention a stored value, its field or a type."""
+        ids = [one.event_id for one in self.unstructured if one.reason == UNREAD]
+        return list(unread_texts(self._store, ids, self._mentions() if ids else ()))
 
-    def doubts_in(self, names: Collection[str]) -> tuple[str, ...]:
-        """Return the fields in doubt that code uses, by the names that it mentions."""
-        if "profile" not in names:
-            return ()
-        return tuple(field for field in self.doubts if field.partition(".")[2] in names)
+    @cached_property
+    def _mentioned(self) -> Mapping[str, tuple[str, ...]]:
+        return by_mention(self.unread)
+
+    def _mentions(self) -> Iterator[Mention]:
+        for name, type_ in self._types.items():
+            yield mention_of_type(name, type_.given)
+        profile = self.schema.types.get(PROFILE)
+        if profile is None:
+            return
+        for _, facts in self._histories(profile):
+            for given, entries in facts.items():
+                newest = max(entries, key=lambda entry: (entry.at, entry.recorded_at))
+                yield mention_of_field(profile.fields[given].name, given, newest)
+
+    def unread_in(self, names: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return what code uses, by the names in it, and newer unread texts mention, with these."""
+        return {
+            name: events
+            for name, events in self._mentioned.items()
+            if all(part in names for part in name.split("."))
+        }
 
     def origins(self, what: str, key: Sequence[Any] = ()) -> list[Origin]:
         """Return the origin of a field's value, or those of the records of an event.
@@ -491,13 +498,6 @@ class State:
     def alerts(self, now_: Moment | None = None) -> list[Alert]:
         """Return what is due: deadlines, active windows, and what the user's alerts find."""
         return rules.due(self, self._rules, (self.as_of or now()) if now_ is None else moment(now_))
-
-
-def _newest_doubt(doubts: Sequence[Entry], chosen: Any) -> Entry | None:
-    """Return what last put a chosen value in doubt, if nothing newer says it."""
-    since = to_micros(chosen.at), to_micros(chosen.recorded_at)
-    later = [one for one in doubts if one.at >= since[0] and one.recorded_at >= since[1]]
-    return max(later, key=lambda one: one.recorded_at, default=None)
 
 
 def _row(record: Any, module: ModuleType) -> Json:

@@ -31,7 +31,7 @@ from em.state.checkpoint import (
 )
 from em.state.evolution import Change, Dependent, compare
 from em.state.fold import merged_key
-from em.state.questions import Answer, Asker, Recent, run_own_code
+from em.state.questions import Answer, Asker, run_own_code
 from em.state.rules import UserRule, dependents, load_rules, rule_key
 from em.state.schema import (
     KIND,
@@ -76,7 +76,6 @@ class Subjects:
         own = load_rules(settings.rules) if settings.rules else []
         self.rules: list[UserRule] = [*own, *rules]
         self._cadence = Cadence(settings.checkpoint_every)
-        self._recent = Recent()
 
     def checkpoint(
         self,
@@ -125,6 +124,7 @@ class Subjects:
         return Options(
             client=client or self.client,
             keys=self.settings.keys,
+            second_question=self.settings.second_question,
             dependents=lambda: [*dependents(self.rules), *self._questions_used(subject)],
             **how,
         )
@@ -234,7 +234,7 @@ class Subjects:
             raise UsageError("ask needs either a question or code", place="question")
         state = self.state(subject, as_of=as_of)
         if code is not None:
-            return run_own_code(state, code, self._recent)
+            return run_own_code(state, code)
         assert question is not None
         asker = Asker(
             state,
@@ -244,10 +244,6 @@ class Subjects:
             store=lambda answered: self._store_question(subject, answered),
         )
         return asker.ask(question)
-
-    def let_go(self) -> None:
-        """Hold nothing that was loaded for questions."""
-        self._recent.let_go()
 
     def questions(self, subject: str) -> list[Question]:
         """Return the stored questions about a subject, with their code."""

@@ -25,6 +25,7 @@ from em.state.questions import Answer
 from em.state.rules import Alert, written_condition
 from em.state.schema import Constraint, Coverage, PolicyName, Severity, StateSchema, Verdict
 from em.state.state import Conflict, Unstructured
+from em.state.unread import Unread
 from em.store.protocol import Passage
 from em.traces.catalogue import TraceSummary
 from em.traces.trace import KeptTrace, Outcome
@@ -259,7 +260,10 @@ class LiveOut(msgspec.Struct, frozen=True):
 
 
 class ObservationIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Something learned about a subject: a text or a record."""
+    """Something learned about a subject: a text or a record.
+
+    facts, rules: what the text states, each with its evidence; the next checkpoint checks them.
+    """
 
     subject: Name
     text: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None
@@ -274,6 +278,8 @@ class ObservationIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     run: Name | None = None
     source: Name | None = None
     metadata: Json | None = None
+    facts: list[Json] | None = None
+    rules: list[Json] | None = None
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -690,7 +696,7 @@ class CheckpointOut(msgspec.Struct, frozen=True):
 class StateOut(msgspec.Struct, frozen=True):
     """A subject's state: its facts, and the number of records in each collection.
 
-    in_doubt: the facts that the subject put in doubt, with its words.
+    unread: the newer texts that nobody has read and that mention what is known.
     """
 
     subject: str
@@ -699,7 +705,7 @@ class StateOut(msgspec.Struct, frozen=True):
     collections: dict[str, int]
     coverage: Coverage
     unstructured: Sequence[Unstructured]
-    in_doubt: dict[str, str]
+    unread: Sequence[Unread]
 
 
 class CodeOut(msgspec.Struct, frozen=True):
@@ -725,10 +731,14 @@ class Records(msgspec.Struct, frozen=True):
 
 
 class AskIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A question. `llm`: the server's model may write code to answer it."""
+    """A question, or code for it, which runs in the sandbox.
+
+    llm: the server's model may write code to answer the question.
+    """
 
     subject: Name
-    question: Text
+    question: Text | None = None
+    code: Text | None = None
     as_of: When | None = None
     llm: bool = False
 
@@ -749,9 +759,8 @@ class AnswerOut(msgspec.Struct, frozen=True, kw_only=True):
     event_ids: Sequence[str]
     kept: bool
     asked_model: bool
-    plain: bool
     note: str
-    in_doubt: Sequence[str]
+    unread: Sequence[str]
 
     @classmethod
     def of(cls, answer: Answer) -> "AnswerOut":

@@ -100,7 +100,7 @@ def get_state(
         {name: len(getattr(state, name)) for name in state.collections},
         state.coverage,
         state.unstructured[:100],
-        {field: why.doubt for field, why in state.doubts.items()},
+        state.unread[:100],
     )
 
 
@@ -141,7 +141,7 @@ def get_why(
         QueryParameter(description="The key of the record whose field it is.", required=False),
     ] = None,
 ) -> Origins:
-    """Return who said something, when, in which words, and whether it is inferred or in doubt."""
+    """Return who said something, when, in which words, and whether it is inferred."""
     return Origins(_state(request, subject).origins(what, key or ()))
 
 
@@ -167,7 +167,9 @@ async def post_ask(
 
     def work(data: AskIn, pending: Pending) -> None:
         client = service.model() if data.llm else None
-        answer = service.memory.ask(data.subject, data.question, llm=client, as_of=data.as_of)
+        answer = service.memory.ask(
+            data.subject, data.question, code=data.code, llm=client, as_of=data.as_of
+        )
         pending.finish(service.store, AnswerOut.of(answer), 200, answer.event_ids)
 
     return await service.carry_out(request, key, data, work, access)

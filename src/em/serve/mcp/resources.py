@@ -131,7 +131,7 @@ def state_as_json(state: "State") -> Json:
         "subject": state.subject,
         "version": state.version,
         "profile": state.profile_row(),
-        "in_doubt": {field: why.doubt for field, why in state.doubts.items()},
+        "unread": len(state.unread),
         "records": {name: state.rows(name) for name in state.collections},
         "unstructured": len(state.unstructured),
     }

@@ -12,6 +12,8 @@ import msgspec
 from em.errors import InputError, NotFound, StateError
 from em.serve.api.step import StepIn
 from em.serve.auth import Access, Caller
+from em.state.schema import PROFILE
+from em.state.statement import ABOUT
 from em.store.protocol import Passage
 from em.traces.trace import Outcome
 from em.values.canonical import Json, short
@@ -39,7 +41,7 @@ class Remember(Arguments, frozen=True):
 
     subject: Subject
     text: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None
-    facts: Annotated[list[Json], _about("Records: {type: 'Trip', FIELD: VALUE}.")] = []
+    facts: Annotated[list[Json], _about(ABOUT)] | None = None
     at: (
         Annotated[str, _about("When: 2024-05-02 or 2024-05-02T10:00:00Z.", max_length=64)] | None
     ) = None
@@ -316,17 +318,40 @@ def hints(*, is_read: bool, is_destructive: bool = False, is_open: bool = False)
 
 
 def _remember(desk: "Desk", caller: Caller, given: Remember) -> Json:
-    """Remember facts, preferences, decisions and events about a subject (a person or thing) for
-    later sessions: as text, as typed facts, or both.
+    """Remember what a subject (a person or thing) said or did, for later sessions: the text, with
+    the facts that you read in it. Without a text, `set` and `add` are kept as records.
     """
     caller.must_see(given.subject)
     if given.text is None and not given.facts:
         raise InputError("give `text` or `facts`", place="text, facts")
     about = {**msgspec.structs.asdict(read(Said, given.context)), "at": given.at}
-    contents: list[Json] = [] if given.text is None else [{"text": given.text}]
-    contents += [{"record": fact} for fact in given.facts]
+    if given.text is None:
+        contents = [_as_record(fact) for fact in given.facts or ()]
+    else:
+        contents = [{"text": given.text, "facts": given.facts}]
     items = [{"subject": given.subject, **one, **about} for one in contents]
-    return {"ids": desk.memory.observe_many(items)}
+    ids = desk.memory.observe_many(items)
+    if given.text is None or not given.facts:
+        return {"ids": ids}
+    try:
+        left_out = desk.memory.subjects.checkpoint(given.subject).problems
+    except StateError as error:
+        return {"ids": ids, "not_compiled": str(error)}
+    return {"ids": ids, "left_out": left_out}
+
+
+def _as_record(fact: Json) -> Json:
+    """Return a fact that has no text as the record to observe."""
+    op, type_ = fact.get("op"), fact.get("type")
+    if op == "set" and fact.get("field") and type_ in (None, PROFILE):
+        return {"type": PROFILE, "record": {fact["field"]: fact.get("value")}}
+    if op == "add" and isinstance(fact.get("record"), dict) and isinstance(type_, str):
+        return {"type": type_, "record": fact["record"]}
+    raise InputError(
+        "without a text, a fact is `set` with a `field` and `value`, or `add` with `type` and "
+        "`record`",
+        place="facts",
+    )
 
 
 def _ask(desk: "Desk", caller: Caller, given: Ask) -> Json:
@@ -390,24 +415,18 @@ def _passage(passage: Passage) -> Json:
 
 def _computed(state: "State", code: str) -> Json:
     """Run code in the sandbox: it comes from a model."""
-    from em.errors import SandboxError
-    from em.state.questions import Answer, run_in_sandbox, with_doubts
-    from em.values.syntax_tree import module_of
+    from em.errors import BadQuestion
+    from em.state.questions import run_own_code
 
-    whole = code if "def answer" in code else f"def answer(state):\n    return (\n{code}\n)"
     try:
-        module_of(whole)
-        found = run_in_sandbox(state, whole, {})
-    except (SandboxError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        why = error.message if isinstance(error, SandboxError) else str(error)
+        answer = run_own_code(state, code)
+    except BadQuestion as error:
         fix = "see the classes: `ask` without code"
-        raise InputError(f"the code failed: {why}", place="code", fix=fix) from error
-    answer = with_doubts(
-        state, Answer(value=found["value"], route="code", code=code, records=found["records"])
-    )
-    doubts = {"in_doubt": answer.in_doubt, "note": answer.note} if answer.in_doubt else {}
-    ids = list(dict.fromkeys(found["ids"]))
-    return {"value": answer.value, "records": answer.records, "event_ids": ids, **doubts}
+        raise InputError(error.message, place="code", fix=fix) from error
+    note = {"unread": answer.unread, "note": answer.note} if answer.unread else {}
+    return {
+        "value": answer.value, "records": answer.records, "event_ids": answer.event_ids, **note
+    }  # fmt: skip
 
 
 def _brief(desk: "Desk", caller: Caller, given: Brief) -> Json:

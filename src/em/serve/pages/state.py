@@ -28,7 +28,6 @@ from em.serve.pages.view import (
 )
 from em.serve.service import AnyRequest, Service, service_of
 from em.state.origin import Origin
-from em.state.plain_question import examples
 from em.state.rules import written_condition
 from em.state.schema import PROFILE, FieldSchema, TypeSchema, Verdict
 from em.state.state import Conflict, State
@@ -36,7 +35,7 @@ from em.state.subjects import Subjects
 from em.state.types import resolve
 from em.store.protocol import Passage
 from em.values.canonical import Json
-from em.values.times import moment, now
+from em.values.times import moment
 
 FACTS = 50
 """Facts on one page."""
@@ -122,7 +121,6 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
         state=state,
         as_of=state.as_of,
         question=question,
-        examples=examples(state, (state.as_of or now()).date()),
         answer=_answer(service, subject, question, state.as_of) if question else None,
         profile=_profile(state, sources, parameter(request, "facts"), _page(request, "facts_page")),
         table=None if listing is None else listing.table(),
@@ -133,7 +131,6 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
             :SETTLED
         ],
         contradictions=contradictions,
-        doubts=[_doubted(field, why, sources) for field, why in state.doubts.items()],
         alerts=state.alerts(),
         conditions={one.id: written_condition(one, state.schema) for one in state.rules},
         action=action,
@@ -406,19 +403,6 @@ def _conflict(state: State, one: Conflict, sources: Sources) -> Contradiction:
             )
             for some in grouped
         ],
-    )
-
-
-def _doubted(field: str, why: Origin, sources: Sources) -> Fact:
-    sources.read(why.event_ids[:1])
-    return Fact(
-        name=field.partition(".")[2],
-        text=words(why.value),
-        given=_json(why.value),
-        is_text=False,
-        field=field,
-        why=why,
-        who=sources.who(why),
     )
 
 

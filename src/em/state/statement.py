@@ -1,0 +1,113 @@
+"""Statements: what a reader says that a text states, as data. `judgement` checks each of them.
+
+The reader is the agent that hands the text in, or a model at the checkpoint. Both say the same:
+
+    {"op": "set", "field": "city", "value": "Porto", "since": "2025-03", "evidence": "moved to …"}
+    {"op": "add", "type": "Trip", "record": {"destination": "Rome"}, "evidence": "flew to Rome"}
+    {"op": "retract", "field": "employer", "evidence": "I left Acme"}
+    {"op": "same", "known": {"destination": "Rome"}, "evidence": "that trip to Rome"}
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from em.errors import InputError
+from em.state.schema import PROFILE, ConstraintDraft, StateSchema
+from em.values.canonical import Json
+from em.values.mismatch import mismatch
+
+Op = Literal["set", "add", "retract", "same"]
+Name = Annotated[str, msgspec.Meta(max_length=60)]
+
+
+class Statement(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """One fact that a text states, takes back, or repeats.
+
+    known: the record that it is about: the id of its event, or fields that only it has. again: the
+    record is another one like a known one. mistaken: it was never right, so the past changes too.
+    """
+
+    op: Op
+    type: Name = PROFILE
+    key: list[Any] = []
+    field: Name = ""
+    value: Any = None
+    record: Json = {}
+    known: str | Json = ""
+    since: str | None = None
+    again: bool = False
+    mistaken: bool = False
+    status: Literal["confirmed", "stated", "inferred"] = "stated"
+    source: str = ""
+    evidence: list[str] | str = []
+
+    def __post_init__(self) -> None:
+        if not self.evidence:
+            raise ValueError("`evidence` is missing: the words of the text that say it")
+        has_value = bool(self.field) and self.value is not None
+        if self.op == "set" and not has_value and not (self.known and self.record):
+            raise ValueError("`set` needs `field` and `value`, or `known` and `record`")
+        if self.op == "add" and not self.record:
+            raise ValueError("`add` needs a `record`")
+        if self.op == "retract" and not self.field and not self.known:
+            raise ValueError("`retract` needs a `field` or a `known` record")
+        if self.op == "same" and not self.known:
+            raise ValueError("`same` needs a `known` record")
+
+
+def read_statements(given: Sequence[Any]) -> list[Statement]:
+    """Read what a caller says that a text states; InputError names the one that is not right."""
+    found = []
+    for number, one in enumerate(given):
+        try:
+            found.append(msgspec.convert(one, Statement))
+        except msgspec.ValidationError as error:
+            found_at = mismatch(error)
+            place = ".".join(filter(None, (f"facts[{number}]", found_at.path)))
+            raise InputError(found_at.message, place=place, fix=ABOUT) from None
+    return found
+
+
+def read_rules(given: Sequence[Any]) -> list[ConstraintDraft]:
+    """Read the rules that a caller hands in with a text; InputError names one that is not right."""
+    try:
+        return msgspec.convert(list(given), list[ConstraintDraft])
+    except msgspec.ValidationError as error:
+        raise InputError(mismatch(error).message, place="rules") from None
+
+
+def check_given(body: Json) -> None:
+    """Raise InputError if the facts and rules that are handed in with a text have another form."""
+    read_statements(body.get("facts") or ())
+    read_rules(body.get("rules") or ())
+
+
+ABOUT = (
+    "what the text states: `set` a field of the subject, `add` a record, `retract` what no longer "
+    "holds (moved away, sold, left), `same` for a record that is known; each with its evidence, "
+    "the words copied from the text"
+)
+"""What a reader fills in, in one sentence."""
+
+
+def statement_schema(schemas: Sequence[StateSchema] = ()) -> Json:
+    """Return the JSON Schema of the facts of a text, made from the types that subjects have."""
+    types = {type_.given: type_ for schema in schemas for type_ in schema.types.values()}
+    fields = [", ".join(one.fields) for one in types.values() if one.given == PROFILE]
+    described = [f"{n}: {', '.join(one.fields)}" for n, one in types.items() if n != PROFILE]
+    text: Json = {"type": "string"}
+    properties: Json = {
+        "op": {"enum": ["set", "add", "retract", "same"]},
+        "field": {**text, "description": f"Of the subject: {(fields or ['such as city'])[0]}."},
+        "value": {},
+        "type": {**text, "description": f"Of the record. Known: {'; '.join(described) or 'none'}."},
+        "record": {"type": "object"},
+        "known": {"description": "Fields that only the known record has, or its event."},
+        "since": {**text, "description": "2025-03 or 2025-03-02."},
+        "evidence": {**text, "description": "Copied from the text; the value stands in it."},
+    }
+    return {"type": "object", "properties": properties, "required": ["op", "evidence"]}

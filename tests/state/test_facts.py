@@ -1,0 +1,209 @@
+"""Typed facts come in beside a text; code takes only what the text has, from whom it may."""
+
+from typing import Any
+
+import pytest
+
+from em import Memory
+from em.errors import InputError
+from em.state.schema import StateSchema
+from em.state.statement import statement_schema
+
+ANA, BO = {"speaker": "Ana"}, {"speaker": "Bo"}
+AT = "2025-04-07T12:00:00Z"
+
+
+def told(memory: Memory, text: str, *facts: Any, at: str = AT, **details: Any) -> Any:
+    memory.observe("ana", text, at=at, facts=list(facts), **details)
+    return memory.checkpoint("ana")
+
+
+def fact(field: str, value: Any, evidence: str, **more: Any) -> dict[str, Any]:
+    return {"op": "set", "field": field, "value": value, "evidence": evidence, **more}
+
+
+def add(type_: str, evidence: str, again: bool = False, **record: Any) -> dict[str, Any]:
+    found = {"op": "add", "type": type_, "record": record, "evidence": evidence}
+    return {**found, "again": True} if again else found
+
+
+def test_facts_of_every_kind_become_state(memory: Memory) -> None:
+    moved = fact("city", "Porto", "moved to Porto in March", since="2025-03")
+    trip = add(
+        "Trip", "flew to Rome for $120 on 2 April", to="Rome", date="2025-04-02", cost="$120"
+    )
+    state = told(
+        memory, "I moved to Porto in March, then flew to Rome for $120 on 2 April.", moved, trip
+    )
+    assert state.report.problems == []
+    assert (state.profile.city, [str(one.cost.amount) for one in state.trips]) == ("Porto", ["120"])
+    why = state.why("profile.city")
+    assert (why.how, why.words, why.at.month) == ("agent", "moved to Porto in March", 3)
+    left = {"op": "retract", "field": "city", "evidence": "moved away from Porto"}
+    dearer = {
+        "op": "set", "known": {"to": "Rome"}, "record": {"cost": "$90"},
+        "evidence": "Rome was $90",
+    }  # fmt: skip
+    state = told(memory, "I moved away from Porto, and Rome was $90.", left, dearer, **ANA)
+    assert state.report.problems == []
+    assert (state.profile.city, [str(one.cost.amount) for one in state.trips]) == (None, ["90"])
+    assert memory.state("ana", as_of="2025-03-20").profile.city == "Porto"
+    rebuilt = memory.checkpoint("ana", rebuild=True)
+    assert (rebuilt.profile.city, len(rebuilt.trips)) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "details", "found"),
+    [
+        ("I live in Madrid.", BO, fact("city", "Madrid", "I live in Madrid")),
+        ("I live in Madrid.", {"role": "assistant"}, fact("city", "Madrid", "live in Madrid")),
+        ("You live in Osaka.", {"role": "system"}, fact("city", "Osaka", "You live in Osaka")),
+        ("Mariana lives in Rome.", BO, fact("city", "Rome", "Mariana lives in Rome")),
+        ("I live in Lisbon.", ANA, fact("city", "Porto", "I live in Porto")),
+        ("I live in Lisbon.", ANA, fact("city", "Porto", "I live in Lisbon")),
+        ("Do I live in Lisbon?", ANA, fact("city", "Lisbon", "I live in Lisbon")),
+        ("Bo said “I live in Lisbon” twice.", ANA, fact("city", "Lisbon", "I live in Lisbon")),
+        ("> I live in London\nAgreed!", ANA, fact("city", "London", "I live in London")),
+        ("I turned 34 yesterday.", ANA, fact("age", 43, "I turned 34")),
+        ("I moved in March.", ANA, fact("moved", True, "moved in March", since="2024-01")),
+        ("I got it yesterday.", ANA, fact("got", "2025-04-07", "I got it yesterday")),
+        ("I left.", ANA, {"op": "retract", "field": "city", "evidence": "I left"}),
+        ("Lia is my sister.", BO, add("Person", "Lia is my sister", name="Lia", relation="sister")),
+        ("My sister lives in Nice.", BO, add("Person", "in Nice", name="sister", city="Nice")),
+        ("She is in Rome.", ANA, add("Person", "She is in Rome", name="Lia", city="Rome")),
+        ("Rome again.", ANA, {"op": "same", "known": {"to": "Rome"}, "evidence": "Rome again"}),
+    ],
+)
+def test_what_the_text_does_not_have_is_left_out_with_its_reason(
+    memory: Memory, text: str, details: Any, found: Any
+) -> None:
+    state = told(memory, text, found, **details)
+    assert [one for one in state.profile.history if one] == []
+    assert not any(getattr(state, name) for name in state.collections)
+    (problem,) = state.report.problems
+    assert "left out" in problem
+    assert [one.reason for one in state.unstructured] == [problem]
+
+
+@pytest.mark.parametrize(
+    ("text", "details", "found"),
+    [
+        ("I’m living   in\nLisbon now", ANA, fact("city", "Lisbon", "I'm living in lisbon")),
+        ("Ana likes green tea.", BO, fact("drink", "green tea", "Ana likes green tea")),
+        ("Your dose is 10 mg.", {"role": "assistant"}, fact("dose", "10 mg", "Your dose is 10 mg")),
+        ("Your dose is ten mg.", {**BO, "addressee": "ana"}, fact("mg", 10, "Your dose is ten mg")),
+        ("I quit smoking.", ANA, fact("smoker", False, "I quit smoking")),
+        ("I got it yesterday.", ANA, fact("got", "2025-04-06", "I got it yesterday")),
+        ("Dinner at 7:30 pm.", ANA, fact("dinner", "19:30", "7:30 pm")),
+        ("I earn 3k euros.", ANA, fact("income", "3k euros", "I earn 3k euros")),
+        ("I paid 1,250 EUR.", ANA, fact("paid", 1250, "paid 1,250 EUR")),
+        ("Is it far? I live in Faro.", ANA, fact("city", "Faro", "I live in Faro")),
+    ],
+)
+def test_what_the_text_states_is_taken(memory: Memory, text: str, details: Any, found: Any) -> None:
+    state = told(memory, text, found, **details)
+    assert state.report.problems == []
+    assert [e.value for e in state.profile.history[found["field"]]] == [found["value"]]
+
+
+def test_a_member_of_an_enumeration_need_not_be_said(memory: Memory) -> None:
+    for number in range(24):
+        visit = {"n": number, "kind": ("dental", "eye")[number % 2]}
+        memory.observe("ana", visit, type="Visit")
+    words = "went to the dentist for visit 30"
+    memory.checkpoint("ana")
+    state = told(memory, f"I {words}.", add("Visit", words, n=30, kind="dental"), **ANA)
+    assert (state.report.problems, state.visits[-1].kind) == ([], "dental")
+    state = told(memory, f"I {words}.", add("Visit", words, True, n=30, kind="checkup"), **ANA)
+    assert len(state.report.problems) == 1
+
+
+def test_other_people_have_records_of_their_own(memory: Memory) -> None:
+    lia = add("Person", "sister Lia lives in Rome", name="Lia", relation="sister", city="Rome")
+    told(memory, "My sister Lia lives in Rome.", lia, **ANA)
+    state = told(
+        memory, "She moved to Oslo.",
+        fact("city", "Oslo", "She moved to Oslo", type="Person", key=["Lia"]), **ANA,
+    )  # fmt: skip
+    told(
+        memory, "I live in Madrid.",
+        fact("city", "Madrid", "I live in Madrid", type="Person", key=["Bo"]), **BO,
+    )  # fmt: skip
+    state = memory.checkpoint("ana")
+    people = {one.name: (one.city, one.relation) for one in state.persons}
+    assert people == {"Lia": ("Oslo", "sister"), "Bo": ("Madrid", None)}
+    assert state.profile.history == {}
+
+
+def test_a_thing_that_is_said_twice_is_counted_once_unless_it_is_another(memory: Memory) -> None:
+    bike = add("Purchase", "bought a red bike", item="bike")
+    told(memory, "I bought a red bike.", bike, bike)
+    state = told(memory, "I bought a red bike.", bike)
+    assert (len(state.purchases), "known one" in state.report.problems[0]) == (1, True)
+    more = add("Purchase", "bought another bike", True, item="bike")
+    assert len(told(memory, "I bought another bike.", more).purchases) == 2
+    known = {"op": "same", "known": {"item": "bike"}, "evidence": "the bike"}
+    state = told(memory, "I love the bike.", known)
+    assert (len(state.purchases), state.report.problems) == (2, [])
+
+
+def test_rules_come_in_with_a_text(memory: Memory) -> None:
+    rule = {
+        "id": "nsaid", "severity": "high", "action": "take", "message": "{drug} is an NSAID",
+        "when": {"op": "in", "left": {"detail": "drug"}, "right": {"value": ["ibuprofen"]}},
+    }  # fmt: skip
+    memory.observe("ana", "NSAIDs make me ill.", facts=[], rules=[rule])
+    memory.checkpoint("ana")
+    (alert,) = memory.check("ana", "take", drug="ibuprofen")
+    assert (alert.message, alert.proposed) == ("ibuprofen is an NSAID", True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "place"),
+    [
+        ([{"op": "set", "field": "city", "value": "Rome"}], "facts[0]"),
+        ([{"op": "set", "field": "city", "evidence": "x"}], "facts[0]"),
+        ([{"op": "add", "type": "Trip", "evidence": "x"}], "facts[0]"),
+        ([{"op": "retract", "evidence": "x"}], "facts[0]"),
+        ([{"op": "guess", "evidence": "x"}], "facts[0].op"),
+        ([{"op": "same", "known": "r", "evidence": "x"}, {"op": "add", "to": "x"}], "facts[1]"),
+    ],
+)
+def test_facts_of_another_form_are_refused_at_once(memory: Memory, facts: Any, place: str) -> None:
+    with pytest.raises(InputError) as refused:
+        memory.observe("ana", "I live in Rome.", facts=facts)
+    assert refused.value.place == place
+    with pytest.raises(InputError):
+        memory.observe("ana", {"city": "Rome"}, facts=[])
+
+
+def test_texts_that_nobody_has_read_are_told_where_they_may_change_an_answer(
+    memory: Memory,
+) -> None:
+    memory.observe("ana", {"city": "Basel", "employer": "Nokia"}, type="Profile", at="2024-01-01")
+    memory.observe("ana", {"to": "Rome"}, type="Trip")
+    memory.observe("ana", "I never liked Basel.", at="2023-01-01")  # older than the value
+    quit_ = memory.observe("ana", "I quit Nokia. No regrets!", at="2025-04-07")
+    trip = memory.observe("ana", "What a trip that was.", at="2025-04-08")
+    memory.observe("ana", "My trip begins.", at="2025-04-08", facts=[])  # it was read
+    state = memory.checkpoint("ana")
+    assert [(one.event_id, one.mentions) for one in state.unread] == [
+        (quit_, ("profile.employer",)),
+        (trip, ("trips",)),
+    ]
+    assert state.profile.employer == "Nokia"  # nobody has said otherwise
+    assert state.why("profile.employer").unread == (quit_,)
+    assert state.why("profile.city").unread == ()
+    answer = memory.ask("ana", code="len(trips)")
+    assert (answer.value, answer.unread, "trips" in answer.note) == (1, (trip,), True)
+    assert memory.ask("ana", code="profile.city").unread == ()
+    assert memory.ask("ana", code="profile.employer").unread == (quit_,)
+
+
+def test_the_schema_of_facts_has_the_types_of_the_subject(memory: Memory) -> None:
+    memory.observe("ana", {"to": "Rome", "cost": 3}, type="Trip")
+    memory.observe("ana", {"city": "Basel"}, type="Profile")
+    schema: StateSchema = memory.checkpoint("ana").schema
+    properties = statement_schema([schema])["properties"]
+    assert "Trip: cost, to" in properties["type"]["description"]
+    assert "city" in properties["field"]["description"]
