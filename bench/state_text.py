@@ -1,21 +1,20 @@
 """State from text: sentences in ten classes, and a model that answers adversarially.
 
 `state_text.yaml` has the sentences of one author and `state_text_2.yaml` those of another, who has
-not read the code. Each is read without a model, and with a scripted one that answers what is true.
+not read the code. Each is read by a scripted model that answers what is true.
 Anything in the state that is not true counts as wrong; a truth that is missing only as not taken.
 """
 
 import json
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from bench import locomo, plain_questions, rule_cases
+from bench import erring, locomo, rule_cases
 from bench.figure import Figure
 from em import Memory
 from em.llm import ScriptedClient
@@ -42,10 +41,8 @@ def told(memory: Memory) -> Told:
         for name, type_ in state.collections.items()
     }
     people = {one.pop("name", None): one for one in records.pop("Person", [])}
-    in_doubt = {field.removeprefix("profile.") for field in state.doubts}
     return {
-        "profile": {name: v for name, v in own.items() if v is not None and name not in in_doubt},
-        "in_doubt": {name: own[name] for name in in_doubt},
+        "profile": {name: v for name, v in own.items() if v is not None},
         "records": {name: found for name, found in records.items() if found},
         "people": {name: _known(one) for name, one in people.items()},
     }
@@ -57,7 +54,6 @@ def _known(record: dict[str, Any]) -> dict[str, Any]:
 
 def truth(case: Case) -> Told:
     return {
-        "in_doubt": {},
         "profile": case.get("profile", case.get("given", {})),
         "records": case.get("records", {}),
         "people": case.get("people", {}),
@@ -70,8 +66,7 @@ def answer(case: Case, before: Told, prompt: str) -> dict[str, Any]:
     facts: list[Any] = []
     for field, value in true["profile"].items():
         if before["profile"].get(field) != value:
-            op = "update" if field in before["profile"] else "add"
-            found = {"op": op, "field": field, "value": value, "mistaken": mistaken}
+            found = {"op": "set", "field": field, "value": value, "mistaken": mistaken}
             facts.append({**found, **_words(case, [value])})
     for field in before["profile"].keys() - true["profile"].keys():
         taken = [before["profile"][field]]
@@ -82,11 +77,13 @@ def answer(case: Case, before: Told, prompt: str) -> dict[str, Any]:
         records.append(_change(case, before, true, prompt))
     else:
         for type_, made in true["records"].items():
-            records += [{"type": type_, "record": one, **_words(case, [])} for one in made]
+            added = {"op": "add", "type": type_, **_words(case, [])}
+            records += [{**added, "record": one} for one in made]
     for name, fields in true["people"].items():
         record = {"name": name, **fields}
-        records.append({"type": "Person", "record": record, **_words(case, record.values())})
-    return {"records": records, "facts": facts}
+        added = {"op": "add", "type": "Person", "record": record}
+        records.append({**added, **_words(case, record.values())})
+    return {"facts": [*records, *facts]}
 
 
 def _words(case: Case, values: Iterable[Any]) -> dict[str, Any]:
@@ -95,7 +92,7 @@ def _words(case: Case, values: Iterable[Any]) -> dict[str, Any]:
     pieces = [given] if isinstance(given, str) else given
     said = [str(value).lower().split()[0] for value in values]
     own = [one for one in pieces if any(value in one.lower() for value in said)]
-    return {"evidence": own[-1:] or pieces, "events": ["e1"], "status": "stated"}
+    return {"evidence": own[-1:] or pieces, "events": ["e1"]}
 
 
 def _change(case: Case, before: Told, true: Told, prompt: str) -> dict[str, Any]:
@@ -107,18 +104,28 @@ def _change(case: Case, before: Told, true: Told, prompt: str) -> dict[str, Any]
     shown = re.findall(r"^(r\d+) \w+: (.*)$", prompt, re.MULTILINE)
     label = next((name for name, record in shown if json.loads(record) == old), "")
     changed = {name: value for name, value in (new or {}).items() if old.get(name) != value}
-    op = "retract" if new is None else "update"
+    op = "retract" if new is None else "set"
     return {"op": op, "known": label, "record": changed, **_words(case, [])}
 
 
 def _earlier(case: Case) -> dict[str, Any]:
     """What a perfect model reads in the texts that were said before."""
     return {
-        "facts": [],
-        "records": [
-            {"type": type_, "record": one, "evidence": [text], "events": [f"e{number}"]}
-            for type_, records in case["before"].items()
+        "facts": [
+            {
+                "op": "add",
+                "type": type_,
+                "record": one,
+                "evidence": [text],
+                "events": [f"e{number}"],
+            }
+            for type_, records in case.get("before", {}).items()
             for number, (text, one) in enumerate(zip(case["earlier"], records, strict=True), 1)
+        ]
+        + [
+            {"op": "set", "field": name, "value": value, "evidence": text, "events": ["e1"]}
+            for name, value in case.get("believed", {}).items()
+            for text in case["earlier"]
         ],
     }
 
@@ -129,11 +136,6 @@ def wrong(found: Told, true: Told) -> list[str]:
         f"{name} is {value!r}"
         for name, value in found["profile"].items()
         if true["profile"].get(name) != value
-    ]
-    said += [
-        f"{name} is in doubt"
-        for name, value in found.get("in_doubt", {}).items()
-        if true["profile"].get(name) == value
     ]
     for type_, records in found["records"].items():
         left = list(true["records"].get(type_, ()))
@@ -148,7 +150,21 @@ def wrong(found: Told, true: Told) -> list[str]:
     return said
 
 
-def read(case: Case, *, with_model: bool) -> tuple[list[str], bool]:
+_ASKED = re.compile(r"^(s\d+) ", re.MULTILINE)
+
+
+def _careful(case: Case, before: Told, prompt: str) -> dict[str, Any]:
+    """What a perfect model answers to a question or to the second one."""
+    return _second(prompt) or answer(case, before, prompt)
+
+
+def _second(prompt: str) -> dict[str, Any]:
+    """What it answers to the second question: it said what is true. Empty for another prompt."""
+    asked = _ASKED.findall(prompt)
+    return {"stated": asked} if asked else {}
+
+
+def read(case: Case) -> tuple[list[str], bool]:
     """Return what the state says that is wrong after a sentence, and whether it says all."""
     with tempfile.TemporaryDirectory() as folder, Memory(f"{folder}/em.db") as memory:
         if case.get("given"):
@@ -156,33 +172,35 @@ def read(case: Case, *, with_model: bool) -> tuple[list[str], bool]:
         for text in case.get("earlier", ()):
             memory.observe(SUBJECT, text, at=BEFORE)
         if case.get("given") or case.get("earlier"):
-            is_read = with_model and "before" in case
-            memory.checkpoint(SUBJECT, llm=ScriptedClient([_earlier(case)]) if is_read else None)
+            model = ScriptedClient(lambda one: _second(one.prompt) or _earlier(case))
+            memory.checkpoint(SUBJECT, llm=model)
         before = told(memory) if memory.subjects.has_state(SUBJECT) else truth({})
         speech = {name: case[name] for name in SPEECH if name in case}
         memory.observe(SUBJECT, case["text"], at=AT, **speech)
-        model = ScriptedClient(lambda request: answer(case, before, request.prompt))
-        memory.checkpoint(SUBJECT, llm=model if with_model else None)
+        memory.checkpoint(
+            SUBJECT, llm=ScriptedClient(lambda one: _careful(case, before, one.prompt))
+        )
         found = told(memory)
     return wrong(found, truth(case)), found == truth(case)
 
 
 def sentences() -> Iterator[Figure]:
-    """Every sentence, without a model and with a perfect one."""
+    """Every sentence, read by a careful model."""
     for author, name in FILES.items():
         cases = load(name)
-        for with_model in (False, True) if cases else ():
-            bad, whole = 0, Counter[str]()
-            for case in cases:
-                found, is_whole = read(case, with_model=with_model)
-                whole[case["class"]] += is_whole
-                bad += bool(found)
-                if found or (with_model and not is_whole):
-                    how = "wrong" if found else "not taken"
-                    print(f"{how}: {case['class']}: {case['text']!r}: {'; '.join(found)}")
-            how = "a perfect model" if with_model else "no model"
-            what = f"sentences ({author}, {how}): {sum(whole.values())} told in full, wrong"
-            yield Figure(what, bad, "all", len(cases), "sentences", bad, 0, False)
+        bad = whole = 0
+        for case in cases:
+            found, is_whole = read(case)
+            whole += is_whole
+            bad += bool(found)
+            if found or not is_whole:
+                how = "wrong" if found else "not taken"
+                print(f"{how}: {case['class']}: {case['text']!r}: {'; '.join(found)}")
+        if cases:
+            share = whole / len(cases)
+            what = f"sentences ({author}), a careful model: read"
+            yield Figure(what, whole, "all", len(cases), "sentences", share, 0.95, True)
+            yield Figure(f"{what} wrongly", bad, "all", len(cases), "sentences", bad, 0, False)
 
 
 _LINE = re.compile(r'^(e\d+) \S+ "([^"]*)" \[[^]]*\]: "(.*)"$', re.MULTILINE)
@@ -196,6 +214,9 @@ class Adversary:
         self._last: dict[str, Any] = {}
 
     def __call__(self, request: Any) -> dict[str, Any]:
+        asked = _ASKED.findall(request.prompt)
+        if asked:
+            return {"stated": asked}
         facts: list[Any] = []
         records: list[Any] = []
         for label, speaker, text in _LINE.findall(request.prompt):
@@ -209,12 +230,12 @@ class Adversary:
                 continue
             records += self._invented(label, text, words)
             records += self._repeated(label, text, words)
-        return {"records": records, "facts": facts}
+        return {"facts": [*facts, *({"op": "add", **one} for one in records)]}
 
     def _of_other(self, label: str, text: str, words: list[str]) -> Iterator[dict[str, Any]]:
         for part in (text, *re.split(r"[.!?]+ *", text), " ".join(words[-2:])):
             if part.strip():
-                found = {"field": "bad", "value": words[-1], "evidence": [part]}
+                found = {"op": "set", "field": "bad", "value": words[-1], "evidence": [part]}
                 yield {**found, "status": "confirmed", "events": [label]}
 
     def _records(self, label: str, text: str, words: list[str]) -> Iterator[dict[str, Any]]:
@@ -230,7 +251,6 @@ class Adversary:
         yield {**said, "record": {"bad": 777123}, "evidence": [text]}
         yield {**said, "record": {"bad": "1901-02-03"}, "evidence": [text]}
         yield {**said, "record": {"bad": words[0]}, "evidence": [f"{text} Timbuktu"]}
-        yield {**said, "record": {"bad": words[0]}, "evidence": []}
 
     def _repeated(self, label: str, text: str, words: list[str]) -> Iterator[dict[str, Any]]:
         """One record that was said, twice, and the last one again with words of this turn."""
@@ -249,10 +269,8 @@ def adversarial() -> Iterator[Figure]:
         subject = conversation.turns[0]["speaker"]
         with tempfile.TemporaryDirectory() as folder, Memory(f"{folder}/em.db") as memory:
             memory.observe_many({**turn, "subject": subject} for turn in conversation.turns)
-            plain = memory.checkpoint(subject)
-            reached += plain.coverage.by_pattern
             model = ScriptedClient(Adversary(subject))
-            state = memory.checkpoint(subject, llm=model, again=True)
+            state = memory.checkpoint(subject, llm=model)
             bad = len(getattr(state, "bads", ())) + len(state.profile.history)
             said = [one.text for one in getattr(state, "saids", ())]
             reached += bad + len(said) - len(set(said))
@@ -264,8 +282,8 @@ def adversarial() -> Iterator[Figure]:
 
 
 def figures() -> Iterator[Figure]:
-    """Sentences, conversations, rules, then questions in words."""
+    """Sentences, conversations, rules, then a model that errs."""
     yield from sentences()
     yield from adversarial()
     yield from rule_cases.figures()
-    yield from plain_questions.figures()
+    yield from erring.figures()

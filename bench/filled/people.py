@@ -24,15 +24,13 @@ SAID = [
 ]
 # What a model reads in the notes of the first one: scripted, since there is no model here.
 READ = {
-    "records": [
-        {"type": "Allergy",
+    "facts": [
+        {"op": "add", "type": "Allergy",
          "record": {"substance": "NSAID", "severity": "moderate", "confirmed_date": "2025-04-01"},
          "evidence": ["NSAID sensitivity, moderate; confirmed on 1 April"], "events": ["e2"]},
-    ],
-    "facts": [
-        {"field": "has_allergies", "value": False, "status": "stated",
+        {"op": "set", "field": "has_allergies", "value": False, "status": "stated",
          "evidence": ["No allergies known"], "events": ["e1"]},
-        {"op": "update", "field": "has_allergies", "value": True, "status": "confirmed",
+        {"op": "set", "field": "has_allergies", "value": True, "status": "confirmed",
          "evidence": ["Developed an NSAID sensitivity"], "events": ["e2"]},
     ],
     "constraints": [

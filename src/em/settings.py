@@ -187,13 +187,14 @@ class StateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_every: checkpoint after so many events (500) or a duration (10m); never by default.
     keys: the fields that identify a record of a type.
     rules: a Python file with the user's own rules.
-    second_question: ask the model once more about facts that are asked, quoted or change something.
+    second_question: what a model that reads texts is asked about once more: facts that are asked,
+        quoted or change something; all facts; or none.
     """
 
     checkpoint_every: int | str | None = None
     keys: dict[str, list[str]] = {}
     rules: str | None = None
-    second_question: bool = True
+    second_question: Literal["changes", "all", "none"] = "changes"
 
 
 class WorkflowMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -50,9 +50,20 @@ def test_an_agent_remembers_asks_and_is_briefed(connect: Connect, mode: str) -> 
         assert tools["ask"].annotations.read_only_hint
         assert "subject" in tools["remember"].input_schema["required"]
 
-        trip = {"type": "Trip", "destination": "Lisbon", "date": "2024-05-02", "cost_usd": 840.5}
-        given = {"subject": "ana", "facts": [trip], "text": "I moved to Porto.", "at": "2025-04-07"}
-        said, fact = told(await client.call_tool("remember", given))["ids"]
+        trip = {"destination": "Lisbon", "date": "2024-05-02", "cost_usd": 840.5}
+        record = {"op": "add", "type": "Trip", "record": trip}
+        given = {"subject": "ana", "facts": [record]}
+        (fact,) = told(await client.call_tool("remember", given))["ids"]
+        shape = told(await client.call_tool("remember", {"subject": "ana"}))["facts"]
+        assert "cost_usd" in shape["properties"]["type"]["description"]
+        moved = {"op": "set", "field": "city", "value": "Porto", "evidence": "moved to Porto"}
+        never = {"op": "set", "field": "city", "value": "Rome", "evidence": "moved to Rome"}
+        given = {"subject": "ana", "text": "I moved to Porto.", "at": "2025-04-07"}
+        kept = told(await client.call_tool("remember", {**given, "facts": [moved, never]}))
+        (said,), (left_out,) = kept["ids"], kept["left_out"]
+        assert "moved to Rome" in left_out
+        code = {"subject": "ana", "code": "state.profile.city"}
+        assert told(await client.call_tool("ask", code))["value"] == "Porto"
         found = told(await client.call_tool("ask", {"question": "where did Ana move"}))
         assert (found["passages"][0]["event_id"], found["notes"]) == (said, [])
 
@@ -225,7 +236,6 @@ def test_bad_calls_are_told_with_what_to_do(connect: Connect, mode: str) -> None
             await client.call_tool("remembr", {})
         for name, given, words in (
             ("remember", {}, "the argument `subject` is missing"),
-            ("remember", {"subject": "ana"}, "give `text` or `facts`"),
             ("remember", {"subject": "ana", "txt": "y"}, "there is no argument `txt`"),
             ("ask", {"question": 3}, "question: expected a string, got 3"),
             ("ask", {"question": "x", "only": {"since": "someday"}}, "since"),

@@ -20,7 +20,8 @@ CALLS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("remember", {"subject": 5, "text": "x"}, ["subject", "expected a string, got 5"]),
     ("remember", {"subject": "a", "txt": "x"}, ["no argument `txt`", "did you mean 'text'?"]),
     ("remember", {"subject": "a", "zzz": 1}, ["no argument `zzz`", "there are: subject, text"]),
-    ("remember", {"subject": "a"}, ["give `text` or `facts`"]),
+    ("remember", {"subject": "a", "facts": [{"op": "same"}]}, ["facts: without a text"]),
+    ("remember", {"subject": "a", "text": "x", "facts": [{"op": "add"}]}, ["facts[0]", "evidence"]),
     ("remember", {"subject": "a", "facts": ["x"]}, ["facts[0]", "object"]),
     (
         "remember",

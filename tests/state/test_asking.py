@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.errors import BadQuestion, UsageError
+from em.errors import BadQuestion, InputError, UsageError
 from em.llm import ScriptedClient
 
 SPENT = """
@@ -124,9 +124,9 @@ def test_own_code_runs_in_the_sandbox(memory: Memory, trips: list[str]) -> None:
     assert memory.ask("ana", code="[max(t.date for t in trips)]").value == ["2024-05-02"]
     code = "def answer(state):\n    return state.trips[0]"
     assert memory.ask("ana", code=code).value["to"] == "Lisbon"
-    with pytest.raises(BadQuestion):
+    with pytest.raises(InputError):
         memory.ask("ana", code="open('/etc/passwd').read()")
-    with pytest.raises(BadQuestion):
+    with pytest.raises(InputError):
         memory.ask("ana", code="x = 1")
     with pytest.raises(UsageError):
         memory.ask("ana")
@@ -210,7 +210,7 @@ def test_what_was_said_about_one_is_not_found_by_asking_about_another(memory: Me
 
 @pytest.mark.parametrize("code", ["len(", "trips[99]", "1 / 0", "nothing", "x = " + "(" * 500])
 def test_own_code_that_fails_is_told_as_such(memory: Memory, trips: list[str], code: str) -> None:
-    with pytest.raises(BadQuestion, match="the code failed"):
+    with pytest.raises(InputError, match="the code failed"):
         memory.ask("ana", code=code)
 
 

@@ -148,7 +148,7 @@ def test_what_changes_or_is_asked_is_asked_about_once_more(
 
 def test_the_second_question_can_be_turned_off(memory: Memory) -> None:
     settings = memory.subjects.settings
-    memory.subjects.settings = msgspec.structs.replace(settings, second_question=False)
+    memory.subjects.settings = msgspec.structs.replace(settings, second_question="none")
     read(memory, "I live in Paris.", facts=PARIS)
     state = read(memory, "I live in Rome.", facts=[fact("city", "Rome", "I live in Rome")])
     assert (state.asked, state.profile.city) == (1, "Rome")

@@ -61,6 +61,7 @@ _COLOURS = {"critical": "red", "high": "red", "warning": "yellow", "info": "cyan
 @click.option("--run", help="The run of that agent.")
 @click.option("--source", help="Where it comes from.")
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A field of your own.")
+@click.option("--facts", metavar="JSON", help="What TEXT states: a list of facts with evidence.")
 @everywhere
 def observe(
     subject: str,
@@ -70,6 +71,7 @@ def observe(
     type_: str | None,
     at: str | None,
     metadata: tuple[str, ...],
+    facts: str | None,
     **said: str | None,
 ) -> None:
     """Record observations about SUBJECT: TEXT, a JSON object, or the records of a file.
@@ -90,7 +92,7 @@ def observe(
             "--format needs a file", fix="give --file FILE, or --file - for standard input"
         )
     own = pairs(metadata, "--metadata") or None
-    details = {"type": type_, "at": at, "metadata": own, **said}
+    details = {"type": type_, "at": at, "metadata": own, "facts": _facts(facts), **said}
     known = {name: value for name, value in details.items() if value is not None}
     items = _given(text) if text is not None else _read(file or "-", format_)
     # Read everything first: all of a file is recorded, or none of it.
@@ -105,6 +107,13 @@ def observe(
         raise InputError("expected at least one observation, found nothing", place=file or "TEXT")
     ids = open_memory(create=True).observe_many(found)
     emit({"event_ids": ids}, f"{count(len(ids), 'observation')} of {subject} recorded")
+
+
+def _facts(given: str | None) -> Any:
+    found = None if given is None else json_or_text(given)
+    if found is not None and not isinstance(found, list):
+        raise UsageError("--facts needs a JSON list of facts", fix="see docs/state.md")
+    return found
 
 
 def _given(text: str) -> list[dict[str, Any]]:

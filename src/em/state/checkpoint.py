@@ -8,6 +8,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -67,7 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keys: the key fields of types for which the log has no decision.
     dependents: finds what uses the state; called only when a change could break something.
     accept: also write a state that breaks dependents.
-    second_question: ask the model once more about facts that are asked, quoted or change something.
+    second_question: which facts the model is asked about once more (see `StateSettings`).
     again: read texts again that no model has read successfully. rebuild: compile the whole log.
     """
 
@@ -75,7 +76,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keys: Mapping[str, list[str]] = {}
     dependents: Callable[[], Sequence[Dependent]] = lambda: ()
     accept: bool = False
-    second_question: bool = True
+    second_question: Literal["changes", "all", "none"] = "changes"
     again: bool = False
     rebuild: bool = False
 

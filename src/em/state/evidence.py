@@ -10,7 +10,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from em.state.speech import Text
+from em.state.speech import Text, sentence_of
 from em.state.types import CURRENCIES, text_kind, to_date, to_money
 from em.text.dates import Span, month_of, spans
 from em.text.numbers import NUMBERS, numbers_in
@@ -20,7 +20,8 @@ from em.values.times import from_micros
 _SIGNS = {"'": "['’‘`]", "’": "['’‘`]", '"': '["“”]', "“": '["“”]', "”": '["“”]', "-": "[-–—]"}
 _ENDS = " \t\n.,;:!?…\"'“”"
 _QUOTE = re.compile(r"\"[^\"\n]+\"|“[^”]+”|«[^»]+»|^>.*$", re.MULTILINE)
-_END = re.compile(r"[.!?\n](?!\w)")
+_WITH_COMMA = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){1,6},\d{1,2}(?![\d.,])")
+"""Amounts such as 1.250,50, which can be read in one way."""
 _DIGITS = re.compile(r"(\d[\d,]{0,20}(?:\.\d{1,9})?)(k\b)?", re.IGNORECASE)
 _CLOCK = re.compile(r"(?<!\d)(\d{1,2})(?:[:.h](\d{2}))? ?(am|pm)?\b", re.IGNORECASE)
 _PARTIAL = re.compile(r"(\d{4})(?:-(\d{2}))?")
@@ -54,7 +55,7 @@ class Evidence:
     @property
     def is_asked(self) -> bool:
         """Whether a sentence that it stands in is a question."""
-        return any(_sentence_end(text.text, span[1]) == "?" for text, span in self.places)
+        return any(sentence_of(text.text, *span).endswith("?") for text, span in self.places)
 
     @property
     def is_quoted(self) -> bool:
@@ -98,6 +99,8 @@ class Evidence:
         for digits, thousands in _DIGITS.findall(self.words):
             number = float(digits.replace(",", ""))
             found += [number, number * 1000] if thousands else [number]
+        for digits in _WITH_COMMA.findall(self.words):
+            found.append(float(digits.replace(".", "").replace(",", ".")))
         return found
 
     def _has_number(self, value: float) -> bool:
@@ -131,11 +134,6 @@ class Evidence:
                 number = int(hour) % 12 + 12 * (half.lower() == "pm") if half else int(hour)
                 found.add(f"{number:02}:{minute or '00'}")
         return frozenset(found)
-
-
-def _sentence_end(text: str, end: int) -> str:
-    found = _END.search(text, end)
-    return "" if found is None else found[0]
 
 
 def _overlap(span: Span, found: re.Match[str]) -> bool:

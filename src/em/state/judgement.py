@@ -17,7 +17,7 @@ from em.state.fold import partial_moment
 from em.state.knowledge import Knowledge, KnownRecord
 from em.state.rules import check_shape
 from em.state.schema import PROFILE, ConstraintDraft, Extraction, FieldSchema
-from em.state.speech import Text, is_own, names_subject, plain_name
+from em.state.speech import Text, is_about, is_own, names_subject, plain_name, sentence_of
 from em.state.statement import Statement
 from em.state.types import resolve
 from em.text.terms import words_of
@@ -43,12 +43,19 @@ class Open(NamedTuple):
 class Judge:
     """Checks what was read in some texts.
 
-    labels: the known records by the names that the reader has for them.
+    labels: the known records by the names that the reader has for them. opens_all: every statement
+    is open.
     """
 
-    def __init__(self, known: Knowledge, labels: Mapping[str, KnownRecord] | None = None) -> None:
+    def __init__(
+        self,
+        known: Knowledge,
+        labels: Mapping[str, KnownRecord] | None = None,
+        *,
+        opens_all: bool = False,
+    ) -> None:
         self._known, self._names = known, known.names()
-        self._labels = labels or {}
+        self._labels, self._opens_all = labels or {}, opens_all
         self.keys: dict[str, list[str]] = {}
         self.items: dict[str, list[Json]] = {"record": [], "fact": [], "constraint": []}
         self.open: list[Open] = []
@@ -110,8 +117,8 @@ class Judge:
             self.left_out(one, str(error))
             return
         why = "a question" if said.is_asked else "a quotation" if said.is_quoted else why
-        if why and not confirmed:
-            self.open.append(Open(one, texts, why))
+        if (why or self._opens_all) and not confirmed:
+            self.open.append(Open(one, texts, why or "not certain"))
             return
         noun = "record" if "record" in item else "fact"
         if item not in self.items[noun]:
@@ -146,12 +153,14 @@ class Judge:
             by = text.speaker or text.role
             if "relation" in one.record or one.field == "relation":
                 raise Refused(f"{by} says who somebody is, not the subject")
-            about = plain_name(who)
-            is_named = who[:1].isupper() and about in plain_name(text.text[start:end])
-            if about and (about == plain_name(text.speaker) or is_named):
-                continue
-            if about or not names_subject(text, text.text[start:end], self._names):
-                raise Refused(f"{by} says {text.text[start:end]!r}, and not of the subject")
+            sentence = sentence_of(text.text, start, end)
+            if who:
+                is_named = who[:1].isupper() and is_about(sentence, [who])
+                may_say = is_named or plain_name(who) == plain_name(text.speaker)
+            else:
+                may_say = names_subject(text, sentence, self._names)
+            if not may_say:
+                raise Refused(f"{by} says {sentence!r}, which is not about {who or 'the subject'}")
         return said
 
     def _person(self, one: Statement) -> str:
@@ -269,10 +278,10 @@ class Judge:
     def _named(
         self, type_: str, key: Sequence[Any], said: Evidence, *, is_known: bool = True
     ) -> None:
-        """The words must name a record by its key, unless it is known or speaks itself."""
+        """The words must name a record by its key, unless it is known, speaks or is spoken to."""
         if type_ == PROFILE or (is_known and self._known.has(type_, key)):
             return
-        by = {plain_name(text.speaker) for text in said.texts}
+        by = {plain_name(one) for text in said.texts for one in (text.speaker, text.addressee)}
         for part in key:
             spoken = any(find_words(str(part), text.text) for text in said.texts)
             if not spoken and plain_name(str(part)) not in by:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from em.errors import BadQuestion, SandboxError
+from em.errors import BadQuestion, InputError, SandboxError
 from em.llm.client import LlmClient, ask_struct
 from em.llm.wires import Message
 from em.runner.sandbox import Limits, choose
@@ -315,10 +315,8 @@ def run_own_code(state: State, code: str) -> Answer:
         found = run_in_sandbox(state, _as_function(code.strip(), state), {})
     except (SandboxError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         why = error.message if isinstance(error, SandboxError) else str(error)
-        raise BadQuestion(
-            f"the code failed: {why}",
-            place="code",
-            fix="see the classes with `em state code SUBJECT`, or try in `em repl SUBJECT`",
+        raise InputError(
+            f"the code failed: {why}", place="code", fix="see the classes: em state code SUBJECT"
         ) from error
     ids = tuple(dict.fromkeys(found["ids"]))
     answer = Answer(

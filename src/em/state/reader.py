@@ -7,7 +7,7 @@ split, not cut off. Texts and known records have short labels, so that an invent
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -132,13 +132,13 @@ def read_by_model(
     known: Knowledge,
     client: LlmClient,
     *,
-    second: bool,
+    second: Literal["changes", "all", "none"],
 ) -> list[Extraction]:
     """Let a model read texts chunk by chunk; return its readings.
 
     A chunk without a usable answer stays unstructured, with the reason. A model that can't be
     reached raises LlmError: the texts stay unread.
-    second: ask once more about what is a question, a quotation, or a change.
+    second: what to ask about once more: what is a question, a quotation or a change; or all.
     """
     found = []
     for portion in chunks(texts):
@@ -164,13 +164,13 @@ def read_by_model(
     return found
 
 
-def _judged(reading: Reading, chunk: "Chunk", client: LlmClient, *, second: bool) -> Extraction:
-    judge = Judge(chunk.known, chunk.records)
+def _judged(reading: Reading, chunk: "Chunk", client: LlmClient, *, second: str) -> Extraction:
+    judge = Judge(chunk.known, chunk.records, opens_all=second == "all")
     proposed = {one.type: one.key for one in reading.types}
     judge.add_keys(proposed, [one.type for one in reading.facts])
     for one in reading.facts:
         judge.take(one, [chunk.texts[label] for label in one.events])
-    if second and judge.open:
+    if second != "none" and judge.open:
         _ask_again(judge, client)
     else:
         judge.take_changes()

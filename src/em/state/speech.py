@@ -5,6 +5,7 @@ subject only where the subject speaks: by its id, by a name that its profile has
 where nobody is named. A text without speaker and role is the subject's own, or a note about it.
 """
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -64,11 +65,31 @@ def is_note(text: Text) -> bool:
     return not text.speaker and not text.role
 
 
-def names_subject(text: Text, words: str, names: frozenset[str]) -> bool:
-    """Tell whether words that somebody else says name the subject, or are said to it."""
-    said = f" {plain_name(words)} "
-    if any(f" {name} " in said for name in names):
-        return True
+_END = re.compile(r"[.!?\n](?!\w)")
+_BEHIND = re.compile(r"['’]s\b|\s+\w")
+"""What stands behind a name that a sentence is about, and not behind one that is only called."""
+
+
+def sentence_of(text: str, start: int, end: int) -> str:
+    """Return the sentence that a part of a text stands in; several if it stands in several."""
+    first = max((found.end() for found in _END.finditer(text, 0, start)), default=0)
+    last = _END.search(text, max(start, end - 1))
+    return text[first : last.end() if last else len(text)].strip()
+
+
+def is_about(sentence: str, names: Iterable[str]) -> bool:
+    """Tell whether this is one sentence that begins with one of these names."""
+    if _END.search(sentence, 0, len(sentence) - 1):
+        return False
+    for name in names:
+        found = re.match(rf"\W*{re.escape(name)}(?!\w)", sentence, re.IGNORECASE)
+        if found is not None and _BEHIND.match(sentence, found.end()):
+            return True
+    return False
+
+
+def names_subject(text: Text, sentence: str, names: frozenset[str]) -> bool:
+    """Tell whether a sentence that somebody else says is about the subject."""
     to_all = not text.addressee and not text.speaker and text.role.lower() == "assistant"
     is_to_subject = to_all or plain_name(text.addressee) in names
-    return is_to_subject and not YOU.isdisjoint(said.split())
+    return is_about(sentence, {*names, *(YOU if is_to_subject else ())})

@@ -110,4 +110,7 @@ def statement_schema(schemas: Sequence[StateSchema] = ()) -> Json:
         "since": {**text, "description": "2025-03 or 2025-03-02."},
         "evidence": {**text, "description": "Copied from the text; the value stands in it."},
     }
-    return {"type": "object", "properties": properties, "required": ["op", "evidence"]}
+    required = ["op", "evidence"]
+    return {
+        "type": "object", "description": ABOUT, "properties": properties, "required": required
+    }  # fmt: skip

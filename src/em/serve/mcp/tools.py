@@ -12,8 +12,6 @@ import msgspec
 from em.errors import InputError, NotFound, StateError
 from em.serve.api.step import StepIn
 from em.serve.auth import Access, Caller
-from em.state.schema import PROFILE
-from em.state.statement import ABOUT
 from em.store.protocol import Passage
 from em.traces.trace import Outcome
 from em.values.canonical import Json, short
@@ -41,10 +39,17 @@ class Remember(Arguments, frozen=True):
 
     subject: Subject
     text: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None
-    facts: Annotated[list[Json], _about(ABOUT)] | None = None
-    at: (
-        Annotated[str, _about("When: 2024-05-02 or 2024-05-02T10:00:00Z.", max_length=64)] | None
+    facts: (
+        Annotated[
+            list[Json],
+            _about(
+                "{op: set, field, value}, {op: add, type, record}, {op: retract, field}; each "
+                "with `evidence`."
+            ),
+        ]
+        | None
     ) = None
+    at: Annotated[str, _about("2024-05-02 or 2024-05-02T10:00:00Z.", max_length=64)] | None = None
     context: Annotated[
         Json, _about("speaker, role, addressee, session, agent, run, source, metadata.")
     ] = {}
@@ -72,7 +77,7 @@ class Ask(Arguments, frozen=True):
         Annotated[
             str,
             _about(
-                "Python: an expression of `state`, or def answer(state).",
+                "Python: an expression, or def answer(state).",
                 max_length=100_000,
             ),
         ]
@@ -318,12 +323,12 @@ def hints(*, is_read: bool, is_destructive: bool = False, is_open: bool = False)
 
 
 def _remember(desk: "Desk", caller: Caller, given: Remember) -> Json:
-    """Remember what a subject (a person or thing) said or did, for later sessions: the text, with
-    the facts that you read in it. Without a text, `set` and `add` are kept as records.
+    """Remember a text of a subject (a person or thing), with the facts that it states or ends; or
+    facts alone. With neither, get their schema.
     """
     caller.must_see(given.subject)
     if given.text is None and not given.facts:
-        raise InputError("give `text` or `facts`", place="text, facts")
+        return {"ids": [], "facts": _facts_schema(desk, caller, given.subject)}
     about = {**msgspec.structs.asdict(read(Said, given.context)), "at": given.at}
     if given.text is None:
         contents = [_as_record(fact) for fact in given.facts or ()]
@@ -340,8 +345,20 @@ def _remember(desk: "Desk", caller: Caller, given: Remember) -> Json:
     return {"ids": ids, "left_out": left_out}
 
 
+def _facts_schema(desk: "Desk", caller: Caller, subject: str) -> Json:
+    """Return the schema of facts, made from the types that the subject has."""
+    from em.state.statement import statement_schema
+
+    try:
+        return statement_schema([_state(desk, caller, subject, None)[0].schema])
+    except NotFound:
+        return statement_schema()
+
+
 def _as_record(fact: Json) -> Json:
     """Return a fact that has no text as the record to observe."""
+    from em.state.schema import PROFILE
+
     op, type_ = fact.get("op"), fact.get("type")
     if op == "set" and fact.get("field") and type_ in (None, PROFILE):
         return {"type": PROFILE, "record": {fact["field"]: fact.get("value")}}
@@ -355,9 +372,8 @@ def _as_record(fact: Json) -> Json:
 
 
 def _ask(desk: "Desk", caller: Caller, given: Ask) -> Json:
-    """Look up what is known. A question returns the passages that fit and the subject's classes;
-    then `code` over these computes the answer. Before an action, `action` returns the rules that it
-    would break.
+    """Look up what is known. A question returns passages and the subject's classes; then `code`
+    over these computes the answer. `action` returns the rules that it would break.
     """
     caller.must_see(given.subject)
     if given.subject is None and (given.question is None or given.code or given.action):
@@ -415,14 +431,9 @@ def _passage(passage: Passage) -> Json:
 
 def _computed(state: "State", code: str) -> Json:
     """Run code in the sandbox: it comes from a model."""
-    from em.errors import BadQuestion
     from em.state.questions import run_own_code
 
-    try:
-        answer = run_own_code(state, code)
-    except BadQuestion as error:
-        fix = "see the classes: `ask` without code"
-        raise InputError(error.message, place="code", fix=fix) from error
+    answer = run_own_code(state, code)
     note = {"unread": answer.unread, "note": answer.note} if answer.unread else {}
     return {
         "value": answer.value, "records": answer.records, "event_ids": answer.event_ids, **note

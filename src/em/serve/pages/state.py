@@ -121,7 +121,7 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
         state=state,
         as_of=state.as_of,
         question=question,
-        answer=_answer(service, subject, question, state.as_of) if question else None,
+        answer=_answer(request, service, subject, state.as_of) if question else None,
         profile=_profile(state, sources, parameter(request, "facts"), _page(request, "facts_page")),
         table=None if listing is None else listing.table(),
         counts=None if listing is None else _counts(state),
@@ -418,9 +418,13 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     more: int = 0
 
 
-def _answer(service: Service, subject: str, question: str, as_of: datetime | None) -> Answered:
+def _answer(
+    request: AnyRequest, service: Service, subject: str, as_of: datetime | None
+) -> Answered:
+    asked, is_code = parameter(request, "ask"), bool(parameter(request, "python"))
+    question, code = (None, asked) if is_code else (asked, None)
     try:
-        found = service.memory.ask(subject, question, as_of=as_of)
+        found = service.memory.ask(subject, question, code=code, as_of=as_of)
     except EmError as error:
         return Answered(problem=error)
     value = found.value
