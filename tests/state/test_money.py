@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.errors import BadQuestion
+from em.errors import InputError
 from em.llm import ScriptedClient
 
 
@@ -33,7 +33,7 @@ def test_amounts_of_two_currencies_are_refused(memory: Memory, spent: Any) -> No
     for act in (sum, max, sorted, lambda given: given[0] - given[3]):
         with pytest.raises(TypeError, match=r"EUR and USD|USD and EUR"):
             act(amounts)  # type: ignore[operator]  # each takes a list
-    with pytest.raises(BadQuestion, match="EUR and USD"):
+    with pytest.raises(InputError, match="EUR and USD"):
         memory.ask("ana", code="sum(e.amount for e in expenses)")
 
 
@@ -52,5 +52,5 @@ def test_the_sandbox_adds_amounts_up_too(memory: Memory, spent: Any) -> None:
     assert answer.value == {"amount": "120.00", "currency": "EUR"}
     memory.observe("ana", {"what": "food", "amount": "$5"}, type="Expense")
     memory.checkpoint("ana")
-    with pytest.raises(BadQuestion, match="EUR and USD"):
+    with pytest.raises(InputError, match="EUR and USD"):
         memory.ask("ana", "How much in all?", llm=ScriptedClient([reply] * 3))
