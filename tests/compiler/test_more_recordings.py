@@ -47,13 +47,12 @@ class Attempt(NamedTuple):
 
 
 Attempts = Callable[[], Iterator[Attempt]]
-in_both_modes = pytest.mark.parametrize("by_itself", [False, True], ids=["a person", "by itself"])
 
 
-def right(traces: Sequence[KeptTrace], attempts: Attempts, *, by_itself: bool) -> set[int]:
+def right(traces: Sequence[KeptTrace], attempts: Attempts) -> set[int]:
     """Return the tasks that are done right by what these traces teach; none is done wrong."""
     try:
-        made = compile_several(traces, name="task", by_itself=by_itself)
+        made = compile_several(traces, name="task")
     except RoutineError:
         return set()
     done = set()
@@ -73,13 +72,11 @@ def never_worse(
     traces: Sequence[KeptTrace],
     attempts: Attempts,
     sizes: Sequence[int],
-    *,
-    by_itself: bool = False,
 ) -> set[int]:
     """Assert that each size does what the size before did; return what the last one does."""
     before: set[int] = set()
     for size in sizes:
-        now = right(traces[:size], attempts, by_itself=by_itself)
+        now = right(traces[:size], attempts)
         assert before <= now, f"with {size} recordings no longer: {sorted(before - now)}"
         before = now
     return before
@@ -119,11 +116,10 @@ LOSING = {"order_pilot"}
 hands over a few tasks that fewer recordings did. Nothing is done wrongly."""
 
 
-@in_both_modes
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - LOSING))
-def test_a_kind_of_the_worlds_never_gets_worse(kind: str, by_itself: bool) -> None:
+def test_a_kind_of_the_worlds_never_gets_worse(kind: str) -> None:
     traces = [trace_of(kind, number) for number in range(SOME)]
-    never_worse(traces, unseen(kind), range(2, SOME + 1), by_itself=by_itself)
+    never_worse(traces, unseen(kind), range(2, SOME + 1))
 
 
 QUICK = sorted(KINDS.keys() - {"trip_signup"} - LOSING)
@@ -156,17 +152,14 @@ FOUND = {
 """Recordings of which the last ones once made it worse, or wrong."""
 
 
-@in_both_modes
 @pytest.mark.parametrize(
     ("kind", "numbers"), [(kind, one) for kind, found in FOUND.items() for one in found], ids=str
 )
-def test_the_last_recordings_do_not_spoil_it(
-    kind: str, numbers: list[int], by_itself: bool
-) -> None:
+def test_the_last_recordings_do_not_spoil_it(kind: str, numbers: list[int]) -> None:
     size = len(numbers)
     sizes = [one for one in (size - 1, size) if one > 1]
     traces = [trace_of(kind, number) for number in numbers]
-    never_worse(traces, unseen(kind), sizes, by_itself=by_itself)
+    never_worse(traces, unseen(kind), sizes)
 
 
 # --- the hostile kinds ----------------------------------------------------------------------------

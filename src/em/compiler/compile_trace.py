@@ -78,7 +78,6 @@ def compile_several(
     struck: Sequence[str] = (),
     kept_in: Store | None = None,
     fresh: bool = False,
-    by_itself: bool = False,
     force: bool = False,
 ) -> Compiled:
     """Compile one routine from recordings of one kind of task.
@@ -88,9 +87,8 @@ def compile_several(
 
     review, struck: what a person said about the routine. kept_in: the memory that it is for; there
     it gets a name that means no routine of another kind, unless a `name` is given, and what was
-    said about the version with its name stays said, unless `fresh`. by_itself: no person sees what
-    is assumed, so nothing is. force: return the routine though it is not proved. With a `client`,
-    its model improves the routine.
+    said about the version with its name stays said, unless `fresh`. force: return the
+    routine though it is not proved. With a `client`, its model improves the routine.
     """
     declared = declared or {}
     usable, left_out = _usable(traces, declared, allow_failed=allow_failed)
@@ -110,7 +108,6 @@ def compile_several(
             usable,
             declared,
             keep_all=keep_all,
-            by_itself=by_itself,
             review=review,
             before=NO_REVIEW if before is None else before.review,
             struck=[*dict.fromkeys([*general(before.struck if before else ()), *struck])],

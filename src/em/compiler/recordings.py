@@ -13,7 +13,7 @@ import msgspec
 
 from em.compiler.calls import TracedCall, calls_of, identifier, plain_name, specs_of
 from em.compiler.checks import checks_of_reason, with_struck
-from em.compiler.evidence import BY_ITSELF, BY_PERSON, CONSTANTS_SHOWN, Caution, is_small
+from em.compiler.evidence import BY_PERSON, CONSTANTS_SHOWN, Caution, is_small
 from em.compiler.example import APPROVAL, Call, Example, example_of
 from em.compiler.file_changes import session_of
 from em.compiler.learner import Learnt, learn, question, tools_of, with_ids
@@ -45,7 +45,7 @@ FEWEST_SESSIONS = 2
 class Recordings:
     """Recordings of one kind of task.
 
-    by_itself: em compiles, and no person sees what is assumed. review, struck: what a person said.
+    review, struck: what a person said.
     before: what was said about a stored version, as far as it names something in these recordings;
     `review` has precedence.
     """
@@ -57,13 +57,12 @@ class Recordings:
         declared: Mapping[str, Effect | None] | None = None,
         *,
         keep_all: bool = False,
-        by_itself: bool = False,
         review: Review = NO_REVIEW,
         before: Review = NO_REVIEW,
         struck: Sequence[str] = (),
     ) -> None:
         self.name, self._traces, self._declared = name, traces, declared or {}
-        self._by_itself, self._review, self._struck = by_itself, review, struck
+        self._review, self._struck = review, struck
         self._secrets: dict[str, str] = {}
         self._titles: dict[str, str] = {}
         self._is_session = (
@@ -122,7 +121,6 @@ class Recordings:
     def _caution(self, count: int) -> Caution:
         """Return how much must be known: a person sees the one recording, and what is assumed."""
         chosen = BY_PERSON if count == 1 else CONSTANTS_SHOWN
-        chosen = BY_ITSELF if self._by_itself else chosen
         return msgspec.structs.replace(chosen, constants=self._constants())
 
     # ---- what a person said
