@@ -334,7 +334,7 @@ class Diverged(BehaviourError):
 
 
 class OutcomeUnknown(BehaviourError):
-    """A routine made this call, it failed, and may have had its effect: it is not made again."""
+    """A routine or replay made this call, it failed, and may have had its effect all the same."""
 
     code = "outcome_unknown"
 

@@ -9,6 +9,7 @@ import pytest
 
 from em import Check, Engine
 from em.behaviour.result import Result
+from em.errors import OutcomeUnknown
 
 
 class Shop:
@@ -443,3 +444,90 @@ def _key(job: str) -> str:
     from em.behaviour.task import make_task
 
     return make_task({"job": job}, [], {}).key
+
+
+def payments(shop: Shop, fails: list[Exception | None], **options: Any) -> Engine:
+    """An engine whose agent pays, and on a hand-over does all of it again."""
+    engine = Engine(**options)
+
+    @engine.function()
+    def get_order(order_id: str) -> dict[str, Any]:
+        return {"order_id": order_id, "total": 4250}
+
+    @engine.function()
+    def pay(order_id: str, amount: int) -> str:
+        shop.note("pay", order_id, amount)
+        error = fails.pop(0) if fails else None
+        if error is not None:
+            raise error
+        return "paid"
+
+    return engine.set_agent(lambda order_id: pay(order_id, get_order(order_id)["total"]))
+
+
+class ServerError(Exception):
+    status = 503
+
+
+UNKNOWN = [
+    TimeoutError("late"),
+    ConnectionResetError("reset"),
+    BrokenPipeError("pipe"),
+    ServerError(),
+]
+
+
+@pytest.mark.parametrize("error", UNKNOWN, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("mode", ["continue", "restart"])
+def test_a_write_of_unknown_outcome_is_not_made_again(
+    shop: Shop, mode: Any, error: Exception
+) -> None:
+    engine = payments(shop, [None, error], on_divergence=mode)
+    engine("#W1001")
+    with pytest.raises(OutcomeUnknown) as caught:
+        engine("#W1001")
+    assert caught.value.place == "tool pay"
+    assert shop.writes == [("pay", "#W1001", 4250)] * 2, "once in each call"
+    assert engine.stats().recorded == 1
+
+
+def test_an_agent_that_looked_makes_a_write_of_unknown_outcome_again(shop: Shop) -> None:
+    engine = payments(shop, [None, TimeoutError("late")])
+    agent = engine.agent
+    told = []
+
+    def careful(order_id: str, progress: Any) -> Any:
+        told.append(str(progress))
+        if progress.is_unknown:
+            progress.did_not_happen()
+        return agent(order_id)
+
+    engine.set_agent(careful)
+    engine("#W1001")
+    result = engine("#W1001")
+    assert (result.how, result.value) == ("handed_over", "paid")
+    assert len(shop.writes) == 3
+    assert "May have been made" in told[1]
+
+
+def test_another_write_than_the_one_of_unknown_outcome_is_made(shop: Shop) -> None:
+    engine = payments(shop, [None, TimeoutError("late")])
+    pay = engine.tools["pay"].function
+    plain = engine.agent
+    tool = engine.function(name="pay_cash")(lambda order_id: pay(order_id, 0))
+
+    def agent(order_id: str, progress: Any) -> Any:
+        return tool(order_id) if progress else plain(order_id)
+
+    engine.set_agent(agent)
+    engine("#W1001")
+    result = engine("#W1001")
+    assert result.value == "paid"
+    assert "unknown" in str(result.problem), "such a run is no behaviour"
+    assert not result.stored
+
+
+def test_an_error_that_says_that_nothing_was_done_is_the_agents_to_mend(shop: Shop) -> None:
+    engine = payments(shop, [None, ConnectionRefusedError("closed")])
+    engine("#W1001")
+    assert engine("#W1001").value == "paid"

@@ -157,35 +157,6 @@ def test_the_way_is_chosen_step_by_step_and_what_is_shared_is_done_once(world: W
         assert world.looks == 1, "one look serves every behaviour that shares the step"
 
 
-def test_the_cheapest_check_is_asked_first(world: World) -> None:
-    engine = Engine()
-    asked = []
-
-    def slow() -> int:
-        asked.append("slow")
-        time.sleep(0.02)
-        return world.state
-
-    def fast() -> int:
-        asked.append("fast")
-        return world.state
-
-    heavy = engine.function(pre_check=Check(slow, equal), name="heavy")(lambda: "heavy")
-    light = engine.function(pre_check=Check(fast, equal), name="light")(lambda: "light")
-    engine.set_agent(lambda: heavy() if world.state == 1 else light())
-    for state in (1, 2):
-        world.state = state
-        assert not engine()
-    asked.clear()
-    world.state = 2
-    assert engine().value == "light"
-    assert asked == ["fast"]
-    asked.clear()
-    world.state = 1
-    assert engine().value == "heavy"
-    assert asked == ["fast", "slow"]
-
-
 def test_of_several_possible_ways_the_one_is_taken_that_saw_the_same_results(
     world: World,
 ) -> None:

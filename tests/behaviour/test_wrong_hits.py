@@ -523,3 +523,44 @@ def test_long_texts_are_recorded_in_a_moment(world: World) -> None:
     engine = engine_of(world, lambda get, use, text: use(get()["text"]) or use("b-" * 60_000))
     last(engine, "some " * 20_000)
     assert last(engine, "some " * 20_000).hit
+
+
+# Values of another kind
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"amount": None},
+        {"amount": "2750"},
+        {"amount": True},
+        {"amount": [2750]},
+        {"amount": -2750},
+        {"amount": 10**30},
+        {"amount": 1e30},
+        {"on_hold": True},
+    ],
+)
+@pytest.mark.parametrize("recordings", [1, 2, 3])
+@pytest.mark.parametrize("params", [(), ("order_id",)])
+def test_a_value_of_another_kind_than_recorded_is_not_written(
+    change: dict[str, Any], recordings: int, params: tuple[str, ...]
+) -> None:
+    engine, paid = Engine(), list[Any]()
+    order: dict[str, Any] = {"status": "open"}
+    get = engine.function(name="get_order")(lambda order_id: {"id": order_id, **order})
+    refund = engine.function(name="refund")(lambda order_id, amount: paid.append(amount))
+
+    def agent(order_id: str, progress: Any) -> str:
+        if not progress:
+            refund(order_id, get(order_id)["amount"])
+        return "done"
+
+    engine.set_agent(agent)
+    for number in range(recordings):
+        order["amount"] = 2750 + 311 * number
+        engine(f"W-{1000 + number * (len(params) > 0)}", params=params)
+    order.update(change)
+    paid.clear()
+    assert not engine("W-1007" if params else "W-1000", params=params)
+    assert paid == []

@@ -25,7 +25,6 @@ from em.traces.trace import TraceEvent
 from em.values.canonical import Json, identical
 
 F = TypeVar("F", bound=Callable[..., Any])
-_GOALS = ("task", "goal", "prompt", "instruction", "instructions", "request", "question", "query")
 
 
 class Call(RecordedCall):
@@ -36,11 +35,6 @@ class Call(RecordedCall):
     that did not return. fixed: of a replayed call, the arguments that no result determines.
     owner: the object of a method.
     """
-
-    __slots__ = (
-        "began", "ended", "fixed", "forms", "live", "opaque", "owner", "post", "pre", "replayed",
-        "tool", "value",
-    )  # fmt: skip
 
     def __init__(self, tool: EngineTool) -> None:
         super().__init__(None, tool.name, {}, tool.effect)
@@ -205,9 +199,9 @@ def _no_replay(_call: Call) -> Call | None:
 
 
 def _goal(task: Task) -> str:
-    """Return the argument that is called task, goal, prompt or the like; others may be secret."""
-    texts = (task.arguments.get(name) for name in _GOALS)
-    return next((text for text in texts if isinstance(text, str)), "")
+    """Return the first argument if it is a sentence."""
+    first = next(iter(task.arguments.values()), None)
+    return first if isinstance(first, str) and " " in first else ""
 
 
 NESTED = Run.__new__(Run)

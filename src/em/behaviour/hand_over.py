@@ -2,7 +2,8 @@
 
 A call of the agent that is identical to one that the replay completed is answered with the result
 that the replay got. Each completed call answers once, in order. Writes are always answered. A read
-is answered only if no write was made since: a write may have changed what it would return.
+is answered only if no write was made since: a write may have changed what it would return. A write
+that raised and may have happened all the same is refused until the agent says that it did not.
 """
 
 import threading
@@ -12,16 +13,20 @@ from em.behaviour.agent_run import Call, Run
 from em.behaviour.codec import NotEncodable, encode
 from em.behaviour.replay import Replay
 from em.behaviour.tool import EngineTool
-from em.errors import NotRecordable
+from em.errors import NotRecordable, OutcomeUnknown
 from em.values.canonical import Json, identical
 
 
 class HandOver:
-    """The calls that a replay completed before the agent of `run` took over."""
+    """The calls that a replay completed before the agent of `run` took over.
 
-    def __init__(self, replay: Replay, run: Run) -> None:
-        self._run = run
-        self._replayed = replay.recount(run)
+    answers: whether they answer the agent's calls; else it starts from the beginning.
+    """
+
+    def __init__(self, replay: Replay, run: Run, *, answers: bool) -> None:
+        self._run, self._answers = run, answers
+        self._unknown = replay.failed if replay.is_unknown else None
+        self._replayed = replay.recount(run) if answers else []
         self._open = list(self._replayed)
         self._to_come = [
             (tool, with_defaults(tool, args, ())) for tool, args in replay.steps_to_come()
@@ -39,11 +44,24 @@ class HandOver:
         number of calls is right in both cases.
         """
         args = with_defaults(call.tool, call.args, call.live)
+        self._refuse_unknown(call, args)
         with self._lock:
             if self._run.briefed and (call.tool, args) in self._to_come:
                 self._to_come.remove((call.tool, args))
                 return None
             return self._claim(call, args)
+
+    def _refuse_unknown(self, call: Call, args: Json) -> None:
+        """Refuse to make a call again that may have had its effect."""
+        failed = self._unknown if self._run.progress.is_unknown else None
+        if failed is None or failed.tool != call.tool.name:
+            return
+        if identical(with_defaults(call.tool, failed.args, call.live), args):
+            raise OutcomeUnknown(
+                f"a replay made this call, and it failed: {failed.error}",
+                place=f"tool {failed.tool}",
+                fix="find out whether it had its effect; if not, call progress.did_not_happen()",
+            )
 
     def _claim(self, call: Call, args: Json) -> Call | None:
         for done in self._open:
@@ -73,6 +91,15 @@ class HandOver:
         completed call that answered one of them counts as that call.
         """
         run = self._run
+        if self._unknown is not None and run.progress.is_unknown:
+            run.cannot_store(
+                NotRecordable(
+                    f"a call failed, and its effect is unknown: {self._unknown.error}",
+                    place=f"tool {self._unknown.tool}",
+                )
+            )
+        if not self._answers:
+            return
         unclaimed = {call for call in self._replayed if call not in self._claims}
         made = [call for call in run.calls if call not in unclaimed]
         made.sort(key=lambda call: self._claims.get(call, call.began))

@@ -24,6 +24,7 @@ from em.behaviour.way import Way
 from em.errors import EmError, NotRecordable
 from em.runner.drivers import Effects
 from em.runner.expressions.language import compile_value
+from em.runner.run import outcome_is_unknown
 from em.traces.recorder import error_text
 from em.values.canonical import Json, identical
 
@@ -261,6 +262,12 @@ class Replay:
     def failed_in_a_write(self) -> bool:
         """Whether a call that may have had an effect has no result."""
         return self.failed is not None and self._tools[self.failed.tool].writes
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether that call may have had its effect, by what it raised."""
+        failure = self.failure
+        return self.failed_in_a_write and failure is not None and outcome_is_unknown(failure)
 
     def _after(self, way: Way, mask: int, place: int) -> Effects[int]:
         """Return the behaviours to which what a call returned is no news."""

@@ -29,7 +29,7 @@ class Saved(msgspec.Struct, frozen=True):
     cost_usd: float | None = None
 
 
-class Result:
+class Result(msgspec.Struct, eq=False):
     """The outcome of one call of an engine; true if it was a hit.
 
     value: the agent's answer; on a hit it is made from this run's results.
@@ -40,28 +40,14 @@ class Result:
     problem: why the run was not stored. The value is valid all the same.
     """
 
-    __slots__ = ("behaviour", "how", "problem", "reason", "saved", "steps", "stored", "value")
-
-    def __init__(
-        self,
-        how: How,
-        value: Any,
-        *,
-        steps: Sequence[Done] = (),
-        reason: str = "",
-        saved: Saved | None = None,
-        behaviour: str | None = None,
-        stored: bool = False,
-        problem: EmError | None = None,
-    ) -> None:
-        self.how = how
-        self.value = value
-        self.steps = steps
-        self.reason = reason
-        self.saved = saved or Saved()
-        self.behaviour = behaviour
-        self.stored = stored
-        self.problem = problem
+    how: How
+    value: Any
+    steps: Sequence[Done] = ()
+    reason: str = ""
+    saved: Saved = Saved()
+    behaviour: str | None = None
+    stored: bool = False
+    problem: EmError | None = None
 
     @property
     def hit(self) -> bool:
@@ -81,28 +67,25 @@ class Result:
         return f"<Result {self.how}, {len(self.steps)} steps, value={self.value!r}{why}>"
 
 
-class Progress:
+class Progress(msgspec.Struct, eq=False):
     """What was done before the agent took over; false if nothing was.
 
     done: the calls that were made, with their results.
     reason: why the replay ended, or why there was none.
-    failed: the call that raised, if one did. Its effect is unknown.
+    failed: the call that raised, if one did.
     heuristics: lessons from memory for this task.
+    is_unknown: the failed call may have had its effect; making it again raises `OutcomeUnknown`.
     """
 
-    __slots__ = ("done", "failed", "heuristics", "reason")
+    done: Sequence[Done] = ()
+    reason: str = ""
+    failed: Done | None = None
+    heuristics: Sequence[Any] = ()
+    is_unknown: bool = False
 
-    def __init__(
-        self,
-        done: Sequence[Done] = (),
-        reason: str = "",
-        failed: Done | None = None,
-        heuristics: Sequence[Any] = (),
-    ) -> None:
-        self.done = done
-        self.reason = reason
-        self.failed = failed
-        self.heuristics = heuristics
+    def did_not_happen(self) -> None:
+        """Say that the failed call had no effect, after a look: it may be made again."""
+        self.is_unknown = False
 
     def __bool__(self) -> bool:
         return bool(self.done) or self.failed is not None
@@ -114,7 +97,8 @@ class Progress:
             lines.append("Already done; do not repeat:")
             lines += [f"{n}. {_call(step)}" for n, step in enumerate(self.done, 1)]
         if self.failed is not None:
-            lines.append(f"Failed: {_call(self.failed)}")
+            known = "May have been made, look before you repeat it" if self.is_unknown else "Failed"
+            lines.append(f"{known}: {_call(self.failed)}")
         if self.reason and lines:
             lines.append(f"Then you took over, because {self.reason}.")
         if self.heuristics:

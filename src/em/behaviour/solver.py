@@ -195,7 +195,9 @@ def _run_agent(
     progress = yield from _progress(engine, task.arguments, start)
     run = Run(task, engine.name, progress, engine.contexts)
     replay = start.replay if engine.on_divergence == "continue" else None
-    hand_over = None if replay is None else HandOver(replay, run)
+    hand_over = None
+    if start.replay is not None:
+        hand_over = HandOver(start.replay, run, answers=replay is not None)
     given = dict(kwargs)
     if engine.takes_progress:
         given["progress"] = run.progress
@@ -241,9 +243,10 @@ def _progress(engine: "Engine", arguments: Json, start: _Start) -> Effects[Progr
         except Exception as error:  # noqa: BLE001 - the agent can work without lessons
             start.problem = start.problem or _store_problem(error)
     replay = start.replay
+    is_unknown = replay is not None and replay.is_unknown
     if replay is None or engine.on_divergence == "restart":
-        return Progress(reason=start.reason, heuristics=heuristics)
-    return Progress(replay.done, start.reason, replay.failed, heuristics)
+        return Progress((), start.reason, None, heuristics, is_unknown)
+    return Progress(replay.done, start.reason, replay.failed, heuristics, is_unknown)
 
 
 def _record_agent(engine: "Engine", run: Run, args: tuple[Any, ...], kwargs: Json) -> Effects[Any]:
