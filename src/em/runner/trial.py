@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -37,6 +37,14 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
     is_unrecorded: bool = False
 
 
+def _counted(made: Sequence[Trial]) -> str:
+    """Say how often trials ended so."""
+    right, handed_over, wrong = (
+        sum(one.verdict == verdict for one in made) for verdict in get_args(Verdict)
+    )
+    return f"right in {right} of {len(made)}, handed over in {handed_over}, wrong in {wrong}"
+
+
 class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
     """All trials of a routine. Empty if there were none.
 
@@ -68,10 +76,7 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
             return ""
         changed = f" ({OWN_TRACES})" if self.were_shown else ""
         changed += " (before the routine was changed)" if self.is_outdated else ""
-        return (
-            f"right in {self.count('right')} of {len(self.made)}, handed over in"
-            f" {self.count('handed over')}, wrong in {self.count('wrong')}{changed}"
-        )
+        return f"{_counted(self.made)}{changed}"
 
     @property
     def warning(self) -> str:
@@ -88,11 +93,6 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
                 " shows that it does the right thing."
             )
         return ""
-
-    def __str__(self) -> str:
-        if self.were_shown:
-            return f"tried: {self.summary}"
-        return f"tried on traces that it was not learnt from: {self.summary}"
 
     def as_dict(self) -> Json | None:
         """Return the counts and the summary, for programs; None without trials."""
@@ -177,12 +177,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def sentences(self) -> list[str]:
         """The trials in one sentence for each sort."""
-        return [
-            f"{how}: right in {self.count('right', how)} of {len(trials)}, handed over in"
-            f" {self.count('handed over', how)}, wrong in {self.count('wrong', how)}"
-            for how, trials in self.trials.items()
-            if trials
-        ]
+        return [f"{how}: {_counted(trials)}" for how, trials in self.trials.items() if trials]
 
     def reasons(self, verdict: Verdict) -> list[str]:
         """Return why trials ended so, one sentence each."""
