@@ -5,7 +5,7 @@ turns and the items that filters yield are paid from it; operations that turn li
 (repeating, powers, replacing) are checked before they run.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -179,28 +179,6 @@ def _check_product(left: Any, right: Any) -> None:
             raise SecurityError("the result of * is too long")
     if isinstance(left, int) and isinstance(right, int):
         check_size(left.bit_length() + right.bit_length())
-
-
-def bounded_function(function: Any) -> Any:
-    """Return a function, or the bounded one that replaces it."""
-    if function is sum:
-        return _sum
-    return _round if function is round else function
-
-
-def _sum(items: Iterable[Any], start: Any = 0) -> Any:
-    total = start
-    for item in items:
-        if isinstance(item, str | bytes) or isinstance(total, str | bytes):
-            raise TypeError("sum() takes numbers and lists; join texts with ~")
-        check_operands("+", total, item)
-        total = charged(total + item, deep=isinstance(total, list | tuple))
-    return total
-
-
-def _round(number: Any, ndigits: int | None = None) -> Any:
-    _check_count(ndigits or 0, 400)
-    return round(number, ndigits)
 
 
 def _check_count(count: int, limit: int = MAX_REPEAT) -> None:
@@ -464,9 +442,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     # The parameter names are Jinja's: any other name could also be an argument's.
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - see above
         """Call a function and pay for its result."""
-        function = bounded_function(__obj)
-        found = super().call(__context, function, *args, **kwargs)
-        return charged(found, deep=__obj is zip)
+        return charged(super().call(__context, __obj, *args, **kwargs))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Apply an operator within the limits, and pay for its result."""
