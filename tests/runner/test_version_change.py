@@ -129,15 +129,14 @@ def test_every_field_of_a_routine_and_its_steps_is_among_them() -> None:
         }
 
 
-def test_two_changes_of_one_list_are_both_told() -> None:
+def test_a_change_in_a_list_is_told_by_its_place() -> None:
     value = deepcopy(ROUTINE)
     value["requests"] = ["pay {order} back"]
     old, new = routine(ROUTINE), routine(value)
     assert old is not None
     assert new is not None
     assert changes(old, new) == [
-        'requests has "pay {order} back" too',
-        'requests no longer has "refund {order}"',
+        'requests[0] is "pay {order} back"; before: "refund {order}"',
     ]
 
 

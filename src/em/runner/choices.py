@@ -21,6 +21,7 @@ from em.runner.routine import Program
 from em.runner.run import plain
 from em.values import json_schema
 from em.values.canonical import Json, identical
+from em.values.leaves import texts
 from em.values.syntax_tree import expression_of
 
 MOST = 10
@@ -33,19 +34,11 @@ def places_of(program: Program, name: str) -> list[tuple[str, str]]:
     found = [
         place
         for step in program.steps
-        for text in _texts(msgspec.to_builtins(step.source))
+        for text in texts(msgspec.to_builtins(step.source))
         if name in text
         for place in _places(text, name)
     ]
     return [*dict.fromkeys(found)]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(inner)
 
 
 def _places(text: str, name: str) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ import hmac
 import secrets
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
@@ -31,6 +31,7 @@ from em.runner.routine import ToolStep, UdfStep
 from em.runner.run import CheckFailed, RunResult
 from em.store.protocol import Store
 from em.values.canonical import Json, identical, short
+from em.values.leaves import differences
 from em.values.paths import path_from_text
 
 T = TypeVar("T")
@@ -137,19 +138,6 @@ def shown_of(prepared: Prepared) -> Json:
         }
         shown[f"{one.step}{number}: {one.tool}"] = {**arguments, "": [one.needs, one.shows]}
     return dict(keepable(shown, "plan"))
-
-
-def differences(before: Any, now: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield each place in which two values differ, with both."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for name in dict.fromkeys([*before, *now]):
-            inner = f"{place}.{name}".strip(".")
-            yield from differences(before.get(name), now.get(name), inner)
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for number, pair in enumerate(zip(before, now, strict=True)):
-            yield from differences(*pair, f"{place}[{number}]")
-    elif not identical(before, now):
-        yield place, before, now
 
 
 class Agreed:
@@ -294,7 +282,8 @@ def _changed(plan: Plan, fresh: Prepared) -> Reason | None:
             recorded=before,
             now=now,
         )
-        for place, before, now in differences(plan.shown, shown_of(fresh))
+        for place, *both in differences(plan.shown, shown_of(fresh))
+        for before, now in [(None if one is msgspec.UNSET else one for one in both)]
     ][:MOST_SHOWN]
     if not found:
         return None

@@ -14,17 +14,16 @@ from em.runner.package import UDF
 from em.runner.requirements import required_by
 from em.runner.routine import ForEachStep, Routine, Step, ToolStep, UdfStep
 from em.runner.trial import Trials
-from em.values.canonical import identical, short
+from em.values.canonical import short
+from em.values.leaves import differences
 
 _NAMED = {"tools": "name", "secrets": "name"}
 """Lists of a routine whose items are found by a name of their own."""
-_MISSING: Any = object()
 
 
 def changes(old: Routine, new: Routine) -> list[str]:
     """Return what differs between two versions of a routine, one sentence each, all of it."""
-    fields = _differences(_fields(old), _fields(new), "")
-    return [*_of_steps(old, new), *(f"{place} {words}" for place, words in fields)]
+    return [*_of_steps(old, new), *_in_words(_fields(old), _fields(new))]
 
 
 def file_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
@@ -75,13 +74,12 @@ def _of_step(old: Step | None, new: Step | None) -> Iterator[str]:
         return
     before, after = _plain(old), _plain(new)
     for field in dict.fromkeys([*after, *before]):
-        was, now = before.get(field, _MISSING), after.get(field, _MISSING)
-        differences = [f"{place} {words}" for place, words in _differences(was, now, field)]
-        if differences:
+        was, now = (one.get(field, msgspec.UNSET) for one in (before, after))
+        if words := [*_in_words(was, now, field)]:
             needed, needs = (required_by(one, field) if one else [] for one in (old, new))
             said = [f"now required: {one}" for one in needs if one not in needed]
             said += [f"no longer required: {one}" for one in needed if one not in needs]
-            yield from said or differences
+            yield from said or words
 
 
 def _plain(step: Step | None) -> dict[str, Any]:
@@ -105,35 +103,8 @@ def _fields(routine: Routine) -> dict[str, Any]:
     return found
 
 
-def _differences(before: Any, after: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield the places of fields that differ, each with what is there now, in words."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        for name in dict.fromkeys([*before, *after]):
-            was, now = before.get(name, _MISSING), after.get(name, _MISSING)
-            yield from _differences(was, now, f"{place}.{name}".removeprefix("."))
-    elif _MISSING not in (before, after) and identical(before, after):
-        return
-    elif isinstance(before, list) and isinstance(after, list):
-        yield from ((place, words) for words in _of_items(before, after))
-    else:
-        was, now = (_field(one) for one in (before, after))
-        yield place, "has changed" if was == now else f"is {now}; before: {was}"
-
-
-def _of_items(before: list[Any], after: list[Any]) -> Iterator[str]:
-    new = [one for one in after if not _has(before, one)]
-    gone = [one for one in before if not _has(after, one)]
-    if new:
-        yield f"has {', '.join(map(short, new))} too"
-    if gone:
-        yield f"no longer has {', '.join(map(short, gone))}"
-    if not (new or gone):
-        yield f"is {short(after)}; before: {short(before)}"
-
-
-def _has(items: Sequence[Any], item: Any) -> bool:
-    return any(identical(one, item) for one in items)
-
-
-def _field(value: Any) -> str:
-    return "not set" if value is _MISSING else short(value)
+def _in_words(before: Any, after: Any, place: str = "") -> Iterator[str]:
+    """Say of each field that differs what it is now, and what it was."""
+    for where, *both in differences(before, after, place):
+        was, now = ("not set" if one is msgspec.UNSET else short(one) for one in both)
+        yield f"{where} has changed" if was == now else f"{where} is {now}; before: {was}"

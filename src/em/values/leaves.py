@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from em.values.canonical import same
+import msgspec
+
+from em.values.canonical import identical, same
 from em.values.mismatch import Where
 
 Scalar = str | int | float | bool | None
@@ -45,6 +47,19 @@ def texts(value: Any, *, names: bool = False) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from texts(item, names=names)
+
+
+def differences(before: Any, now: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield each place in which two values differ, with both; UNSET for what is not there."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for name in dict.fromkeys([*before, *now]):
+            was, is_now = (one.get(name, msgspec.UNSET) for one in (before, now))
+            yield from differences(was, is_now, f"{place}.{name}".strip("."))
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for number, pair in enumerate(zip(before, now, strict=True)):
+            yield from differences(*pair, f"{place}[{number}]")
+    elif msgspec.UNSET in (before, now) or not identical(before, now):
+        yield place, before, now
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Scalar]]:

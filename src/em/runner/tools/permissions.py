@@ -23,18 +23,20 @@ def settings_for(folder: Path, given: AllowSettings | None) -> AllowSettings:
     """Return what is allowed: as given, else by em.yaml, unless that came with the routine."""
     if given is not None:
         return given
+    return AllowSettings() if _brings_settings(folder) else Settings.load().allow
+
+
+def _brings_settings(folder: Path) -> bool:
+    """Return whether the em.yaml that counts here came with the routine of a folder."""
     base = memory_folder()
-    if base.resolve().is_relative_to(folder.resolve()) and (base / FILE).exists():
-        return AllowSettings()
-    return Settings.load().allow
+    return base.resolve().is_relative_to(folder.resolve()) and (base / FILE).exists()
 
 
 def default_tools(folder: Path) -> "Mapping[str, Tool]":
     """Return the tools that em.yaml names, unless it came with the routine of this folder."""
     from em.runner.tools import ToolRegistry
 
-    base = memory_folder()
-    if base.resolve().is_relative_to(folder.resolve()) and (base / FILE).exists():
+    if _brings_settings(folder):
         return {}
     sources = tool_sources(Settings.load().tools)
     return {name: tool for one in sources for name, tool in ToolRegistry.load(one).items()}
