@@ -143,7 +143,7 @@ class Plain:
     by: who compiles, as `em.compiler.evidence` names it.
     """
 
-    def __init__(self, by: str = "BY_ITSELF") -> None:
+    def __init__(self, by: str = "CONSTANTS_SHOWN") -> None:
         self._caution = getattr(importlib.import_module("em.compiler.evidence"), by)
         self._folder = tempfile.TemporaryDirectory()
         self._learn = importlib.import_module("em.compiler.learner").learn

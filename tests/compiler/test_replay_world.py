@@ -123,9 +123,13 @@ def test_words_are_renamed_wherever_they_stand() -> None:
 
 def test_what_a_routine_asks_for_is_said_as_it_was_recorded() -> None:
     """And what it does not use is left out."""
-    calls = [Call("book", {"seat": "B7", "to": "KIL"}, None, None, "write")]
-    example = Example({"to": "KIL", "colour": "red"}, calls)
-    routine = routine_of([example])
+
+    def booked(seat: str, to: str) -> Example:
+        calls = [Call("book", {"seat": seat, "to": to}, None, None, "write")]
+        return Example({"to": to, "colour": "red"}, calls)
+
+    example = booked("B7", "KIL")
+    routine = routine_of([example, booked("C3", "OSL")])
     assert {*routine["input_schema"]["properties"]} == {"to", "seat"}
     recording = Recording.of(example, routine)
     assert recording.inputs == {"to": "KIL", "seat": "B7"}

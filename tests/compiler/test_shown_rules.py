@@ -423,4 +423,4 @@ def test_a_date_at_the_end_of_the_calendar_is_compiled_like_any_other() -> None:
         Call("extend_rental", {"until": "2027-03-05"}, {"done": True}, None, "write"),
     ]
     made = learn("extend", [Example({"model": "crane"}, calls)])
-    assert made.asked == ["until"]
+    assert made.constants == [("extend_rental.until", "2027-03-05")]

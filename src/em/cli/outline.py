@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from em.cli.output import count, note, print_table, printable
-from em.compiler.evidence import BY_ITSELF
+from em.compiler.evidence import ENOUGH_ALIKE
 from em.compiler.outline import Outline, open_constants, outline_of
 from em.runner.package import ROUTINE
 from em.runner.trial import Proof
@@ -64,7 +64,7 @@ def print_open(document: Json, asked: Sequence[str], recordings: int) -> None:
     """Say what the recordings leave open."""
     few = [one.place for one in open_constants(document, recordings)]
     if few:
-        showed = f"{count(recordings, 'recording')} showed it, {BY_ITSELF.constant} would be enough"
+        showed = f"{count(recordings, 'recording')} showed it, {ENOUGH_ALIKE} would be enough"
         note(f"open: is this always so: {', '.join(few)}? {showed}")
     if asked:
         note(f"open: nothing explains {', '.join(asked)}: whoever runs it gives it")

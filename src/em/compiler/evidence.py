@@ -21,8 +21,8 @@ NAMED_ALIKE = 8.0
 class Caution(msgspec.Struct, frozen=True):
     """How much the learner must know before a routine may act; all thresholds that depend on it.
 
-    constant: examples that must agree on a value before it is written down as constant. repeated:
-    the same for a value that may come from elsewhere, though nobody knows how.
+    repeated: examples that must agree on a value before it is written down as constant where it may
+    come from elsewhere, though nobody knows how. Other constants are written down and shown.
 
     constants: names of arguments that a person wants to be constants.
 
@@ -31,15 +31,15 @@ class Caution(msgspec.Struct, frozen=True):
     from earlier results, in this order, and the rest is constant.
     """
 
-    constant: int
     repeated: int
     by_person: bool = False
     constants: frozenset[str] = frozenset()
 
 
-BY_ITSELF = Caution(constant=8, repeated=8)
-CONSTANTS_SHOWN = Caution(constant=1, repeated=8)
-BY_PERSON = Caution(constant=1, repeated=3, by_person=True)
+ENOUGH_ALIKE = 8
+"""Recordings with one value from which on it is hardly a coincidence."""
+CONSTANTS_SHOWN = Caution(repeated=ENOUGH_ALIKE)
+BY_PERSON = Caution(repeated=3, by_person=True)
 SMALL_NUMBER = 100
 SHORT_TEXT = 3
 """Numbers and texts below these stand everywhere: a place that has one needs the same name."""

@@ -21,7 +21,7 @@ from em.compiler.checks import walked
 from em.compiler.choice import stock_fields
 from em.compiler.constancy import Constancy
 from em.compiler.contents import Contents, contents_of
-from em.compiler.evidence import BY_ITSELF, Caution
+from em.compiler.evidence import CONSTANTS_SHOWN, Caution
 from em.compiler.example import APPROVAL, Example, Read, Write
 from em.compiler.facts import Inputs, Records, or_null, text_look
 from em.compiler.forks import Forks, same_way
@@ -68,10 +68,10 @@ class Learnt(NamedTuple):
     values: Mapping[str, Sequence[Any]] = {}
 
 
-def learn(name: str, examples: Sequence[Example], *, caution: Caution = BY_ITSELF) -> Learnt:
+def learn(name: str, examples: Sequence[Example], *, caution: Caution = CONSTANTS_SHOWN) -> Learnt:
     """Learn the routine of one kind of task; raise if the recordings did different things.
 
-    caution: who compiles. A person sees what was assumed; em by itself assumes nothing.
+    caution: how much must be known. A person sees the one recording, and what was assumed.
     """
     if is_repair(examples):
         return _repaired(name, Repairs(name, examples, caution))

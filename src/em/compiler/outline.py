@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from em.compiler.checks import Check, checks_of, value_in_words, walked
-from em.compiler.evidence import BY_ITSELF
+from em.compiler.evidence import ENOUGH_ALIKE
 from em.values.canonical import Json, short
 
 
@@ -70,7 +70,7 @@ def outline_of(document: Json) -> Outline:
 
 def open_constants(document: Json, recordings: int) -> list[Constant]:
     """Return the constants that too few recordings show; not those that a person wanted."""
-    if recordings >= BY_ITSELF.constant:
+    if recordings >= ENOUGH_ALIKE:
         return []
     wanted = {name.rpartition(".")[2] for name in document.get("review", {}).get("constants", ())}
     return [one for one in outline_of(document).constants if one.argument not in wanted]

@@ -162,7 +162,7 @@ class Repairs:
         ]
         self._acts = [act for rows in self._rows for act in acts_of(name, rows)]
         # A fix is made only in a state that was seen: what all recordings of it wrote is enough.
-        caution = msgspec.structs.replace(caution, repeated=caution.constant)
+        caution = msgspec.structs.replace(caution, repeated=1)
         self._space = _Acts(self._walks, self._acts, caution)
         self._writer = _Writer(self._space)
         self._names = [self._writer.fresh(read_name(tool)) for tool in self._tools]

@@ -18,7 +18,6 @@ from em.compiler.assumption import has_bits, has_copy, is_computed, is_constant,
 from em.compiler.calls import words_of
 from em.compiler.choice import fixed_fields
 from em.compiler.evidence import (
-    BY_ITSELF,
     ENOUGH_TO_ACT,
     NAMED_ALIKE,
     Caution,
@@ -131,7 +130,7 @@ class Slot:
 class Space:
     """The explanations of all leaves of one kind of task."""
 
-    def __init__(self, examples: Sequence[Example], caution: Caution = BY_ITSELF) -> None:
+    def __init__(self, examples: Sequence[Example], caution: Caution) -> None:
         self.examples, self.caution = examples, caution
         self.roles: dict[Role, dict[str, Leaf]] = defaultdict(lambda: defaultdict(Leaf))
         self.reads: dict[Role, list[tuple[Example, Turn | None, Read]]] = defaultdict(list)

@@ -15,7 +15,7 @@ import msgspec
 
 from em.compiler.calls import READING, plain_name
 from em.compiler.choice import Choice, Way, choice_of
-from em.compiler.evidence import BY_ITSELF, ENOUGH_TO_ACT
+from em.compiler.evidence import ENOUGH_ALIKE, ENOUGH_TO_ACT
 from em.compiler.example import APPROVAL, Role
 from em.compiler.explanation import (
     Atom,
@@ -192,7 +192,7 @@ class Writer:
         """Return whether an explanation may give a value."""
         source = one.source
         if isinstance(source, Constant):
-            return one.examples >= self.caution.constant
+            return True
         enough = -math.inf if self.caution.by_person else ENOUGH_TO_ACT
         if one.net < enough:
             return False
@@ -480,7 +480,7 @@ class Writer:
         is_weak = (
             whole is not None
             and isinstance(whole.term, Value)
-            and len(leaf.spots) < BY_ITSELF.constant
+            and len(leaf.spots) < ENOUGH_ALIKE
             and not self.caution.by_person
         )
         if not leaf.built or (whole is not None and not is_weak):
@@ -577,7 +577,7 @@ class Writer:
 
     @staticmethod
     def _is_weak(one: Explanation) -> bool:
-        return isinstance(one.source, Constant) and one.examples < BY_ITSELF.constant
+        return isinstance(one.source, Constant) and one.examples < ENOUGH_ALIKE
 
     # ---- what terms need
 

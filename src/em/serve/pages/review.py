@@ -6,16 +6,13 @@ import msgspec
 
 from em.compiler.checks import document_of, is_plain
 from em.compiler.compile_trace import Compiled
-from em.compiler.evidence import BY_ITSELF
+from em.compiler.evidence import ENOUGH_ALIKE
 from em.compiler.export.function import function_text
 from em.compiler.outline import Constant, Outline, open_constants, outline_of
 from em.errors import ExportError
 from em.runner.package import ROUTINE, KeptRoutine, proof_of
 from em.runner.trial import AS_RECORDED
 from em.values.canonical import Json
-
-ENOUGH = BY_ITSELF.constant
-"""Recordings after which a value that never changed counts as constant without a person."""
 
 
 class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +31,7 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     open: Sequence[Constant] = ()
     asked: Sequence[str] = ()
     unchecked: Sequence[str] = ()
-    enough: int = ENOUGH
+    enough: int = ENOUGH_ALIKE
 
 
 def review_of(made: Compiled) -> Reviewed:
