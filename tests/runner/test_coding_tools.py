@@ -246,10 +246,14 @@ def test_a_patch_of_codex_changes_adds_and_deletes_files(here: Path):
         PATCH.replace("new/notes.txt", "../notes.txt"),
         PATCH.replace("*** Begin", "Begin"),
         PATCH.replace("orders.csv", "missing.csv"),
+        PATCH.replace("+there", "there"),
+        PATCH.replace("*** Update", "+4,open\n*** Update"),
+        PATCH.replace(" 1,pending\n-2,done\n+2,open", "-9,twice\n+9,once"),
     ],
 )
 def test_a_patch_that_does_not_fit_changes_nothing(here: Path, patch: str):
-    before = (here / "orders.csv").read_text()
+    before = "9,twice\n1,pending\n2,done\n9,twice\n"
+    (here / "orders.csv").write_text(before)
     with pytest.raises((BadPatch, NotAllowed)):
         Files(allowed()).apply_patch(patch)
     assert (here / "orders.csv").read_text() == before
