@@ -39,21 +39,17 @@ def given(*values: Any) -> bool:
     return all(value is not ABSENT for value in values)
 
 
-def fits(record: Any, description: Any) -> bool:
-    """Return whether a record has every field of a description with its value, nested ones too."""
-    if not isinstance(description, Mapping):
-        raise TypeError(f"a description must be a record, got a {type(description).__name__}")
-    return isinstance(record, Mapping) and all(
-        name in record and _has_wanted(record[name], wanted) for name, wanted in description.items()
-    )
-
-
-def _has_wanted(value: Any, wanted: Any) -> bool:
+def fits(value: Any, wanted: Any) -> bool:
+    """Return whether a value is the wanted one; a record has every field of a description."""
     if type(value) is str and type(wanted) is str and len(value) < LONGEST_KEPT:
         return value == wanted or _as_read(value) == _as_read(wanted)  # most of them
     if isinstance(wanted, Bound | Holding):
         return wanted.holds(value)
-    return fits(value, wanted) if isinstance(wanted, Mapping) else same(value, wanted)
+    if isinstance(wanted, Mapping):
+        return isinstance(value, Mapping) and all(
+            name in value and fits(value[name], one) for name, one in wanted.items()
+        )
+    return same(value, wanted)
 
 
 @lru_cache(maxsize=10_000)
@@ -259,7 +255,7 @@ def _is_described(item: Any, fields: Fields) -> bool:
         return False
     for name, wanted in fields.items():
         value = item[name] if name in item else _found_on(item, name)
-        if value is ABSENT or not _has_wanted(value, wanted):
+        if value is ABSENT or not fits(value, wanted):
             return False
     return True
 
