@@ -3,20 +3,17 @@
 `Calls` makes the calls of one step: once or for each item, checked, retried and fixed.
 """
 
-import contextvars
-import queue
-import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import dropwhile, islice, takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
 from em.runner.answers import check_answers, fields_of, input_field
-from em.runner.drivers import CallMany, CallTool, Effect, Wait, WriteNotes, drive
+from em.runner.drivers import CallMany, CallTool, Effect, Wait
 from em.runner.expressions.functions import SCOPE
 from em.runner.journal import (
     PAST_DONE,
@@ -52,7 +49,6 @@ from em.runner.run import (
     INPUTS,
     UNDONE,
     CheckFailed,
-    Declined,
     Failed,
     Failure,
     Mismatch,
@@ -62,7 +58,6 @@ from em.runner.run import (
     Reports,
     RunResult,
     StepReport,
-    StepStatus,
     UnexpectedResult,
     did_not_happen,
     failure_of,
@@ -95,55 +90,6 @@ _ONCE = Retry(attempts=1)
 
 AutoFix = Callable[[Json], Any]
 Steps = Generator[Effect, Any, Any]
-
-
-class Ended(NamedTuple):
-    """How a step ended, and the value that its call returned."""
-
-    status: StepStatus
-    value: Any = None
-    error: str = ""
-
-
-class Hooks:
-    """What a run does around its steps, and what they see. A workflow has hooks, a routine none.
-
-    The machine calls the methods in the order in which they stand here. In a parallel run several
-    threads call them, each for a step of its own.
-    """
-
-    width = 0
-    """How many steps run side by side, each as soon as it can; 0: one by one, in their order."""
-
-    sources: Mapping[str, Iterable[str]] = {}
-    """By step: the events that its result contains something of. Forgetting follows them."""
-
-    def waits_for(self, _step: CompiledStep) -> Collection[str]:
-        """Return the steps that must end before this one begins, in a parallel run."""
-        return ()
-
-    def past(self, _step: CompiledStep) -> Ended | None:
-        """Return how the step ended before the run was resumed; None to run it."""
-        return None
-
-    def fetch(self, _step: CompiledStep) -> Steps | None:
-        """Return a generator that fetches what the step needs from outside, if it does."""
-        return None
-
-    def scope(self, _step: CompiledStep) -> Json:
-        """Return the names that the step's expressions see."""
-        raise NotImplementedError
-
-    def agree(self, _step: CompiledStep, _answer: Json) -> bool:
-        """Take a person's answer to the step's gate; False declines the step."""
-        return True
-
-    def ended(self, _step: CompiledStep, _end: Ended) -> None:
-        """Take what a step left, unless the run ends with it."""
-
-    def output(self) -> Any:
-        """Return the output of the run after its last step."""
-        return None
 
 
 class Calls:
@@ -682,8 +628,6 @@ class Machine:
         restored: Restored | None = None,
         secrets: Secrets | None = None,
         refusal: RoutineError | None = None,
-        hooks: Hooks | None = None,
-        write: WriteNotes | None = None,
         ask: Callable[[PendingPrompt], Json | None] | None = None,
         bound: Bound | None = None,
         agreed: Callable[[Attempt], None] | None = None,
@@ -700,13 +644,8 @@ class Machine:
         self._tools = tools
         self._udfs = udfs
         self._secrets = Secrets() if secrets is None else secrets
-        self._hooks = hooks
-        # Writes the notes of steps that run side by side.
-        self._write = write
         self._ask_person = ask
         self._on_start, self._on_step = on_start, on_step
-        if hooks is not None and hooks.width:
-            self._on_start, self._on_step = _in_turn(on_start), _in_turn(on_step)
         self._restored, self._answers = restored, answers
         self._auto_fix = auto_fix
         self._own = {name: Tool(name, function) for name, function in udfs.items()}
@@ -726,8 +665,6 @@ class Machine:
     def _line(self, notes: list[Note] | None) -> Calls:
         """Return a line of steps: its notebook, its reports and its calls."""
         notebook = Notebook(notes, self._restored, self._answers, self._secrets, self._run_id)
-        if self._hooks is not None:
-            notebook.sources = self._hooks.sources
         reports = Reports(self._on_step)
         return Calls(
             self._tools,
@@ -746,8 +683,7 @@ class Machine:
             if self._hands_over and self._asks and self._refusal is None:
                 input_data = yield from self._with_choice(input_data)
             self._prepare(input_data)
-            steps = self._steps() if self._hooks is None else self._hooked(self._hooks)
-            output = yield from steps
+            output = yield from self._steps()
             self._is_ending = True
             self._check_output(output)
         except Pause as pause:
@@ -800,8 +736,6 @@ class Machine:
 
     def _with_effects(self, failure: Failure) -> Failure:
         """Return a failure that says what was done before it, or that only an output is missing."""
-        if self._hooks is not None:
-            return failure
         ended = {report.id for report in self._reports.made if report.status == "done"}
         is_unexpected = failure.error_type == UnexpectedResult.__name__
         if is_unexpected:
@@ -1146,105 +1080,6 @@ class Machine:
                 saved[step.save_as] = scope[step.save_as] = value
         return saved
 
-    def _hooked(self, hooks: Hooks) -> Steps:
-        """Run the steps with hooks around them: in their order, or side by side."""
-        if hooks.width:
-            yield from self._notebook.announce([])
-            yield CallTool(self._side_by_side, {"hooks": hooks})
-            order = {step.id: n for n, step in enumerate(self._program.steps)}
-            self._reports.made.sort(key=lambda report: order[report.id])
-        else:
-            for step in self._program.steps:
-                yield from self._guided(step, hooks, self._calls)
-        return hooks.output()
-
-    def _guided(self, step: CompiledStep, hooks: Hooks, calls: Calls) -> Steps:
-        """Run one step with its hooks."""
-        start = time.perf_counter()
-        if self._on_start is not None:
-            self._on_start(step.id)
-        past = hooks.past(step)
-        if past is not None:
-            calls.reports.add(step.id, past.status, 0, start, past.error)
-            hooks.ended(step, past)
-            return
-        try:
-            fetching = hooks.fetch(step)
-            if fetching is not None:
-                # Others may take their time to answer: store what was done before asking them.
-                yield from calls.notebook.announce([])
-                yield from fetching
-            scope = hooks.scope(step)
-            if step.when is not None and not step.when(scope):
-                calls.reports.add(step.id, "skipped", 0, start)
-                calls.notebook.end_step(step.id, "skipped")
-                return
-            if step.gate is not None and not hooks.agree(step, self._ask(step.gate, scope)):
-                raise Declined("a person did not agree to this step", place=f"step {step.id}")
-        except EmError as error:
-            failure = failure_of(step.id, error, {})
-            calls.given_up(step, failure, 0, start)
-            calls.notebook.end_step(step.id, "defaulted", failure.message)
-            hooks.ended(step, Ended("defaulted", None, failure.message))
-            return
-        if step.for_each is None:
-            value = yield from calls.once(step, scope, None, start)
-            last = calls.reports.made[-1]
-            hooks.ended(step, Ended(last.status, value, last.error))
-        else:
-            items = self._evaluated(step, step.for_each, scope)
-            value = yield from calls.for_each(step, items, scope, start)
-            hooks.ended(step, Ended("done", value))
-
-    def _side_by_side(self, hooks: Hooks) -> None:
-        """Run every step as soon as it can, `width` at a time, each in a thread of its own.
-
-        After a failure or a question no step begins. A failure ends the run; otherwise it pauses
-        for the first question, in the order of the steps.
-        """
-        waiting = list(self._program.steps)
-        order = {step.id: n for n, step in enumerate(waiting)}
-        over: set[str] = set()
-        running: set[str] = set()
-        ended: queue.SimpleQueue[tuple[CompiledStep, Calls, BaseException | None]]
-        ended = queue.SimpleQueue()
-        problems: list[tuple[int, BaseException]] = []
-        while running or (waiting and not problems):
-            ready = [step for step in waiting if over.issuperset(hooks.waits_for(step))]
-            while ready and not problems and len(running) < hooks.width:
-                step = ready.pop(0)
-                waiting.remove(step)
-                running.add(step.id)
-                self._start(step, hooks, ended)
-            if not running:
-                break
-            step, calls, error = ended.get()
-            running.discard(step.id)
-            over.add(step.id)
-            self._reports.made += calls.reports.made
-            if error is not None:
-                problems.append((order[step.id], error))
-        if problems:
-            problems.sort(key=lambda problem: (isinstance(problem[1], Pause), problem[0]))
-            raise problems[0][1]
-
-    def _start(self, step: CompiledStep, hooks: Hooks, ended: "queue.SimpleQueue[Any]") -> None:
-        calls = self._line([])
-        assert self._write is not None
-        write = self._write
-
-        def work() -> None:
-            error: BaseException | None = None
-            try:
-                drive(_alone(self._guided(step, hooks, calls), calls.notebook), write)
-            except BaseException as problem:  # noqa: BLE001 - the thread that waits raises it
-                error = problem
-            ended.put((step, calls, error))
-
-        context = contextvars.copy_context()
-        # A daemon: Ctrl-C does not wait for it.
-        threading.Thread(target=context.run, args=(work,), daemon=True).start()
-
     def _do(self, step: CompiledStep, scope: Json, start: float, turn: Turn | None = None) -> Steps:
         """Do one step; return its value. turn: of the block that holds it."""
         if step.kind == "assert":
@@ -1387,26 +1222,3 @@ def _reason_of(failure: Failure, step: CompiledStep | None) -> Reason:
             for one in context.get("also", ())
         ),
     )
-
-
-def _alone(steps: Steps, notebook: Notebook) -> Steps:
-    """Run one step and write its notes at once, also if it fails or asks."""
-    try:
-        yield from steps
-    except (Failed, Pause):
-        yield from notebook.announce([])
-        raise
-    yield from notebook.announce([])
-
-
-def _in_turn(notify: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
-    """Return a callback that one thread calls at a time."""
-    if notify is None:
-        return None
-    lock = threading.Lock()
-
-    def notified(what: Any) -> None:
-        with lock:
-            notify(what)
-
-    return notified

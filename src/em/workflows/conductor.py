@@ -7,15 +7,16 @@ else; after it, it keeps the slices that the step left for those that come later
 import functools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from em.errors import WorkflowError
 from em.runner.drivers import CallTool
 from em.runner.expressions.functions import SCOPE
 from em.runner.history import PastStep
 from em.runner.journal import Restored
-from em.runner.machine import Ended, Hooks, Steps
+from em.runner.machine import Steps
 from em.runner.routine import CompiledStep
+from em.runner.run import StepStatus
 from em.runner.tools import Tool
 from em.values.canonical import Json
 from em.workflows.builtins import Sourced
@@ -35,7 +36,15 @@ Fetch = Callable[[Need, Sequence[Any]], Sourced]
 """Fetches what a need asks for from outside the run; the need's arguments are filled in."""
 
 
-class Conductor(Hooks):
+class Ended(NamedTuple):
+    """How a step ended, and the value that its call returned."""
+
+    status: StepStatus
+    value: Any = None
+    error: str = ""
+
+
+class Conductor:
     """Gathers the context of each step of one run, and keeps what it leaves.
 
     done: how steps ended before the run was resumed. fetched: what they had been given from outside

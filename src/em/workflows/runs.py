@@ -33,7 +33,6 @@ from em.runner.journal import (
     keepable,
     retried_note,
 )
-from em.runner.machine import Machine
 from em.runner.retry import RETRIED
 from em.runner.run import RunResult, StepReport
 from em.runner.secrets import Secrets, without_secrets
@@ -50,6 +49,7 @@ from em.values.ids import new_id
 from em.workflows.builtins import Binding, Models, Sourced, Sources, no_source
 from em.workflows.conductor import Conductor
 from em.workflows.definition import WorkflowDef, WorkflowFile, check_params, prompt_of
+from em.workflows.ensemble import Ensemble
 from em.workflows.inspection import (
     PastWorkflow,
     Rehearsed,
@@ -517,7 +517,7 @@ class Workflows:
         tools = conductor.recorded(binding.tools)
         pos = past.run.pos if past else 0
         journal = Journal(self.store, run_id, pos, PATIENCE, subject=subject)
-        machine = Machine(
+        machine = Ensemble(
             plan.program,
             run_id=run_id,
             tools=tools,
@@ -528,7 +528,7 @@ class Workflows:
             notes=notes,
             restored=restored,
             secrets=secrets,
-            hooks=conductor,
+            conductor=conductor,
             write=journal.write,
         )
         with servers:
