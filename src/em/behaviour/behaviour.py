@@ -38,8 +38,8 @@ class Captures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     that are the very object that an earlier step returned, by the id of that step.
 
     asks: the call may have asked something. watched: no check looks at what is done after it, so
-    that what it returns must be as recorded but for the paths in `free`, which later values take.
-    chosen: one of those values is explained by nothing, so that all must be as recorded.
+    that what it returns must be as recorded. free: paths that later values take, which may differ.
+    fixed: paths that hold what nothing explains, which must not; "" for all of the result.
     """
 
     code: str = ""
@@ -48,7 +48,7 @@ class Captures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     asks: bool = False
     watched: bool = False
     free: Sequence[str] = ()
-    chosen: bool = False
+    fixed: Sequence[str] = ()
     pre: Capture | None = None
     post: Capture | None = None
     seconds: float = 0.0

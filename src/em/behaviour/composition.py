@@ -32,7 +32,7 @@ from em.compiler.example import Call as RecordedCall
 from em.errors import NotRecordable
 from em.runner.expressions.language import names_in, whole_expression
 from em.values.canonical import Json, identical, same
-from em.values.leaves import is_informative, leaves, mentioned_in, texts
+from em.values.leaves import Path, is_informative, leaves, mentioned_in, texts
 
 MOST_RECORDINGS = 16
 """Recordings of one behaviour that are learnt from; the oldest are left out."""
@@ -46,6 +46,7 @@ ENOUGH = 10.0
 """Bits of a value that two places don't hold by chance."""
 SMALL = 3.5
 """Values below this many bits (true, 1, 10) stand everywhere, so they say next to nothing."""
+_BETWEEN = re.compile(r"[^\w.-]+")
 _CHOICE = re.compile(r"\b(?:only|only_key)\([^()]*,|\b(?:smallest|largest|where)\(")
 
 
@@ -180,11 +181,11 @@ class _Beside:
         # What nothing explains, by call: constants, and values that the learner would ask for.
         self._open = [[*self._open_in(number)] for number in range(len(self._pairs))]
 
-    def _open_in(self, number: int) -> Iterator[Any]:
-        constants = (one.value for one in self._pairs[number] if not is_made(one.template))
-        for value in (*constants, *self._lesson.asked.get(number, ())):
-            if not self._is_stated(value):
-                yield value
+    def _open_in(self, number: int) -> Iterator[Pair]:
+        asked = [Pair(value, None, "") for value in self._lesson.asked.get(number, ())]
+        for pair in (*self._pairs[number], *asked):
+            if not is_made(pair.template) and not self._is_stated(pair.value):
+                yield pair
 
     def _is_stated(self, value: Any) -> bool:
         """Return whether the task itself has a value, apart from its params."""
@@ -203,10 +204,10 @@ class _Beside:
         """Refuse an id without a source: it may come from an object that can't be inspected."""
         # An object that is passed on is a handle, such as a page; other objects were read.
         handles = {source for live in self._lesson.live for source in live.values()}
-        for number, values in enumerate(self._open):
+        for number, pairs in enumerate(self._open):
             earlier = [(n, call) for n, call in enumerate(self._calls[:number]) if call.opaque]
             is_read = any(n not in handles for n, _ in earlier)
-            for value in values if earlier else ():
+            for value in (pair.value for pair in pairs) if earlier else ():
                 is_text = isinstance(value, str) and is_informative(value)
                 is_id = _is_number(value) and value not in (0, 1, -1)
                 suspect = is_id or (is_text and (is_read or any(map(str.isdigit, value))))
@@ -249,7 +250,7 @@ class _Beside:
             asks=self._asks(number),
             watched=is_watched,
             free=sorted(self._free(number)) if is_watched else (),
-            chosen=is_watched and self._is_chosen(number),
+            fixed=sorted(self._fixed(number)) if is_watched else (),
         )
 
     def _asks(self, number: int) -> bool:
@@ -267,7 +268,7 @@ class _Beside:
         own = self._lesson.names[number]
         pairs = [pair for pairs in self._pairs for pair in pairs]
         return {
-            "".join(f".{part}" for part in parts)
+            _path(parts)
             for pair in pairs
             for name, parts in used_by([pair.template])
             if name == own and self._is_sure(number, parts, pair)
@@ -284,6 +285,10 @@ class _Beside:
             return True
         if not is_fact(pair.value) and information(pair.value) >= ENOUGH:
             return True
+        return self._differed(number, parts)
+
+    def _differed(self, number: int, parts: Sequence[str | int] = ()) -> bool:
+        """Return whether a part of a result was not the same in all recordings."""
         found = []
         for one in self._recordings:
             part: Any = one.calls[number].result
@@ -293,30 +298,62 @@ class _Beside:
                 found.append(part)
         return any(not identical(one, found[0]) for one in found)
 
-    def _is_chosen(self, number: int) -> bool:
-        """Return whether a later value stands in a collection of this result, and nobody knows why.
+    def _fixed(self, number: int) -> set[str]:
+        """Return the paths of a result that may have given what nothing explains.
 
-        So does one that was chosen by what no input says.
+        What the agent used before is not from there, unless it is called like the argument or a
+        write returned it. In `add(cart=1, quantity=1)` only the cart is what `open_cart` returned.
         """
+        from em.compiler.space import named_alike
+
+        if self._is_chosen_from(number):
+            return {""}
+        own, tool = self._lesson.names[number], self._calls[number].tool
+        known = [self._task.inputs, *self._args[: number + 1]]
+        used = [leaf for _, leaf in leaves(known)]
+        found = set()
+        for later in range(number + 1, len(self._pairs)):
+            taken = used_by([pair.template for pair in self._pairs[later]])
+            for pair in (*self._open[later], *self._parts(later)):
+                for path, leaf in self._holding(pair, number):
+                    place: Any = tuple(part.key for part in path)
+                    is_it = same(leaf, pair.value)
+                    is_new = tool.writes and leaf not in (0, 1, -1)
+                    is_old = any(same(leaf, one) for one in used)
+                    if any(part.in_collection for part in path):
+                        found |= {""} if is_it and not is_old and leaf not in (0, 1, -1) else set()
+                    elif is_it and (own, place) in taken:
+                        continue
+                    elif named_alike(place, pair.key, tool.name) or is_new or not is_old:
+                        found |= {_path(place)} if not self._differed(number, place) else set()
+        return found
+
+    def _is_chosen_from(self, number: int) -> bool:
+        """Return whether an element of a result is taken by what no input says."""
         name, known = self._lesson.names[number], {*self._task.inputs}
-        for template in (p.template for pairs in self._pairs[number + 1 :] for p in pairs):
-            for hole in (one for text in texts(template) for one in HOLE.findall(text)):
-                if _CHOICE.search(hole):
-                    used = names_in(hole.strip(), "", bare=True)
-                    if name in used and not used & known:
-                        return True
-        inside = [
-            leaf
-            for path, leaf in leaves(self._results[number])
-            if any(part.in_collection for part in path)
-        ]
-        later = [value for values in self._open[number + 1 :] for value in values]
-        return any(
-            value not in (0, 1, -1)
-            and any(same(one, value) for one in inside)
-            and not any(same(leaf, value) for _, leaf in leaves(self._args[: number + 1]))
-            for value in later
-        )
+        templates = [pair.template for pairs in self._pairs[number + 1 :] for pair in pairs]
+        holes = (one for text in texts(templates) for one in HOLE.findall(text))
+        uses = (names_in(one.strip(), "", bare=True) for one in holes if _CHOICE.search(one))
+        return any(name in used and not used & known for used in uses)
+
+    def _parts(self, number: int) -> Iterator[Pair]:
+        """Yield the parts of texts that no expression makes."""
+        for pair in self._pairs[number]:
+            if isinstance(pair.template, str) and is_made(pair.template):
+                yield from (Pair(text, None, pair.key) for text in constant_texts(pair.template))
+
+    def _holding(self, pair: Pair, number: int) -> Iterator[tuple[Path, Any]]:
+        """Yield where a result holds a value, or a word or number of a text."""
+        value = pair.value
+        words = _BETWEEN.split(value) if isinstance(value, str) else ()
+        codes = {one.strip(".-") for one in words if any(map(str.isdigit, one))}
+        for path, leaf in leaves(self._results[number]):
+            text = str(leaf)
+            is_part = text in codes or (len(text) > 2 and isinstance(value, str) and text in value)
+            if is_plain(leaf) or not (same(leaf, value) or is_part):
+                continue
+            if text in codes or same(leaf, value) or mentioned_in(text, value, exactly=True):
+                yield path, leaf
 
     # ---- params
 
@@ -329,14 +366,11 @@ class _Beside:
             if len(had[name]) < ENOUGH_VALUES and self._is_pinned(name)
         }
         is_mixed = any(len(had[name]) > 1 for name in pinned)
-        if is_mixed and any(self._differed(number) for number in range(len(self._calls))):
+        reads = [number for number in range(len(self._calls)) if self._asks(number)]
+        if is_mixed and any(map(self._differed, reads)):
             raise NotRecordable("what was read and pinned params both differed")
         properties: Json = {name: {} for name in self._task.inputs} | pinned
         return {"input_schema": {"type": "object", "properties": properties}} if pinned else {}
-
-    def _differed(self, number: int) -> bool:
-        results = [one.calls[number].result for one in self._recordings]
-        return self._asks(number) and any(not identical(one, results[0]) for one in results)
 
     def _had(self, name: str) -> list[Any]:
         found: list[Any] = []
@@ -346,8 +380,9 @@ class _Beside:
         return found
 
     def _is_pinned(self, name: str) -> bool:
+        """Return whether nobody knows what another value of a param would do."""
         unchecked = [n for n, c in enumerate(self._calls) if c.tool.writes and c.pre is None]
-        if any(information(value) >= SMALL for n in unchecked for value in self._open[n]):
+        if any(information(pair.value) >= SMALL for n in unchecked for pair in self._open[n]):
             return True  # another value may lead to another choice
         value = self._task.inputs[name]
         # An input of equal value is the param too, so following any of them is enough.
@@ -357,38 +392,19 @@ class _Beside:
         every = [pair for pairs in self._pairs for pair in pairs]
         uses = [pair for pair in every if followed(pair.template, [*alike])]
         own = [pair for pair in uses if pair.key in alike and _is_whole(pair.template)]
-        open_values = [one for values in self._open for one in values]
-        if any(same(one, value) for one in open_values) and not own and not is_plain(value):
-            return True
-        if not uses or (len(self._had(name)) == 1 and not self._follows(uses, own)):
-            return True
-        # "ERIK" in a template was made from the param "erik" by the agent; 30 may be 10 times 3.
-        templates = [pair.template for pair in every]
-        if isinstance(value, str):
-            return any(_contains(text, value) for text in constant_texts(templates))
-        return _is_number(value) and self._has_own_numbers(every)
+        if is_plain(value):
+            return not own or own != uses  # yes and no stand everywhere
+        if _is_number(value) and len(self._had(name)) == 1:
+            # 30 may be 10 times 3, and what has its place is not meant in `in 3 days`.
+            known = [leaf for _, leaf in leaves(self._task.inputs)]
+            numbers = [pair.template for pair in every if _is_number(pair.template)]
+            is_in_text = bool(own) and not all(_is_whole(pair.template) for pair in uses)
+            return is_in_text or not uses or any(one not in known for one in numbers)
+        return not uses
 
-    def _follows(self, uses: Sequence[Pair], own: Sequence[Pair]) -> bool:
-        """Return whether a param is surely what these values come from.
 
-        What has an argument of its own name is in no other short value, and yes or no in none.
-        """
-        return all(
-            use in own
-            or (is_informative(use.value) and not (own and self._is_short_in(use, own)))
-            or not (own or is_plain(use.value))
-            for use in uses
-        )
-
-    def _is_short_in(self, use: Pair, own: Sequence[Pair]) -> bool:
-        """Return whether a text holds a number that has a place of its own, as in `in 3 days`."""
-        return not _is_whole(use.template) and any(_is_number(one.value) for one in own)
-
-    def _has_own_numbers(self, every: Sequence[Pair]) -> bool:
-        """Return whether there are numbers that come from neither the task nor a result."""
-        known = [leaf for _, leaf in leaves(self._task.inputs) if _is_number(leaf)]
-        own = [pair.template for pair in every if _is_number(pair.template)]
-        return any(value not in known for value in own)
+def _path(parts: Sequence[str | int]) -> str:
+    return "".join(f".{part}" for part in parts)
 
 
 def _is_whole(template: Any) -> bool:
@@ -397,10 +413,3 @@ def _is_whole(template: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _contains(text: str, value: str) -> bool:
-    """Return whether a text contains a value, in upper or lower case."""
-    if len(value) < 4:
-        return len(value) == 3 and mentioned_in(value, text)
-    return value.casefold() in text.casefold()

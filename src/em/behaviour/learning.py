@@ -15,13 +15,10 @@ from em.behaviour.course import Course
 from em.behaviour.task import (
     HOLE,
     as_expression,
-    constant_texts,
     escaped,
     followed,
-    is_plain,
     literal_text,
     reference,
-    used_by,
 )
 from em.compiler.calls import Names, identifier
 from em.compiler.draft import Recorded
@@ -34,7 +31,7 @@ from em.compiler.steps import read_name
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.runner.expressions.language import names_in, whole_expression
 from em.values.canonical import Json, identical, same
-from em.values.leaves import Path, leaves, mentioned_in
+from em.values.leaves import leaves
 
 if TYPE_CHECKING:
     from em.compiler.learner import Learnt
@@ -46,7 +43,6 @@ MOST_VALUES = 100_000
 MOST_REFUTED = 50
 """Checks that recordings may refute; then something else is wrong."""
 FAILURES = (EmError, ExpressionError, ValueError, TypeError, LookupError)
-_BETWEEN = re.compile(r"[^\w.-]+")
 _READ = ("let", "assert", "tool.call", "return")
 _TEXT = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 
@@ -270,8 +266,6 @@ class Lesson:
     def _steps(self, explained: Explained) -> Iterator[Json]:
         """Yield the calls in their order; each check and name as soon as its values are known."""
         others = [*explained.others]
-        for number in range(len(self._made)):
-            others += self._doubts(number)
         unknown = {*self.names, *(one["save_as"] for one in others if "save_as" in one)}
         ids = Names()
         for one in (*self.ids, "return"):
@@ -322,53 +316,6 @@ class Lesson:
             place = reference(self.names[number], tuple(part.key for part in path))
             check = f"{place} == {as_expression(self.args[number][given[0]])}"
             yield {"type": "assert", "check": check}
-
-    def _doubts(self, number: int) -> Iterator[Json]:
-        """Yield that results hold again what nothing explains: it may have come from there.
-
-        What the agent used before is not from there, unless it is called like the argument or a
-        write returned it. In `add(cart=1, quantity=1)` only the cart is what `open_cart` returned.
-        """
-        from em.compiler.space import named_alike
-
-        taken = used_by([self.args[number]])
-        for pair in pairs_of(self._made[number].args, self.args[number]):
-            is_text = isinstance(pair.template, str) and is_made(pair.template)
-            for value in constant_texts(pair.template) if is_text else [pair.value]:
-                for source, path, leaf in self._holding(value, number):
-                    call = self._calls[source]
-                    place: Any = tuple(part.key for part in path)
-                    if same(leaf, value) and (self.names[source], place) in taken:
-                        continue
-                    is_named = named_alike(place, pair.key, call.tool.name)
-                    is_new = call.tool.writes and leaf not in (0, 1, -1)
-                    if is_named or is_new or not self._was_used_before(leaf, source):
-                        check = f"{reference(self.names[source], place)} == {literal_text(leaf)}"
-                        yield {"type": "assert", "check": check}
-
-    def _holding(self, value: Any, number: int) -> Iterator[tuple[int, Path, Any]]:
-        """Yield where earlier results hold a value, or a word or number of a text."""
-        if is_plain(value) or isinstance(value, dict | list):
-            return
-        words = _BETWEEN.split(value) if isinstance(value, str) else ()
-        codes = {one.strip(".-") for one in words if any(map(str.isdigit, one))}
-        for source in range(number):
-            for path, leaf in leaves(self.recordings[-1].calls[source].result):
-                if is_plain(leaf) or any(part.in_collection for part in path):
-                    continue
-                text = str(leaf)
-                is_inside = isinstance(value, str) and len(text) > 2 and text in value
-                if (
-                    same(leaf, value)
-                    or text in codes
-                    or (is_inside and mentioned_in(text, value, exactly=True))
-                ):
-                    yield source, path, leaf
-
-    def _was_used_before(self, value: Any, source: int) -> bool:
-        """Return whether the task has a value, or an argument until a call returned it."""
-        known = [self.recordings[-1].inputs, *(one.args for one in self._made[: source + 1])]
-        return any(same(leaf, value) for _, leaf in leaves(known))
 
     def _limits(self, number: int) -> Iterator[Json]:
         """Yield on which side of the numbers and dates that were read those are that a write takes.

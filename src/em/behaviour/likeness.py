@@ -40,7 +40,7 @@ def difference(now: Returned, recorded: Sequence[Returned], by: Captures, *, wri
     """Return the path of a value that differs from all recordings; "" if none matters."""
     if any(identical(now.result, one.result) for one in recorded):
         return ""
-    if by.chosen:
+    if "" in by.fixed:
         return "result"
     is_again = by.asks and any(identical(now.args, one.args) for one in recorded)
     own, were = _parts(now.result), [_parts(one.result) for one in recorded]
@@ -48,7 +48,9 @@ def difference(now: Returned, recorded: Sequence[Returned], by: Captures, *, wri
         value, before = own.get(path, _ABSENT), [one.get(path, _ABSENT) for one in were]
         if any(_is_recorded(value, one) for one in before):
             continue
-        if path in by.free:
+        if path in by.fixed:
+            is_fine = False
+        elif path in by.free:
             is_fine = any(_is_alike(value, one) for one in before)
         elif is_again:
             is_fine = _varied(value, before)
