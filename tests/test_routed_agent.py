@@ -601,6 +601,35 @@ def test_three_more_in_other_words_teach_a_routine_these_words(memory: Memory, s
     assert (agent.last.how, shop.asked) == ("routine cancel_order@2", 3)
 
 
+def test_a_state_that_went_well_three_times_frees_no_other(memory: Memory, shop: Shop) -> None:
+    agent = memory.agent(
+        lambda request: "late" if shop.status.get(request.split()[-1]) == "shipped"
+        else done(shop, request),
+        shop.tools,
+        success=lambda said: said == "done",
+    )  # fmt: skip
+    for number in range(3):
+        shop.status[f"W-{number}83"] = "on hold"
+        agent(f"I am u{number}@mail.example, please cancel W-{number}83")
+        assert agent.last.how.startswith("agent: order.status is 'on hold'")
+    shop.cancelled.clear()
+    shop.status["W-7377"] = "shipped"
+    assert agent(REQUEST) == "late"
+    assert shop.cancelled == []
+    assert in_use(memory) == ["cancel_order@1"]
+    waiting = [one for one in kept_routines(memory.store) if one.retired_at is not None]
+    assert [one.version for one in waiting] == [2]  # a person may read it
+
+
+def done(shop: Shop, request: str) -> str:
+    """Do a cancellation, whatever the order's state is."""
+    _, _, to, _, _, order = request.replace(",", "").split()
+    shop.tools[0](order)
+    shop.tools[1](order)
+    shop.tools[2](to, f"{order} is cancelled")
+    return "done"
+
+
 def test_what_teaches_nothing_is_compiled_less_and_less_often(
     memory: Memory, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from em.compiler.calls import calls_of
+from em.compiler.checks import value_in_words
 from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.file_changes import session_of
 from em.compiler.kind import Declared, declared_effects, effects_of, writes_of
@@ -26,13 +27,15 @@ from em.runner.package import (
     routine_of,
     texts_of,
 )
-from em.runner.routine import Routine
+from em.runner.routine import Routine, Step, ToolStep
 from em.runner.tools.coding import FILE_TEXT
 from em.runner.trial import Trials
 from em.runner.version_change import changes, proof_change
 from em.store.protocol import Artefact, Store
 from em.traces.catalogue import get_traces
 from em.traces.trace import KeptTrace, Trace
+from em.values.canonical import Json
+from em.values.json_schema import properties_of
 
 PAGE = 200
 """Traces that are listed at a time."""
@@ -100,13 +103,46 @@ def _stored(
 
     A version that is not in use yet is not put in use by growing.
     """
-    waits = why_waiting(store, made.draft.proof) if by_itself else ""
+    waits = ""
+    if by_itself:
+        waits = why_waiting(store, made.draft.proof) or _why_freed(routine_of(old), made)
     retired = old.retired_at is not None or bool(waits)
     before = {one.version for one in kept_routines(store, old.name)}
     new = keep_routine(store, made.files, made.from_events, retired=retired).ref
     if int(new.rpartition("@")[2]) in before:
         return msgspec.structs.replace(found, why_not=f"{new} has learnt that already")
     return msgspec.structs.replace(found, new=new, waits=waits)
+
+
+def _why_freed(old: KeptRoutine, made: Compiled) -> str:
+    """Say which states a new version takes any word for; empty if it has none.
+
+    Two words that went well don't say that a third one would, and the old version handed over.
+    """
+    now = {place for step in made.draft.routine.all_steps for place, _ in _states(step)}
+    freed = [
+        f"{place} is not {word} any more"
+        for step in old.all_steps
+        for place, word in _states(step)
+        if place not in now
+    ]
+    return f"it would act whatever it reads: {'; '.join(freed)}" if freed else ""
+
+
+def _states(step: Step) -> Iterator[tuple[str, str]]:
+    """Yield the places in the result of a read where one of a few words is expected."""
+    if isinstance(step, ToolStep) and step.expect is not None and step.effect != "write":
+        yield from _words_in(step.expect, step.save_as or step.id)
+
+
+def _words_in(schema: Json, place: str) -> Iterator[tuple[str, str]]:
+    words = schema.get("enum") or [schema.get("const")]
+    if any(isinstance(one, str) for one in words):
+        yield place, value_in_words(schema)
+    for name, one in properties_of(schema).items():
+        yield from _words_in(one, f"{place}.{name}")
+    if isinstance(schema.get("items"), dict):
+        yield from _words_in(schema["items"], f"{place}[]")
 
 
 def why_only_by_hand(artefact: Artefact) -> str:
