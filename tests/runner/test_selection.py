@@ -90,6 +90,8 @@ def test_a_selection_finds_the_one_that_is_meant(source: str, found: Any) -> Non
         ('only(order.items, options={"color": "red"})', "2 of 3 fit"),
         ("only(order.items)", "there are 3"),
         ('only_key(order.items, id="1")', "needs a mapping"),
+        ("only_key(order.by_key)", "there are 2"),
+        ("only_key(order.by_key, size=at_least(1))", "2 of 2 fit"),
         ('smallest(order.items, "price")', "2 elements share the smallest 'price'"),
         ('smallest(order.items, "weight")', "one is nothing"),
         ('largest(order.items, "options")', "can't compare"),
