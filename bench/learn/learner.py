@@ -131,7 +131,7 @@ class TypedLearner(Protocol):
     """A learner of routines with typed inputs."""
 
     def learn(self, kinds: "Recordings", reads: frozenset[str]) -> Mapping[str, Runnable]:
-        """Learn a routine for each kind from its inputs and traces.
+        """Learn a routine for each kind from its inputs and traces; kinds may help one another.
 
         A kind that can't be learnt is left out. reads: the tools that change nothing.
         """
@@ -154,9 +154,7 @@ class Plain:
             kind: [self._as_example(inputs, trace, reads) for inputs, trace in recorded]
             for kind, recorded in kinds.items()
         }
-        made = {
-            kind: self._learn(kind, own, caution=self._caution) for kind, own in examples.items()
-        }
+        made = self._learn(examples, caution=self._caution)
         return {kind: self._routine(kind, learnt.routine) for kind, learnt in made.items()}
 
     def _as_example(self, inputs: Mapping[str, Any], trace: "Trace", reads: frozenset[str]) -> Any:

@@ -33,7 +33,7 @@ def write(tool: str, result: Any = OK, **args: Any) -> Call:
 
 def compiled(calls: Sequence[Call], request: str = "", **inputs: Any) -> Learnt:
     example = Example(inputs, calls, request=request)
-    return learn("task", with_requested([example]), caution=BY_PERSON)
+    return learn({"task": with_requested([example])}, caution=BY_PERSON)["task"]
 
 
 class Runs:
@@ -226,8 +226,8 @@ def test_a_second_recording_strikes_a_check() -> None:
         ]
         return Example({"ticket": ticket}, calls)
 
-    examples = [example("T-100"), example("T-205", state="waiting")]
-    steps = learn("task", examples, caution=BY_PERSON).routine["steps"]
+    kinds = {"task": [example("T-100"), example("T-205", state="waiting")]}
+    steps = learn(kinds, caution=BY_PERSON)["task"].routine["steps"]
     expected = steps[0]["expect"]["properties"]
     assert "state" not in expected
     assert expected["closed_at"] == {"const": None}
@@ -253,7 +253,9 @@ def test_names_of_requested_inputs_are_the_same_over_recordings() -> None:
         return Example({}, calls, request=f"Book {seat} on {flight}, plain meal.")
 
     found = [example("BA 77", "4B"), example("LH 400", "11A"), example("AF 9", "2C")]
-    schema = learn("task", with_requested(found), caution=BY_PERSON).routine["input_schema"]
+    schema = learn({"task": with_requested(found)}, caution=BY_PERSON)["task"].routine[
+        "input_schema"
+    ]
     assert sorted(schema["properties"]) == ["flight", "seat"]
 
 
@@ -333,7 +335,7 @@ def test_several_recordings_learn_the_same_loop_without_a_person(run: Runs) -> N
         ]
         return Example({"folder": folder}, calls)
 
-    made = learn("task", [example(number) for number in range(6)])
+    made = learn({"task": [example(number) for number in range(6)]})["task"]
     run(made, {"list_files": ["F-881", "F-882"]}, {"folder": "/in/box-7400"})
     assert run.writes == [
         ("remove", {"folder": "/in/box-7400", "file": one}) for one in ("F-881", "F-882")

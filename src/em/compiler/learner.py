@@ -68,16 +68,34 @@ class Learnt(NamedTuple):
     values: Mapping[str, Sequence[Any]] = {}
 
 
-def learn(name: str, examples: Sequence[Example], *, caution: Caution = CONSTANTS_SHOWN) -> Learnt:
-    """Learn the routine of one kind of task; raise if the recordings did different things.
+def learn(
+    kinds: Mapping[str, Sequence[Example]], *, caution: Caution = CONSTANTS_SHOWN
+) -> dict[str, Learnt]:
+    """Learn a routine for each kind of task; they lend each other ways to look things up.
 
     caution: how much must be known. A person sees the one recording, and what was assumed.
     """
-    if is_repair(examples):
-        return _repaired(name, Repairs(name, examples, caution))
-    same_way(name, examples)
-    contents = contents_of(examples)
-    return _Assembly(name, Writer(Space(contents.examples, caution)), contents).learnt()
+    known = {name: material_of(name, examples, caution) for name, examples in kinds.items()}
+    return {name: learnt_from(known, name) for name in known}
+
+
+class Material(NamedTuple):
+    """What the recordings of a kind teach: how ids are found, and what nothing contradicts."""
+
+    contents: Contents
+    space: Space
+
+
+def learnt_from(known: Mapping[str, Material | Repairs], name: str) -> Learnt:
+    """Write down what the recordings of one kind teach, beside those of others."""
+    own = known[name]
+    beside = [other for each, other in known.items() if each != name]
+    if isinstance(own, Repairs):
+        others = [other for other in beside if isinstance(other, Repairs)]
+        return _repaired(name, Repairs(name, own.examples, own.caution, others))
+    spaces = [other.space for other in beside if isinstance(other, Material)]
+    writer = Writer(own.space, beside=spaces)
+    return _Assembly(name, writer, _pool([own.space, *spaces]), own.contents).learnt()
 
 
 def _repaired(name: str, repairs: Repairs) -> Learnt:
@@ -93,13 +111,28 @@ def _repaired(name: str, repairs: Repairs) -> Learnt:
     return Learnt(routine, repairs.constants, [])
 
 
-def _pool(examples: Sequence[Example]) -> Pool:
-    """Return the different reads of each tool."""
-    found: dict[str, dict[Key, Read]] = defaultdict(dict)
-    for example in examples:
-        for read in example.reads:
-            found[read.tool].setdefault(key_of(read.args), read)
-    return {tool: [*reads.values()] for tool, reads in found.items()}
+def material_of(
+    name: str, examples: Sequence[Example], caution: Caution = CONSTANTS_SHOWN
+) -> Material | Repairs:
+    """Return what the recordings of a kind teach; raise if they did different things."""
+    if is_repair(examples):
+        return Repairs(name, examples, caution)
+    same_way(name, examples)
+    contents = contents_of(examples)
+    return Material(contents, Space(contents.examples, caution))
+
+
+def _pool(spaces: Any) -> Pool:
+    found: dict[str, list[Read]] = defaultdict(list)
+    seen: set[tuple[str, Key]] = set()
+    for space in spaces:
+        for example in space.examples:
+            for read in example.reads:
+                key = (read.tool, key_of(read.args))
+                if key not in seen:
+                    seen.add(key)
+                    found[read.tool].append(read)
+    return found
 
 
 class _KnownBefore(Container[Key]):
@@ -116,9 +149,8 @@ class _KnownBefore(Container[Key]):
 class _Assembly:
     """Puts a routine together from the steps of a writer."""
 
-    def __init__(self, name: str, writer: Writer, contents: Contents) -> None:
-        self._name, self._writer = name, writer
-        self._pool = _pool(writer.space.examples)
+    def __init__(self, name: str, writer: Writer, pool: Pool, contents: Contents) -> None:
+        self._name, self._writer, self._pool = name, writer, pool
         self._candidates = Candidates(writer, contents)
         self._space = writer.space
         self._different: list[Json] = []
@@ -531,6 +563,7 @@ class _Assembly:
         )
         schema.setdefault("properties", {})
         self._candidates.add_to(schema, used)
+        self._lend(schema)
         if not is_open:
             self._keep_unused(schema)
         for name in writer.fixed:
@@ -575,6 +608,37 @@ class _Assembly:
         if made.may_be_null:
             rounds = [[None if value is MISSING else value for value in one] for one in rounds]
         return rounds if slot.is_repeated else [one[0] if one else MISSING for one in rounds]
+
+    def _lend(self, schema: Json) -> None:
+        """Add the inputs of ways that other kinds know."""
+        for role in self._writer.lent:
+            if role not in self._writer.read_steps:
+                continue
+            places = [place for _, place in role.sources if place is not None]
+            holder = schema
+            for name in places[0][:-1]:
+                holder = holder["properties"].setdefault(
+                    str(name), {"type": "object", "properties": {}}
+                )
+            names = [str(place[-1]) for place in places]
+            inputs = [example.inputs for example, _, _ in self._space.reads[role]]
+            for place in places:
+                values = [found for one in inputs if (found := at(one, place)) is not MISSING]
+                made = Inputs(()).schema(values, place)
+                holder["properties"].setdefault(str(place[-1]), made)
+            ways = holder.get("anyOf", [])
+            if not ways and holder.get("required"):
+                own = [one for one in holder["required"] if self._is_way(holder is schema, one)]
+                ways = [{"required": own}] if own else []
+                holder["required"] = [one for one in holder["required"] if one not in own]
+            if {"required": names} not in ways:
+                ways.append({"required": names})
+            if len(ways) > 1:
+                holder["anyOf"] = ways
+
+    def _is_way(self, _is_top: bool, name: str) -> bool:
+        """Return whether an input serves the same end as a lent one: it is no longer certain."""
+        return not any(place[-1] == name for place in self._writer.always)
 
 
 def _keys(example: Example, over: Place) -> set[str]:

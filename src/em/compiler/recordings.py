@@ -98,7 +98,7 @@ class Recordings:
             found = learn_sessions(self.name, traces, self._declared)
         else:
             examples = [self.examples[number] for number in chosen]
-            found = learn(self.name, examples, caution=self._caution(len(chosen)))
+            found = learn({self.name: examples}, caution=self._caution(len(chosen)))[self.name]
             if numbers is None:
                 # What some of them teach is tried with typed inputs, not with requests.
                 found = self._with_templates(found, examples)
