@@ -46,6 +46,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / ".em" / "em.db"
 
 
+def test_a_program_may_go_to_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SqliteStore("em.db") as store:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        append(store, note("after"))
+        assert store.times_lost == 0
+        assert texts(tmp_path / "em.db") == ["after"]
+
+
 @pytest.mark.parametrize("remove", [remove_all, remove_the_file])
 def test_what_is_written_after_the_file_vanished_is_in_a_new_file(
     path: Path, remove: Callable[[Path], None], caplog: pytest.LogCaptureFixture

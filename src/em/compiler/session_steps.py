@@ -118,7 +118,8 @@ class SessionWriter(Writer):
             return None
         call = next(call for call in look.calls if call is not None)
         texts = {name: self.value(term, name) for name, term in args.items()}
-        for name in args:
+        # What only some sessions checked says little about where its values come from.
+        for name in args if len(look.made) == self.space.sessions.size else ():
             self._agreed += [(agreed, None) for agreed in self._used[role][name]]
         name = self.fresh(f"{identifier(call.title)}_passed")
         held = f"{len(look.made)}/{self.space.sessions.size}"

@@ -159,7 +159,9 @@ def get_health(request: AnyRequest) -> Response[HealthOut]:
 
 def _health(service: Service) -> Response[HealthOut]:
     try:
-        problems = service.store.health().problems
+        problems = [*service.store.health().problems]
+        if service.store.times_lost:
+            problems.append("the memory's file was gone or replaced; restart after a look at it")
         status = "degraded" if problems else "ok"
     except StoreError as error:
         problems, status = [str(error)], "unreachable"

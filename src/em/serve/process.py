@@ -67,7 +67,7 @@ def serve_memory(
         h11_max_incomplete_event_size=api.max_header_bytes,
     )
     lines = Lines()
-    for library in ("uvicorn", "mcp"):
+    for library in ("em", "uvicorn", "mcp"):
         logging.getLogger(library).addHandler(lines)
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn finishes the requests under way, then raises the signal again.
@@ -154,7 +154,7 @@ class Server(uvicorn.Server):
 
 
 class Lines(logging.Handler):
-    """Write warnings of uvicorn and the MCP SDK as lines of our log."""
+    """Write warnings of em, uvicorn and the MCP SDK as lines of our log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""

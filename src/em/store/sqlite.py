@@ -452,9 +452,10 @@ class SqliteStore(SqlStore):
         synchronous: str = "normal",
         redactor: Redactor | None = None,
     ) -> None:
-        self._path = str(path)
-        if "\0" in self._path:
+        if "\0" in str(path):
             raise UsageError("the path contains a NUL character", place="db")
+        # A program may go to another folder while it has the memory open.
+        self._path = IN_MEMORY if str(path) == IN_MEMORY else str(Path(path).absolute())
         check_busy_timeout(busy_timeout)
         self._busy_timeout = busy_timeout
         self._synchronous = synchronous
