@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.errors import InputError
+from em.errors import BadQuestion, InputError
 from em.llm import ScriptedClient
 
 
@@ -52,5 +52,5 @@ def test_the_sandbox_adds_amounts_up_too(memory: Memory, spent: Any) -> None:
     assert answer.value == {"amount": "120.00", "currency": "EUR"}
     memory.observe("ana", {"what": "food", "amount": "$5"}, type="Expense")
     memory.checkpoint("ana")
-    with pytest.raises(InputError, match="EUR and USD"):
+    with pytest.raises(BadQuestion, match="EUR and USD"):
         memory.ask("ana", "How much in all?", llm=ScriptedClient([reply] * 3))

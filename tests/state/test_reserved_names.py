@@ -6,36 +6,47 @@ import pytest
 
 from em import Memory
 from em.llm import ScriptedClient
-from em.state.state import State
-from em.state.subjects import Subjects
+
+TYPES = ["Action", "Rule", "Alert", "Row", "Conflict", "Field", "Record", "Collection", "profile"]
 
 
-def every_attribute_of_a_state() -> list[str]:
-    """The attributes of State in this version of em, whatever they are."""
-    return [name for name in dir(State) if not name.startswith("_")]
-
-
-@pytest.mark.parametrize("type_", ["Action", "Row", "Conflict", "Report", "Field", "profile"])
-def test_records_of_a_type_named_like_a_part_of_em_are_counted(memory: Memory, type_: str) -> None:
+@pytest.mark.parametrize("type_", TYPES)
+def test_records_of_a_type_named_like_a_part_of_em_are_asked_by_their_plain_plural(
+    memory: Memory, type_: str
+) -> None:
     memory.observe("ana", {"name": "one"}, type=type_)
+    plural = f"{type_.lower()}s"
     state = memory.checkpoint("ana")
-    (collection,) = state.collections
-    assert len(getattr(state, collection)) == 1
-    assert memory.ask("ana", code=f"len({collection})").value == 1
-    code = f"def answer(state):\n    return [r.name for r in state.{collection}]"
+    assert list(state.collections) == [plural]
+    assert memory.ask("ana", code=f"len({plural})").value == 1
+    assert memory.ask("ana", code=f"len(state.{plural})").value == 1
+    code = f"def answer(state):\n    return [r.name for r in state.{plural}]"
     model = ScriptedClient([{"route": "code", "code": code, "parameters": {}}])
     assert memory.ask("ana", "Which?", llm=model).value == ["one"]
+    assert len(state.collection(plural)) == len(getattr(state, f"{plural}_")) == 1
 
 
-def test_no_attribute_of_a_state_is_hidden_by_a_collection(memory: Memory) -> None:
-    names = every_attribute_of_a_state()
-    types = {kind.capitalize() for name in names for kind in (name, name.removesuffix("s"))}
-    for type_ in types - {"Profile"}:
-        memory.observe("ana", {"n": 1}, type=type_)
-    state = memory.checkpoint("ana")
-    assert not state.collections.keys() & set(names)
-    assert {len(getattr(state, name)) for name in state.collections} == {1}
-    assert len(state.collections) == len(types - {"Profile"})
+def test_a_rule_is_about_the_records_and_not_about_a_part_of_em(memory: Memory) -> None:
+    memory.observe("ana", {"cost": 5}, type="Action")
+    dear = {"op": ">", "left": {"item": "cost"}, "right": {"value": 3}}
+    rule = {
+        "id": "dear", "severity": "info", "message": "{cost} is much",
+        "each": {"in": "actions", "where": dear},
+    }  # fmt: skip
+    memory.observe("ana", "Tell me of dear actions.", facts=[], rules=[rule])
+    memory.checkpoint("ana")
+    assert [one.message for one in memory.alerts("ana")] == ["5 is much"]
+
+
+@pytest.mark.parametrize(
+    "type_", ["Any", "Money", "State", "Rule", "Entry", "list", "int", "Sequence"]
+)
+def test_a_class_may_be_named_like_what_the_code_is_written_with(
+    compiled: Any, memory: Memory, type_: str
+) -> None:
+    memory.observe("ana", {"n": 1, "day": "2024-05-02", "paid": "5 EUR"}, type=type_)
+    (collection,) = memory.checkpoint("ana").collections
+    assert memory.ask("ana", code=f"{collection}[0].n").value == 1
 
 
 @pytest.mark.parametrize("name", ["datetime", "field", "tuple", "event_ids", "history", "list"])
@@ -45,14 +56,13 @@ def test_a_field_may_be_named_like_what_its_class_is_written_with(compiled: Any,
     assert state.as_record(found) == given
 
 
-def test_a_state_that_an_older_em_gave_a_taken_name_is_compiled_again(
+def test_a_state_whose_collections_an_older_em_named_is_compiled_again(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.observe("ana", {"name": "one"}, type="Action")
     with monkeypatch.context() as older:
-        older.setattr("em.state.types.reserved_collections", frozenset)
-        older.setattr(Subjects, "_is_outdated", lambda *_given: False)
-        assert list(memory.checkpoint("ana").collections) == ["actions"]
+        older.setattr("em.state.types._plural", lambda word: f"{word}s_")
+        assert list(memory.checkpoint("ana").collections) == ["actions_"]
     state = memory.state("ana")
-    assert list(state.collections) == ["actions_"]
+    assert list(state.collections) == ["actions"]
     assert [one.name for one in state.actions_] == ["one"]

@@ -364,7 +364,7 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
     profile = found.as_record(found.profile)
     inferred = [name for name in profile if _is_inferred(found, name)]
     unread = by_mention(found.unread)
-    sizes = {name: len(getattr(found, name)) for name in found.collections}
+    sizes = {name: len(found.collection(name)) for name in found.collections}
 
     def text() -> None:
         click.echo(f"{subject}, version {found.version}")
@@ -406,7 +406,7 @@ def _print_records(found: State, collection: str, limit: int) -> None:
     if collection not in found.collections:
         known = ", ".join(found.collections) or "none"
         raise UsageError(f"there is no collection {collection!r}", fix=f"collections: {known}")
-    typed = getattr(found, collection)
+    typed = found.collection(collection)
     records = [found.as_record(record) for record in typed]
     inferred = [number for number, one in enumerate(typed[:limit]) if found.inferred(one)]
 
@@ -617,7 +617,7 @@ def repl(subject: str, as_of: str | None) -> None:
     found = open_memory().state(subject, as_of)
     found.module = load_module(found.code)  # with its docstrings, which `help` shows
     scope: dict[str, Any] = {**vars(found.module), "state": found, "profile": found.profile}
-    scope |= {name: getattr(found, name) for name in found.collections}
+    scope |= {name: found.collection(name) for name in found.collections}
     _complete(scope)
     names = ", ".join(["state", "profile", *found.collections])
     python_console.interact(

@@ -37,7 +37,6 @@ import msgspec
 from em.errors import InputError
 from em.state.conditions import NAME, Conditions, details_in
 from em.state.evolution import Dependent, names_in
-from em.state.satisfiability import check_satisfiable
 from em.state.schema import (
     PROFILE,
     ActiveWindow,
@@ -152,10 +151,13 @@ def _deadline(given: Any, place: str) -> str | Json | None:
 
 
 def check_constraint(constraint: Constraint, schema: StateSchema) -> None:
-    """Refuse a constraint that can't be compiled or can never fire."""
+    """Refuse a constraint that can't be compiled."""
     place = f"constraint {constraint.id!r}"
     if constraint.offset is not None:
         parse_duration(constraint.offset, "offset", place=place)
+    begins, ends = constraint.active_from, constraint.active_until
+    if begins is not None and ends is not None and moment(begins) >= moment(ends):
+        raise InputError("its window ends before it begins", place=f"{place}, active")
     if constraint.when is not None:
         Conditions(schema, f"{place}, when").condition(constraint.when)
     if isinstance(constraint.deadline, dict):
@@ -170,7 +172,6 @@ def check_constraint(constraint: Constraint, schema: StateSchema) -> None:
         Conditions(schema, f"{place}, each").each(constraint.each)
     _check_evaluated(constraint, schema, place)
     _check_message(constraint, schema, f"{place}, message")
-    check_satisfiable(constraint, schema, place)
 
 
 def _check_evaluated(constraint: Constraint, schema: StateSchema, place: str) -> None:
@@ -410,9 +411,9 @@ def _is_active(compiled: Any, now: datetime) -> bool:
 
 def _fired(compiled: Any, state: Any, details: Mapping[str, Any]) -> Iterator[Alert]:
     """Yield an alert if the condition holds, or one for each record that the rule is about."""
-    if not compiled.holds(state, details):
+    if not compiled.holds(state.view, details):
         return
-    about = [None] if compiled.each is None else compiled.each(state, details)
+    about = [None] if compiled.each is None else compiled.each(state.view, details)
     for who in about:
         yield _alert(compiled, who, {**_fields_of(who, state), **details})
 
@@ -455,7 +456,7 @@ def _due(compiled: Any, state: Any, given: Mapping[str, Any]) -> Iterator[Alert]
         days = (due_.date() - now.date()).days
         details = _fields_of(who, state) | {"now": now}
         details |= {"deadline": due_.date().isoformat(), "days_remaining": days}
-        if compiled.holds(state, details):
+        if compiled.holds(state.view, details):
             overdue = now >= overdue_from
             yield _alert(compiled, who, details, due=due_, overdue=overdue, days_remaining=days)
 
@@ -463,7 +464,7 @@ def _due(compiled: Any, state: Any, given: Mapping[str, Any]) -> Iterator[Alert]
 def _deadlines(compiled: Any, state: Any, given: Mapping[str, Any]) -> Iterator[tuple[Any, date]]:
     """Yield each deadline of a rule with its record."""
     if compiled.deadlines is not None:
-        found = compiled.deadlines(state, given)
+        found = compiled.deadlines(state.view, given)
         yield from ((who, when) for who, when in found if when is not None)
     elif len(compiled.deadline) == len("2025-06-01"):
         yield None, date.fromisoformat(compiled.deadline)

@@ -133,12 +133,19 @@ class State:
 
     def __getattr__(self, name: str) -> list[Any]:
         types = self.__dict__.get("_types", {})
-        if name not in types:
-            close = get_close_matches(name, [*types, "profile"], 1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise AttributeError(f"the state has no collection {name!r}{hint}")
+        plain = name.removesuffix(
+            "_"
+        )  # `state.rules_`: the records, where State has `rules` itself
+        if name in types or plain in types:
+            return self.collection(name if name in types else plain)
+        close = get_close_matches(name, [*types, "profile"], 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise AttributeError(f"the state has no collection {name!r}{hint}")
+
+    def collection(self, name: str) -> list[Any]:
+        """Return the records of a collection, also of one that is named like a part of State."""
         if name not in self._loaded:
-            type_ = types[name]
+            type_ = self._types[name]
             keyed = type_.key is not None
             with uncollected():
                 self._loaded[name] = self._entities(type_) if keyed else self._records(type_)
@@ -207,7 +214,7 @@ class State:
         """Return the records of a collection as plain rows, the form that the sandbox takes."""
         type_ = self._types[collection]
         if type_.key is not None:
-            return [_row(one, self.module) for one in getattr(self, collection)]
+            return [_row(one, self.module) for one in self.collection(collection)]
         return self._plain_rows(type_)
 
     def _plain_rows(self, type_: TypeSchema) -> list[Json]:
@@ -363,7 +370,7 @@ class State:
             found = self.why(what, key)
         except NotFound:
             keyless = [name for name, type_ in self._types.items() if type_.key is None]
-            records = [one for name in keyless for one in getattr(self, name)]
+            records = [one for name in keyless for one in self.collection(name)]
             origins = [self.why(one) for one in records if what in one.event_ids]
             if not origins:
                 raise
@@ -394,7 +401,7 @@ class State:
         for name, type_ in self._types.items():
             if type_.key is None:
                 places = [one.place for one in known.records if one.type == type_.given]
-                own = getattr(self, name)
+                own = self.collection(name)
                 if len(own) != len(places):
                     raise StateError(
                         "the state changed while it was read",
@@ -480,6 +487,11 @@ class State:
         """Return a record as it was given."""
         return self.module.as_record(record)
 
+    @cached_property
+    def view(self) -> "Records":
+        """The collections by their plain names, also where State has an attribute of that name."""
+        return Records(self)
+
     @property
     def rules(self) -> list[Constraint]:
         """The rules that a model derived, with a person's verdict, the worst first."""
@@ -498,6 +510,16 @@ class State:
     def alerts(self, now_: Moment | None = None) -> list[Alert]:
         """Return what is due: deadlines, active windows, and what the user's alerts find."""
         return rules.due(self, self._rules, (self.as_of or now()) if now_ is None else moment(now_))
+
+
+class Records:
+    """The collections and the profile of a state, by their names: what compiled rules see."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __getattr__(self, name: str) -> Any:
+        return self._state.profile if name == "profile" else self._state.collection(name)
 
 
 def _row(record: Any, module: ModuleType) -> Json:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
+from keyword import iskeyword
 from typing import Any
 
 import msgspec
@@ -44,7 +45,7 @@ from em.state.schema import (
     Verdict,
 )
 from em.state.state import State
-from em.state.types import holds, reserved_collections, resolve
+from em.state.types import holds, resolve
 from em.store import open_store
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Passage, Store
 from em.values.canonical import Json, uncollected
@@ -164,8 +165,8 @@ class Subjects:
         )
 
     def _is_outdated(self, artefact: Artefact) -> bool:
-        """Tell whether part of a state was erased since, or an older em gave it a taken name."""
-        if artefact.body is None or _has_taken_name(artefact.body):
+        """Tell whether part of a state was erased since, or an older em named its collections."""
+        if artefact.body is None or _has_older_name(artefact.body):
             return True
         query = EventQuery(
             stream=subject_stream(artefact.name),
@@ -509,7 +510,7 @@ class Subjects:
             return state.place(record)
         for name, type_ in state.collections.items():
             if type_.key is None:
-                for one in getattr(state, name):
+                for one in state.collection(name):
                     if one.event_ids == record.event_ids and repr(one) == repr(record):
                         return state.place(one)
         return state.place(record)
@@ -591,11 +592,10 @@ def _check_held(field: FieldSchema, value: Any) -> None:
     )
 
 
-def _has_taken_name(body: Json) -> bool:
-    """Tell whether a collection of a stored state has a name that State has itself by now."""
-    types: dict[str, Json] = body.get("types") or {}
-    collections = {one.get("collection") for given, one in types.items() if given != PROFILE}
-    return not collections.isdisjoint(reserved_collections())
+def _has_older_name(body: Json) -> bool:
+    """Tell whether a collection of a stored state is not the plain plural: an older em gave it."""
+    names = [one["collection"] for one in (body.get("types") or {}).values()]
+    return any(name.endswith("_") and not iskeyword(name[:-1]) for name in names)
 
 
 def _value_of(

@@ -5,6 +5,7 @@ so a type is the same whether its records came at once or one checkpoint at a ti
 does not convert back to exactly what was given is stored beside the typed one (`as_given`).
 """
 
+import builtins
 import keyword
 import re
 import unicodedata
@@ -201,25 +202,14 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NOT_WORD = re.compile(r"[^A-Za-z0-9]+")
 
 
-def reserved_fields() -> frozenset[str]:
-    """Return the names that a field can't have; see `em.state.reserved`."""
-    from em.state import reserved  # it reads the code that is written with these types
-
-    return reserved.reserved_fields()
-
-
-def reserved_classes() -> frozenset[str]:
-    """Return the names that a class can't have."""
-    from em.state import reserved
-
-    return reserved.reserved_classes()
-
-
-def reserved_collections() -> frozenset[str]:
-    """Return the names that a collection can't have."""
-    from em.state import reserved
-
-    return reserved.reserved_collections()
+_FIELDS = frozenset(
+    "as_given bool datetime dict event_ids field float history int list str tuple".split()
+)
+"""Names that the body of a generated class uses, which a field can't have."""
+_CLASSES = frozenset(dir(builtins)) | frozenset(
+    "Any Callable Decimal Entry Literal Mapping Money Profile Rule Sequence State".split()
+)
+"""Names that generated code uses, which a class can't have."""
 
 
 def _ascii(text: str) -> str:
@@ -247,26 +237,29 @@ def field_name(given: str, taken: Container[str]) -> str:
         name = f"n_{name}"
     if keyword.iskeyword(name):
         name += "_"
-    if name in reserved_fields():
+    if name in _FIELDS:
         name += "_"
     return _free(name, taken)
 
 
 def class_name(given: str, taken: Container[str]) -> str:
     """Return a free class name for a type of records."""
-    words = _words(given) or ["record"]
-    name = "".join(word[:1].upper() + word[1:] for word in words)
-    if name[0].isdigit():
-        name = f"N{name}"
-    if (name in reserved_classes() and given != PROFILE) or keyword.iskeyword(name):
+    name = _plain_class(given)
+    if (name in _CLASSES and given != PROFILE) or keyword.iskeyword(name):
         name += "Record"
     return _free(name, taken)
 
 
-def collection_name(class_: str, taken: Container[str]) -> str:
-    """Return a free name for the collection of a class: trips for Trip."""
-    name = _plural("_".join(_words(class_)).lower())
-    if name in reserved_collections() or keyword.iskeyword(name):
+def _plain_class(given: str) -> str:
+    words = _words(given) or ["record"]
+    name = "".join(word[:1].upper() + word[1:] for word in words)
+    return f"N{name}" if name[0].isdigit() else name
+
+
+def collection_name(given: str, taken: Container[str]) -> str:
+    """Return a free name for the collection of a type: its plain plural, trips for Trip."""
+    name = _plural("_".join(_words(_plain_class(given))).lower())
+    if keyword.iskeyword(name):
         name += "_"
     return _free(name, taken)
 
@@ -309,7 +302,7 @@ def type_of(schema: StateSchema, given: str, key: list[str] | None = None) -> Ty
         classes = {known.name for known in schema.types.values()}
         name = class_name(given, classes)
         taken = {known.collection for known in schema.types.values()}
-        collection = collection_name(name, taken)
+        collection = collection_name(given, taken)
         found = TypeSchema(given=given, name=name, collection=collection, key=key)
         schema.types[given] = found
     return found

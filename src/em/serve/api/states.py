@@ -97,7 +97,7 @@ def get_state(
         subject,
         state.version,
         state.as_record(state.profile),
-        {name: len(getattr(state, name)) for name in state.collections},
+        {name: len(state.collection(name)) for name in state.collections},
         state.coverage,
         state.unstructured[:100],
         state.unread[:100],
@@ -121,7 +121,7 @@ def get_records(
         raise NotFound(
             f"there is no collection {collection!r}", place="collection", fix=f"use one of: {known}"
         )
-    shown, pagination = page(getattr(state, collection), limit, offset)
+    shown, pagination = page(state.collection(collection), limit, offset)
     return Records([RecordOut(state.as_record(one), one.event_ids) for one in shown], pagination)
 
 

@@ -78,7 +78,7 @@ class Listing:
         self._state, self._wanted = state, wanted
         self.name, self.type = name, _collection(state, name)
         self._fields = {field.given: field for field in self.type.fields.values()}
-        every: list[Any] = getattr(state, name)
+        every: list[Any] = state.collection(name)
         self._plain: dict[int, Any] = {}
         self.total = len(every)
         self._shared = Counter(record.event_ids[0] for record in every if record.event_ids)
@@ -141,7 +141,7 @@ class Listing:
     def find(self, ref: str) -> Any:
         """Return the record that the address names."""
         event = None if self.type.key else ref.partition(".")[0]
-        for record in getattr(self._state, self.name):
+        for record in self._state.collection(self.name):
             if (event is None or record.event_ids[0] == event) and self.ref(record) == ref:
                 return record
         raise NotFound(

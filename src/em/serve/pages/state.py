@@ -157,7 +157,7 @@ def _wanted(request: AnyRequest) -> Wanted:
 
 
 def _counts(state: State) -> list[tuple[str, int]]:
-    return [(name, len(getattr(state, name))) for name in state.collections]
+    return [(name, len(state.collection(name))) for name in state.collections]
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
