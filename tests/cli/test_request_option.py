@@ -52,6 +52,15 @@ def test_the_configured_model_reads_other_words_if_it_is_asked_for(
     assert (ran.code, ran.out) == (0, '"hello Ana"\n')
 
 
+@pytest.mark.parametrize("mode", ["off", "shadow"])
+def test_routines_that_are_switched_off_are_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setenv("EM_ROUTINES", mode)
+    ran = em("run", "--request", "Say hello to Ana.", "--json")
+    assert (ran.code, json.loads(ran.err)["error"]["code"]) == (1, "routines_off")
+
+
 CANCEL = """\
 name: cancel
 checks: hand_over

@@ -52,6 +52,7 @@ from em.cli.output import (
 )
 from em.errors import EmError, RoutineError, UsageError
 from em.memory import Memory
+from em.runner.acceptance import refuse_if_off
 from em.runner.cancellation import cancel_run
 from em.runner.engine import resume_run, run_routine
 from em.runner.history import (
@@ -246,6 +247,7 @@ def _matched(request: str, also: str | None, client: "LlmClient | None") -> "Mat
             fix='leave it out; a routine that you name is given a request as request="…"',
         )
     memory = open_memory()
+    refuse_if_off(memory.routines, "em run --request")
     match = memory.match(request, client=client)
     if match is not None:
         note(printable(f"{match.routine}, by {match.why}"))
