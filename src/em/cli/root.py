@@ -120,6 +120,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "em.cli.doctor:doctor",
             "Check the installation, the database, extras and keys.",
         ),
+        "secrets": (
+            "em.cli.secrets:secrets",
+            "List the secrets in transcripts on this disk, without showing them.",
+        ),
         "trust": ("em.cli.trust:trust", "Trust code or a folder's em.yaml after you have read it."),
         "smoke-llm": ("em.cli.doctor:smoke_llm", "Ask the configured model one small question."),
     },

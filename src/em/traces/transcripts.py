@@ -233,7 +233,7 @@ def find_shape(file: IO[bytes], name: str, format_: str | None = None) -> Shape:
     file.seek(start)
     if not first:
         raise NoTranscript("the file is empty", place=name)
-    _refuse_compressed(first[0].raw, name)
+    refuse_compressed(first[0].raw, name)
     is_document = len(first) == 1 or bool(first[0].problem)
     if is_document:
         try:
@@ -252,7 +252,8 @@ def find_shape(file: IO[bytes], name: str, format_: str | None = None) -> Shape:
     return Shape(importer, is_document)
 
 
-def _refuse_compressed(start: bytes, name: str) -> None:
+def refuse_compressed(start: bytes, name: str) -> None:
+    """Raise NoTranscript if a file that begins so is compressed."""
     for magic, (kind, fix) in COMPRESSED.items():
         if start.startswith(magic):
             raise NoTranscript(f"the file is {kind}", place=name, fix=fix)
