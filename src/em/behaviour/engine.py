@@ -21,7 +21,7 @@ from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, encode, hints_of
 from em.behaviour.metrics import Metrics
 from em.behaviour.result import Progress, Result
-from em.behaviour.solver import run_agent_only, solve
+from em.behaviour.solver import Solver
 from em.behaviour.task import make_task
 from em.behaviour.tool import Contexts, EngineTool
 from em.behaviour.way import Way
@@ -407,11 +407,11 @@ class Engine:
             given = _params(params, arguments)
             values = {name: self._encoded(name, value) for name, value in given.items()}
         except NotRecordable as problem:
-            return run_agent_only(self, args, self._with_params(kwargs, params), problem)
+            return Solver(self, None, args, self._with_params(kwargs, params)).without_task(problem)
         task = make_task(encoded, _tags(tags), values)
         if self._subject is not None:
             task = msgspec.structs.replace(task, subject=self._about(arguments))
-        return solve(self, task, args, self._with_params(kwargs, given))
+        return Solver(self, task, args, self._with_params(kwargs, given)).solve()
 
     def _about(self, arguments: Mapping[str, Any]) -> str | None:
         """Return who a task is about."""

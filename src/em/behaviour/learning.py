@@ -50,15 +50,13 @@ _TEXT = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 class Explained(NamedTuple):
     """What the learner says, by the number of the call.
 
-    others: the steps that name a value or check one. asked: values that it would ask for. inputs:
-    what they must look like.
+    others: the steps that name a value or check one. asked: values that it would ask for.
     """
 
     args: dict[int, Json]
     expect: dict[int, Json]
     others: list[Json]
     asked: dict[int, list[Any]]
-    inputs: Json
 
 
 class Pair(NamedTuple):
@@ -93,7 +91,7 @@ class Lesson:
         self.args: list[Json] = []
         self.asked: dict[int, list[Any]] = {}
         for explained in self._explanations():
-            self.asked, self.inputs = explained.asked, explained.inputs
+            self.asked = explained.asked
             self.args = [
                 self._whole_answer(explained.args[n]) if n == len(calls) else explained.args[n]
                 for n in range(len(self._made))
@@ -133,7 +131,7 @@ class Lesson:
                 if plain is not None:
                     yield plain._replace(others=[], expect={})
         args = {number: escaped(call.args) for number, call in enumerate(self._made)}
-        yield Explained(args, {}, [], {}, {})
+        yield Explained(args, {}, [], {})
 
     def _learnt(self, caution: Caution, *, every_call: bool) -> Explained | None:
         """Return what the learner says; None if a behaviour can't do that.
@@ -156,9 +154,7 @@ class Lesson:
             if more:
                 found = self._asked_of(caution, more, every_call=every_call)
             values = {**found.values, **{name: [one] for name, one in more.items()}}
-            made = self._read(found.routine["steps"], values, inline=every_call)
-            properties = found.routine["input_schema"].get("properties", {})
-            return None if made is None else made._replace(inputs=properties)
+            return self._read(found.routine["steps"], values, inline=every_call)
         return None
 
     def _asked_of(self, caution: Caution, more: Json, *, every_call: bool) -> "Learnt":
@@ -200,7 +196,7 @@ class Lesson:
         for step in steps:
             if step["type"] == "tool.call":
                 named[step["save_as"]] = self.names[titles[step["tool"]]]
-        made = Explained({}, {}, [], {}, {})
+        made = Explained({}, {}, [], {})
         for step in steps:
             if step["type"] == "let" and inline:
                 named[step["save_as"]] = f"({as_expression(_renamed(step['value'], named))})"

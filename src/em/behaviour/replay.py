@@ -412,7 +412,7 @@ def _why_stopped(way: Way, course: Course) -> str:
     """Say why a routine does not go on, and where."""
     step_id, why, about = course.why_stopped()
     if step_id == "input":
-        return f"{why}, and the use of this param could not be followed"
+        return why
     number, steps = course.answered, way.steps
     if number and steps[number - 1].id == step_id:
         last = steps[number - 1]
