@@ -262,6 +262,28 @@ def test_each_call_of_a_list_answers_once(memory: Memory, kind: str) -> None:
     assert (last.done, last.in_doubt) == (["pay", "pay"], ["pay"])
 
 
+def test_a_call_that_was_retried_is_not_in_doubt(memory: Memory) -> None:
+    text = PAY.replace('"{{ n }}"}}', '"{{ n }}"}, retry: {attempts: 2, backoff: 0}}', 1)
+    keep_routine(memory.store, {"routine.yaml": text})
+    refused = iter([ConnectionRefusedError()])
+    paid: list[float] = []
+
+    @em.tool(effect="write")
+    def pay(amount: float) -> str:
+        for error in refused:
+            raise error
+        paid.append(amount)
+        return "paid"
+
+    @em.tool(effect="write")
+    def tell(amount: float) -> bool:
+        raise TimeoutError
+
+    agent = memory.agent(lambda request: pay(5), [pay, tell])
+    assert (agent("Pay 5"), paid) == ("paid", [5])
+    assert (agent.last.done, agent.last.in_doubt) == (["pay"], ["tell"])
+
+
 def test_a_call_that_surely_had_no_effect_is_made(memory: Memory, shop: Shop) -> None:
     refused = iter([ConnectionRefusedError("nobody listens")])
 

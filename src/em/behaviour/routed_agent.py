@@ -209,7 +209,7 @@ class RoutedAgent:
         self._tools = ToolRegistry(tools)
         self._signature = Signature(agent)
         self._request = _first_parameter(agent)
-        self._subject, self._success, self._learns = subject, success, learn
+        self.subject, self._success, self._learns = subject, success, learn
         called = getattr(agent, "__call__", agent)  # noqa: B004 - of an object it is the method that tells the kind
         self._is_async = any(map(inspect.iscoroutinefunction, (agent, called)))
         self._new: dict[Hashable, tuple[int, int]] = {}
@@ -324,10 +324,6 @@ class RoutedAgent:
             )
         return turns, {name: plain(value) for name, value in named.items()}
 
-    def subject_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """Return who a task is about."""
-        return self._subject(*args, **kwargs) if callable(self._subject) else self._subject
-
     def with_defaults(self, tool: str, args: Json) -> Json:
         """Return the arguments of a call with the defaults of those that were not given."""
         known = self._tools.get(tool)
@@ -349,7 +345,7 @@ class _Task:
         self.turns, self.others = agent.bound(args, kwargs)
         # In a conversation, the request is what the user said in all turns before the first effect.
         self.request = "\n".join(self.turns)
-        self.subject = agent.subject_of(args, kwargs)
+        self.subject = agent.subject(*args, **kwargs) if callable(agent.subject) else agent.subject
         self.match: Match | None = None
         self.result: RunResult | None = None
         self.agreed = self.problem = self.trace_id = ""
@@ -396,25 +392,30 @@ class _Task:
         except StoreError:
             raise
         except EmError as error:
-            failure = failure_of("", error, {})
-            self.result = RunResult(run_id="", status="failed", failure=failure)
+            why = failure_of("", error, {})
+            self.result = RunResult(run_id="", status="failed", failure=why)
         finally:
             calls = [one for one in notes.events if isinstance(one, ToolCall)]
-            self._made = [one for one in calls if (one.effect or infer_effect(one.tool)) == "write"]
-            self.done = [one.tool for one in self._made if one.error is None]
-            if self.result is not None and self.result.failure is not None:
-                self._leave_undone(self.result.failure)
-            self.in_doubt = [one.tool for one in self._made if one.error is not None]
+            made = [one for one in calls if (one.effect or infer_effect(one.tool)) == "write"]
+            failure = self._failure
+            if made and failure is not None and failure.context.get("outcome") == UNDONE:
+                last = made[-1]  # if it is the one that failed, it surely had no effect
+                is_undone = last.error is not None and last.args == failure.context.get("args")
+                made = made[: len(made) - is_undone]
+            done = [one for one in made if one.error is None]
+            # A call that was retried and then returned is not in doubt.
+            known = [(one.tool, one.args) for one in done]
+            doubt = [one for one in made if one.error and (one.tool, one.args) not in known]
+            self.done, self.in_doubt = ([one.tool for one in each] for each in (done, doubt))
+            self._made = [*done, *doubt]
 
-    def _leave_undone(self, failure: Failure) -> None:
-        """Forget the last call if it surely had no effect."""
-        is_undone = failure.context.get("outcome") == UNDONE
-        if is_undone and self._made and self._made[-1].error is not None:
-            self._made.pop()
+    @property
+    def _failure(self) -> Failure | None:
+        return None if self.result is None else self.result.failure
 
     def refuse_unseen(self, desk: Desk) -> None:
         """Raise RunNotDone if the routine wrote with tools whose calls can't be answered."""
-        failure = None if self.result is None else self.result.failure
+        failure = self._failure
         if failure is None or self.result is None or not failure.step_id:
             return
         unseen = desk.unseen(self.ref, failure, {one.tool for one in self._made})
