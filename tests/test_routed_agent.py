@@ -696,6 +696,21 @@ def test_a_proposed_routine_is_compared_beside_the_agent(
     assert ("cancel_order@1" in reports) == (mode == "shadow")
 
 
+def test_a_method_may_be_an_agent(memory: Memory, shop: Shop) -> None:
+    class Help:
+        name = "help"
+
+        @memory.agent(tools=shop.tools)
+        def desk(self, request: str) -> str:
+            return f"{self.name}: {request}"
+
+    one = Help()
+    assert one.desk("what of W-1?") == "help: what of W-1?"
+    assert one.desk.last.trace_id
+    one.desk(REQUEST)
+    assert one.desk.last.how == "routine cancel_order@1"
+
+
 def test_an_agent_must_take_a_request(memory: Memory) -> None:
     with pytest.raises(UsageError):
         memory.agent(lambda: None)

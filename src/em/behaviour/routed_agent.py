@@ -27,6 +27,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -225,6 +226,10 @@ class RoutedAgent:
         if last is None:
             raise UsageError("this agent has done no task yet", place="last", fix="call it first")
         return last
+
+    def __get__(self, one: object, kind: type | None = None) -> Any:
+        """Return the agent of an object, where it is a method."""
+        return self if one is None else MethodType(self, one)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Do a task: by a routine if one fits, else by the agent. Await an async agent."""
