@@ -180,6 +180,7 @@ class _Beside:
         self._names = param_names(task.params)
         # What nothing explains, by call: constants, and values that the learner would ask for.
         self._open = [[*self._open_in(number)] for number in range(len(self._pairs))]
+        self._parts = [[*self._parts_in(number)] for number in range(len(self._pairs))]
 
     def _open_in(self, number: int) -> Iterator[Pair]:
         asked = [Pair(value, None, "") for value in self._lesson.asked.get(number, ())]
@@ -314,7 +315,7 @@ class _Beside:
         found = set()
         for later in range(number + 1, len(self._pairs)):
             taken = used_by([pair.template for pair in self._pairs[later]])
-            for pair in (*self._open[later], *self._parts(later)):
+            for pair in (*self._open[later], *self._parts[later]):
                 for path, leaf in self._holding(pair, number):
                     place: Any = tuple(part.key for part in path)
                     is_it = same(leaf, pair.value)
@@ -336,7 +337,7 @@ class _Beside:
         uses = (names_in(one.strip(), "", bare=True) for one in holes if _CHOICE.search(one))
         return any(name in used and not used & known for used in uses)
 
-    def _parts(self, number: int) -> Iterator[Pair]:
+    def _parts_in(self, number: int) -> Iterator[Pair]:
         """Yield the parts of texts that no expression makes."""
         for pair in self._pairs[number]:
             if isinstance(pair.template, str) and is_made(pair.template):

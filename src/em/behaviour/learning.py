@@ -29,7 +29,7 @@ from em.compiler.places import are_comparable, key_of, lists_in
 from em.compiler.replay_world import program_of
 from em.compiler.steps import read_name
 from em.errors import EmError, ExpressionError, NotRecordable
-from em.runner.expressions.language import names_in, whole_expression
+from em.runner.expressions.language import names_in, parse_reference, whole_expression
 from em.values.canonical import Json, identical, same
 from em.values.leaves import leaves
 
@@ -121,14 +121,15 @@ class Lesson:
         values = sum(1 for one in self.recordings for c in one.calls for _ in leaves(c.result))
         if values <= MOST_VALUES:
             several = len(self.recordings) > 1
+            reads = any(call.effect == "read" for call in self._made[:-1])
             for caution in (BY_PERSON, CONSTANTS_SHOWN) if several else (BY_PERSON,):
-                plain = self._learnt(caution, every_call=True)
                 found = self._learnt(caution, every_call=False)
+                plain = self._learnt(caution, every_call=True) if reads else found
                 if found is not None and plain is not None:
                     yield found._replace(
                         args={**plain.args, **found.args}, asked={**plain.asked, **found.asked}
                     )
-                if plain is not None:
+                if plain is not None and reads:
                     yield plain._replace(others=[], expect={})
         args = {number: escaped(call.args) for number, call in enumerate(self._made)}
         yield Explained(args, {}, [], {})
@@ -443,5 +444,8 @@ def pairs_of(value: Any, template: Any, key: str = "") -> Iterator[Pair]:
 def is_made(template: Any) -> bool:
     """Return whether a template holds an expression that is more than a quoted text."""
     with suppress(ExpressionError):  # braces of a constant
-        return any(names_in(hole.strip(), "", bare=True) for hole in HOLE.findall(str(template)))
+        return any(
+            parse_reference(hole) or names_in(hole.strip(), "", bare=True)
+            for hole in HOLE.findall(str(template))
+        )
     return False
