@@ -287,6 +287,36 @@ def test_a_value_that_a_write_may_change_is_not_shown_as_known(
     assert room.made == [("I-9", "x"), "I-9"]
 
 
+CHANGEABLE = "import itertools\n_turns = itertools.count(1)\ndef turn(): return next(_turns)\n"
+"""A function that gives another value at each call: the run can't be as it was prepared."""
+
+
+def test_a_run_that_reads_otherwise_than_was_prepared_writes_nothing(
+    memory: Memory, folder: Path
+) -> None:
+    text = ROUTINE.replace('shelf: "{{ shelf }}"', 'shelf: "{{ shelf }}-{{ turn() }}"')
+    (folder / "routine.yaml").write_text(text)
+    (folder / "udf.py").write_text(CHANGEABLE)
+    room = Store()
+    found = prepared(memory, folder, room)
+    result = memory.commit(found.token, room.tools)
+    assert (result.status, room.made) == ("needs_input", [])
+    assert result.reason is not None
+
+
+def test_a_write_that_was_not_shown_is_not_made(memory: Memory, folder: Path) -> None:
+    text = ROUTINE.replace("tool: order, args", 'tool: order, for_each: "{{ [1] * turn() }}", args')
+    text = text.replace("done.number", "done[0].number")
+    (folder / "routine.yaml").write_text(text)
+    (folder / "udf.py").write_text(CHANGEABLE)
+    room = Store()
+    found = prepared(memory, folder, room)
+    result = memory.commit(found.token, room.tools)
+    assert result.failure is not None
+    assert result.failure.error_type == "CheckFailed"
+    assert room.made == [("I-9", "soon")]
+
+
 def test_a_read_that_fails_at_first_is_repeated_as_in_any_run(
     tmp_path: Path, memory: Memory
 ) -> None:
