@@ -52,43 +52,51 @@ _NUMBERS = {
 }
 
 
+class Hole(NamedTuple):
+    """A hole of a template: the path of the input that it fills, and what it takes.
+
+    limit: the most words; 0 is no limit. signs: what they may have beside letters; None for
+    anything. form: `lower` or `upper` if the input has another case than the text, the format of
+    the text for a date.
+    """
+
+    path: tuple[str, ...]
+    limit: int = 0
+    signs: str | None = None
+    form: str = ""
+
+    def value(self, text: str) -> str | None:
+        """Return what the hole makes of its text; None if it does not take it."""
+        if self.form.startswith("%"):
+            day = read_date(text, self.form)
+            return None if day is None else day.isoformat()
+        return text if not self.form else text.lower() if self.form == "lower" else text.upper()
+
+
 class Template(NamedTuple):
     """The fixed parts of a template, plain and in lower case, and the holes between them.
 
-    limits: the most words that each hole takes; 0 is no limit. signs: what they may have beside
-    letters; None for anything. forms: `lower` or `upper` for a hole whose input has another case
-    than the text, the format of the text for a date. settings: inputs that the wording stands for,
-    whatever is in the holes. digest: of the only text that it fits; empty for any.
+    settings: inputs that the wording stands for, whatever is in the holes. digest: of the only text
+    that it fits; empty for any.
     """
 
     fixed: tuple[str, ...]
-    holes: tuple[str, ...]
-    limits: tuple[int, ...] = ()
-    signs: tuple[str | None, ...] = ()
-    forms: tuple[str, ...] = ()
+    holes: tuple[Hole, ...]
     settings: tuple[tuple[str, bool | None], ...] = ()
     digest: str = ""
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs that its holes fill, or fill a part of."""
-        names = [hole.split(".")[0] for hole in self.holes]
+        names = [hole.path[0] for hole in self.holes]
         return tuple(dict.fromkeys([*names, *(name for name, _ in self.settings)]))
-
-    def value(self, number: int, text: str) -> str | None:
-        """Return what a hole makes of its text; None if it does not take it."""
-        form = self.forms[number]
-        if form.startswith("%"):
-            day = read_date(text, form)
-            return None if day is None else day.isoformat()
-        return text if not form else text.lower() if form == "lower" else text.upper()
 
     def takes(self, number: int, value: str, apart: "Apart") -> bool:
         """Return whether a hole takes a value: as many words, and the signs, that it may have."""
-        limit, signs = self.limits[number], self.signs[number]
-        if limit and len(value.split()) > limit:
+        hole = self.holes[number]
+        if hole.limit and len(value.split()) > hole.limit:
             return False
-        if signs is not None and not signs_of(value) <= {*signs}:
+        if hole.signs is not None and not signs_of(value) <= {*hole.signs}:
             return False
         return self.may_hold(number, value, apart)
 
@@ -97,7 +105,7 @@ class Template(NamedTuple):
 
         apart: what stands between the elements of a list stands in none of them.
         """
-        own = apart.get(self.holes[number].split(".")[0], ())
+        own = apart.get(self.holes[number].path[0], ())
         if own and any(words in _folded(_SPACE.sub(" ", value)) for words in own):
             return False
         marks = self.fixed[number][-1:], self.fixed[number + 1][:1]
@@ -111,10 +119,7 @@ Apart = Mapping[str, Collection[str]]
 def parse_template(text: str) -> Template:
     """Parse a template. Raise RoutineError where it can't be told what a hole takes."""
     fixed: list[str] = [""]
-    holes: list[str] = []
-    limits: list[int] = []
-    signs: list[str | None] = []
-    forms: list[str] = []
+    holes: list[Hole] = []
     settings: dict[str, bool | None] = {}
     digest = ""
     for found in _PARTS.finditer(text):
@@ -127,11 +132,9 @@ def parse_template(text: str) -> Template:
             named = _HOLE.fullmatch(hole)
             if named is None or not all(map(str.isidentifier, named[1].split("."))):
                 raise RoutineError(f"a hole must be the name of an input, got {part!r}")
-            holes.append(named[1])
-            forms.append(named[2] or "")
-            limits.append(int(named[3] or 0))
-            is_free = not named[3] or named[4] == "+"
-            signs.append(None if is_free else named[5] or "")
+            signs = None if not named[3] or named[4] == "+" else named[5] or ""
+            path, form = tuple(named[1].split(".")), named[2] or ""
+            holes.append(Hole(path, int(named[3] or 0), signs, form))
             fixed.append("")
         elif part in ("{", "}"):
             raise RoutineError(f"there is a single {part!r}", fix=f"write {part * 2!r} for it")
@@ -147,9 +150,6 @@ def parse_template(text: str) -> Template:
     return Template(
         fixed=tuple(map(_folded, words)),
         holes=tuple(holes),
-        limits=tuple(limits),
-        signs=tuple(signs),
-        forms=tuple(forms),
         settings=tuple(settings.items()),
         digest=digest,
     )
@@ -272,14 +272,14 @@ def _words_between(templates: Iterable[Template], schema: Json) -> Apart:
     properties = json_schema.properties_of(schema)
     found = defaultdict[str, set[str]](set)
     for template in templates:
-        begun: set[str] = set()
+        begun: set[tuple[str, ...]] = set()
         for number, hole in enumerate(template.holes):
-            name = hole.split(".")[0]
+            name = hole.path[0]
             own = properties.get(name)
-            if isinstance(own, dict) and own.get("type") == "array" and hole in begun:
+            if isinstance(own, dict) and own.get("type") == "array" and hole.path in begun:
                 found[name].add(template.fixed[number])
-                begun -= {other for other in begun if other.split(".")[0] == name}
-            begun.add(hole)
+                begun -= {other for other in begun if other[0] == name}
+            begun.add(hole.path)
     return {name: {one for one in words if one.strip()} for name, words in found.items()}
 
 
@@ -361,8 +361,7 @@ class _Search:
         self._parts, self._words = template.fixed[1:-1], words
         may_hold = template.takes if template.digest else template.may_hold
         self._may_hold = partial(may_hold, apart=apart)
-        self._value = template.value
-        self._schemas = [_schema_at(schema, hole.split(".")) for hole in template.holes]
+        self._holes = [(hole, _schema_at(schema, hole.path)) for hole in template.holes]
         self._left = MOST_TRIED
 
     def readings(self, start: int, end: int) -> list[list[str]] | None:
@@ -378,8 +377,9 @@ class _Search:
             value = self._words.between(start, stop)
             if not value or not self._may_hold(number, value):
                 continue
-            made = self._value(number, value)
-            if made is None or not _has_type(made, self._schemas[number]):
+            hole, schema = self._holes[number]
+            made = hole.value(value)
+            if made is None or json_schema.misfit(schema, _typed(made, schema)) is not None:
                 continue
             if number == len(self._parts):
                 yield [value]
@@ -398,7 +398,7 @@ class _Search:
             place = self._words.plain.find(part, place + 1, end)
 
 
-def _schema_at(schema: Json, path: list[str]) -> Json:
+def _schema_at(schema: Json, path: Sequence[str]) -> Json:
     """Return the schema of the values that a hole takes."""
     for name in path:
         found = json_schema.properties_of(schema).get(name)
@@ -407,10 +407,6 @@ def _schema_at(schema: Json, path: list[str]) -> Json:
         if schema.get("type") == "array" and isinstance(items, dict):
             schema = items
     return schema
-
-
-def _has_type(value: str, schema: Json) -> bool:
-    return json_schema.misfit(schema, _typed(value, schema)) is None
 
 
 def _placed(text: str, fixed: Sequence[str], start: int, end: int) -> list[tuple[int, int]] | None:
@@ -442,15 +438,15 @@ def _inputs(
     """Return the values of holes as inputs; None if a hole or the schema does not take one."""
     if not all(template.takes(number, value, apart) for number, value in enumerate(values)):
         return None
-    said: dict[str, list[str]] = {}
-    for number, (hole, value) in enumerate(zip(template.holes, values, strict=True)):
-        made = template.value(number, value)
+    said: dict[tuple[str, ...], list[str]] = {}
+    for hole, value in zip(template.holes, values, strict=True):
+        made = hole.value(value)
         if made is None:
             return None
-        said.setdefault(hole, []).append(made)
+        said.setdefault(hole.path, []).append(made)
     inputs: Json = dict(template.settings)
-    for hole, texts in said.items():
-        if not _put(inputs, hole.split("."), texts, schema or {}):
+    for path, texts in said.items():
+        if not _put(inputs, path, texts, schema or {}):
             return None
     if schema is None:
         return inputs
@@ -459,7 +455,7 @@ def _inputs(
     return inputs if unfit is None else None
 
 
-def _put(holder: Json, path: list[str], texts: list[str], schema: Json) -> bool:
+def _put(holder: Json, path: Sequence[str], texts: list[str], schema: Json) -> bool:
     """Put the texts of a hole at its path; return False if they don't belong together there."""
     name, *rest = path
     own = json_schema.properties_of(schema).get(name, {})
