@@ -186,10 +186,3 @@ def lists_only(output: Any, *paths: str) -> bool:
     found = {line.partition(":")[0] for line in str(output).split("\n") if line}
     own = {path.removeprefix("./") for path in paths}
     return bool(found) and {path.removeprefix("./") for path in found} <= own
-
-
-LINES: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (line_place, next_number, stands_once, stands_in, lists_only)
-}
-"""These functions by name."""

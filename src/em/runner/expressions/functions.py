@@ -6,7 +6,13 @@ Filters of Jinja (`| round`, `| sum`, `| sort`) do the rest.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from em.runner.expressions.file_lines import LINES
+from em.runner.expressions.file_lines import (
+    line_place,
+    lists_only,
+    next_number,
+    stands_in,
+    stands_once,
+)
 from em.runner.expressions.selection import (
     ABSENT,
     OMITTED,
@@ -24,7 +30,16 @@ from em.runner.expressions.selection import (
     where,
 )
 from em.runner.expressions.selection import items_of as items_of  # noqa: PLC0414 - for compilers
-from em.runner.expressions.texts import TEXTS
+from em.runner.expressions.texts import (
+    between,
+    days,
+    later,
+    lines,
+    part_of,
+    quoted,
+    shown,
+    structure,
+)
 
 KEYS = "@"
 """The part of a path that stands for the keys of a mapping."""
@@ -77,16 +92,12 @@ def at_path(value: Any, parts: list[str]) -> list[Any]:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{
-        function.__name__: function
-        for function in (
-            given, only, only_key, where, smallest, largest, common, every, distinct, merge,
-            at_least, at_most, holding,
-        )
-    },
-    **TEXTS,
-    **LINES,
-    "len": len,
+    function.__name__: function
+    for function in (
+        given, only, only_key, where, smallest, largest, common, every, distinct, merge,
+        at_least, at_most, holding, structure, between, part_of, shown, quoted, days, later, lines,
+        line_place, next_number, stands_once, stands_in, lists_only, len,
+    )
 }  # fmt: skip
 """The functions that routines and workflows may call."""
 SCOPE: dict[str, Any] = {**FUNCTIONS, OMITTED: ABSENT}

@@ -216,12 +216,3 @@ def _is_day(text: str) -> bool:
 
 
 _kind_of_text = lru_cache(maxsize=10_000)(_looked_at)
-
-
-TEXTS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        structure, between, part_of, shown, quoted, days, later, lines,
-    )
-}  # fmt: skip
-"""These functions by name."""
