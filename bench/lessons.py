@@ -20,14 +20,9 @@ Verdict = Literal["useful", "useless", "harmful"]
 
 READ: dict[str, Verdict] = {
     # tau_retail
-    "170296674359": "useful",
-    "2d366a8e9878": "useful",
-    "35a1ea55dc59": "useful",
-    # claude_code: the second says no more than its error
-    "d2b3d5f19613": "useful",
-    "8c22848e18ba": "useless",
-    # mini_swe_agent: a path of one machine
-    "04c4c7344648": "useless",
+    "1df4e397a827": "useful",
+    "b1bc24d596e9": "useful",
+    "64363bacba56": "useful",
 }
 
 

@@ -35,7 +35,7 @@ def test_a_lesson_is_unread_until_a_reader_has_judged_its_words(
     assert (figures["lessons told that are unread"], figures["harmful lessons"]) == (1, 0)
     told = Lesson(
         trigger="insert fails with: invalid total",
-        action='Call it again with another total: "1.5" worked, "1,5" did not.',
+        action='Give total as "9.9", not as "9,9".',
     )
     monkeypatch.setattr(lessons, "READ", {lessons.mark(told): "harmful"})
     judged = {one.what: one for one in lessons.mined()}

@@ -201,6 +201,7 @@ class AsyncMemory:
     recall = _threaded(Memory.recall)
     embed = _threaded(Memory.embed)
     reflect = _threaded(Memory.reflect)
+    lesson = _threaded(Memory.lesson)
     brief = _threaded(Memory.brief)
     feedback = _threaded(Memory.feedback)
     checkpoint = _threaded(Memory.checkpoint)

@@ -824,6 +824,21 @@ class Memory:
         """
         return self.heuristics.reflect(trace, client, subject=subject)
 
+    def lesson(
+        self,
+        when: str,
+        do: str,
+        because: str = "",
+        *,
+        evidence: Sequence[str] = (),
+        subject: str | None = None,
+    ) -> "Heuristic":
+        """Store a lesson in words and return it. evidence: ids of the events that show it.
+
+        If one of them is a call that failed, it is told again when that happens.
+        """
+        return self.heuristics.lesson(when, do, because, evidence=evidence, subject=subject)
+
     def brief(
         self,
         task: str,

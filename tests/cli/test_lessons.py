@@ -59,24 +59,16 @@ def test_reflect_prints_no_secret_in_the_name_of_a_tool(tmp_path: Path) -> None:
         assert SECRET not in said.out + said.err
 
 
-def test_a_lesson_waits_for_a_second_session_and_says_so(tmp_path: Path) -> None:
-    def session(module: str) -> str:
-        error = f"Exit code 1\nModuleNotFoundError: No module named '{module}'"
-        steps = [
-            {"action": "Bash", "args": {"command": "pytest"}, "error": error},
-            {"action": "Bash", "args": {"command": f"pip install {module}"}, "observation": "ok"},
-            {"action": "Bash", "args": {"command": "pytest"}, "observation": "3 passed"},
-        ]
-        return write(tmp_path / f"{module}.json", {"task": "run the tests", "steps": steps})
-
-    first = em("--db", "h.db", "reflect", session("yarl"), "--store")
-    assert "seen in one session" in first.out
-    assert "1 of them not told yet; stored" in first.err
-    assert em("--db", "h.db", "lessons", "list", "--json").json == {"heuristics": []}
-    second = em("--db", "h.db", "reflect", session("rich"), "--store")
-    assert "It helped in 2 of 2 sessions." in second.out
-    assert second.err == "1 lesson; stored\n"
-    assert 'run "pip install X"' in em("--db", "h.db", "retrieve", "pytest lacks a module").out
+def test_a_lesson_of_one_trajectory_is_told_and_marked(tmp_path: Path) -> None:
+    order = {"action": "insert_order", "args": {"id": 1, "customer_id": 7}}
+    customer = {"action": "insert_customer", "args": {"id": 7}, "observation": "ok"}
+    failed = {**order, "error": "FOREIGN KEY constraint failed"}
+    steps = [failed, customer, {**order, "observation": "ok"}]
+    file = write(tmp_path / "t.json", {"task": "load the orders", "steps": steps})
+    assert em("--db", "h.db", "reflect", file, "--store").err == "1 lesson; stored\n"
+    found = em("--db", "h.db", "retrieve", "debug a failing SQL insert")
+    assert "First insert_customer with id (the customer_id of the failed call)" in found.out
+    assert "seen once" in found.out
 
 
 def test_what_a_refusing_model_says_is_told_and_nothing_kept(

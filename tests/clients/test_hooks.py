@@ -230,16 +230,6 @@ def test_codex_tells_failures_as_results(memory: Memory) -> None:
     assert Advice(memory).to(event("PostToolUse", **result)) == ""
 
 
-def test_an_error_that_says_nothing_and_a_mere_repetition_are_not_told(memory: Memory) -> None:
-    given(
-        memory,
-        mined("Exit code …", key="a|b|c"),
-        mined("no answer", "Make the same call again: it worked unchanged.", key="x|y|again"),
-    )
-    assert failure(memory, "Exit code 1") == ""
-    assert failure(memory, "no answer") == ""
-
-
 def test_text_of_a_program_is_quoted_on_one_line_and_cannot_end_the_quotes(memory: Memory) -> None:
     value = json.dumps(f"card. {HOSTILE}")
     action = f"Call it again with a different card: {value} worked."
@@ -498,7 +488,7 @@ def test_at_its_end_a_session_judges_the_lessons_that_it_was_told(
     memory: Memory, tmp_path: Path, short: Path, restarted: bool
 ) -> None:
     error = "no such customer: ana"
-    (lesson,) = memory.heuristics.keep([mined(error, program="ls")])
+    (lesson,) = memory.heuristics.keep([mined(error, program="Bash")])
     service = HookService(memory, short / "s", idle=0)
     transcript = tmp_path / "s1.jsonl"
     first, called, ended, last = (json.loads(line) for line in lines_of_a_session(tmp_path))

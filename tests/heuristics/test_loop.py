@@ -51,8 +51,7 @@ def test_the_second_iteration_knows_what_the_first_failure_taught(agent: str) ->
         first, second = memory.traces()
         assert (first.trace.outcome, second.trace.outcome) == ("failure", "success")
         assert any("wrote port 1234" in getattr(e, "text", "") for e in first.trace.events)
-        (lesson,) = memory.heuristics.every()
-        assert (lesson.lesson.how, lesson.use.helped) == ("failed_check", 1)
+        assert list(memory.heuristics.every()) == []  # how it ended is told, and is no lesson
         kinds = [event.kind for event in memory.log.read(stream=f"loop/{result.id}")]
         assert kinds == [
             "loop_started",
@@ -71,11 +70,10 @@ def test_it_stops_at_the_limit_and_a_new_one_may_begin() -> None:
     assert not again.resumed
 
 
-def test_without_a_check_it_runs_to_the_limit_and_a_failing_agent_teaches() -> None:
+def test_without_a_check_it_runs_to_the_limit_and_a_failing_agent_fails() -> None:
     result = start(f"{sys.executable} -c 'import sys; sys.exit(\"no config\")'", until="", limit=2)
     assert [done.outcome for done in result.iterations] == ["failure", "failure"]
     assert "no config" in result.iterations[0].problem
-    assert result.iterations[0].learned
     plain = start(f"{sys.executable} -c 'pass'", until="", limit=2)
     assert [done.outcome for done in plain.iterations] == ["unknown", "unknown"]
 

@@ -52,8 +52,8 @@ workflows:
 
 def trajectory(mark: str, **more: Any) -> dict[str, Any]:
     steps = [
-        {"action": "insert", "args": {"total": f"{mark}a"}, "error": f"no total {mark}b"},
-        {"action": "insert", "args": {"total": f"{mark}c"}, "observation": "ok"},
+        {"action": f"insert_{mark}", "args": {"total": "1,5"}, "error": "invalid total"},
+        {"action": f"insert_{mark}", "args": {"total": "1.5"}, "observation": "ok"},
     ]
     return {"task": f"load {mark}", "outcome": "success", "steps": steps, **more}
 
@@ -173,7 +173,7 @@ def test_no_path_keeps_an_answer_about_a_forgotten_subject(service: Served) -> N
     plant(planted)
     assert {path for path, *_ in planted.sent} == with_key(service), "plant there, too"
     before = held()
-    assert len(before) > 20
+    assert len(before) >= 20
     forget(service, subject="yan")
     assert held() == set()
     for path, answer in planted.again():

@@ -258,6 +258,28 @@ def test_a_lesson_that_an_agent_records_is_in_the_next_briefing() -> None:
     agent(over_stdio(), work)
 
 
+def test_a_lesson_names_the_steps_that_show_it_or_nothing_is_stored() -> None:
+    failed = {"action": "make", "args": {"target": "db"}, "error": "no rule for db"}
+    steps = [{"thought": "let me see"}, failed, {"action": "list_rules", "observation": ["all"]}]
+    happened = {"task": "build it", "outcome": "success", "steps": steps}
+    lesson = {"when": "the database is built", "do": "make all", **happened}
+
+    async def work(client: Client) -> None:
+        for wrong in ("1", "9", "e7"):
+            refused = await client.call_tool("lesson", {**lesson, "evidence": ["2", wrong]})
+            assert refused.structured_content["error"]["place"] == "evidence"
+        kept = told(await client.call_tool("lesson", {**lesson, "evidence": ["2", "3"]}))
+        with Memory("em.db") as memory:
+            (stored,) = memory.traces()
+            (one,) = memory.heuristics.evidence(kept["lesson"])
+        assert (one.program, one.error) == ("make", "no rule for …")
+        calls = [event for event in stored.happened_ids if event in one.evidence.event_ids]
+        assert [*one.evidence.failed, *one.evidence.worked] == calls
+        assert len(calls) == 2
+
+    agent(over_stdio(), work)
+
+
 def test_code_is_run_in_the_sandbox_and_its_errors_are_told() -> None:
     with Memory("em.db") as memory:
         memory.observe("ana", {"km": 3}, type="Run")

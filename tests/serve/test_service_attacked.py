@@ -69,26 +69,6 @@ def limited(serve: Serve, tmp_path: Path) -> Served:
     return serve(env={"EM_API_TOKEN": TOKEN, "BO_TOKEN": BO})
 
 
-def test_reflecting_tells_nothing_of_another_subjects_attempts_at_the_same_task(
-    limited: Served,
-) -> None:
-    def attempt(subject: str, outcome: str, tool: str) -> dict[str, Any]:
-        step = {"action": tool, "args": {"code": f"secret-of-{subject}"}, "observation": "ok"}
-        return {"task": "ship it", "steps": [step], "outcome": outcome, "subject": subject}
-
-    both = (("success", "create_parcel"), ("failure", "get_parcel"))
-    for outcome, tool in both * 2:
-        sent = limited.post("/trajectories", attempt("ana", outcome, tool), **bearer(TOKEN))
-        assert sent.status_code == 201
-    for outcome, tool in (*both, both[1]):
-        limited.post("/trajectories", attempt("bo", outcome, tool), **bearer(BO))
-    mine = {"trajectory": attempt("bo", "success", "create_parcel")}
-    learned = limited.post("/reflect", mine, **bearer(BO))
-    assert learned.status_code == 201
-    assert {one["subject"] for one in learned.json()["heuristics"]} == {"bo"}
-    assert "secret-of-ana" not in learned.text
-
-
 def test_evidence_is_of_events_that_are_there_and_may_be_seen(limited: Served) -> None:
     def observed(subject: str) -> str:
         body = {"subject": subject, "text": "something happened"}

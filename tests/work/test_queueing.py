@@ -137,8 +137,8 @@ def test_lessons_are_learnt_by_workers_and_a_second_time_changes_nothing(
     on_sqlite: Workplace,
 ) -> None:
     def attempt(order: str) -> Trace:
-        wrong = ToolCall(tool="get_order", args={"id": order}, error="unknown order: use #W…")
-        right = ToolCall(tool="get_order", args={"id": f"#{order}"}, result={"state": "open"})
+        wrong = ToolCall(tool="get_order", args={"order_id": order}, error="unknown order")
+        right = ToolCall(tool="get_order", args={"order_id": f"#{order}"}, result={"state": "open"})
         given = Mission(f"look up the order {order}", {"order": order})
         return Trace(mission=given, events=[wrong, right], outcome="success")
 

@@ -19,7 +19,7 @@ from em.cli.options import (
 )
 from em.cli.output import count, emit, note, print_table, printable, progress
 from em.errors import UsageError
-from em.heuristics.heuristic import Heuristic, Lesson, Ranked, list_heuristics, settled
+from em.heuristics.heuristic import Heuristic, Lesson, Ranked, list_heuristics
 from em.log.event import trace_stream
 from em.memory import Memory
 from em.store.protocol import Store
@@ -110,7 +110,7 @@ def show(heuristic_id: str) -> None:
 
     def text() -> None:
         _print_lesson(one)
-        click.echo(f"learned {count(one.use.learned, 'time')}:")
+        click.echo(f"{one.use.seen}:")
         for shown in evidence:
             click.echo(f"  trace {shown.trace or '(none)'}: {printable(shown.note)}")
             for name, ids in (("failed", shown.failed), ("worked", shown.worked)):
@@ -252,8 +252,8 @@ def _is_file(name: str, memory: Memory) -> bool:
 
 
 def _print_lessons(lessons: list[Lesson], stored: list[Heuristic] | None) -> None:
-    """Print lessons as they are stored; those that wait for a second session as they were found."""
-    found = settled(lessons)
+    """Print lessons as they are stored."""
+    found = {lesson.id: lesson for lesson in lessons}
     found |= {one.id: one.lesson for one in stored or () if one.id in found}
     for heuristic_id, one in found.items():
         click.secho(f"{heuristic_id}  {one.how}", bold=True)
@@ -266,8 +266,8 @@ def _print_lessons(lessons: list[Lesson], stored: list[Heuristic] | None) -> Non
         return
     kept = "not stored (use --store)" if stored is None else _how_kept(found, stored)
     doubted = sum(bool(one.doubt) for one in found.values())
-    waiting = f", {doubted} of them not told yet" if doubted else ""
-    note(f"{count(len(found), 'lesson')}{waiting}; {kept}")
+    not_told = f", {doubted} of them not told" if doubted else ""
+    note(f"{count(len(found), 'lesson')}{not_told}; {kept}")
 
 
 def _how_kept(found: Mapping[str, Lesson], stored: Sequence[Heuristic]) -> str:
@@ -324,6 +324,7 @@ def _print_ranked(one: Ranked) -> None:
     click.secho(f"{one.score:.2f}  {one.heuristic.id}", bold=True)
     click.echo(f"  when    {printable(one.heuristic.lesson.trigger)}")
     click.echo(f"  do      {printable(one.heuristic.lesson.action)}")
+    click.echo(f"  known   {one.heuristic.use.seen}")
     click.echo(f"  reasons {reasons}")
 
 

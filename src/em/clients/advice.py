@@ -18,7 +18,6 @@ from em.compiler.match import LEAST_LIKENESS
 from em.compiler.proposals import Proposal, open_proposals
 from em.heuristics.brief import after_failure, cost
 from em.heuristics.heuristic import Heuristic, Lesson
-from em.heuristics.relevance import content_words
 from em.memory import Memory
 from em.runner.package import find_routine
 from em.runner.public_form import description_of
@@ -34,7 +33,6 @@ HEADING = (
 )
 MOST_LESSONS, MOST_ROUTINES, MOST_PROPOSALS = 4, 2, 2
 LONGEST_QUOTE, LONGEST_LINE = 160, 400
-_SAYS_NOTHING = content_words("exit code status command process returned non-zero exited")
 _NEED_A_FILE = frozenset({FILE_TEXT, "Read", "read", "read_file", "Edit", "edit", "Insert"})
 _VALUE = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|$)', re.DOTALL)
 _DROPPED = {ord(char): " " for char in '<>“”"`'}
@@ -57,7 +55,7 @@ class Advice:
     def prepare(self) -> None:
         """Read routines and the table of programs, so that the first hook need not wait for it."""
         self._memory.matcher.ranked("")
-        after_failure(self._memory.store, "Bash", {"command": "true"}, "-")
+        after_failure(self._memory.store, "Bash", "-")
 
     def to(self, event: Json) -> str:
         """Return what to tell the agent at an event; mostly nothing."""
@@ -105,15 +103,12 @@ class Advice:
             is_meant = match is not None and match.routine == offer.routine.ref
             yield _Line(_line_of_routine(offer, match.inputs if match and is_meant else {}))
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
-            if _is_telling(ranked.heuristic.lesson):
-                yield _Line(_lesson_line(ranked.heuristic), ranked.heuristic.id)
+            yield _Line(_lesson_line(ranked.heuristic), ranked.heuristic.id)
         yield from self._proposals()
 
     def _after(self, event: Json, printed: object) -> Iterator["_Line"]:
-        tool, given = str(event.get("tool_name") or ""), event.get("tool_input")
-        args = given if isinstance(given, dict) else {}
-        known = after_failure(self._memory.store, tool, args, printed)
-        for one in [one for one in known if _is_telling(one.lesson)][:MOST_LESSONS]:
+        known = after_failure(self._memory.store, str(event.get("tool_name") or ""), printed)
+        for one in known[:MOST_LESSONS]:
             yield _Line(_lesson_line(one), one.id)
 
     def _bounded(self, lines: Iterable["_Line"], session: str) -> str:
@@ -197,23 +192,10 @@ def _lesson_line(one: Heuristic) -> str:
         trigger = said if found else _quoted(trigger)
     else:
         trigger = _marked(trigger, LONGEST_QUOTE)
-    known = f"learned {one.use.learned}x"
+    known = one.use.seen
     if one.use.helped + one.use.hindered:
         known += f", went well {one.use.helped} of {one.use.helped + one.use.hindered} times"
     return f"- When {' '.join(trigger.split())}: {_marked(action, LONGEST_LINE)} ({known})"
-
-
-def _is_telling(lesson: Lesson) -> bool:
-    """Return whether a lesson helps an agent.
-
-    It does not if its error has no words, what helped is not known, or it only says "again".
-    """
-    if not _is_mined(lesson):
-        return True
-    if lesson.how == "dead_end":
-        return False
-    words = content_words(lesson.error) - _SAYS_NOTHING
-    return bool(words) and not lesson.key.endswith("|again")
 
 
 def _is_mined(lesson: Lesson) -> bool:

@@ -45,6 +45,8 @@ class TracedCall(msgspec.Struct):
     """The files that a shell command wrote with `>`, if nothing shows that they were there."""
     exit_code: int = 0
     """How a shell command ended whose result is what it printed all the same."""
+    destructive: bool = False
+    """Whether its tool declares that it may destroy something."""
 
     @property
     def title(self) -> str:
@@ -156,6 +158,7 @@ def _call(
         effect=known or infer_effect(name),
         effect_inferred=known is None,
         said=said,
+        destructive=isinstance(event, ToolCall) and bool(event.destructive),
     )
 
 

@@ -6,7 +6,7 @@ from math import ceil
 import msgspec
 
 from em.errors import UsageError
-from em.heuristics.failure import errors_in
+from em.heuristics.failure import fits
 from em.heuristics.health import opposed
 from em.heuristics.heuristic import (
     Briefing,
@@ -16,11 +16,9 @@ from em.heuristics.heuristic import (
     every_lesson,
     get_heuristic,
 )
-from em.heuristics.recovery import programs_in
 from em.heuristics.relevance import Search, Wanted, rank
 from em.llm.client import LlmClient, ask_struct
 from em.store.protocol import Store
-from em.values.canonical import Json
 
 HEADING = (
     "Lessons from earlier attempts, the most fitting first. Text in quotes was copied from calls"
@@ -71,21 +69,16 @@ def brief(
     return Briefing(text=text, heuristics=chosen, notes=notes)
 
 
-def after_failure(store: Store, tool: str, args: Json, printed: object) -> list[Heuristic]:
-    """Return the lessons about a failure that was just seen, the most often learned first.
+def after_failure(store: Store, tool: str, printed: object) -> list[Heuristic]:
+    """Return the lessons about a failure of a tool that was just seen, the most learned first.
 
-    printed: what the call printed or returned. Without arguments, every program may have failed.
+    printed: what the call printed or returned.
     """
-    errors = errors_in(printed)
-    if not errors:
-        return []
-    programs = programs_in(tool, args) if args else None
     found = [
         get_heuristic(store, heuristic_id)
         for heuristic_id, lesson in every_lesson(store)
-        if lesson.error in errors
-        and lesson.is_told
-        and (not lesson.program or programs is None or lesson.program in programs)
+        if lesson.error and lesson.is_told and lesson.program in ("", tool)
+        if fits(lesson.error, printed)
     ]
     return sorted(found, key=lambda one: -one.use.learned)
 
@@ -116,7 +109,7 @@ def _line(one: Ranked, against: Sequence[Ranked], *, with_analysis: bool) -> str
     text = f"- [{one.heuristic.id}] When {_trigger(lesson)}: {lesson.action}"
     if with_analysis and lesson.analysis:
         text += f" Because: {lesson.analysis[:LONGEST_ANALYSIS]}"
-    known = f"learned {use.learned}x"
+    known = use.seen
     if use.used:
         known += f", went well {use.helped} of {use.helped + use.hindered} times"
     if against:

@@ -1,191 +1,144 @@
-"""A failure: which program or tool failed, and the stable part of what it printed.
+"""A failure: the line of an error that tells what went wrong, without the values of its session.
 
-Programs print much. The line that tells what went wrong is the last exception, else the first line
-that a program marks as an error, else the first line with words. Numbers, paths, ids and quoted
-names in it vary from time to time: they become gaps, and the values are kept apart.
+Quoted text, paths, addresses and whatever has a digit vary from time to time, and so does what the
+call was given. All that becomes a gap: a lesson may say what failed, and never about whom.
 """
 
 import re
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 import msgspec
 
-from em.text.terms import STOP_WORDS, stems_of, words_of
+from em.compiler.calls import TracedCall
+from em.text.terms import words_of
+from em.traces.trace import ToolCall, Trace, UdfCall
+from em.values.leaves import leaves, mentioned_in, texts
 
 LONGEST_ERROR = 160
-LONGEST_READ, LONGEST_LINE = 100_000, 1_000
+LONGEST_LINE = 1_000
+LONGEST_READ = 100_000
 LOOKED_AT = 20
+"""First and last lines of what was printed, in which an error may stand."""
 GAP = "…"
+_MARKS = ".,;:!?()[]{}\"'"
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_TAG = re.compile(r"^<([\w-]+)>|</[\w-]+>$")
-_PREFIX = re.compile(r"^(?:error|exception|exit code -?\d+)\s*[:\-]\s*", re.IGNORECASE)
-_EXIT_CODE = re.compile(
-    r"(?:process |command )?(?:failed with )?exit(?:ed with)? (?:code|status) -?\d+[.:]?",
-    re.IGNORECASE,
-)
-_LED_BY_CODE = re.compile(r"^exit code -?\d+:\s*", re.IGNORECASE)
-_MEASURE = re.compile(r"[\w ]+:\s*(?:[\d.]+(?: \w+)?)?")
-"""A line such as `Wall time: 0.5 seconds` or `Output:`, which an agent's shell adds."""
-_EXCEPTION = re.compile(
-    r"^(?:E\s+)?(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)\b(?: \[\w+\])?:"
-)
-_MARKED = re.compile(
-    r"(?:^|[:\s(])(?:fatal|(?:fatal )?error)(?:\[\w+\]| \w{2,8}\d+)?:"
-    r"|^npm (?:ERR!|error) |^panic:",
-    re.IGNORECASE,
-)
-_CODE_ONLY = re.compile(r"\b(?:code|errno|syscall|path) \S+$")
-_PYTEST = re.compile(r"^E\s{2,}")
-_OF_ONE_TIME = re.compile(
-    r"\"[^\"]*\"|(?<!\w)'[^']*'|`[^`]*`|‘[^’]*’|“[^”]*”|\b0x[0-9a-f]+\b"
-    r"|(?:~|\.{1,2})?(?:/[\w.\-@+]+){2,}/?|\.{1,2}/[\w.\-@+]+|\b[\w.\-]+(?:/[\w.\-]+)+\.\w{1,5}\b"
-    r"|[\w.\-+]+@[\w.\-]+|\b[\w\-]+\.(?:py|js|ts|tsx|jsx|json|ya?ml|toml|txt|md|csv|rs|go|c|h|sh|sql|lock|cfg|ini)\b"
-    r"|(?<!error\[)(?<!error )#?\b\w*\d\w*(?:[-_.:]\w*\d\w*)*\b",
-    re.IGNORECASE,
-)
-_SAYS_NOTHING = frozenset(
-    stems_of(
-        "error fail failed fails failure exit code status command process returned non zero exited"
-        " words without".split()
-    )
-)
-_PERSONAL = re.compile(
-    r"[\w.\-+]+@[\w\-]+\.[\w.\-]+|(?<=/home/)[\w.\-]+|(?<=/Users/)[\w.\-]+|\+?\d(?:[\d \-]{5,})\d"
-)
-
-
-class Failure(NamedTuple):
-    """What failed, and how.
-
-    where: the program with its subcommand (`pip install`), or the tool.
-    shape: the telling line with gaps. values: what stood in the gaps, "" for counts.
-    line: the telling line with its values, except counts.
-    """
-
-    where: str
-    shape: str
-    line: str
-    values: tuple[str, ...] = ()
-
-
-def failure_of(where: str, printed: Any) -> Failure:
-    """Return the failure of a program or tool that printed, or returned, this."""
-    line = _without_prefix(error_text(printed))
-    shape, values = _gapped(line)
-    exact = _OF_ONE_TIME.sub(lambda found: GAP if _is_count(found[0]) else found[0], line)
-    return Failure(where, shape, cut(plain(exact), LONGEST_ERROR), values)
+_QUOTED = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'|`[^`]*`|‘[^’]*’|“[^”]*”")
+_OF_ONE_TIME = re.compile(r"[\d/\\@]|\w\.\w")
+"""What a word has that is a number, a path, an address, or the name of a file."""
 
 
 def error_text(error: Any) -> str:
-    """Return the line of an error that tells what went wrong."""
+    """Return the line of an error that tells what went wrong: of a traceback the last one."""
     if isinstance(error, dict):
         error = error.get("message") or error.get("error") or msgspec.json.encode(error).decode()
-    text = str(error)
-    if len(text) > 2 * LONGEST_READ:
-        text = f"{text[:LONGEST_READ]}\n{text[-LONGEST_READ:]}"
-    text = _ESCAPES.sub("", text)
-    lines = _lines(text)
+    lines = _lines(str(error))
     if not lines:
         return "an error without words"
-    lines[0] = _LED_BY_CODE.sub("", lines[0]) or lines[0]
-    return _telling(lines)
+    told = lines[-1] if lines[0].startswith("Traceback") else _first_in_words(lines)
+    name, colon, rest = told.partition(": ")
+    if colon and name.lower() == "error":
+        return rest
+    # The name of an exception, without its package.
+    is_dotted = colon and "." in name and name.replace(".", "").isidentifier()
+    return f"{name.rpartition('.')[2]}: {rest}" if is_dotted else told
+
+
+def _first_in_words(lines: list[str]) -> str:
+    return next((line for line in lines if any(map(str.isalpha, line))), lines[0])
 
 
 def _lines(text: str) -> list[str]:
-    found = (_TAG.sub("", line.strip()[:LONGEST_LINE]).strip() for line in text.splitlines())
+    if len(text) > 2 * LONGEST_READ:
+        text = f"{text[:LONGEST_READ]}\n{text[-LONGEST_READ:]}"
+    found = (line.strip()[:LONGEST_LINE] for line in _ESCAPES.sub("", text).splitlines())
     return ["".join(c if c.isprintable() else " " for c in line) for line in found if line]
 
 
-def errors_in(printed: Any) -> frozenset[str]:
-    """Return the errors that a text may tell of: lines with gaps, and as they are.
+def error_shape(error: Any, values: Iterable[str] = (), names: Collection[str] = ()) -> str:
+    """Return the words of an error with gaps for what varies.
 
-    The first and the last lines are looked at: there programs say what went wrong.
+    values: what the call was given. names: words of the session that may be names of its people.
     """
-    if isinstance(printed, dict):
-        printed = "\n".join(str(value) for value in printed.values())
-    if not isinstance(printed, str) or not printed.strip():
-        return frozenset()
-    looked_at = (error_text(printed), *edges_of(printed, LOOKED_AT))
-    found = [failure_of("", line) for line in dict.fromkeys(looked_at)]
-    return frozenset(text for one in found for text in (one.shape, one.line))
+    line = _QUOTED.sub(GAP, error_text(error))
+    for value in sorted(set(values), key=len, reverse=True):
+        line = _without(line, value)
+    words: list[str] = []
+    for word in line.split():
+        bare = word.strip(_MARKS)
+        is_value = GAP in word or _OF_ONE_TIME.search(bare) or bare in names
+        if not is_value:
+            words.append(word)
+        elif words[-1:] != [GAP]:
+            words.append(GAP)
+    return cut(" ".join(words), LONGEST_ERROR)
 
 
-def _telling(lines: list[str]) -> str:
-    chosen = _chosen(lines)
-    after = lines.index(chosen) + 1
-    # `… due to the following issue:` has the issue on the next line.
-    return f"{chosen} {lines[after]}" if chosen.endswith(":") and after < len(lines) else chosen
+def _without(line: str, value: str) -> str:
+    at = line.casefold().find(value.casefold()) if mentioned_in(value, line) else -1
+    # Lower case may be longer than upper case in some scripts: then the line is left as it is.
+    if at < 0 or len(line) != len(line.casefold()):
+        return line
+    return _without(f"{line[:at]}{GAP}{line[at + len(value) :]}", value)
 
 
-def edges_of(printed: str, size: int) -> list[str]:
-    """Return the first and the last lines of a text."""
-    lines = _lines(_ESCAPES.sub("", printed))
-    return lines if len(lines) <= 2 * size else [*lines[:size], *lines[-size:]]
+def shape_of_call(call: TracedCall, names: Collection[str] = ()) -> str:
+    """Return the words of a call's error without what the call was given."""
+    return error_shape(call.error, (str(leaf) for _, leaf in leaves(call.args)), names)
 
 
-def _chosen(lines: list[str]) -> str:
-    exceptions = [line for line in lines if _EXCEPTION.match(line)]
-    if exceptions:
-        return exceptions[-1]
-    marked = [line for line in lines if _MARKED.search(line)]
-    if marked and len(lines) > 1:
-        return next((line for line in marked if not _CODE_ONLY.search(line)), marked[0])
-    if "Traceback" in lines[0]:
-        return lines[-1]
-    said = [
-        line
-        for line in lines[_header_of(lines) :]
-        if re.search(r"[^\W\d_]", line)
-        and not _EXIT_CODE.fullmatch(line)
-        and not _MEASURE.fullmatch(line)
-    ]
-    return said[0] if said else lines[0]
+def names_in(trace: Trace) -> frozenset[str]:
+    """Return the words of a session's data that are written like names of people and places.
+
+    A word that is also said in small letters, or that is part of a tool's name, is none.
+    """
+    said, data = [trace.mission.goal], [*texts(trace.mission.input_summary)]
+    tools: set[str] = set()
+    for event in trace.events:
+        if isinstance(event, ToolCall | UdfCall):
+            data += [*texts(event.args), *texts(event.result, names=True)]
+            tools |= set(words_of(event.tool if isinstance(event, ToolCall) else event.function))
+        else:
+            said += texts(msgspec.to_builtins(event))
+    words = {word for text in said for word in _bare_words(text)}
+    names = {word for text in (*said, *data) for word in _bare_words(text) if word.istitle()}
+    return frozenset(word for word in names if word.lower() not in words | tools)
 
 
-def _header_of(lines: list[str]) -> int:
-    """Return how many lines a shell tool wrote before what the program printed."""
-    at = next((n for n, line in enumerate(lines[:LOOKED_AT]) if line == "Output:"), -1)
-    return at + 1 if at + 1 < len(lines) else 0
-
-
-def error_shape(error: Any) -> str:
-    """Return the stable words of an error, with gaps for what varies."""
-    return _gapped(_without_prefix(error_text(error)))[0]
-
-
-def _without_prefix(line: str) -> str:
-    return _PREFIX.sub("", _PYTEST.sub("", line)) or line
-
-
-def _gapped(line: str) -> tuple[str, tuple[str, ...]]:
-    values: list[str] = []
-
-    def gap(found: re.Match[str]) -> str:
-        values.append("" if _is_count(found[0]) else found[0].strip("\"'`‘’“”"))
-        return GAP
-
-    shape = " ".join(_OF_ONE_TIME.sub(gap, line).split())
-    if not re.search(r"[^\W\d_]", shape):
-        return cut(line, LONGEST_ERROR), ()
-    return cut(shape, LONGEST_ERROR), tuple(values)
-
-
-def _is_count(text: str) -> bool:
-    """Tell whether a gap has a count, a line or a time, which identify nothing."""
-    return bool(re.fullmatch(r"[\d.,:\-]+", text)) and not re.search(r"\d{5}", text)
+def _bare_words(text: str) -> Iterator[str]:
+    return (word.strip(_MARKS) for word in text[:LONGEST_READ].split())
 
 
 def is_telling(shape: str) -> bool:
-    """Tell whether the words of an error say more than that something failed."""
-    words = [word for word in words_of(shape) if word not in STOP_WORDS and not word.isdigit()]
-    return bool(frozenset(stems_of(words)) - _SAYS_NOTHING)
+    """Tell whether an error has words at all, by which it is known again."""
+    return any(len(word) > 2 for word in words_of(shape.replace(GAP, " ")))
+
+
+def fits(shape: str, printed: Any) -> bool:
+    """Tell whether a text that was printed may tell of this error: its words stand in one line."""
+    if not is_telling(shape):
+        return False
+    text = "\n".join(texts(printed)) if isinstance(printed, dict) else str(printed)
+    lines = _lines(text)
+    near = lines if len(lines) <= 2 * LOOKED_AT else [*lines[:LOOKED_AT], *lines[-LOOKED_AT:]]
+    pieces = [piece.strip() for piece in shape.split(GAP) if piece.strip()]
+    return any(_in_order(pieces, line) for line in near)
+
+
+def _in_order(pieces: list[str], line: str) -> bool:
+    at = 0
+    for piece in pieces:
+        at = line.find(piece, at)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
 
 
 def plain(text: str) -> str:
-    """Return a text as one line without control characters and without personal data."""
-    shown = "".join(char if char.isprintable() else " " for char in text)
-    return _PERSONAL.sub(GAP, " ".join(shown.split()))
+    """Return a text as one line without control characters."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def cut(text: str, size: int) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from em.compiler.calls import TracedCall, calls_of
 from em.errors import UsageError
-from em.heuristics.failure import failure_of
+from em.heuristics.failure import error_text, fits
 from em.heuristics.heuristic import (
     Heuristic,
     Lesson,
@@ -22,7 +22,6 @@ from em.heuristics.heuristic import (
     learned_from,
     searched_text,
 )
-from em.heuristics.recovery import acts_of, episodes
 from em.heuristics.relevance import PASSED_OVER, content_words, is_negated, similarity
 from em.log.event import HEURISTIC_PREFIX, Draft, EventQuery, heuristic_stream, told_stream
 from em.log.kinds import event_body
@@ -149,22 +148,19 @@ def judged(
 
 def ends_of(calls: Sequence[TracedCall], lesson: Lesson) -> Iterator[Outcome]:
     """Yield how each failure of a trace ended that a lesson is about."""
-    seen: set[str] = set()
-    repaired = {
-        (one.failure.where, one.failure.line)
-        for one in episodes(calls, "")
-        if one.worked is not None
-    }
-    for act in acts_of(calls):
-        failure = failure_of(act.label, act.printed)
-        is_meant = lesson.error in (failure.shape, failure.line)
-        if act.status != "failed" or not is_meant or lesson.program not in ("", failure.where):
-            continue
-        if failure.line in seen:
+    failed = [
+        call
+        for call in calls
+        if call.failed
+        and call.name == lesson.program
+        and fits(lesson.error, error_text(call.error))
+    ]
+    for number, call in enumerate(failed):
+        later = calls[call.index + 1 :]
+        if number:
             yield "failure"
-        elif (failure.where, failure.line) in repaired:
+        elif any(one.name == call.name and not one.failed for one in later):
             yield "success"
-        seen.add(failure.line)
 
 
 def goes_along_with_failures(use: Use) -> bool:

@@ -7,7 +7,7 @@ made again from the next event that is left. Its record has the counts.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Literal, TypeVar
@@ -15,8 +15,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from em.errors import NotFound, PositionConflict
-from em.heuristics.episode import UNKNOWN, Episode, settle
-from em.heuristics.failure import GAP, cut
+from em.heuristics.failure import cut
 from em.log.event import HEURISTIC_PREFIX, Draft, Event, EventQuery, heuristic_stream
 from em.log.kinds import event_body, event_text
 from em.log.summary import Cursor, SummaryQuery
@@ -33,11 +32,11 @@ from em.values.canonical import Json
 from em.values.ids import new_id
 
 Polarity = Literal["failure", "success"]
-How = Literal["recovery", "difference", "dead_end", "failed_check", "model", "given"]
-
+How = Literal["recovery", "model", "given", "difference", "dead_end", "failed_check"]
+"""How a lesson was learned. The last three are of older rules, by which none is learned now."""
 
 LONGEST_GOAL = 300
-FORM = 2
+FORM = 3
 """The rules by which lessons are mined now."""
 
 
@@ -65,10 +64,9 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     key: identifies the lesson; lessons in free words have none and are compared by their words.
     polarity: whether the lesson tells what worked or what failed. how: how it was learned.
-    program: the program or tool whose failure it is about. error: the words of that failure.
+    program: the tool whose failure it is about. error: the words of that failure.
     form: the rules by which it was mined. Lessons of older forms are shown, and not told.
-    doubt: why it is not told to agents; "" if it is.
-    episode: what one session did about the failure.
+    leads: from what to what it leads. doubt: why it is not told to agents; "" if it is.
     """
 
     trigger: str
@@ -84,24 +82,19 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
     program: str = ""
     form: int = 0
+    leads: Sequence[str] = ()
     doubt: str = ""
-    episode: Episode | None = None
     evidence: Evidence = Evidence()
 
     @property
     def is_outdated(self) -> bool:
         """Whether it was mined by older rules, which asked for less evidence."""
-        is_mined = self.how in ("recovery", "dead_end", "difference") and self.evidence.trace
-        return bool(is_mined) and self.form < FORM
+        return self.how not in ("model", "given") and bool(self.evidence.trace) and self.form < FORM
 
     @property
     def is_told(self) -> bool:
         """Whether agents may be told."""
         return not self.doubt and not self.is_outdated
-
-    def holds_for(self, task: str) -> bool:
-        """Tell whether it can hold for a task: a difference holds for the same task only."""
-        return self.how != "difference" or goal_text(task) == self.source_task
 
     @property
     def id(self) -> str:
@@ -119,6 +112,11 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
     helped: int = 0
     hindered: int = 0
     last_used: str = ""
+
+    @property
+    def seen(self) -> str:
+        """How often it was learned, in words."""
+        return "seen once" if self.learned == 1 else f"learned {self.learned}x"
 
     @property
     def usefulness(self) -> float:
@@ -179,8 +177,7 @@ def learned_text(body: Json) -> str:
 
 def searched_text(lesson: Lesson) -> str:
     """Return the words by which a lesson is found."""
-    task = lesson.source_task if lesson.how == "difference" else ""
-    words = (lesson.trigger, lesson.action, " ".join(lesson.tools), lesson.domain, task)
+    words = (lesson.trigger, lesson.action, " ".join(lesson.tools), lesson.domain)
     return "\n".join(filter(None, words))
 
 
@@ -207,10 +204,6 @@ T = TypeVar("T")
 KIND = "heuristic"
 IN_USE = "in use"
 USE = "heuristic_use"
-MOST_EPISODES = 50
-"""How many of the newest episodes of a failure are settled together."""
-LEAST_DEAD_ENDS = 2
-"""How often a call must fail for good before that becomes a lesson."""
 ATTEMPTS = 20
 """How often to retry a commit when another writer was first."""
 
@@ -229,12 +222,41 @@ def learn(
     answer: makes the response, given the ids of the events that the lessons become. A lesson that
     was already learned from the same evidence changes nothing.
     """
-    lessons = list(lessons)
+    lessons = _without_circles(store, lessons)
     ids = dict.fromkeys(lesson.id for lesson in lessons)
     restore_heuristics(store, ids)
     until_first(lambda: store.commit(_to_learn(store, lessons, events, answer)))
     found = (find_heuristic(store, heuristic_id) for heuristic_id in ids)
     return [heuristic for heuristic in found if heuristic is not None]
+
+
+def _without_circles(store: Store, lessons: Iterable[Lesson]) -> list[Lesson]:
+    """Doubt each lesson that leads to where lessons that are told lead back from."""
+    lessons = list(lessons)
+    if not any(lesson.leads for lesson in lessons):
+        return lessons
+    ways: defaultdict[str, set[str]] = defaultdict(set)
+    for _, known in every_lesson(store):
+        if known.leads and known.is_told:
+            ways[known.leads[0]].add(known.leads[1])
+    found = []
+    for lesson in lessons:
+        before, after = lesson.leads or ("", "")
+        leads_back = bool(lesson.leads) and before in _reached(ways, after)
+        if lesson.leads and not leads_back:
+            ways[before].add(after)
+        doubt = "another lesson leads back from it" if leads_back else ""
+        found.append(msgspec.structs.replace(lesson, doubt=doubt))
+    return found
+
+
+def _reached(ways: Mapping[str, set[str]], start: str) -> set[str]:
+    reached, open_ends = {start}, [start]
+    while open_ends:
+        new = ways.get(open_ends.pop(), set()) - reached
+        reached |= new
+        open_ends += new
+    return reached
 
 
 def _to_learn(
@@ -278,19 +300,12 @@ def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
     use = use_of(store, heuristic_id)
     drafts = [_learned(event_id, lesson) for event_id, lesson in group.items()]
     newest = _newest(store, heuristic_id)
-    if next(iter(group.values())).episode is not None:
-        known = {**_learned_before(store, heuristic_id), **group}
-        made, learned = _settled(heuristic_id, known)
-        is_told = not made.body.get("doubt")
-        is_known = newest is not None and newest.body is not None
-        stays = (is_told or is_known) and (newest is None or newest.retired_at is None)
-        index = next(reversed(group)) if is_told else None
-    else:
-        learned = use.learned + len(group)
-        event_id, lesson = next(iter(group.items()))
-        made, index = _artefact(heuristic_id, lesson, event_id), event_id
-        is_new = newest is None or (newest.body is None and newest.retired_at is None)
-        stays = is_new and (lesson.how != "dead_end" or learned >= LEAST_DEAD_ENDS)
+    learned = use.learned + len(group)
+    event_id, lesson = next(iter(group.items()))
+    is_new = newest is None or (newest.body is None and newest.retired_at is None)
+    is_clear = newest is not None and bool((newest.body or {}).get("doubt")) and not lesson.doubt
+    stays = is_new or (is_clear and newest is not None and newest.retired_at is None)
+    made, index = _artefact(heuristic_id, lesson, event_id), None if lesson.doubt else event_id
     return Commit(
         events=drafts,
         artefacts=[made] if stays else [],
@@ -298,78 +313,6 @@ def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
         records=[_record(heuristic_id, msgspec.structs.replace(use, learned=learned))],
         expected_pos={stream: pos},
     )
-
-
-def _learned_before(store: Store, heuristic_id: str) -> dict[str, Lesson]:
-    """Return the newest times that a lesson was learned, by the ids of their events."""
-    query = EventQuery(
-        stream=heuristic_stream(heuristic_id),
-        kinds=["heuristic_learned"],
-        limit=MOST_EPISODES,
-        newest=True,
-    )
-    return {
-        event.id: msgspec.convert(event.body, Learned).lesson
-        for event in store.read(query)
-        if event.body is not None
-    }
-
-
-def _settled(heuristic_id: str, known: dict[str, Lesson]) -> tuple[ArtefactDraft, int]:
-    """Make the lesson of all episodes of one failure, and count how often it helped."""
-    lesson, times = settled_lesson(list(known.values()))
-    evidence = [each for one in known.values() for each in one.evidence.event_ids]
-    draft = ArtefactDraft(
-        kind=KIND,
-        name=heuristic_id,
-        body=msgspec.to_builtins(lesson),
-        from_events=list(dict.fromkeys([*known, *evidence])),
-    )
-    return draft, times
-
-
-def settled(lessons: Iterable[Lesson]) -> dict[str, Lesson]:
-    """Return each lesson once, by its id, as its episodes teach it together.
-
-    Failures for which nothing is known to help are left out, and so is the one of two lessons with
-    the same advice that is doubted.
-    """
-    groups: defaultdict[str, list[Lesson]] = defaultdict(list)
-    for lesson in lessons:
-        groups[lesson.id].append(lesson)
-    found = {name: _of_group(group) for name, group in groups.items()}
-    shown: dict[tuple[str, str], str] = {}
-    for name, one in sorted(found.items(), key=lambda pair: bool(pair[1].doubt)):
-        if one.action != UNKNOWN:
-            shown.setdefault((one.program or one.source_task or one.trigger, one.action), name)
-    return {name: found[name] for name in shown.values()}
-
-
-def _of_group(group: Sequence[Lesson]) -> Lesson:
-    if group[0].episode is not None:
-        return settled_lesson(group)[0]
-    is_single = group[0].how == "dead_end" and len(group) < LEAST_DEAD_ENDS
-    return msgspec.structs.replace(group[0], doubt="seen in one session" if is_single else "")
-
-
-def settled_lesson(lessons: Sequence[Lesson]) -> tuple[Lesson, int]:
-    """Return what lessons about the same failure teach together, and how often it helped."""
-    with_episodes = [one for one in lessons if one.episode is not None]
-    first = with_episodes[-1]
-    found = settle([one.episode for one in with_episodes if one.episode is not None])
-    parts = first.error.split(GAP)
-    gaps = [found.letters.get(n, GAP) for n in range(len(parts) - 1)]
-    error = "".join(map("".join, zip(parts, [*gaps, ""], strict=True)))
-    lesson = msgspec.structs.replace(
-        first,
-        trigger=f"{first.program} fails with: {error}",
-        action=found.action,
-        analysis=found.analysis,
-        doubt=found.doubt,
-        source_task="",
-        episode=None,
-    )
-    return lesson, found.times
 
 
 def _learned(event_id: str, lesson: Lesson) -> Draft:
@@ -614,23 +557,17 @@ def _rebuild(store: Store, heuristic_id: str) -> bool:
     newest = _newest(store, heuristic_id)
     is_gone = newest is None or (newest.body is None and newest.retired_at is None)
     is_retired = any(event.kind == "heuristic_retired" for event in events)
-    learned, draft = len(left), None
-    if left and any(lesson.episode is not None for _, lesson in left):
-        draft, learned = _settled(heuristic_id, dict(left))
-        is_enough = not draft.body.get("doubt")
-    elif left:
-        draft = _artefact(heuristic_id, left[0][1], left[0][0])
-        is_enough = left[0][1].how != "dead_end" or learned >= LEAST_DEAD_ENDS
     before = use_of(store, heuristic_id)
     counts = _counted(events) if before == Use() else before
-    use = msgspec.structs.replace(counts, learned=learned)
-    made = [draft] if draft is not None and is_gone and (is_enough or is_retired) else []
+    use = msgspec.structs.replace(counts, learned=len(left))
+    made = [_artefact(heuristic_id, left[0][1], left[0][0])] if left and is_gone else []
     if not made and use == before:
         return False
+    is_told = bool(made) and not is_retired and not left[0][1].doubt
     store.commit(
         Commit(
             artefacts=[msgspec.structs.replace(one, retired=is_retired) for one in made],
-            lessons={heuristic_stream(heuristic_id): left[0][0]} if made and not is_retired else {},
+            lessons={heuristic_stream(heuristic_id): left[0][0]} if is_told else {},
             records=[_record(heuristic_id, use)],
             expected_pos={heuristic_stream(heuristic_id): pos},
         )

@@ -5,37 +5,41 @@ Memory delegates to `Heuristics`.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+import msgspec
+
 from em.errors import InputError
 from em.heuristics import health
 from em.heuristics.brief import brief
+from em.heuristics.failure import error_shape, names_in
 from em.heuristics.heuristic import (
     Briefing,
+    Evidence,
     Heuristic,
     Lesson,
     Respond,
     every_heuristic,
     get_heuristic,
+    goal_text,
     learn,
     learned_from,
     restore_heuristics,
 )
-from em.heuristics.reflection import differences, mine, reflect
+from em.heuristics.reflection import mine, reflect
 from em.heuristics.relevance import PASSED_OVER, Search, Wanted
 from em.llm.client import LlmClient
-from em.log.event import Draft
+from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery
 from em.recall.embed import Embed, Progress
 from em.recall.search import LessonRecall
 from em.redaction.masker import without_secrets
 from em.settings import Settings
 from em.store import redactor_of
 from em.store.protocol import Store
-from em.traces.catalogue import get_traces, list_traces, trace_ids
-from em.traces.outcomes import outcome_of_kept
-from em.traces.trace import KeptTrace, Outcome, Trace, as_kept, trace_events
+from em.traces.catalogue import get_traces, trace_ids
+from em.traces.trace import KeptTrace, Outcome, ToolCall, Trace, as_kept, trace_events
 from em.values.ids import new_id
+from em.values.leaves import texts
 
-ATTEMPTS_COMPARED = 5_000
-"""How many of the newest traces are searched for other attempts at the same task."""
+Sees = Callable[[str | None], bool]
 
 
 class Heuristics:
@@ -92,7 +96,7 @@ class Heuristics:
         for stored in traces:
             lessons += _of_one(stored, client)
             progress(1)
-        return [*lessons, *differences(self._same_tasks(traces))]
+        return lessons
 
     def to_keep(self, trace: Trace, *, subject: str | None = None) -> tuple[KeptTrace, list[Draft]]:
         """Redact a trace; return it as it will be stored, and the events to store."""
@@ -103,8 +107,8 @@ class Heuristics:
         return as_kept(clean, trace_id, subject), events
 
     def lessons_of(self, stored: KeptTrace, client: LlmClient | None = None) -> list[Lesson]:
-        """Find the lessons of a trace, alone and beside stored traces, without storing them."""
-        return [*_of_one(stored, client), *differences(self._same_tasks([stored]))]
+        """Find the lessons of a trace without storing them."""
+        return _of_one(stored, client)
 
     def keep(
         self,
@@ -119,6 +123,85 @@ class Heuristics:
                 raise InputError("a lesson needs a trigger and an action", place="trigger, action")
         known = self.known(lessons)
         return learn(self._store, known, events=events, answer=answer)
+
+    def lesson(
+        self,
+        when: str,
+        do: str,
+        because: str = "",
+        *,
+        evidence: Sequence[str] = (),
+        subject: str | None = None,
+        task: str = "",
+        sees: Sees = lambda _subject: True,
+    ) -> Heuristic:
+        """Store a lesson in words. evidence: ids of the events that show it.
+
+        sees: tells whether who says it may see what is about a subject.
+        """
+        lesson = Lesson(
+            trigger=when,
+            action=do,
+            analysis=because,
+            subject=subject,
+            source_task=goal_text(task),
+        )
+        (kept,) = self.keep([self.with_evidence(lesson, evidence, sees)])
+        return kept
+
+    def with_evidence(
+        self, lesson: Lesson, event_ids: Sequence[str], sees: Sees, place: str = "evidence"
+    ) -> Lesson:
+        """Return a lesson with events that show it: about its subject or nobody, and to be seen.
+
+        If one is a call that failed, the lesson is about that failure of its tool.
+        """
+        shown = self.check_evidence(event_ids, lesson.subject, sees, place)
+        failed = [one for one in shown if (one.body or {}).get("error") is not None]
+        traces = [
+            one.stream.removeprefix(TRACE_PREFIX)
+            for one in shown
+            if one.stream.startswith(TRACE_PREFIX)
+        ]
+        # Nobody's event says by itself whether it went wrong: then the lesson does.
+        against = failed or (shown if lesson.polarity == "failure" else [])
+        against_ids = [one.id for one in against]
+        made = msgspec.structs.replace(
+            lesson,
+            evidence=Evidence(
+                failed=against_ids,
+                worked=[one.id for one in shown if one.id not in against_ids],
+            ),
+        )
+        if not failed or failed[0].kind != "tool_call" or not traces:
+            return made
+        (kept,) = get_traces(self._store, traces[:1])
+        call = msgspec.convert({**(failed[0].body or {}), "type": "tool_call"}, ToolCall)
+        error = error_shape(call.error, texts(call.args), names_in(kept.trace))
+        return msgspec.structs.replace(
+            made, tools=[*made.tools] or [call.tool], program=call.tool, error=error
+        )
+
+    def check_evidence(
+        self,
+        event_ids: Sequence[str],
+        subject: str | None,
+        sees: Sees,
+        place: str = "evidence",
+    ) -> list[Event]:
+        """Return these events; InputError if one isn't there, or is not for a lesson about this."""
+        query = EventQuery(ids=list(event_ids))
+        found = {event.id: event for event in self._store.read(query)} if event_ids else {}
+        for event_id in event_ids:
+            event = found.get(event_id)
+            is_there = event is not None and event.body is not None and sees(event.subject)
+            if event is None or not is_there or event.subject not in (None, subject):
+                raise InputError(
+                    f"there is no event {event_id!r} about {subject or 'everybody'}",
+                    place=place,
+                    fix="use ids of events about the lesson's subject, or none",
+                )
+        return [found[event_id] for event_id in event_ids]
 
     def known(self, lessons: Sequence[Lesson]) -> list[Lesson]:
         """Replace lessons by the stored ones that say the same in other words."""
@@ -205,19 +288,6 @@ class Heuristics:
     def merge(self, keep: str, others: Sequence[str]) -> Heuristic:
         """Merge heuristics: all evidence goes to `keep`, the others are retired."""
         return health.merge(self._store, keep, others)
-
-    def _same_tasks(self, traces: Sequence[KeptTrace]) -> list[KeptTrace]:
-        """Add the other attempts of the same subjects at the same tasks."""
-        tasks = {
-            (stored.trace.mission.goal, stored.subject)
-            for stored in traces
-            if outcome_of_kept(stored) != "unknown"
-        }
-        found = {stored.id: stored for stored in traces}
-        for one in reversed(list_traces(self._store, limit=ATTEMPTS_COMPARED).traces):
-            if (one.goal, one.subject) in tasks and one.id not in found:
-                found[one.id] = get_traces(self._store, [one.id])[0]
-        return list(found.values())
 
     def every_trace(self) -> list[str]:
         """The ids of the traces there are, oldest first."""

@@ -15,10 +15,8 @@ from em.store.protocol import Store, Within
 from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.values.times import now
 
-PASSED_OVER = STOP_WORDS | frozenset(
-    "error fail failed fails get instead like please task use used using".split()
-)
-"""Words to ignore: those that recall ignores, and words that any task or lesson may have."""
+PASSED_OVER = STOP_WORDS
+"""Words to ignore: those that recall ignores."""
 _NEGATIONS = re.compile(
     r"\b(?:don'?t|do not|never|avoid|without|stop|refuse to|must not|should not|shouldn'?t|no)\b",
     re.IGNORECASE,
@@ -154,9 +152,7 @@ def candidates(
     found = []
     for stream, (score, nearness) in scores.items():
         heuristic = find_heuristic(store, stream.removeprefix(HEURISTIC_PREFIX))
-        if heuristic is None or heuristic.retired or not heuristic.lesson.is_told:
-            continue
-        if heuristic.lesson.holds_for(wanted.task):
+        if heuristic is not None and not heuristic.retired and heuristic.lesson.is_told:
             found.append(Candidate(heuristic, score, nearness))
     return found
 

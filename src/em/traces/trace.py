@@ -29,7 +29,10 @@ MOST_TOOLS, LONGEST_TOOL = 40, 60
 class ToolCall(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tool_call", tag_field="type"
 ):
-    """A tool was called, with its result or its error."""
+    """A tool was called, with its result or its error.
+
+    destructive: whether the tool declares that it may destroy something, as `destructiveHint` does.
+    """
 
     tool: str
     args: Json = {}
@@ -40,6 +43,7 @@ class ToolCall(
     started_at: str | None = None
     duration_ms: float | None = None
     effect: Effect | None = None
+    destructive: bool | None = None
     tokens: int | None = None
     cost_usd: float | None = None
 
@@ -174,6 +178,8 @@ class _Step(msgspec.Struct, frozen=True):
     args: Json = {}
     observation: Any = None
     error: Any = None
+    effect: Effect | None = None
+    destructive: bool | None = None
 
 
 class _Trajectory(msgspec.Struct, frozen=True):
@@ -212,7 +218,14 @@ def read_trace(data: bytes, place: str) -> Trace:
 
 def _from_trajectory(trajectory: _Trajectory) -> Trace:
     events: list[TraceEvent] = [
-        ToolCall(tool=step.action, args=step.args, result=step.observation, error=step.error)
+        ToolCall(
+            tool=step.action,
+            args=step.args,
+            result=step.observation,
+            error=step.error,
+            effect=step.effect,
+            destructive=step.destructive,
+        )
         for step in trajectory.steps
         if step.action
     ]

@@ -1,7 +1,6 @@
 """HTTP API of heuristics: store, find, brief, reflect, and the seeded benchmark."""
 
 import threading
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any
@@ -13,9 +12,8 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.errors import InputError
 from em.heuristics.benchmark import Evaluation, evaluate
-from em.heuristics.heuristic import Evidence, Heuristic, Lesson, count_heuristics
+from em.heuristics.heuristic import Heuristic, Lesson, count_heuristics
 from em.heuristics.heuristic import list_heuristics as list_lessons
-from em.log.event import EventQuery
 from em.log.summary import Cursor
 from em.serve.api.shapes import (
     BriefingOut,
@@ -122,8 +120,9 @@ async def post_heuristic(
     def work(data: HeuristicIn, pending: Pending) -> None:
         book = service.memory.heuristics
         fields = msgspec.structs.asdict(data)
-        evidence = _evidence(service, caller, fields.pop("from_events"), data)
-        (known,) = book.known([Lesson(**fields, evidence=evidence)])
+        event_ids = fields.pop("from_events")
+        lesson = book.with_evidence(Lesson(**fields), event_ids, caller.sees, "from_events")
+        (known,) = book.known([lesson])
         out = HeuristicOut.of_lesson(known)
         answered = pending.answer(out)
         if answered is None:
@@ -136,27 +135,6 @@ async def post_heuristic(
         book.keep([known], answer=answer)
 
     return await service.carry_out(request, key, data, work)
-
-
-def _evidence(
-    service: Service, caller: Caller, event_ids: Sequence[str], data: HeuristicIn
-) -> Evidence:
-    """Check the events of a lesson: they exist, the caller sees them, the subject matches."""
-    if not event_ids:
-        return Evidence()
-    found = {event.id: event for event in service.store.read(EventQuery(ids=list(event_ids)))}
-    for event_id in event_ids:
-        event = found.get(event_id)
-        hidden = event is None or event.body is None or not caller.sees(event.subject)
-        if event is None or hidden or event.subject not in (None, data.subject):
-            raise InputError(
-                f"there is no event {event_id!r} about {data.subject or 'everybody'}",
-                place="from_events",
-                fix="use ids of events about the lesson's subject, or none",
-            )
-    if data.polarity == "failure":
-        return Evidence(failed=list(event_ids))
-    return Evidence(worked=list(event_ids))
 
 
 @post(

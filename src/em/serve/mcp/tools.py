@@ -118,9 +118,10 @@ class Brief(Arguments, frozen=True):
 class Lesson(Arguments, frozen=True):
     """A lesson, or what happened."""
 
-    when: Annotated[str, _about("The situation.")] | None = None
-    do: Annotated[str, _about("What to do in it.")] | None = None
+    when: str | None = None
+    do: str | None = None
     because: str | None = None
+    evidence: Annotated[list[str], _about("Ids or steps.")] = []
     task: Words | None = None
     outcome: Outcome | None = None
     steps: Annotated[
@@ -457,8 +458,8 @@ def _brief(desk: "Desk", caller: Caller, given: Brief) -> Json:
 
 
 def _lesson(desk: "Desk", caller: Caller, given: Lesson) -> Json:
-    """After a task, record a lesson (`when`, `do`, `because`), or what happened: task, outcome and
-    steps. Routines and lessons are learned from that, and lessons of `brief` ranked.
+    """After a task, record a lesson (when, do, because) or what happened: task, outcome, steps.
+    That teaches, and ranks the lessons of `brief`.
     """
     caller.must_see(given.subject)
     if (given.when is None) != (given.do is None):
@@ -467,23 +468,34 @@ def _lesson(desk: "Desk", caller: Caller, given: Lesson) -> Json:
         raise InputError("what happened needs `task` and `outcome`", place="task, outcome")
     if given.when is None and given.outcome is None:
         raise InputError("give a lesson or what happened", place="when, outcome")
-    return {**_learned(desk, given), **_happened(desk, caller, given)}
+    called = [str(n) for n, step in enumerate(given.steps, 1) if step.get("action")]
+    known = [one for one in given.evidence if one not in called]
+    # Evidence that is not there is refused before anything is stored.
+    desk.memory.heuristics.check_evidence(known, given.subject, caller.sees)
+    happened = _happened(desk, caller, given)
+    calls: list[str] = []
+    if happened:
+        from em.heuristics.reflection import call_ids
+        from em.traces.catalogue import get_traces
+
+        calls = call_ids(get_traces(desk.store, [happened["trace_id"]])[0])
+    numbered = dict(zip(called, calls, strict=False))
+    shown = [numbered.get(one, one) for one in given.evidence]
+    return {**_learned(desk, caller, given, shown), **happened}
 
 
-def _learned(desk: "Desk", given: Lesson) -> Json:
+def _learned(desk: "Desk", caller: Caller, given: Lesson, evidence: list[str]) -> Json:
     if given.when is None or given.do is None:
         return {}
-    from em.heuristics.heuristic import Lesson as Learned
-    from em.heuristics.heuristic import goal_text
-
-    lesson = Learned(
-        trigger=given.when,
-        action=given.do,
-        analysis=given.because or "",
+    kept = desk.memory.heuristics.lesson(
+        given.when,
+        given.do,
+        given.because or "",
+        evidence=evidence,
         subject=given.subject,
-        source_task=goal_text(given.task or ""),
+        task=given.task or "",
+        sees=caller.sees,
     )
-    (kept,) = desk.memory.heuristics.keep([lesson])
     return {"lesson": kept.id}
 
 
