@@ -39,7 +39,6 @@ def figures(size: str) -> Iterator[Figure]:
     yield from _on_postgres(size)
     yield _called_workflow(size)
     yield _held_by_a_batch(size)
-    yield _asked(size)
 
 
 def write_routine(folder: Path) -> None:
@@ -263,30 +262,3 @@ def _trip(n: int) -> dict[str, Any]:
         "cost_usd": n % 700 + 0.5,
         "nights": n % 14,
     }
-
-
-def _asked(size: str) -> Figure:
-    """A question by code, beside the same code over a loaded state."""
-    from em import Memory
-
-    records = 5_000 if size == "quick" else 100_000
-    with tempfile.TemporaryDirectory() as name, Memory(Path(name) / "em.db") as memory:
-        memory.observe_many(
-            {"subject": "ana", "record": _trip(n), "type": "Trip"} for n in range(records)
-        )
-        state = memory.checkpoint("ana")
-        code = "sum(trip.cost_usd for trip in trips if trip.nights > 3)"
-
-        def asked() -> float:
-            return seconds(lambda: memory.ask("ana", code=code))
-
-        def loaded() -> float:
-            return seconds(lambda: sum(trip.cost_usd for trip in state.trips if trip.nights > 3))
-
-        mine, other, ratio = in_turns(asked, loaded, rounds=3 * ROUNDS[size])
-    return Figure(
-        f"ask(code=…) over {records:,} records", mine * 1e3,
-        "the same code over a loaded state", other * 1e3, "ms", ratio,
-        # On few records a question costs what finding the newest version costs.
-        5 if size == "whole" else None, False,
-    )  # fmt: skip

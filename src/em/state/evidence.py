@@ -7,7 +7,7 @@ completed from the time of the text.
 import re
 from collections.abc import Sequence
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from em.state.speech import Text, sentence_of
@@ -17,9 +17,9 @@ from em.text.numbers import NUMBERS, numbers_in
 from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.values.times import from_micros
 
-_SIGNS = {"'": "['’‘`]", "’": "['’‘`]", '"': '["“”]', "“": '["“”]', "”": '["“”]', "-": "[-–—]"}
+_SIGNS = str.maketrans("’‘`“”–—", "'''\"\"--")
 _ENDS = " \t\n.,;:!?…\"'“”"
-_QUOTE = re.compile(r"\"[^\"\n]+\"|“[^”]+”|«[^»]+»|^>.*$", re.MULTILINE)
+_QUOTE = re.compile(r"\"[^\"\n]+\"|“[^“”]+”|«[^«»]+»|^>.*$", re.MULTILINE)
 _WITH_COMMA = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){1,6},\d{1,2}(?![\d.,])")
 """Amounts such as 1.250,50, which can be read in one way."""
 _DIGITS = re.compile(r"(\d[\d,]{0,20}(?:\.\d{1,9})?)(k\b)?", re.IGNORECASE)
@@ -29,12 +29,36 @@ _PARTIAL = re.compile(r"(\d{4})(?:-(\d{2}))?")
 
 def find_words(words: str, text: str) -> tuple[int, int] | None:
     """Return where words occur in a text; case, spaces and kinds of quotes don't matter."""
-    parts = words.strip(_ENDS).split()
-    if not any(char.isalnum() for part in parts for char in part):
+    wanted, _ = _plain(words.strip(_ENDS))
+    if not any(map(str.isalnum, wanted)):
         return None
-    escaped = r"\s+".join("".join(_SIGNS.get(char, re.escape(char)) for char in p) for p in parts)
-    found = re.search(rf"(?<!\w){escaped}(?!\w)", text, re.IGNORECASE)
-    return None if found is None else found.span()
+    plain, places = _plain(text)
+    start = plain.find(wanted)
+    while start >= 0:
+        end = start + len(wanted)
+        if not _is_word(plain[start - 1 : start]) and not _is_word(plain[end : end + 1]):
+            return places[start], places[end - 1] + 1
+        # Go on behind this word: a text of one long word must not be searched at each character.
+        space = plain.find(" ", start)
+        start = plain.find(wanted, space) if space >= 0 else -1
+    return None
+
+
+@lru_cache(maxsize=4)
+def _plain(text: str) -> tuple[str, list[int]]:
+    """Return a text in lower case with single spaces and plain signs, and where each one stood."""
+    chars: list[str] = []
+    places: list[int] = []
+    for place, char in enumerate(text.translate(_SIGNS)):
+        lower = " " if char.isspace() else char.lower()
+        if lower != " " or chars[-1:] != [" "]:
+            chars.append(lower if len(lower) == 1 else char)
+            places.append(place)
+    return "".join(chars), places
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
 
 
 class Evidence:

@@ -18,8 +18,10 @@ from em.state.schema import PROFILE, ConstraintDraft, StateSchema
 from em.values.canonical import Json
 from em.values.mismatch import mismatch
 
+MAX_FACTS = 1_000
 Op = Literal["set", "add", "retract", "same"]
 Name = Annotated[str, msgspec.Meta(max_length=60)]
+Said = Annotated[str, msgspec.Meta(max_length=4_000)]
 
 
 class Statement(
@@ -43,7 +45,7 @@ class Statement(
     mistaken: bool = False
     status: Literal["confirmed", "stated", "inferred"] = "stated"
     source: str = ""
-    evidence: list[str] | str = []
+    evidence: Annotated[list[Said], msgspec.Meta(max_length=20)] | Said = []
 
     def __post_init__(self) -> None:
         if not self.evidence:
@@ -62,6 +64,8 @@ class Statement(
 def read_statements(given: Sequence[Any]) -> list[Statement]:
     """Read what a caller says that a text states; InputError names the one that is not right."""
     found = []
+    if len(given) > MAX_FACTS:
+        raise InputError(f"a text has at most {MAX_FACTS} facts, got {len(given)}", place="facts")
     for number, one in enumerate(given):
         try:
             found.append(msgspec.convert(one, Statement))
