@@ -68,7 +68,7 @@ def test_only_two_known_records_become_one(memory: Memory) -> None:
     with pytest.raises(NotFound):
         memory.subjects.same("ana", ["sister"], ["Eva"])
     with pytest.raises(NotFound):
-        memory.subjects.same("ana", ["sister"], ["Lia"], "Trip")
+        memory.subjects.same("ana", ["sister"], ["Lia"], type_="Trip")
     memory.subjects.same("ana", ["sister"], ["Lia"])
     memory.checkpoint("ana")
     with pytest.raises(InputError):

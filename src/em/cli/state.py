@@ -550,7 +550,7 @@ def retract(subject: str, what: str) -> None:
             found = find_event(memory.log, what).id
         except NotFound as no_event:
             raise (no_event if what.isdecimal() else no_field) from None
-        decided = memory.subjects.retract_record(subject, found, by=person())
+        decided = memory.subjects.retract(subject, found, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"taken back: event {decided}")
 
@@ -572,7 +572,7 @@ def same(subject: str, one: str, other: str, type_: str) -> None:
     """
     memory = open_memory()
     keys = [found if isinstance(found := json_or_text(k), list) else [found] for k in (one, other)]
-    decided = memory.subjects.same(subject, keys[0], keys[1], type_, by=person())
+    decided = memory.subjects.same(subject, keys[0], keys[1], type_=type_, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"one record: event {decided}")
 

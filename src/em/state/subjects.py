@@ -328,11 +328,13 @@ class Subjects:
         decision = _decided(subject, Decision(type=type_, key=list(key), by=by))
         return self.decide(subject, lambda: Commit(events=[decision]))
 
+    def _add(self, make: Callable[..., Draft], subject: str, *given: Any, **how: Any) -> str:
+        """Commit an event that is made of what is stored now; return its id."""
+        return self.decide(subject, lambda: Commit(events=[make(subject, *given, **how)]))
+
     def resolve(self, subject: str, field: str, **decision: Any) -> str:
         """Record a person's decision about a field (see `decision`); return the event's id."""
-        return self.decide(
-            subject, lambda: Commit(events=[self.decision(subject, field, **decision)])
-        )
+        return self._add(self.decision, subject, field, **decision)
 
     def decision(
         self,
@@ -385,9 +387,7 @@ class Subjects:
         self, subject: str, record: Any, changes: Mapping[str, Any], *, by: str = ""
     ) -> str:
         """Record a person's correction of a record's fields; return the event's id."""
-        return self.decide(
-            subject, lambda: Commit(events=[self.correction(subject, record, changes, by=by)])
-        )
+        return self._add(self.correction, subject, record, changes, by=by)
 
     def correction(
         self, subject: str, record: Any, changes: Mapping[str, Any], *, by: str = ""
@@ -400,10 +400,8 @@ class Subjects:
         return _decided(subject, Decision(place=place, changes=named, by=by))
 
     def retract(self, subject: str, what: Any, key: Sequence[Any] = (), *, by: str = "") -> str:
-        """Take back a record, or the value of a field such as `profile.city`."""
-        return self.decide(
-            subject, lambda: Commit(events=[self.retraction(subject, what, key, by=by)])
-        )
+        """Take back a record, by itself or its event, or the value of a field (`profile.city`)."""
+        return self._add(self.retraction, subject, what, key, by=by)
 
     def retraction(
         self, subject: str, what: Any, key: Sequence[Any] = (), *, by: str = ""
@@ -415,7 +413,7 @@ class Subjects:
         try:
             type_, name = state._field(what)
         except NotFound:
-            if not any(self._store.read(EventQuery(ids=[what], subject=subject))):
+            if not any(self._store.read(EventQuery(ids=[what]))):
                 raise
             return self.record_retraction(subject, what, by=by)
         given = next(known.given for known in type_.fields.values() if known.name == name)
@@ -424,39 +422,23 @@ class Subjects:
         )
         return _decided(subject, decision)
 
-    def retract_record(self, subject: str, record: Any, *, by: str = "") -> str:
-        """Take back a record, given itself or by the id of its event; return the event's id."""
-        return self.decide(
-            subject, lambda: Commit(events=[self.record_retraction(subject, record, by=by)])
-        )
-
     def record_retraction(self, subject: str, record: Any, *, by: str = "") -> Draft:
         """Make the event that takes back a record, given itself or by the id of its event."""
         return _decided(subject, Decision(place=self._place(subject, record), by=by))
 
-    def same(
-        self,
-        subject: str,
-        one: Sequence[Any],
-        other: Sequence[Any],
-        type_: str = "Person",
-        *,
-        by: str = "",
-    ) -> str:
+    def same(self, subject: str, one: Sequence[Any], other: Sequence[Any], **how: str) -> str:
         """Record that two records with a key are one: the first one's fields become the other's.
 
-        `undo` parts them again. Return the event's id.
+        `undo` parts them again. Return the event's id. how: their `type_`, and `by` whom.
         """
-        return self.decide(
-            subject, lambda: Commit(events=[self.merging(subject, one, other, type_, by=by)])
-        )
+        return self._add(self.merging, subject, one, other, **how)
 
     def merging(
         self,
         subject: str,
         one: Sequence[Any],
         other: Sequence[Any],
-        type_: str,
+        type_: str = "Person",
         *,
         by: str = "",
     ) -> Draft:
@@ -521,11 +503,7 @@ class Subjects:
         The verdict is about the rule's content: a rule that changes later is proposed anew. Return
         the event's id.
         """
-
-        def change() -> Commit:
-            return Commit(events=[self.verdict(subject, rule, verdict, by=by)])
-
-        event = self.decide(subject, change)
+        event = self._add(self.verdict, subject, rule, verdict, by=by)
         self.checkpoint(subject, accept=True)
         return event
 
@@ -542,18 +520,17 @@ class Subjects:
 
     def undo(self, subject: str, decision: str, *, by: str = "") -> str:
         """Take back a decision, or an earlier undo, by its event; return the new event's id."""
+        return self._add(self._undoing, subject, decision, by=by)
 
-        def change() -> Commit:
-            found = next(iter(self._store.read(EventQuery(ids=[decision]))), None)
-            if found is None or found.kind != "decided" or found.stream != subject_stream(subject):
-                raise NotFound(
-                    f"no decision {decision} about {subject!r}",
-                    place="event",
-                    fix="`em log show --kind decided` lists them",
-                )
-            return Commit(events=[_decided(subject, Decision(undo=decision, by=by))])
-
-        return self.decide(subject, change)
+    def _undoing(self, subject: str, decision: str, by: str) -> Draft:
+        found = next(iter(self._store.read(EventQuery(ids=[decision]))), None)
+        if found is None or found.kind != "decided" or found.stream != subject_stream(subject):
+            raise NotFound(
+                f"no decision {decision} about {subject!r}",
+                place="event",
+                fix="`em log show --kind decided` lists them",
+            )
+        return _decided(subject, Decision(undo=decision, by=by))
 
     def observed(self, heads: Mapping[str | None, int]) -> None:
         """Checkpoint the subjects that are due by `checkpoint_every`.

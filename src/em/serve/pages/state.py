@@ -535,7 +535,7 @@ def _correct_record(
 
 
 def _retract_record(subjects: Subjects, subject: str, form: Mapping[str, Any], by: str) -> None:
-    subjects.retract_record(subject, _record_in(subjects, subject, form), by=by)
+    subjects.retract(subject, _record_in(subjects, subject, form), by=by)
 
 
 def _record_in(subjects: Subjects, subject: str, form: Mapping[str, Any]) -> Any:
