@@ -287,6 +287,13 @@ def test_a_value_that_a_write_may_change_is_not_shown_as_known(
     assert room.made == [("I-9", "x"), "I-9"]
 
 
+def test_a_write_waits_for_a_result_in_a_list_too(memory: Memory, folder: Path) -> None:
+    text = ROUTINE.replace('{about: "{{ done.number }}"}', '{about: ["{{ done.number }}"]}')
+    (folder / "routine.yaml").write_text(text)
+    _, mail, _ = prepared(memory, folder, Store()).planned
+    assert (mail.tool, mail.needs) == ("mail", ["the result of order"])
+
+
 CHANGEABLE = "import itertools\n_turns = itertools.count(1)\ndef turn(): return next(_turns)\n"
 """A function that gives another value at each call: the run can't be as it was prepared."""
 
