@@ -11,8 +11,8 @@ from em.errors import NotAllowed, RoutineError
 from em.runner.engine import run_routine
 from em.runner.tools import ToolRegistry
 from em.runner.tools.coding import Files, FileToolFailed, coding_tool, command_of, plain_edit
+from em.runner.tools.command_paths import check_paths
 from em.runner.tools.patch import BadPatch
-from em.runner.tools.shell import check_paths
 from em.settings import AllowSettings
 
 
@@ -278,6 +278,11 @@ def test_a_patch_that_does_not_fit_changes_nothing(here: Path, patch: str):
         'for f in ../*; do cat "$f"; done',
         "cd && ls",
         "(cd ..; ls)",
+        "(cd sub && ls); cat ../secret.txt",
+        "cd sub | cat ../secret.txt",
+        "cd sub || cat ../secret.txt",
+        "cd sub && cd - && cat ../secret.txt",
+        "pushd sub && popd && cat ../secret.txt",
         "find / -name x",
         "cat ../*.txt",
         "echo x > $HOME/y",
@@ -297,6 +302,9 @@ def test_words_that_lead_out_of_the_folder_are_refused(here: Path, text: str):
         "grep '/api/..' orders.csv",
         "git commit -m '/ is the root'",
         "cd sub && cat ../orders.csv",
+        "cd sub; cat ../orders.csv && cat ../x",
+        "pushd sub && cat ../orders.csv",
+        "(cd sub && ls); cat orders.csv",
         "cat *.csv > /dev/null",
         "curl https://example.com/../x",
         f"cat {'sub/' * 3}x",

@@ -41,6 +41,29 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.parametrize(
+    "go",
+    [
+        "cd sub &&",
+        'cd "$HOME/here/sub" &&',
+        "cd ~/here/sub &&",
+        "cd ~/here && cd sub;",
+        "pushd sub &&",
+    ],
+)
+def test_an_edit_is_checked_where_it_is_made(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, go: str
+) -> None:
+    monkeypatch.setenv("HOME", str(Path.cwd().parent))
+    Path("sub").mkdir()
+    Path("lf.csv").write_text("id,wgt\n")
+    Path("sub/lf.csv").write_text("id,wgt\nwgt,5\n")
+    result = run(f"{go} sed -i s/wgt/weight/ lf.csv", **{})
+    assert result.status != "ok"
+    assert Path("lf.csv").read_text() == "id,wgt\n"
+    assert Path("sub/lf.csv").read_text() == "id,wgt\nwgt,5\n"
+
+
 SED = "sed -i s/{{ old | old }}/{{ new | new }}/ {{ file }}"
 RENAME = {"old": "wgt", "new": "weight", "file": "lf.csv"}
 

@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 from em.runner.tools.coding import FileToolFailed, refuse_part
 from em.runner.tools.command import CommandFailed, run_command
+from em.runner.tools.command_paths import placed
 from em.runner.tools.permissions import check_path
 from em.settings import AllowSettings
 from em.shell.programs import ATTACHED, known_programs, read_command
 from em.shell.substitution import substitution_of
-from em.shell.syntax import Opaque, Simple, parse
+from em.shell.syntax import Simple
 
 TIMEOUT = 20.0
 NOT_SHOWN = "# what this changes in files is only known when it runs"
@@ -90,17 +91,9 @@ def shown_changes(text: str, allow: AllowSettings) -> str:
 
 
 def _commands(text: str, allow: AllowSettings) -> Iterator[tuple[Simple, Path]]:
-    """Yield the simple commands of a text, each with the folder that it runs in."""
-    base = Path(check_path(".", allow))
-    try:
-        script = parse(text)
-    except Opaque:
-        return  # only an allowed bash may run it
-    for command in script.commands:
-        words = [word.value for word in command.words]
-        if words[:1] == ["cd"] and len(words) == 2 and words[1] is not None:
-            base = Path(check_path(words[1], allow, base))
-        yield command, base
+    """Yield the simple commands of a text, each with a folder that it may run in."""
+    for command, folders in placed(text, allow):
+        yield from ((command, folder) for folder in folders)
 
 
 def _is_file(target: str, base: Path, allow: AllowSettings) -> bool:

@@ -26,10 +26,11 @@ from em.runner.tools.coding import (
     is_coding_tool,
     renamed_arguments,
 )
+from em.runner.tools.command_paths import check_paths
 from em.runner.tools.declarations import declared_tools
 from em.runner.tools.mcp import Servers
 from em.runner.tools.permissions import check_path
-from em.runner.tools.shell import check_paths, check_programs, template_of
+from em.runner.tools.shell import check_programs, template_of
 from em.settings import (
     FILE,
     AllowSettings,

@@ -12,28 +12,19 @@ from typing import Any
 from em.errors import NotAllowed
 from em.runner.routine import ToolSpec
 from em.runner.tools.command import CommandFailed, run_command
+from em.runner.tools.command_paths import check_paths
 from em.runner.tools.file_effects import check_changes, shown_changes
 from em.runner.tools.permissions import check_path, refused
 from em.settings import AllowSettings
 from em.shell.form import Template
-from em.shell.programs import (
-    ATTACHED,
-    OPTION,
-    PLAIN,
-    Doing,
-    doing_of,
-    known_programs,
-    read_command,
-)
+from em.shell.programs import Doing, doing_of, known_programs
 from em.shell.statement import statements
-from em.shell.syntax import Opaque, Simple, Word, parse
 
 _EACH_STATUS = (
     'for status in "${PIPESTATUS[@]}"; do case $status in 0|141) ;; *) exit $status ;; esac; done'
 )
 LONGEST_SHOWN = 80
 """Characters of a command that an error shows."""
-_ANYWHERE = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 
 
 def template_of(spec: ToolSpec) -> Template:
@@ -157,69 +148,3 @@ def check_programs(done: Doing, allow: AllowSettings) -> None:
         if len(missing) > 1:
             error.fix += f" (the command also runs {', '.join(missing[1:])})"
         raise error
-
-
-def check_paths(text: str, allow: AllowSettings) -> None:
-    """Raise NotAllowed if a word of a command names a path outside of the allowed folders."""
-    base = check_path(".", allow)
-    try:
-        script = parse(text)
-    except Opaque:
-        return  # only an allowed bash may run it
-    for command in script.commands:
-        if [word.value for word in command.words] == ["cd"]:
-            base = check_path("~", allow)
-        for word in _paths(command):
-            path = _path_of(word, allow)
-            if path in _ANYWHERE:
-                continue
-            found = check_path(path, allow, base)
-            if command.words and command.words[0].value in ("cd", "pushd"):
-                base = found
-
-
-def _paths(command: Simple) -> list[Word]:
-    """Return the words of a command that are paths, or may be one."""
-    roles = read_command(command, known_programs()).roles
-    found = [
-        word
-        for word, role in zip(command.words[1:], roles[1:], strict=True)
-        if role.removeprefix(ATTACHED).rstrip("!") in ("file", "folder")
-        or ((role == PLAIN or role.startswith(OPTION)) and _looks_like_a_path(word))
-    ]
-    targets = [one.target for one in command.redirects if one.writes or one.reads]
-    return [*found, *(target for target in targets if target is not None)]
-
-
-def _looks_like_a_path(word: Word) -> bool:
-    text = _value_of(word)
-    if "\n" in text or "://" in text:
-        return False
-    return text.startswith(("/", "~", "$HOME", "../")) or text == ".." or "/.." in text
-
-
-def _value_of(word: Word) -> str:
-    """Return a word without the option that it may begin with: `--file=x`, `-ox`."""
-    text = word.shown
-    if not text.startswith("-"):
-        return text
-    return text.partition("=")[2] if "=" in text else text[2:]
-
-
-def _path_of(word: Word, allow: AllowSettings) -> str:
-    text = _value_of(word)
-    if word.value is not None:
-        return text
-    text = text.strip("\"'")
-    if text.startswith(("$HOME", "${HOME}")):
-        text = "~" + text.removeprefix("${HOME}").removeprefix("$HOME")
-    if "$" in text or "`" in text:
-        if "/" in allow.folders:
-            return "."
-        raise NotAllowed(
-            f"only the shell knows which file {word.text[:80]} is",
-            fix="if you trust the routine with any file, allow the folder /",
-            folder="/",
-        )
-    # Up to where the shell begins to look for names.
-    return text[: min((text.find(sign) for sign in "*?[{" if sign in text), default=len(text))]
