@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from test_llm_compile import with_model
 
 from em.compiler import submission
 from em.compiler.compile_trace import compile_file, compile_trace
-from em.compiler.llm_compile import Improved, llm_compile_trace
+from em.compiler.llm_compile import Improved
 from em.llm import ScriptedClient
 from em.runner.routine import ToolStep
 from em.traces.trace import Approval, Mission, ToolCall, Trace
@@ -67,7 +68,7 @@ def changed(old: str, new: str, udf: str = "") -> dict[str, str]:
 
 def asked(*replies: Any) -> tuple[Improved, ScriptedClient]:
     client = ScriptedClient(list(replies))
-    return llm_compile_trace(TRACE, client), client
+    return with_model(TRACE, client), client
 
 
 def told(wrong: Any) -> str:
@@ -198,7 +199,7 @@ steps:
   - {id: end, type: return, value: {sum: '{{ total(orders) }}'}}
 """
     code = "def total(orders):\n    return sum(orders)\n"
-    found = llm_compile_trace(trace, ScriptedClient([answer(routine, code)]))
+    found = with_model(trace, ScriptedClient([answer(routine, code)]))
     assert (found.problems, found.by_model) == ([], True)
 
 
@@ -206,7 +207,7 @@ def test_a_trace_that_holds_a_secret_is_redacted_before_it_is_told() -> None:
     key = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCdEfGhIjKlMnOp"
     call = ToolCall(tool="find", args={"order": "#W1207", "api_key": key}, result={"token": key})
     client = ScriptedClient([answer("no")] * 3)
-    llm_compile_trace(Trace(mission=Mission("find", {"order": "#W1207"}), events=[call]), client)
+    with_model(Trace(mission=Mission("find", {"order": "#W1207"}), events=[call]), client)
     assert key not in str(client.requests)
     assert "[redacted:" in client.requests[0].prompt
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from em import Memory
-from em.compiler.compile_trace import compile_several, compile_trace
-from em.compiler.llm_compile import Improved, llm_compile_trace, llm_compile_trace_file
+from em.compiler.compile_trace import compile_several, compile_trace, without_secrets
+from em.compiler.llm_compile import Improved, llm_compile_trace_file
 from em.compiler.replay_world import POLICIES
 from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
@@ -56,9 +56,15 @@ def answer(routine: str = ROUTINE, udf: str = UDF) -> dict[str, str]:
     return {"routine_yaml": routine, "udf_py": udf, "notes": "a loop over the orders"}
 
 
+def with_model(trace: Trace, client: ScriptedClient) -> Improved:
+    made = compile_trace(without_secrets(trace), client=client)
+    assert made.improved is not None
+    return made.improved
+
+
 def improved(*replies: Any) -> tuple[Improved, ScriptedClient]:
     client = ScriptedClient(list(replies))
-    return llm_compile_trace(TRACE, client), client
+    return with_model(TRACE, client), client
 
 
 def test_a_routine_that_holds_is_taken(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.compile_trace import compile_file, compile_trace, without_secrets
+from em.compiler.compile_trace import compile_file
 from em.compiler.draft import Draft
 from em.compiler.group import Group
 from em.compiler.package_files import write_package
@@ -22,7 +22,7 @@ from em.llm.wires import Message, Tokens
 from em.runner.package import ROUTINE, UDF
 from em.settings import Settings
 from em.store import redactor_of
-from em.traces.trace import KeptTrace, Trace
+from em.traces.trace import KeptTrace
 
 MAX_TOKENS = 16_384
 CORRECTIONS = 2
@@ -162,16 +162,6 @@ def _difference(before: Spent, after: Spent) -> Spent:
         ),
         cost_usd=None if costs[0] is None or costs[1] is None else costs[1] - costs[0],
     )
-
-
-def llm_compile_trace(trace: Trace, client: LlmClient, **options: Any) -> Improved:
-    """Compile a trace and let a model write the routine, which must do what was recorded.
-
-    options: those of `compile_several`.
-    """
-    made = compile_trace(without_secrets(trace), client=client, **options)
-    assert made.improved is not None, "a model was asked"
-    return made.improved
 
 
 def llm_compile_trace_file(
