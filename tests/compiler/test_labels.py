@@ -238,3 +238,12 @@ def test_a_trace_whose_every_write_failed_is_not_compiled(memory: Memory) -> Non
     assert suggest(memory.store, allow_unlabelled=True) == []
     assert compile_trace(in_vain("success")).draft.routine.steps
     assert compile_trace(in_vain(), allow_failed=True).draft.routine.steps
+
+
+def test_a_failed_call_that_is_declared_as_a_read_is_no_failed_change() -> None:
+    seen = attempt("unknown")
+    failed = ToolCall(tool="check_sky", args={"city": "Lisbon"}, error="no camera there")
+    trace = msgspec.structs.replace(seen, events=[failed, *seen.events])
+    with pytest.raises(RoutineError):
+        compile_trace(trace)
+    assert compile_trace(trace, declared={"check_sky": "read"}).draft.routine.steps

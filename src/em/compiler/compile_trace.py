@@ -92,7 +92,7 @@ def compile_several(
     """
     declared = declared or {}
     usable, left_out = _usable(traces, declared, allow_failed=allow_failed)
-    _check_outcomes(usable, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
+    _check_outcomes(usable, declared, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
     for kept in usable:
         _check_calls(kept.trace, declared)
         require_commands(kept.trace)
@@ -331,7 +331,11 @@ def _last_in_vain(trace: Trace, declared: Mapping[str, Effect | None]) -> Traced
 
 
 def _check_outcomes(
-    traces: Sequence[KeptTrace], *, allow_failed: bool, allow_unlabelled: bool
+    traces: Sequence[KeptTrace],
+    declared: Mapping[str, Effect | None],
+    *,
+    allow_failed: bool,
+    allow_unlabelled: bool,
 ) -> None:
     """Refuse the traces if the outcome of every one forbids compiling it."""
     outcomes = {outcome_of(kept.trace) for kept in traces}
@@ -346,7 +350,7 @@ def _check_outcomes(
             " success`), or allow it with --allow-failed, in Python allow_failed=True",
         )
     for kept in traces if not allow_failed else ():
-        failed = _last_in_vain(kept.trace, {})
+        failed = _last_in_vain(kept.trace, declared)
         if failed is not None:
             raise RoutineError(
                 "everything that the trace tried to change failed, and nothing says that it"
