@@ -16,22 +16,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.condition import (
-    Category,
     Condition,
-    Feature,
     Field,
     Has,
     Order,
     Path,
     Search,
     State,
-    features,
-    is_known,
 )
 from em.compiler.evidence import CONSTANTS_SHOWN, Caution
 from em.compiler.example import Example, Role, Write
 from em.compiler.explanation import Leaf
-from em.compiler.facts import Inputs, States, is_few
+from em.compiler.facts import Inputs, States
 from em.compiler.places import Place
 from em.compiler.space import Slot, Space
 from em.compiler.steps import Writer, read_name
@@ -368,12 +364,8 @@ class Repairs:
         """
         made: list[str] = []
         known: dict[str, str] = {}
-        tools = [one.act.tool for one in decided]
         here = {self._done[one.act] for one in decided if one.act in self._done}
-        start = tools.index(END) + 1 if END in tools else 0
-        for place, one in enumerate(decided):
-            if place == start and not number:
-                self._narrow(one.act.stop)
+        for one in decided:
             if one.is_always:
                 self._call(one, "")
                 continue
@@ -401,41 +393,6 @@ class Repairs:
     def _make_calls(self) -> None:
         self._steps += self._calls
         self._calls = []
-
-    def _narrow(self, stop: int) -> None:
-        """Write that all looks as in recordings that went on: others have ended by now."""
-        states = [self._state(*row) for row in self._rows[stop] if not row[0].ends_at(row[1])]
-        for feature, allowed in self._allowed.items():
-            if self._names[stop] in {path[0] for path in feature.paths}:
-                continue
-            left = {feature.category(state) for state in states}
-            if left < allowed:
-                check = feature.text(sorted(left, key=repr), self._now)
-                held = f"{len(states)}/{len(states)}"
-                self._steps.append({"type": "assert", "check": check, "held": held})
-                self._allowed[feature] = left
-
-    @cached_property
-    def _allowed(self) -> dict[Feature, set[Category]]:
-        """The categories of states that can still be met."""
-        ends = [walk for walk in self._walks if walk.ends_at(walk.visits[-1])]
-        found: dict[Feature, set[Category]] = {}
-        if not ends:
-            return found
-        states = [self._state(walk, walk.visits[-1]) for walk in self._walks]
-        done = {*self._done.values()}
-        for feature in features(states):
-            if feature.paths[0][0] in done:
-                continue
-            every = [feature.category(one) for one in states if is_known(feature, one)]
-            if not isinstance(feature, Order) and len({*every}) > 1 and is_few(every):
-                found[feature] = {
-                    feature.category(state)
-                    for walk in self._walks
-                    for visit in walk.visits
-                    if is_known(feature, state := self._state(walk, visit))
-                }
-        return found
 
     def _is_made(self, act: Act, number: int) -> bool:
         """Return whether a recording made an act at a visit with this number."""
