@@ -21,7 +21,7 @@ from em import Memory
 from em.errors import MissingExtra, NoTranscript
 from em.traces import outcomes
 from em.traces.outcomes import CHECKS
-from em.traces.trace import Message, Trace
+from em.traces.trace import Message, ToolCall, Trace
 from em.traces.transcripts import find_shape, read_traces
 
 FAILS, WARNS = "grep -c missing a.txt", "echo 'Errors: 0, warnings: 2'"
@@ -153,6 +153,15 @@ def test_codex_items_without_a_response_item_are_calls_too() -> None:
     assert [call.error for call in trace.calls] == errors
 
 
+@pytest.mark.parametrize("namespace", ["mcp__em", "mcp__em__"])
+def test_a_tool_of_an_mcp_server_has_the_name_that_runs_it_in_codex(namespace: str) -> None:
+    codex = Codex()
+    codex.item({"type": "function_call", "name": "bump", "namespace": namespace, "call_id": "c1",
+                "arguments": "{}"})  # fmt: skip
+    trace = read(lines(*codex.lines), "codex")
+    assert [call.tool for call in trace.calls if isinstance(call, ToolCall)] == ["mcp__em__bump"]
+
+
 def test_what_codex_could_not_call_is_a_failure_and_an_error_in_a_file_is_not() -> None:
     codex = Codex()
     outputs = {
@@ -264,7 +273,7 @@ PARTS = [
     {"type": "step-finish", "id": "prt_c", "reason": "stop", "cost": 0.25,
      "tokens": {"input": 5, "output": 2, "reasoning": 0, "cache": {"read": 3, "write": 0}}},
 ]  # fmt: skip
-OPENCODE = {
+OPENCODE: dict[str, Any] = {
     "info": {"id": "ses_1", "directory": "/x", "title": "A title", "version": "1.18.33"},
     "messages": [
         {"info": {"id": "msg_1", "role": "user", "time": {"created": 1_794_795_655_269}},
@@ -294,6 +303,13 @@ def test_an_opencode_session_has_its_calls_by_exit_code_and_state(data: bytes) -
     ]  # fmt: skip
     assert trace.final_output == ANSWER
     assert (trace.usage.cost_usd, trace.calls[0].duration_ms) == (0.25, 500)
+
+
+def test_opencodes_name_of_a_tool_of_em_is_that_of_other_agents() -> None:
+    call = {**opencode_tool(1, FAILS, {"status": "completed", "output": "0"}), "tool": "em_bump"}
+    messages = [OPENCODE["messages"][0], {**OPENCODE["messages"][1], "parts": [call]}]
+    trace = read(doc({**OPENCODE, "messages": messages}), "opencode")
+    assert [one.tool for one in trace.calls if isinstance(one, ToolCall)] == ["mcp__em__bump"]
 
 
 def test_the_stream_and_the_export_of_an_opencode_session_are_one_trace(tmp_path: Path) -> None:

@@ -499,7 +499,7 @@ def suggest(
     The saving is an estimate for one run: see --explain. What was proposed at the end of an agent's
     session and is not kept yet comes first.
     """
-    from em.compiler.proposals import open_proposals
+    from em.compiler.proposals import open_proposals, propose_mended
     from em.compiler.proposals import propose as store_proposals
     from em.compiler.suggestions import suggest as suggest_groups
 
@@ -516,6 +516,7 @@ def suggest(
         )
     if propose:
         store_proposals(memory.store, found)
+        propose_mended(memory.store, about)
     proposals = open_proposals(memory.store)
 
     def text() -> None:

@@ -7,7 +7,7 @@ other argument.
 
 import re
 import shlex
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from importlib.util import find_spec
 from posixpath import isabs, join, normpath
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from em.errors import MissingExtra, RoutineError
-from em.runner.tools.coding import BOOKKEEPING, SHELLS, Run, command_of, plain_edit
+from em.runner.tools.coding import BOOKKEEPING, OWN_SERVER, SHELLS, Run, command_of, plain_edit
 from em.settings import Settings
 from em.traces.outcomes import check_of
 from em.traces.trace import ToolCall, Trace
@@ -84,9 +84,26 @@ class Taken(msgspec.Struct, frozen=True):
     """The files that `>` wrote, if nothing shows that they were there before."""
 
 
+HANDED_OVER = "needs_input"
+"""The status of a run that did nothing of the task."""
+
+
 def is_bookkeeping(name: str) -> bool:
-    """Return whether a tool only keeps the agent's own notes."""
-    return name in BOOKKEEPING
+    """Return whether a tool only keeps the agent's own notes, or is em's."""
+    return name in BOOKKEEPING or name.startswith(OWN_SERVER)
+
+
+def runs_of_em(trace: Trace) -> Iterator[Json]:
+    """Yield what the routines returned that an agent called over em's MCP server."""
+    for call in trace.calls:
+        is_own = isinstance(call, ToolCall) and call.tool.startswith(OWN_SERVER)
+        if is_own and isinstance(call.result, dict) and "run_id" in call.result:
+            yield call.result
+
+
+def is_done_by_em(trace: Trace) -> bool:
+    """Return whether a routine did a part of a task: then the trace does not show all of it."""
+    return any(run.get("status") != HANDED_OVER for run in runs_of_em(trace))
 
 
 def can_read_commands() -> bool:
@@ -107,6 +124,12 @@ def refuse_unrepeatable(trace: Trace, known: Container[str]) -> None:
     known: tools that the user has, which may do it.
     """
     why = _UNREPEATABLE.get(str(trace.app.get("name")), {})
+    if is_done_by_em(trace):
+        raise RoutineError(
+            "a routine of em did a part of this session, which does not show all that was done",
+            place="trace",
+            fix="compile sessions in which the agent did the task",
+        )
     for call in trace.calls:
         if not isinstance(call, ToolCall) or call.tool in known or call.error is not None:
             continue

@@ -11,6 +11,7 @@ import msgspec
 
 from em.compiler.calls import calls_of
 from em.compiler.checks import value_in_words
+from em.compiler.commands import HANDED_OVER, is_done_by_em, runs_of_em
 from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.file_changes import session_of
 from em.compiler.kind import Declared, declared_effects, effects_of, writes_of
@@ -18,6 +19,7 @@ from em.errors import EmError, NotFound
 from em.log.event import TRACE_PREFIX, EventQuery
 from em.runner.acceptance import why_waiting
 from em.runner.authorship import WRITTEN_BY
+from em.runner.history import read_run
 from em.runner.package import (
     UDF,
     KeptRoutine,
@@ -94,6 +96,28 @@ def compile_again(
         )
     except EmError as error:
         return Growth(old=old.ref, added=[kept.id for kept in added], why_not=str(error))
+
+
+def mend(store: Store, trace_ids: Sequence[str]) -> list[Growth]:
+    """Compile again the routines that handed over in these sessions: an agent did the task then."""
+    names: dict[str, None] = {}
+    for trace_id in trace_ids:
+        with suppress(NotFound):  # erased since
+            (kept,) = get_traces(store, [trace_id])
+            for run in runs_of_em(kept.trace):
+                if run.get("status") == HANDED_OVER:
+                    names[_routine_of_run(store, str(run["run_id"]))] = None
+    names.pop("", None)
+    return [compile_again(store, name, allow_unlabelled=True, by_itself=True) for name in names]
+
+
+def _routine_of_run(store: Store, run_id: str) -> str:
+    """Return the name of the routine of a run; empty if it is not in use, or the run not here."""
+    try:
+        name = str(read_run(store, run_id).started.get("routine", "")).partition("@")[0]
+        return find_routine(store, name).name
+    except EmError:
+        return ""
 
 
 def _stored(
@@ -240,9 +264,11 @@ def _since(store: Store, seq: int, outcomes: set[str]) -> Iterator[KeptTrace]:
     ids = [row.id for row in rows if row.status in outcomes and not row.shown.get("incomplete")]
     for trace_id in ids:
         try:
-            yield from get_traces(store, [trace_id])
+            (kept,) = get_traces(store, [trace_id])
         except NotFound:  # erased since
             continue
+        if not is_done_by_em(kept.trace):
+            yield kept
 
 
 def routines_of_kind(store: Store, trace: Trace) -> list[str]:

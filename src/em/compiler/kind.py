@@ -17,7 +17,7 @@ from em.compiler.session_effects import session_effects
 from em.errors import EmError
 from em.runner.package import kept_routines, proof_of, routine_of, texts_of
 from em.runner.routine import Routine, ToolSpec
-from em.runner.tools.coding import is_coding_tool
+from em.runner.tools.coding import OWN_SERVER, is_coding_tool
 from em.runner.trial import AS_RECORDED
 from em.store.protocol import Artefact, Store
 from em.traces.catalogue import attempts, get_traces
@@ -70,7 +70,7 @@ def declared_effects(tools: Sequence[ToolSpec]) -> dict[str, Effect | None]:
 def way_of(trace: Trace) -> tuple[str, ...]:
     """Return a trace's path: its successful calls in order, repeats in a row once."""
     names = (name_of_call(call) for call in trace.calls if call.error is None)
-    return tuple(name for name, _ in groupby(names))
+    return tuple(name for name, _ in groupby(names) if not name.startswith(OWN_SERVER))
 
 
 def name_of_call(call: ToolCall | UdfCall) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from em.compiler.compile_trace import compile_several
 from em.compiler.group import Group
+from em.compiler.growth import Growth, made_of, mend
 from em.compiler.package_files import package_texts
 from em.compiler.submission import Submission, judged
 from em.compiler.suggestions import Suggestion, kept_from, suggest
@@ -19,7 +20,13 @@ from em.log.event import Draft, EventQuery, proposal_stream
 from em.log.kinds import event_body
 from em.runner.acceptance import accept as accept_version
 from em.runner.acceptance import version_meant
-from em.runner.package import keep_routine, kept_routines, texts_of
+from em.runner.package import (
+    find_routine,
+    keep_routine,
+    kept_routines,
+    routine_of,
+    texts_of,
+)
 from em.runner.retirement import InUse
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
@@ -85,6 +92,11 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
         )
         if key not in known or set(known[key].traces) != set(one.sample):
             made.append(proposal)
+    _store_proposals(store, made)
+    return made
+
+
+def _store_proposals(store: Store, made: Sequence[Proposal]) -> None:
     drafts = [
         Draft(
             stream=proposal_stream(one.key), kind="routine_proposed", body=msgspec.to_builtins(one)
@@ -93,6 +105,27 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
     ]
     if drafts:
         store.commit(Commit(events=drafts))
+
+
+def propose_mended(store: Store, trace_ids: Sequence[str]) -> list[Growth]:
+    """Compile again what handed over in these sessions; tell agents of versions that must wait."""
+    made = mend(store, trace_ids)
+    for one in made:
+        if one.new and one.waits:
+            version = find_routine(store, one.new)
+            traces, _ = made_of(store, version)
+            known = get_traces(store, traces)
+            proposal = Proposal(
+                key=one.new,
+                goal=known[-1].trace.mission.goal,
+                effects=[],
+                traces=traces,
+                count=len(traces),
+                proof=routine_of(version).trials.summary,
+                waits=one.waits,
+                from_events=[kept.event_ids[0] for kept in known if kept.id in one.added],
+            )
+            _store_proposals(store, [proposal])
     return made
 
 

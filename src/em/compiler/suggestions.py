@@ -20,6 +20,7 @@ import msgspec
 
 from em.compiler.calls import calls_of, tried_in_vain
 from em.compiler.checks import walked
+from em.compiler.commands import is_done_by_em
 from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.example import request_of
 from em.compiler.kind import kind_of, name_of_call, way_of
@@ -190,7 +191,7 @@ def suggest(
         is_usable = outcome in usable or is_open
         if outcome == "unknown" and tried_in_vain(calls_of(kept.trace, {})[0]) is not None:
             is_usable = False
-        if is_usable and (way := way_of(kept.trace)):
+        if is_usable and not is_done_by_em(kept.trace) and (way := way_of(kept.trace)):
             found_in = _groups_of(kept.trace, groups)
             for group in found_in:
                 group.add(kept, way)

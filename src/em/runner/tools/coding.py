@@ -51,6 +51,9 @@ BOOKKEEPING = frozenset(
 )
 """The tools with which an agent keeps notes for itself: they have no effect."""
 
+OWN_SERVER = ("mcp__em__", "mcp__plugin_em_em__")
+"""How the names of the tools of em's own MCP server begin."""
+
 _FOLDERS = ("workdir", "cwd", "working_directory")
 _WITHOUT_MEANING = frozenset(
     "description timeout timeout_ms yield_time_ms max_output_tokens login justification"

@@ -167,7 +167,7 @@ class _Reader:
         kind, action = body.get("type"), body.get("action")
         name = str(body.get("name") or str(kind).removesuffix("_call"))
         if str(body.get("namespace", "")).startswith("mcp__"):
-            name = f"{body['namespace']}{name}"
+            name = f"{str(body['namespace']).removesuffix('__')}__{name}"
         given = body.get("arguments", body.get("input", action))
         call_id = str(body.get("call_id") or body.get("id") or "")
         if trace.has_open(call_id) and digest(name, as_args(given)) in self._done:

@@ -134,7 +134,10 @@ def _add_call(trace: Incoming, part: Json, state: Json, key: str | None) -> None
     times = state.get("time") if isinstance(state.get("time"), dict) else {}
     began, ended = (when((times or {}).get(name)) for name in ("start", "end"))
     call_id = str(part.get("callID"))
-    trace.call(str(part.get("tool")), as_args(state.get("input")), call_id, began, key=key)
+    tool = str(part.get("tool"))
+    if tool.startswith("em_"):  # opencode names the tools of a server so, em's too
+        tool = f"mcp__em__{tool[3:]}"
+    trace.call(tool, as_args(state.get("input")), call_id, began, key=key)
     metadata = state.get("metadata") if isinstance(state.get("metadata"), dict) else {}
     output = state.get("output")
     if state.get("status") == "error":
