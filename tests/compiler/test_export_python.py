@@ -5,7 +5,7 @@ import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from em.errors import ExportError
 from em.runner.engine import run_routine
 from em.runner.expressions.language import compile_value
 from em.runner.package import Package
+from em.runner.routine import Step
 from strategies import values
 
 Outcome = dict[str, Any]
@@ -278,6 +279,21 @@ def test_what_only_the_runner_does_is_refused_with_its_step(
     assert f"`{field}`" in str(caught.value)
     assert caught.value.place == f"step a, field {field}"
     assert "`em run`" in caught.value.fix
+
+
+def test_every_field_of_a_step_is_printed_or_refused() -> None:
+    """A new field is decided here: a script that ignores it would do something else."""
+    known = """id type description when save_as for_each as retry on_error checks effect expect
+        held tool args function check message value over steps max prompt parallel timeout
+        idempotency_key"""
+    fields = {one for step in get_args(Step) for one in step.__struct_encode_fields__}
+    assert fields <= {*known.split()}
+
+
+def test_what_a_person_said_about_its_inputs_is_no_reason_to_refuse_a_routine(routine: Any) -> None:
+    head = "review: {inputs: [find.name]}\nstruck: [a is as recorded]"
+    folder = routine("  - {id: end, type: return, value: done}", head=head)
+    assert by_the_script(folder, {}, {})["end"] == ("ok", "done")
 
 
 @pytest.mark.parametrize(
