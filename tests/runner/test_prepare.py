@@ -287,6 +287,13 @@ def test_a_value_that_a_write_may_change_is_not_shown_as_known(
     assert room.made == [("I-9", "x"), "I-9"]
 
 
+def test_a_whole_result_is_no_input(memory: Memory, folder: Path) -> None:
+    text = ROUTINE.replace('note: "{{ note }}"', 'note: "{{ seen }}"')
+    (folder / "routine.yaml").write_text(text)
+    order = prepared(memory, folder, Store()).planned[0]
+    assert {one.source for one in order.arguments if one.place == "note"} == {"the result `seen`"}
+
+
 def test_a_write_waits_for_a_result_in_a_list_too(memory: Memory, folder: Path) -> None:
     text = ROUTINE.replace('{about: "{{ done.number }}"}', '{about: ["{{ done.number }}"]}')
     (folder / "routine.yaml").write_text(text)
