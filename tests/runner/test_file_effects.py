@@ -178,12 +178,29 @@ def test_a_file_that_is_there_is_not_replaced_by_another(
     assert Path("app.old").read_text() == "two"
 
 
-def test_a_file_in_a_folder_is_not_replaced_either(run: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    "move",
+    [
+        "mv fri.txt archive/",
+        "mv *.txt archive/",
+        "mv -t archive fri.txt",
+        "cp -pt archive fri.txt",
+        "cp --target-directory=archive fri.txt",
+    ],
+)
+def test_a_file_in_a_folder_is_not_replaced_either(run: Callable[..., Any], move: str) -> None:
     Path("archive").mkdir()
     Path("fri.txt").write_text("new")
     Path("archive/fri.txt").write_text("old")
-    assert run("mv {{ file }} archive/", file="fri.txt").status != "ok"
+    assert run(move).status != "ok"
     assert Path("archive/fri.txt").read_text() == "old"
+
+
+def test_files_that_match_are_moved_where_none_is_replaced(run: Callable[..., Any]) -> None:
+    Path("archive").mkdir()
+    Path("fri.txt").write_text("new")
+    assert run("mv *.txt archive/").status == "ok"
+    assert Path("archive/fri.txt").read_text() == "new"
 
 
 RELEASE = """name: release

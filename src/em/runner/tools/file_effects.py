@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from difflib import SequenceMatcher, unified_diff
+from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from em.runner.tools.permissions import check_path
 from em.settings import AllowSettings
 from em.shell.programs import ATTACHED, known_programs, read_command
 from em.shell.substitution import substitution_of
-from em.shell.syntax import Simple
+from em.shell.syntax import Simple, Word
 
 TIMEOUT = 20.0
 NOT_SHOWN = "# what this changes in files is only known when it runs"
@@ -102,10 +103,19 @@ def _is_file(target: str, base: Path, allow: AllowSettings) -> bool:
 
 def _moved_to(command: Simple, base: Path, allow: AllowSettings) -> Iterator[str]:
     """Yield the files that are there, and that `mv` or `cp` would replace."""
-    words = [word.value or "" for word in command.words]
-    if Path(words[0] if words else "").name not in ("mv", "cp"):
+    if not command.words or Path(command.words[0].value or "").name not in ("mv", "cp"):
         return
-    plain = [word for word in words[1:] if not word.startswith("-")]
+    words = [name for word in command.words[1:] for name in _names(word, base)]
+    options = [word for word in words if word.startswith("-") and word != "-t"]
+    if any(
+        one.startswith("--target") or (one[1] != "-" and "t" in one) for one in options if one[1:]
+    ):
+        raise FileToolFailed(
+            "which files the command would replace can't be known before it runs",
+            place=f"command {' '.join(word.text for word in command.words)[:80]}",
+            fix="run it by hand",
+        )
+    plain = [word for word in words if not word.startswith("-")]
     folder = next((words[at + 1] for at, one in enumerate(words[:-1]) if one == "-t"), None)
     sources = [word for word in plain if word != folder]
     target = folder if folder is not None else sources.pop() if len(sources) > 1 else None
@@ -116,6 +126,11 @@ def _moved_to(command: Simple, base: Path, allow: AllowSettings) -> Iterator[str
         made = path / Path(source).name if path.is_dir() else path
         if made.is_file():
             yield str(Path(target) / made.name if path.is_dir() else target)
+
+
+def _names(word: Word, base: Path) -> list[str]:
+    """Return what a word names: itself, or the files that its signs stand for."""
+    return [word.value] if word.value is not None else glob(word.shown, root_dir=base)
 
 
 def _edits(command: Simple, base: Path, allow: AllowSettings) -> Iterator[Change]:
