@@ -46,22 +46,20 @@ def list_(limit: int, retired: bool, **chosen: Any) -> None:
     Shows how often each was learned, and how the runs that used it ended.
     """
     memory = open_memory()
-    book = memory.heuristics
     each = list_heuristics(memory.store, retired=retired, **listed(**chosen))
     page = list(islice(each, limit + 1))
     found = [one for _, one in page[:limit]]
     older = page[limit - 1][0] if len(page) > limit else None
-    against = {one.id: [c.other.id for c in book.contradictions(one)] for one in found}
 
     def text() -> None:
         if not found:
             note(_why_none(memory.store, **chosen))
             return
         columns = ("id", "how", "learned", "went well", "state", "when, do")
-        print_table(columns, [_row(one, against[one.id]) for one in found], may_go=("how",))
+        print_table(columns, [_row(one) for one in found], may_go=("how",))
         note_more(older)
 
-    rows = [{**as_json(one), "contradicts": against[one.id]} for one in found]
+    rows = [as_json(one) for one in found]
     emit({"heuristics": rows, **next_of(older)}, text)
 
 
@@ -72,9 +70,9 @@ def _why_none(store: Store, **chosen: Any) -> str:
     return "no lessons yet; `em reflect --store` learns them from traces"
 
 
-def _row(one: Heuristic, against: list[str]) -> tuple[str, ...]:
+def _row(one: Heuristic) -> tuple[str, ...]:
     use, lesson = one.use, one.lesson
-    state = _state(one) or ("contradicted" if against else "in use")
+    state = _state(one) or "in use"
     went = f"{use.helped} of {use.helped + use.hindered}" if use.used else "not used"
     text = f"{lesson.trigger}: {lesson.action}"
     return (one.id, lesson.how, str(use.learned), went, state, text)
@@ -102,11 +100,10 @@ def as_json(one: Heuristic) -> dict[str, Any]:
 @click.argument("heuristic_id", metavar="ID")
 @everywhere
 def show(heuristic_id: str) -> None:
-    """Show a lesson, its evidence and what contradicts it."""
+    """Show a lesson and its evidence."""
     book = open_memory().heuristics
     one = book.get(heuristic_id)
     evidence = [lesson.evidence for lesson in book.evidence(heuristic_id)]
-    against = [contradiction.other for contradiction in book.contradictions(one)]
 
     def text() -> None:
         _print_lesson(one)
@@ -116,12 +113,8 @@ def show(heuristic_id: str) -> None:
             for name, ids in (("failed", shown.failed), ("worked", shown.worked)):
                 if ids:
                     click.echo(f"    {name}: {', '.join(ids)}")
-        for other in against:
-            click.secho("contradicted by", bold=True)
-            _print_lesson(other)
 
-    contradicts = [as_json(other) for other in against]
-    emit({**as_json(one), "evidence": evidence, "contradicts": contradicts}, text)
+    emit({**as_json(one), "evidence": evidence}, text)
 
 
 def _print_lesson(one: Heuristic) -> None:
@@ -342,7 +335,7 @@ def flat(one: Ranked) -> dict[str, object]:
 @click.command("evaluate")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option(
-    "--tasks", type=click.IntRange(min=1, max=900), default=300, show_default=True, metavar="N"
+    "--tasks", type=click.IntRange(min=1, max=900), default=100, show_default=True, metavar="N"
 )
 @everywhere
 def evaluate(seed: int, tasks: int) -> None:

@@ -25,70 +25,41 @@ from em.store.protocol import Store
 from em.store.sqlite import IN_MEMORY, SqliteStore
 
 _VERBS = {
-    "create": ["set up", "add"],
-    "update": ["change", "edit"],
-    "delete": ["remove", "clear out"],
-    "export": ["download", "hand over"],
-    "send": ["deliver", "mail out"],
-    "schedule": ["plan", "arrange"],
-    "merge": ["combine", "join"],
-    "approve": ["sign off", "accept"],
-}
+    "create": ["set up", "add"], "update": ["change", "edit"],
+    "delete": ["remove", "clear out"], "export": ["download", "hand over"],
+    "send": ["deliver", "mail out"], "schedule": ["plan", "arrange"],
+    "merge": ["combine", "join"], "approve": ["sign off", "accept"],
+}  # fmt: skip
 _OBJECTS = {
-    "invoice": ["bill"],
-    "customer_record": ["client entry"],
-    "calendar_event": ["meeting"],
-    "pull_request": ["code change"],
-    "database_row": ["table entry"],
-    "shipment": ["parcel"],
-    "email_campaign": ["newsletter"],
-    "deployment": ["rollout"],
-    "sales_report": ["revenue summary"],
-    "user_account": ["login"],
-    "product_image": ["photo"],
+    "invoice": ["bill"], "customer_record": ["client entry"], "calendar_event": ["meeting"],
+    "pull_request": ["code change"], "database_row": ["table entry"], "shipment": ["parcel"],
+    "email_campaign": ["newsletter"], "deployment": ["rollout"],
+    "sales_report": ["revenue summary"], "user_account": ["login"], "product_image": ["photo"],
     "refund": ["repayment"],
-}
+}  # fmt: skip
 _TROUBLES = {
-    "permission denied": (
-        ["we are not allowed to", "access is refused"],
-        "ask the owner for the editor role before the call",
-    ),
-    "rate limit exceeded": (
-        ["too many requests", "we are being throttled"],
-        "wait a minute and go on in batches of ten",
-    ),
-    "required field is missing": (
-        ["it wants more details than we gave", "something was left empty"],
-        "read the schema first and fill in every mandatory field",
-    ),
-    "request timed out": (
-        ["it hangs and never returns", "no answer after minutes"],
-        "split the work into smaller parts",
-    ),
-    "duplicate key": (
-        ["it exists already", "there are two of the same"],
-        "look the entry up and change it in place",
-    ),
-    "not found": (
-        ["it can't be located", "nobody knows this number"],
-        "search by name when the number gives nothing",
-    ),
-    "invalid date format": (
-        ["the day and the month are swapped", "the dates come out wrong"],
-        "write dates as year, month, day",
-    ),
-    "version conflict": (
-        ["someone else changed it meanwhile", "our copy is old"],
-        "read it again and apply the change to the newest version",
-    ),
-    "payload too large": (
-        ["the file is too big", "the attachment is heavy"],
-        "compress it and send a link",
-    ),
-    "session expired": (
-        ["we got logged out", "the token is no longer good"],
-        "sign in again and repeat the call once",
-    ),
+    "permission denied": ["we are not allowed to", "access is refused"],
+    "rate limit exceeded": ["too many requests", "we are being throttled"],
+    "required field is missing": ["it wants more details than we gave", "something was left empty"],
+    "request timed out": ["it hangs and never returns", "no answer after minutes"],
+    "duplicate key": ["it exists already", "there are two of the same"],
+    "not found": ["it can't be located", "nobody knows this number"],
+    "invalid date format": ["the day and the month are swapped", "the dates come out wrong"],
+    "version conflict": ["someone else changed it meanwhile", "our copy is old"],
+    "payload too large": ["the file is too big", "the attachment is heavy"],
+    "session expired": ["we got logged out", "the token is no longer good"],
+}
+_ADVICE = {
+    "permission denied": "ask the owner for the editor role before the call",
+    "rate limit exceeded": "wait a minute and go on in batches of ten",
+    "required field is missing": "read the schema first and fill in every mandatory field",
+    "request timed out": "split the work into smaller parts",
+    "duplicate key": "look the entry up and change it in place",
+    "not found": "search by name when the number gives nothing",
+    "invalid date format": "write dates as year, month, day",
+    "version conflict": "read it again and apply the change to the newest version",
+    "payload too large": "compress it and send a link",
+    "session expired": "sign in again and repeat the call once",
 }
 _ASIDES = [
     "Last week the {other} went fine.",
@@ -128,7 +99,7 @@ class SeededSet(NamedTuple):
     silent: list[SeededTask]
 
 
-def seeded_set(seed: int = 0, tasks: int = 300, silent: int = 60) -> SeededSet:
+def seeded_set(seed: int = 0, tasks: int = 100, silent: int = 20) -> SeededSet:
     """Make a set of lessons and tasks; the same seed gives the same set."""
     chance = random.Random(seed)  # noqa: S311 - a benchmark is to be repeatable, not secret
     situations = [(v, o, t) for v in _VERBS for o in _OBJECTS for t in _TROUBLES]
@@ -138,12 +109,11 @@ def seeded_set(seed: int = 0, tasks: int = 300, silent: int = 60) -> SeededSet:
     made: list[SeededTask] = []
     for number, situation in enumerate(situations[:tasks]):
         gold = lessons[number]
-        gains = {gold.id: 1.0}
         if number % 3 == 0:
-            rival = _rival(*situation)
+            rival = _lesson(*situation, "make the same call three more times", "|rival")
             lessons.append(rival)
             used[rival.id], used[gold.id] = (1, 4), (3, 0)
-        made.append(_task(chance, situation, gains))
+        made.append(_task(chance, situation, {gold.id: 1.0}))
     chance.shuffle(lessons)
     nothing = [
         SeededTask(f"{chance.choice(_ELSEWHERE)}, {chance.choice(_ELSEWHERE)}", None, {})
@@ -156,27 +126,15 @@ def _tool(verb: str, thing: str) -> str:
     return f"{verb}_{thing}"
 
 
-def _lesson(verb: str, thing: str, trouble: str) -> Lesson:
+def _lesson(verb: str, thing: str, trouble: str, advice: str = "", mark: str = "") -> Lesson:
     tool = _tool(verb, thing)
     return Lesson(
         trigger=f"{tool} fails with: {trouble}",
-        action=f"For the {thing.replace('_', ' ')}, {_TROUBLES[trouble][1]}.",
+        action=f"For the {thing.replace('_', ' ')}, {advice or _ADVICE[trouble]}.",
         how="recovery",
         tools=[tool],
         error=trouble,
-        key=f"{tool}|{trouble}",
-    )
-
-
-def _rival(verb: str, thing: str, trouble: str) -> Lesson:
-    tool = _tool(verb, thing)
-    return Lesson(
-        trigger=f"{tool} fails with: {trouble}",
-        action=f"For the {thing.replace('_', ' ')}, make the same call three more times.",
-        how="recovery",
-        tools=[tool],
-        error=trouble,
-        key=f"{tool}|{trouble}|rival",
+        key=f"{tool}|{trouble}{mark}",
     )
 
 
@@ -187,7 +145,7 @@ def _task(
     said_verb = chance.choice([verb, *_VERBS[verb]])
     plain = thing.replace("_", " ")
     said_thing = chance.choice([plain, plain, *_OBJECTS[thing]])
-    said_trouble = chance.choice([trouble, trouble, *_TROUBLES[trouble][0]])
+    said_trouble = chance.choice([trouble, trouble, *_TROUBLES[trouble]])
     other = chance.choice([name for name in _OBJECTS if name != thing]).replace("_", " ")
     aside = chance.choice(_ASIDES).format(other=other)
     text = f"{said_verb.capitalize()} the {said_thing}, where {said_trouble}. {aside}"
@@ -230,7 +188,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 def evaluate(
     seed: int = 0,
-    tasks: int = 300,
+    tasks: int = 100,
     embed: Embed | None = None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Evaluation:

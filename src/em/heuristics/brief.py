@@ -7,7 +7,6 @@ import msgspec
 
 from em.errors import UsageError
 from em.heuristics.failure import fits
-from em.heuristics.health import opposed
 from em.heuristics.heuristic import (
     Briefing,
     Heuristic,
@@ -55,10 +54,7 @@ def brief(
     chosen: list[Ranked] = []
     room = tokens
     for one in found:
-        against = [
-            other for other in found if opposed(one.heuristic.lesson, other.heuristic.lesson)
-        ]
-        line = _fitting(one, against, room if room is None or lines else room - cost(HEADING))
+        line = _fitting(one, room if room is None or lines else room - cost(HEADING))
         if line is None:
             continue
         lines.append(line)
@@ -88,9 +84,9 @@ def cost(text: str) -> int:
     return ceil((len(text) + 1) / CHARACTERS_PER_TOKEN)
 
 
-def _fitting(one: Ranked, against: Sequence[Ranked], room: int | None) -> str | None:
+def _fitting(one: Ranked, room: int | None) -> str | None:
     for analysis in (True, False):
-        line = _line(one, against, with_analysis=analysis)
+        line = _line(one, with_analysis=analysis)
         if room is None or cost(line) <= room:
             return line
     return None
@@ -104,7 +100,7 @@ def _trigger(lesson: Lesson) -> str:
     return f"{before}{found}“{printed.translate(_QUOTES)}”"
 
 
-def _line(one: Ranked, against: Sequence[Ranked], *, with_analysis: bool) -> str:
+def _line(one: Ranked, *, with_analysis: bool) -> str:
     lesson, use = one.heuristic.lesson, one.heuristic.use
     text = f"- [{one.heuristic.id}] When {_trigger(lesson)}: {lesson.action}"
     if with_analysis and lesson.analysis:
@@ -112,9 +108,6 @@ def _line(one: Ranked, against: Sequence[Ranked], *, with_analysis: bool) -> str
     known = use.seen
     if use.used:
         known += f", went well {use.helped} of {use.helped + use.hindered} times"
-    if against:
-        others = ", ".join(other.heuristic.id for other in against)
-        known += f"; contradicts {others}: weigh the evidence"
     return " ".join(f"{text} ({known})".split())
 
 
@@ -127,7 +120,7 @@ class Order(msgspec.Struct, frozen=True):
 def rerank(client: LlmClient, task: str, found: Sequence[Ranked]) -> list[Ranked]:
     """Let a model order the lessons that help with a task; those it does not name are left out."""
     by_id = {one.heuristic.id: one for one in found}
-    listed = "\n".join(_line(one, (), with_analysis=False) for one in found)
+    listed = "\n".join(_line(one, with_analysis=False) for one in found)
     order, _ = ask_struct(
         client,
         Order,

@@ -1,8 +1,7 @@
-"""Health of heuristics: record feedback, retire, merge duplicates, find contradictions."""
+"""Health of heuristics: record feedback, retire, merge duplicates."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import sqrt
-from typing import NamedTuple
 
 import msgspec
 
@@ -22,19 +21,18 @@ from em.heuristics.heuristic import (
     learned_from,
     searched_text,
 )
-from em.heuristics.relevance import PASSED_OVER, content_words, is_negated, similarity
+from em.heuristics.relevance import content_words, similarity
 from em.log.event import HEURISTIC_PREFIX, Draft, EventQuery, heuristic_stream, told_stream
 from em.log.kinds import event_body
 from em.recall.search import LessonRecall
 from em.store.anchor import anchor
 from em.store.protocol import Commit, Store, Within
+from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.traces.trace import KeptTrace, Outcome
 from em.values.times import now
 
-ALIKE = 0.75
-"""Lessons in free words that share at least this part of their words are the same."""
-SAME_TRIGGER = 0.6
-SAME_ACTION = 0.4
+ALIKE = 0.6
+"""Lessons in free words whose triggers share this part of their words are about the same."""
 RETIRE_BELOW = 0.5
 """Retire a heuristic if, with 95% confidence, fewer of its runs succeed than this."""
 LOOKED_AT = 10
@@ -74,13 +72,6 @@ def take_told(store: Store, session: str) -> LessonsTold:
         draft = Draft(stream=told_stream(session), kind="lessons_judged", body={})
         store.commit(Commit(events=[draft]))
     return LessonsTold([*lessons], [*traces])
-
-
-class Contradiction(NamedTuple):
-    """Two heuristics with opposite advice: one says to do what the other says not to do."""
-
-    one: Heuristic
-    other: Heuristic
 
 
 def feedback(
@@ -236,51 +227,22 @@ def _as_known(store: Store, lesson: Lesson) -> Lesson:
 
 
 def is_near_duplicate(one: Lesson, other: Lesson) -> bool:
-    """Tell whether two lessons say the same in nearly the same words."""
+    """Tell whether two lessons say to do the same, in nearly the same situation.
+
+    Actions must have the same words, however short: a "not" makes another one of it.
+    """
     return (
         one.subject == other.subject
         and one.polarity == other.polarity
-        and is_negated(one.action) == is_negated(other.action)
-        and similarity(_all_words(one), _all_words(other)) >= ALIKE
+        and set(stems_of(words_of(one.action))) == set(stems_of(words_of(other.action)))
+        and similarity(content_words(one.trigger), content_words(other.trigger)) >= ALIKE
     )
 
 
-def _all_words(lesson: Lesson) -> frozenset[str]:
-    return content_words(f"{lesson.trigger} {lesson.action}")
-
-
 def _near(store: Store, lesson: Lesson) -> list[Heuristic]:
-    search = LessonRecall(store, passed_over=PASSED_OVER)
+    search = LessonRecall(store, passed_over=STOP_WORDS)
     scope = Within(lesson.subject or "", lessons=True)
     hits = search(searched_text(lesson), scope, LOOKED_AT)
     ids = [hit.passage.stream.removeprefix(HEURISTIC_PREFIX) for hit in hits]
     found = [find_heuristic(store, heuristic_id) for heuristic_id in ids]
     return [one for one in found if one is not None and not one.retired]
-
-
-def contradictions(store: Store, heuristic: Heuristic) -> list[Contradiction]:
-    """Return the heuristics in use that contradict this one."""
-    if heuristic.retired:
-        return []
-    return [
-        Contradiction(heuristic, other)
-        for other in _near(store, heuristic.lesson)
-        if other.id != heuristic.id and opposed(heuristic.lesson, other.lesson)
-    ]
-
-
-def opposed(one: Lesson, other: Lesson) -> bool:
-    """Tell whether one says to do what the other says not to do in the same situation."""
-    if one.subject != other.subject or is_negated(one.action) == is_negated(other.action):
-        return False
-    if one.tools and other.tools and set(one.tools).isdisjoint(other.tools):
-        return False
-    return (
-        similarity(content_words(one.trigger), content_words(other.trigger)) >= SAME_TRIGGER
-        and _share(content_words(one.action), content_words(other.action)) >= SAME_ACTION
-    )
-
-
-def _share(one: frozenset[str], other: frozenset[str]) -> float:
-    smaller = min(len(one), len(other))
-    return len(one & other) / smaller if smaller else 0.0

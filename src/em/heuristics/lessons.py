@@ -25,7 +25,7 @@ from em.heuristics.heuristic import (
     restore_heuristics,
 )
 from em.heuristics.reflection import mine, reflect
-from em.heuristics.relevance import PASSED_OVER, Search, Wanted
+from em.heuristics.relevance import Search, Wanted
 from em.llm.client import LlmClient
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery
 from em.recall.embed import Embed, Progress
@@ -34,6 +34,7 @@ from em.redaction.masker import without_secrets
 from em.settings import Settings
 from em.store import redactor_of
 from em.store.protocol import Store
+from em.text.terms import STOP_WORDS
 from em.traces.catalogue import get_traces, trace_ids
 from em.traces.trace import KeptTrace, Outcome, ToolCall, Trace, as_kept, trace_events
 from em.values.ids import new_id
@@ -59,7 +60,7 @@ class Heuristics:
     ) -> None:
         self._store = store
         self._settings = settings
-        self._recall = LessonRecall(store, embed, PASSED_OVER)
+        self._recall = LessonRecall(store, embed, STOP_WORDS)
         self._search = search or self._recall
 
     def embed_all(self, progress: Progress | None = None) -> None:
@@ -267,10 +268,6 @@ class Heuristics:
     def evidence(self, heuristic_id: str) -> list[Lesson]:
         """Return the lesson each time it was learned, with its evidence."""
         return learned_from(self._store, heuristic_id)
-
-    def contradictions(self, heuristic: Heuristic) -> list[health.Contradiction]:
-        """Return the lessons in use that contradict this one."""
-        return health.contradictions(self._store, heuristic)
 
     def retire(self, heuristic_id: str, reason: str = "") -> Heuristic:
         """Retire a heuristic: it stays in the log, and is not used any more."""

@@ -1,6 +1,5 @@
 """Relevance: rank lessons by how well they fit a task. Candidates come from recall."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -15,29 +14,17 @@ from em.store.protocol import Store, Within
 from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.values.times import now
 
-PASSED_OVER = STOP_WORDS
-"""Words to ignore: those that recall ignores."""
-_NEGATIONS = re.compile(
-    r"\b(?:don'?t|do not|never|avoid|without|stop|refuse to|must not|should not|shouldn'?t|no)\b",
-    re.IGNORECASE,
-)
-
 
 @lru_cache(maxsize=8192)
 def content_words(text: str) -> frozenset[str]:
     """Return the meaningful words of a text, stemmed as in recall's index."""
-    return frozenset(stems_of([word for word in words_of(text) if word not in PASSED_OVER]))
+    return frozenset(stems_of([word for word in words_of(text) if word not in STOP_WORDS]))
 
 
 def similarity(one: frozenset[str], other: frozenset[str]) -> float:
     """Return the Jaccard similarity of two sets of words."""
     either = len(one | other)
     return len(one & other) / either if either else 0.0
-
-
-def is_negated(action: str) -> bool:
-    """Tell whether an action says what not to do."""
-    return _NEGATIONS.search(action) is not None
 
 
 Search = Callable[[str, Within, int], Sequence[Hit]]
@@ -135,7 +122,7 @@ def candidates(
     store: Store, wanted: Wanted, search: Search | None, notes: list[str]
 ) -> list[Candidate]:
     """Find lessons for a task: general ones, those about the subject, and those about its tools."""
-    search = search or LessonRecall(store, passed_over=PASSED_OVER)
+    search = search or LessonRecall(store, passed_over=STOP_WORDS)
     scopes = [EVERYBODY]
     if wanted.subject is not None:
         scopes.append(Within(wanted.subject, lessons=True))

@@ -267,7 +267,7 @@ def _evaluated(seed: int, tasks: int) -> Evaluation:
 def get_evaluate(
     request: AnyRequest,
     seed: Annotated[int, QueryParameter(ge=0, le=1_000)] = 0,
-    tasks: Annotated[int, QueryParameter(ge=1, le=300)] = 300,
+    tasks: Annotated[int, QueryParameter(ge=1, le=300)] = 100,
 ) -> Evaluation:
     """Run the seeded retrieval benchmark in a temporary store. The memory is not touched."""
     service = service_of(request)

@@ -86,13 +86,8 @@ def get_lesson(request: AnyRequest) -> Response[str]:
     lesson_id = parameter(request, "id")
     book = service.memory.heuristics
     found = book.get(lesson_id, subjects=caller.lesson_subjects)
-    against = [
-        pair.other for pair in book.contradictions(found) if may_see(caller, pair.other.lesson)
-    ]
     evidence = book.evidence(lesson_id)
-    return page(
-        request, "lesson.html", one=found, lesson=found.lesson, evidence=evidence, against=against
-    )
+    return page(request, "lesson.html", one=found, lesson=found.lesson, evidence=evidence)
 
 
 HANDLERS = [get_lessons, get_lesson]
