@@ -560,14 +560,15 @@ def _rebuild(store: Store, heuristic_id: str) -> bool:
     before = use_of(store, heuristic_id)
     counts = _counted(events) if before == Use() else before
     use = msgspec.structs.replace(counts, learned=len(left))
-    made = [_artefact(heuristic_id, left[0][1], left[0][0])] if left and is_gone else []
-    if not made and use == before:
+    shown = sorted(left, key=lambda pair: bool(pair[1].doubt))[:1] if is_gone else []
+    if not shown and use == before:
         return False
-    is_told = bool(made) and not is_retired and not left[0][1].doubt
+    told = [event_id for event_id, lesson in shown if not is_retired and not lesson.doubt]
+    made = [_artefact(heuristic_id, lesson, event_id) for event_id, lesson in shown]
     store.commit(
         Commit(
             artefacts=[msgspec.structs.replace(one, retired=is_retired) for one in made],
-            lessons={heuristic_stream(heuristic_id): left[0][0]} if is_told else {},
+            lessons={heuristic_stream(heuristic_id): event_id for event_id in told},
             records=[_record(heuristic_id, use)],
             expected_pos={heuristic_stream(heuristic_id): pos},
         )
