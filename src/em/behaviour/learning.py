@@ -25,7 +25,7 @@ from em.compiler.draft import Recorded
 from em.compiler.evidence import BY_PERSON, CONSTANTS_SHOWN, Caution, information, is_small
 from em.compiler.example import Call as RecordedCall
 from em.compiler.example import Example
-from em.compiler.places import are_comparable, key_of, lists_in
+from em.compiler.places import are_comparable
 from em.compiler.replay_world import program_of
 from em.compiler.steps import read_name
 from em.errors import EmError, ExpressionError, NotRecordable
@@ -165,15 +165,11 @@ class Lesson:
         return learn({"behaviour": examples}, caution=caution)["behaviour"]
 
     def _example(self, recording: Recorded, more: Json, *, every_call: bool) -> Example:
-        given = {str(number): call.result for number, call in enumerate(recording.calls)}
-        known = {key_of(one) for _, one in lists_in({**recording.inputs, "": given})}
         calls = []
         for number, call in enumerate(recording.calls):
-            is_write = every_call or call.effect == "write"
-            args = _spread(call.args, known) if is_write else call.args
-            effect: Any = "write" if is_write else "read"
-            calls.append(call._replace(tool=self._title(number), args=args, effect=effect))
-        answer = RecordedCall(ANSWER, _spread({OUTPUT: recording.output}, known), effect="write")
+            effect: Any = "write" if every_call else call.effect
+            calls.append(call._replace(tool=self._title(number), effect=effect))
+        answer = RecordedCall(ANSWER, {OUTPUT: recording.output}, effect="write")
         return Example({**recording.inputs, **more}, [*calls, answer]).flat()
 
     def _title(self, number: int) -> str:
@@ -215,8 +211,7 @@ class Lesson:
         self, made: Explained, number: int, step: Json, asked: Json, named: Mapping[str, str]
     ) -> None:
         """Note the arguments of a call, what it asks for, and what it must return."""
-        args = _renamed(_as_recorded(step["args"], asked), named)
-        made.args[number] = _gathered(args, self._made[number].args)
+        made.args[number] = _renamed(_as_recorded(step["args"], asked), named)
         made.asked[number] = [asked[one] for one in sorted(followed(step["args"], [*asked]))]
         if "expect" in step:
             made.expect[number] = step["expect"]
@@ -329,8 +324,8 @@ class Lesson:
             if any(same(own, one) for one in asked):
                 continue
             for source, one in enumerate(before):
-                made = self._calls[source].tool
-                if not made.reads or (made.writes and self.names[source] in text):
+                made, is_constant = self._calls[source].tool, not is_made(self.args[number][name])
+                if not made.reads or (made.writes and (is_constant or self.names[source] in text)):
                     continue  # what a write made is compared with what was read
                 for path, value in leaves(one.result):
                     place = reference(self.names[source], tuple(part.key for part in path))
@@ -380,24 +375,6 @@ def _without_check(step: Json, refuted: str) -> Json | None:
     if step["id"] != refuted:
         return step
     return None if step["type"] == "assert" else {k: v for k, v in step.items() if k != "expect"}
-
-
-def _spread(value: Any, known: set[Any]) -> Any:
-    """Return a value in which each element of a list that nothing holds is explained by itself."""
-    if isinstance(value, dict):
-        return {name: _spread(one, known) for name, one in value.items()}
-    if not isinstance(value, list) or not value or key_of(value) in known:
-        return value
-    return {f"item_{number}": _spread(one, known) for number, one in enumerate(value)}
-
-
-def _gathered(template: Any, value: Any) -> Any:
-    """Return the template of a value whose lists were spread."""
-    if not isinstance(template, dict):
-        return template
-    if isinstance(value, list):
-        return [_gathered(template[f"item_{n}"], one) for n, one in enumerate(value)]
-    return {name: _gathered(template[name], one) for name, one in value.items()}
 
 
 def _as_recorded(template: Any, asked: Json) -> Any:

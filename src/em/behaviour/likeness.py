@@ -10,9 +10,10 @@ A read with other arguments is about something else, and a write returns somethi
 fields, the facts and the kinds of values must be recorded ones, and the words of what a write says.
 """
 
+import functools
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from em.behaviour.behaviour import Captures
 from em.redaction.redactor import MARKER
@@ -28,12 +29,16 @@ _ABSENT = object()
 _FREE = "\0"
 
 
-class Returned(NamedTuple):
+class Returned:
     """What a call returned, with its arguments and the inputs of its run."""
 
-    args: Json
-    result: Any
-    inputs: Json
+    def __init__(self, args: Json, result: Any, inputs: Json) -> None:
+        self.args, self.result, self.inputs = args, result, inputs
+
+    @functools.cached_property
+    def parts(self) -> dict[str, Any]:
+        """Every value of the result by its path."""
+        return _parts(self.result)
 
 
 def difference(now: Returned, recorded: Sequence[Returned], by: Captures, *, writes: bool) -> str:
@@ -43,7 +48,7 @@ def difference(now: Returned, recorded: Sequence[Returned], by: Captures, *, wri
     if "" in by.fixed:
         return "result"
     is_again = by.asks and any(identical(now.args, one.args) for one in recorded)
-    own, were = _parts(now.result), [_parts(one.result) for one in recorded]
+    own, were = now.parts, [one.parts for one in recorded]
     for path in dict.fromkeys([*(path for one in were for path in one), *own]):
         value, before = own.get(path, _ABSENT), [one.get(path, _ABSENT) for one in were]
         if any(_is_recorded(value, one) for one in before):

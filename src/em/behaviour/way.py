@@ -52,8 +52,8 @@ class Past:
 
     __slots__ = ("mask", "recorded")
 
-    def __init__(self, recorded: Sequence[Returned]) -> None:
-        self.mask, self.recorded = 0, recorded
+    def __init__(self, recorded: Sequence[tuple[Json, Any, Json]]) -> None:
+        self.mask, self.recorded = 0, [Returned(*row) for row in recorded]
 
     def has(self, result: Any) -> bool:
         """Return whether a recording had just this result."""
@@ -106,7 +106,7 @@ class Way:
                     self._one_of(getattr(self, name)[place], content, Sight, capture).mask |= bit
             calls = [one.calls[place] for one in recordings]
             past = [
-                Returned(call.args, call.result, one.inputs)
+                (call.args, call.result, one.inputs)
                 for call, one in zip(calls, recordings, strict=True)
             ]
             self._one_of(self.past[place], ("past", place, past), Past, past).mask |= bit
