@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from em.state.schema import PROFILE, Example, FieldSchema, StateSchema, TypeSchema
+from em.text.dates import MONTHS
 from em.values.canonical import Json
 
 LONGEST = 40
@@ -42,15 +43,6 @@ _KNOWN = frozenset(
     "USD EUR GBP JPY CHF CAD AUD NZD CNY INR BRL SEK NOK DKK".split()
     + "PLN CZK HUF MXN ZAR KRW SGD HKD".split()
 )
-MONTHS = {
-    name: number
-    for number, name in enumerate(
-        "january february march april may june july".split()
-        + "august september october november december".split(),
-        1,
-    )
-}
-MONTHS |= {name[:3]: number for name, number in MONTHS.items()} | {"sept": 9}
 _DAY_MONTH = re.compile(r"(\d{1,2})\.? ([A-Za-z]{3,9})\.?,? (\d{4})")
 _MONTH_DAY = re.compile(r"([A-Za-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})")
 _NUMERIC_DATES = (

@@ -18,8 +18,8 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august"),
     *("september", "october", "november", "december"),
 )
-_MONTH_NUMBER = {name: n for n, name in enumerate(_MONTHS, 1)}
-_MONTH_NUMBER |= {name[:3]: n for name, n in _MONTH_NUMBER.items()} | {"sept": 9}
+MONTHS = {name: n for n, name in enumerate(_MONTHS, 1)}
+MONTHS |= {name[:3]: n for name, n in MONTHS.items()} | {"sept": 9}
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 _COUNTS = {word: n for word, n in UNITS.items() if 0 < n <= 10}
@@ -29,7 +29,7 @@ _SATURDAY = 5
 
 TRIGGERS = frozenset(
     [
-        *_MONTH_NUMBER,
+        *MONTHS,
         *_WEEKDAYS,
         *_SEASONS,
         *(
@@ -64,7 +64,7 @@ class Span(NamedTuple):
         return (self.last - self.first).days + 1
 
 
-MONTH = "|".join(sorted(_MONTH_NUMBER, key=len, reverse=True))
+MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 """A pattern of the names of months."""
 _weekday = "|".join(_WEEKDAYS)
 _season = "|".join(_SEASONS)
@@ -192,12 +192,12 @@ def _other_day(_groups: dict[str, str], today: date) -> Span:
 
 
 def _day_month(groups: dict[str, str], today: date) -> Span:
-    number = _MONTH_NUMBER[groups["dmonth"]]
+    number = MONTHS[groups["dmonth"]]
     return _day(groups.get("dyear"), number, int(groups["day"]), today)
 
 
 def _month_day(groups: dict[str, str], today: date) -> Span:
-    number = _MONTH_NUMBER[groups["mmonth"]]
+    number = MONTHS[groups["mmonth"]]
     return _day(groups.get("myear"), number, int(groups["mday"]), today)
 
 
@@ -212,7 +212,7 @@ def _day(year: str | None, month: int, day: int, today: date) -> Span:
 
 
 def _named_month(groups: dict[str, str], _today: date) -> Span:
-    return month_of(int(groups["nyear"]), _MONTH_NUMBER[groups["named"]])
+    return month_of(int(groups["nyear"]), MONTHS[groups["named"]])
 
 
 def _named_season(groups: dict[str, str], _today: date) -> Span:
@@ -220,7 +220,7 @@ def _named_season(groups: dict[str, str], _today: date) -> Span:
 
 
 def _inside_month(groups: dict[str, str], today: date) -> Span:
-    month = _MONTH_NUMBER[groups["imonth"]]
+    month = MONTHS[groups["imonth"]]
     return month_of(_year_near(month, today), month)._replace(any_year=True)
 
 
@@ -311,8 +311,8 @@ def _which(groups: dict[str, str], today: date) -> Span:
     if unit in _SEASONS:
         year = _year_near(_SEASONS[unit], today) if sign <= 0 else today.year + 1
         return _season_of(year, unit)
-    if unit in _MONTH_NUMBER:
-        month = _MONTH_NUMBER[unit]
+    if unit in MONTHS:
+        month = MONTHS[unit]
         past = today.year if month < today.month else today.year - 1
         return month_of({-1: past, 0: today.year, 1: past + 1}[sign], month)
     if sign > 0:
