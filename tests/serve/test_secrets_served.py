@@ -168,9 +168,11 @@ def test_an_echo_of_a_secret_is_stored_by_no_mcp_tool(service: Served) -> None:
     async def work(client: Client) -> None:
         record = {**KNOWN, "note": f"use {PASSWORD}"}
         about = {"subject": "ana"}
+        fact = {"op": "add", "type": "Login", "evidence": SAID}
         calls: tuple[tuple[str, Any], ...] = (
-            ("remember", {**about, "facts": [{**record, "type": "Login"}]}),
+            ("remember", {**about, "facts": [{"op": "add", "type": "Login", "record": record}]}),
             ("remember", {**about, "text": SAID}),
+            ("remember", {**about, "text": SAID, "facts": [{**fact, "record": record}]}),
             ("lesson", {**about, **ATTEMPT, "lessons": [known.id]}),
             ("lesson", {**about, "when": "locked out", "do": SAID}),
             ("greet", record),
