@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.calls import READING, plain_name
+from em.compiler.checks import walked
 from em.compiler.choice import Choice, Way, choice_of
 from em.compiler.evidence import ENOUGH_ALIKE, ENOUGH_TO_ACT
 from em.compiler.example import APPROVAL, Role
@@ -86,6 +87,7 @@ from em.compiler.term import (
     singular,
     unused,
 )
+from em.runner.expressions.language import acting
 from em.values.canonical import Json, same
 
 
@@ -1225,15 +1227,10 @@ def _record_of(place: Place) -> Place:
     return outer if all(isinstance(step, str) or step is ELEMENT for step in outer) else ()
 
 
-_TOLD = ("args", "value", "check", "when", "prompt")
-"""Fields of steps that have expressions; lists that loops go over are apart."""
-
-
 def _texts_of(steps: Sequence[Json]) -> Iterator[str]:
-    """Yield the expressions of steps, those in one field as one text."""
-    for step in steps:
-        yield from (json.dumps(step[field]) for field in _TOLD if field in step)
-        yield from _texts_of(step.get("steps", ()))
+    """Yield the expressions of steps, those in one field as one text, but for lists of loops."""
+    for step in walked(steps):
+        yield from map(json.dumps, acting({**step, "over": {}}))
 
 
 def _is_only_held(name: str, texts: Iterable[str]) -> bool:
