@@ -413,7 +413,7 @@ class Subjects:
         try:
             type_, name = state._field(what)
         except NotFound:
-            if not any(self._store.read(EventQuery(ids=[what]))):
+            if not any(self._store.read(EventQuery(ids=[what], subject=subject))):
                 raise
             return self.record_retraction(subject, what, by=by)
         given = next(known.given for known in type_.fields.values() if known.name == name)
