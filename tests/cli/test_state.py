@@ -455,7 +455,7 @@ def test_a_wrong_subject_or_field_to_take_back_is_named(
     with Memory() as memory:
         others = memory.observe("bo", {"to": "Rome"}, type="Trip")
     for args, said in (
-        (("ana", others), f"no record without a key from '{others}'"),
+        (("ana", others), f"no single-valued field '{others}'"),
         (("nobody", "profile.city"), "'nobody'"),
         (("ana", "nofield"), "no single-valued field 'nofield'"),
         (("ana", "profile.cty"), "did you mean 'city'?"),

@@ -465,14 +465,13 @@ def test_a_person_logs_in_goes_on_where_they_were_and_logs_out(
 
 
 def fill_state(path: Path) -> None:
-    """A subject with an open contradiction, a doubt, a history and records; hostile throughout."""
+    """A subject with an open contradiction, a history and records; hostile throughout."""
     word = sample.HOSTILE
     with Memory(path / "em.db") as memory:
         for at, source, dose in (("2025-01-02", "doctor", "10"), ("2025-01-03", word, "20")):
             record = {"dose": f"{dose} {word}", "city": "Faro", "job": "nurse", word: word}
             memory.observe("ana", record, type="Profile", at=at, source=source)
         memory.observe("ana", {"city": "Porto"}, type="Profile", at="2025-02-02", speaker=word)
-        memory.observe("ana", "I'm not a nurse.", speaker="ana", role="user", at="2025-03-03")
         for cost in range(60):
             trip = {"to": f"={word}", "cost": cost, "on": f"2025-01-{cost % 28 + 1:02}"}
             memory.observe("ana", trip, type="Trip", at="2025-01-01")
@@ -506,7 +505,6 @@ def test_a_person_decides_corrects_takes_back_goes_through_time_sorts_and_asks(
     dose.locator("li", has_text="doctor").get_by_role("button").click()
     decisions.locator("li.card", has_text="dose").wait_for(state="detached")
     assert "decided by local" in page.locator("#facts ~ *, .profile.state").first.inner_text()
-    decisions.get_by_role("button", name="Keep it").click()
     decisions.wait_for(state="detached")
     city.get_by_text("Change").click()
     city.get_by_label("Right value of city").fill(f"Bern {sample.HOSTILE}")
@@ -552,11 +550,11 @@ def test_a_person_decides_corrects_takes_back_goes_through_time_sorts_and_asks(
     record.get_by_role("button", name="Take the record back").click()
     page.get_by_role("heading", name="trips 59").wait_for()
 
-    question = page.locator(".examples a").last
-    words = question.inner_text()
-    question.click()
+    page.get_by_label("Ask about ana").fill("len(trips)")
+    page.get_by_label("Python").check()
+    page.get_by_role("button", name="Ask", exact=True).click()
     page.get_by_role("heading", name="Answer").wait_for()
-    assert (words, page.locator(".answer .message").inner_text()) == ("How many trips?", "59")
+    assert page.locator(".answer .message").inner_text() == "59"
     assert page.title() == "ana · em"
     assert not looking.complaints
 
@@ -644,9 +642,6 @@ def test_the_page_of_a_routine_charts_how_it_did_beside_the_agent(
     assert section.locator("tbody tr").count() == 4
     section.get_by_text("em would have called create_refund").click()
     assert "A-17" in section.inner_text()
-    page.goto("/ui/behaviours")
-    assert "agreed 3, differed 1" in section.inner_text()
-    assert section.locator("svg g").count() == 4
     assert (looking.complaints, looking.elsewhere) == ([], [])
 
 
