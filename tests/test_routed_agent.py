@@ -14,7 +14,7 @@ import em
 from em import Memory
 from em.behaviour import routed_agent
 from em.compiler.growth import Growth
-from em.compiler.match import Match
+from em.compiler.match import Found, Match
 from em.errors import LlmUnavailable, OutcomeUnknown, RunNotDone, UsageError
 from em.llm import ScriptedClient
 from em.runner import commitment
@@ -255,7 +255,7 @@ def test_each_call_of_a_list_answers_once(memory: Memory, kind: str) -> None:
     agent = memory.agent(in_kind(kind, answer), [pay])
     inputs = {"orders": ["W-1", "W-2", "W-3"]}
     matched = Match(routine="refunds@1", inputs=inputs, why="words")
-    agent._desk.match = lambda *asked, **options: matched
+    agent._desk.find = lambda *asked: Found(matched)
     answered, last = done_by(agent, "Refund all")
     assert answered == ["paid W-1", "paid W-2", "paid W-1"]
     assert paid == ["W-1", "W-2", "W-3", "W-1"]  # the second time is the agent's own will
@@ -728,3 +728,89 @@ def test_the_switch_leaves_everything_to_the_agent(
         assert agent.last.trace_id
         assert stopped.match(REQUEST) is None
     assert shop.asked == 1
+
+
+NOT_NEEDED = "W-7377 is not needed any more, says gus@mail.example"
+
+
+@pytest.mark.parametrize(
+    ("answers", "shown"),
+    [
+        ([read_with(fits=False)], "cancel_order@1: the model says"),
+        ([read_with(inputs={"to": "gus@mail.example", "order_id": "W-9999"})], '"W-9999"'),
+        ([read_with(routine="")], "cancel_order"),
+        ([read_with(" ")], "cancel_order@1: no input expresses"),
+        ([read_with(missing=["to"], inputs={"order_id": "W-7377"})], "no input uses"),
+        ([LlmUnavailable("timed out", place="model")], "timed out"),
+        (["Sure.", "Sure!", "sure"], "the model could not read the request"),
+    ],
+)
+def test_last_says_which_routine_was_tried_and_why_it_did_not_run(
+    memory: Memory, shop: Shop, answers: list[Any], shown: str
+) -> None:
+    agent = memory.agent(shop.answer, shop.tools, client=ScriptedClient(answers), learn=False)
+    agent(NOT_NEEDED)
+    assert shown in agent.last.how
+    assert agent.last.trace_id
+
+
+def test_last_says_why_no_routine_was_tried_without_a_model(memory: Memory, shop: Shop) -> None:
+    agent = memory.agent(shop.answer, shop.tools, learn=False)
+    agent(NOT_NEEDED)
+    recorded_with_others = agent.last.how
+    find = memory.matcher.find
+    texts = texts_of(find_routine(memory.store, "cancel_order"))
+    text = texts["routine.yaml"].replace("name: cancel_order", "name: drop_order")
+    keep_routine(memory.store, {**texts, "routine.yaml": text}, [])
+    agent(REQUEST)
+    assert "cancel_order@1, drop_order@1" in agent.last.how
+    assert find(REQUEST, ()).why_not != find(NOT_NEEDED).why_not
+    assert find(NOT_NEEDED).why_not in recorded_with_others
+
+
+LISTED = """
+name: cancel_listed
+checks: hand_over
+input_schema:
+  type: object
+  required: [email, order]
+  properties: {email: {type: string}, order: {type: string}}
+tools: [{name: find_user, effect: read}, {name: get_order, effect: read}, {name: cancel, effect: write}]
+steps:
+- {id: user, type: tool.call, tool: find_user, args: {email: "{{ email }}"}, save_as: user}
+- {id: own, type: assert, check: "order in user.orders", held: 4/4}
+- {id: get, type: tool.call, tool: get_order, args: {order: "{{ order }}"}, save_as: found,
+   expect: {properties: {status: {const: pending}}}}
+- {id: cancel, type: tool.call, tool: cancel, args: {order: "{{ found.id }}"}}
+"""  # noqa: E501 - a line of YAML
+
+
+@pytest.mark.parametrize("pending", [0, 1, 2])
+def test_the_one_candidate_for_what_a_request_does_not_state_is_taken(
+    memory: Memory, pending: int
+) -> None:
+    keep_routine(memory.store, {"routine.yaml": LISTED}, [])
+    cancelled: list[str] = []
+    statuses = {f"W-{n}": "pending" if n < pending else "shipped" for n in range(3)}
+
+    def find_user(email: str) -> dict[str, Any]:
+        return {"orders": [*statuses]}
+
+    def get_order(order: str) -> dict[str, str]:
+        return {"id": order, "status": statuses[order]}
+
+    def cancel(order: str) -> None:
+        cancelled.append(order)
+
+    tools = [find_user, get_order, cancel]
+    reply = {"fits": True, "inputs": {"email": "gus@mail.example"}, "not_expressed": []}
+    read = {"routine": "cancel_listed", **reply, "missing": ["order"]}
+    request = "cancel what gus@mail.example has ordered"
+    match = memory.match(request, tools, ScriptedClient([read]))
+    assert match is not None
+    assert (match.inputs, match.missing) == (reply["inputs"], ["order"])
+    agent = memory.agent(lambda request: "by hand", tools, client=ScriptedClient([read]))
+    agent(request)
+    assert cancelled == (["W-0"] if pending == 1 else []), agent.last
+    assert agent.last.by_routine == (pending == 1)
+    assert find_runs(memory.store, status="needs_input").runs == []

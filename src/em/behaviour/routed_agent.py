@@ -120,7 +120,7 @@ class Desk:
     def __init__(
         self, store: Store, matcher: Matcher, options: RunOptions, shadow: Shadow | None
     ) -> None:
-        self.match, self._is_on = matcher.match, matcher.is_on
+        self.find, self._is_on = matcher.find, matcher.is_on
         self._store, self._shadow = store, shadow
         # Where nobody is asked, no run waits for an answer: the agent does the task.
         self._run_options: RunOptions = {**options, "asks": False}
@@ -238,8 +238,9 @@ class RoutedAgent:
 
     async def _do(self, task: "_Task") -> Any:
         """Do a task; of an agent that is not async, this waits for nothing."""
-        asked, client = (task.request, self._tools, self._client), self._client
-        match = await task.aside(self._desk.match, *asked, wishes=client is not None)
+        client = self._client
+        found = await task.aside(self._desk.find, task.request, self._tools, client)
+        task.why_not, match = found.why_not, found.match
         if match is not None:
             with task.attempt(match):
                 if match.wishes and client is not None:
@@ -353,7 +354,7 @@ class _Task:
         self.subject = agent.subject(*args, **kwargs) if callable(agent.subject) else agent.subject
         self.match: Match | None = None
         self.result: RunResult | None = None
-        self.agreed = self.problem = self.trace_id = ""
+        self.agreed = self.problem = self.trace_id = self.why_not = ""
         self.done: Sequence[str] = ()
         self.in_doubt: Sequence[str] = ()
         self._made: list[ToolCall] = []
@@ -459,7 +460,7 @@ class _Task:
     def why(self) -> str:
         """Say why the agent did the task, and what the routine had done before."""
         if self.result is None:
-            return "no routine fits the request"
+            return self.why_not
         if self.result.reason is not None:
             return self.result.reason.in_short
         message = self.result.failure.message if self.result.failure else "it needs an answer"

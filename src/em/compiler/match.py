@@ -57,12 +57,22 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
     wishes: what the request asks for beyond the inputs. Then the routine must not simply be run:
     prepare it, and commit it if the plan meets the wishes.
+    missing: a required input that the request does not state. A run takes the one value that the
+    routine's reads leave for it, and otherwise asks or hands over.
     """
 
     routine: str
     inputs: Json
     why: str
     wishes: Sequence[str] = ()
+    missing: Sequence[str] = ()
+
+
+class Found(NamedTuple):
+    """The routine that a request asks for. Without one, why_not says why, as a sentence."""
+
+    match: Match | None
+    why_not: str = ""
 
 
 class Ranked(NamedTuple):
@@ -127,22 +137,39 @@ class Matcher:
         request: str,
         tools: Collection[str] | None = None,
         client: "LlmClient | None" = None,
-        *,
-        wishes: bool = False,
     ) -> Match | None:
         """Return the routine that a request asks for; None if none does, or several do.
 
-        tools: only routines that need no other tools than these. wishes: also return one for a
-        request that asks for more than its inputs express.
+        tools: only routines that need no other tools than these.
         """
-        by_template = [*self._by_template(self._fitting(tools), request)]
+        found = self.find(request, tools, client).match
+        return None if found is None or found.wishes else found
+
+    def find(
+        self,
+        request: str,
+        tools: Collection[str] | None = None,
+        client: "LlmClient | None" = None,
+    ) -> Found:
+        """Do the same, also for a request that asks for more than the inputs express.
+
+        Say which routine was tried and why it does not fit, if none does.
+        """
+        fitting = self._fitting(tools)
+        if not fitting:
+            return Found(None, "no routine is in use here")
+        said = [*self._said(fitting, request)]
+        by_template = [(one, bound) for one, bound in said if not bound.problem]
         if len(by_template) == 1:
             routine, bound = by_template[0]
-            return Match(routine=routine.ref, inputs=bound.inputs, why="its recorded words")
-        if by_template or client is None:
-            return None
-        found = self._by_model(request, self.ranked(request, tools), client)
-        return found if wishes or found is None or not found.wishes else None
+            return Found(Match(routine=routine.ref, inputs=bound.inputs, why="its recorded words"))
+        if by_template:
+            names = ", ".join(one.ref for one, _ in by_template)
+            return Found(None, f"several routines fit the request: {names}")
+        if client is not None:
+            return self._by_model(request, self.ranked(request, tools), client)
+        tried = [f"{one.ref}: {bound.problem}" for one, bound in said]
+        return Found(None, "; ".join(tried) or "no routine was recorded with these words")
 
     def in_use(self) -> list[KeptRoutine]:
         """Return the newest version of every routine that may be used; none if all are off."""
@@ -157,7 +184,7 @@ class Matcher:
         """
         fitting = self._fitting(tools)
         index, words = self._index, [*_words(request)]
-        said = {one.ref for one, _ in self._by_template(fitting, request)}
+        said = {one.ref for one, bound in self._said(fitting, request) if not bound.problem}
         found = []
         for one in fitting:
             ref = one.routine.ref
@@ -170,24 +197,20 @@ class Matcher:
         found.sort(key=lambda one: (-one.likeness, one.routine.name))
         return [one for one in found[:MOST_CANDIDATES] if one.likeness >= at_least]
 
-    def _by_template(
-        self, fitting: Sequence[_Known], request: str
-    ) -> Iterator[tuple[KeptRoutine, Bound]]:
-        """Yield the routines that have a template which a request fits."""
+    def _said(self, fitting: Sequence[_Known], request: str) -> Iterator[tuple[KeptRoutine, Bound]]:
+        """Yield the routines whose recorded words a request has, with what templates make of it."""
         plain = plain_of(request)
         for one in fitting:
             if one.may_say(plain):
                 bound = bind(one.routine, {REQUEST: request}, courtesies=self._courtesies)
-                if bound.how == "template" and not bound.problem:
+                if bound.how == "template" or bound.problem:
                     yield one.routine, bound
 
-    def _by_model(
-        self, request: str, candidates: Sequence[Ranked], client: "LlmClient"
-    ) -> Match | None:
+    def _by_model(self, request: str, candidates: Sequence[Ranked], client: "LlmClient") -> Found:
         from em.llm.client import ask_struct
 
-        if not candidates or unreadable(request):
-            return None
+        if problem := unreadable(request):
+            return Found(None, problem)
         at = datetime.now(UTC)
         routines = {one.routine.name: one.routine for one in candidates}
         asked = "\n\n".join(prompt(one, None, at) for one in routines.values())
@@ -196,17 +219,34 @@ class Matcher:
         choices = {"routine": ["", *routines]}
         try:
             chosen, _ = ask_struct(client, Chosen, text, system=system, choices=choices)
-        except LlmError:
-            return None  # the agent goes on without a routine
+        except LlmError as error:
+            return Found(None, f"the model could not read the request: {error}")
         routine = routines.get(chosen.routine)
-        if routine is None or chosen.missing:
-            return None
+        if routine is None:
+            return Found(None, f"the model says that none of these does it: {', '.join(routines)}")
         bound = checked(routine, request, chosen, {}, at)
-        is_whole = not any(json_schema.problems(routine.input_schema or {}, bound.inputs))
-        if (bound.problem and not bound.wishes) or not is_whole:
-            return None
-        why = "a model read the request"
-        return Match(routine=routine.ref, inputs=bound.inputs, why=why, wishes=bound.wishes)
+        schema = routine.input_schema or {}
+        missing = json_schema.lacking(schema, bound.inputs)
+        problem = "" if bound.wishes else bound.problem
+        if not problem and (chosen.missing or missing):
+            # One may be the only one that the routine's reads leave; the model must know of it.
+            if len(missing) != 1 or missing[0] not in chosen.missing:
+                lacks = ", ".join(missing or chosen.missing)
+                problem = f"the request does not state {lacks}"
+        elif not problem:
+            unfit = json_schema.misfit(schema, bound.inputs)
+            problem = "" if unfit is None else f"input {unfit.where}: {unfit.message}"
+        if problem:
+            return Found(None, f"{routine.ref}: {problem}")
+        return Found(
+            Match(
+                routine=routine.ref,
+                inputs=bound.inputs,
+                why="a model read the request",
+                wishes=bound.wishes,
+                missing=missing,
+            )
+        )
 
     def _fitting(self, tools: Collection[str] | None) -> list[_Known]:
         if not self.is_on:

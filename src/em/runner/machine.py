@@ -680,7 +680,7 @@ class Machine:
         """Yield effects, then return the result. A failing step does not raise."""
         in_flight = False
         try:
-            if self._hands_over and self._asks and self._refusal is None:
+            if self._hands_over and self._refusal is None:
                 input_data = yield from self._with_choice(input_data)
             self._prepare(input_data)
             output = yield from self._steps()
