@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from em.runner.prepared import Prepared
     from em.runner.retirement import InUse
     from em.runner.routine import Routine
-    from em.runner.run import RunResult
+    from em.runner.run import Asks, RunResult
     from em.runner.tools import Tools
     from em.state.questions import Answer
     from em.state.rules import Alert
@@ -739,7 +739,7 @@ class Memory:
         `pydantic-ai` for tools of these libraries; None for plain functions, as of `routine`.
         tools: the tools that the routines call. names: only these routines.
         """
-        from em.compiler.toolset import Callables, Runs, tools_of
+        from em.compiler.toolset import Callables, tools_of
         from em.runner.callable import as_function
         from em.runner.package import find_routine, routine_of
 
@@ -749,12 +749,12 @@ class Memory:
             wanted = names if self.routines == "on" else ()
             found = [routine_of(find_routine(self.store, name)) for name in wanted]
 
-        def run(routine: "KeptRoutine", inputs: Json, *, asks: bool = True) -> "RunResult":
+        def run(routine: "KeptRoutine", inputs: Json, *, asks: "Asks" = "steps") -> "RunResult":
             return self.run(routine, inputs, tools, asks=asks)
 
         if format is None:
             return [as_function(one, partial(run, one, asks=False)) for one in found]
-        return tools_of(Callables(found, Runs(run, self.cancel)), format)
+        return tools_of(Callables(found, run), format)
 
     def resume(
         self,

@@ -103,12 +103,15 @@ def test_missing_inputs_are_answered_over_mcp() -> None:
         assert about["properties"]["limit"]["enum"] == [80, 500]
         assert about["properties"]["note"]["description"].startswith("why, in a word")
         run = told(await client.call_tool("refund", GIVEN))
-        assert (run["status"], run["pending_prompt"]["step_id"]) == ("needs_input", "inputs")
-        assert 'answers {"inputs":' in run["next"]
-        again = {"run_id": run["run_id"], "answers": ANSWERS}
-        assert told(await client.call_tool("resume", again))["output"] == DONE
+        assert (run["status"], run["reason"]["step_id"]) == ("needs_input", "inputs")
+        assert [one["name"] for one in run["reason"]["recorded"]] == ["note", "limit"]
+        assert run["form"]["known"] == GIVEN
+        again = {**run["form"]["known"], **ANSWERS["inputs"]}
+        assert told(await client.call_tool("refund", again))["output"] == DONE
 
     agent(over_stdio(), work)
+    with Memory("em.db") as memory:
+        assert not [*memory.log.read(kinds=["run_waiting"])], "the agent completes the inputs"
 
 
 def test_a_tool_says_which_of_its_inputs_are_alternatives() -> None:

@@ -21,7 +21,7 @@ with Memory("em.db") as memory:
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,7 +29,7 @@ from em.compiler.tool_schema import function_of, refuse_reserved, strict_functio
 from em.errors import EmError, InputError, NotFound, UsageError
 from em.runner.agent_reply import bounded, reply
 from em.runner.package import KeptRoutine
-from em.runner.run import INPUTS, RunResult
+from em.runner.run import RunResult
 from em.runner.tools import tool_names
 from em.values.canonical import Json
 from em.values.mismatch import closest
@@ -37,43 +37,34 @@ from em.values.mismatch import closest
 Format = Literal["openai", "anthropic", "langchain", "pydantic-ai"]
 
 
-class Runs(NamedTuple):
-    """How a routine is run and a run is given up: `Memory.run` and `Memory.cancel`."""
-
-    run: Callable[[KeptRoutine, Json], RunResult]
-    cancel: Callable[[str], None]
+Run = Callable[[KeptRoutine, Json], RunResult]
+"""Runs a routine, which hands over where it lacks inputs: the model is told what to complete."""
 
 
 class Callables:
     """Routines that are called by a tool's name."""
 
-    def __init__(self, routines: Sequence[KeptRoutine], runs: Runs) -> None:
+    def __init__(self, routines: Sequence[KeptRoutine], run: Run) -> None:
         by_name = {one.name: one for one in routines}
         self.by_tool: Mapping[str, KeptRoutine] = {
             tool: by_name[name] for tool, name in tool_names(by_name).items()
         }
-        self._runs = runs
+        self._run = run
 
     def functions(self) -> list[Json]:
         """Return all as functions for a model."""
         return [function_of(routine, name) for name, routine in self.by_tool.items()]
 
     def answer(self, name: str, arguments: Any) -> tuple[Json, bool]:
-        """Run a routine. Return what the model is told, and whether that is an error.
-
-        A run that only lacks inputs does not wait: the model is told what to complete.
-        """
+        """Run a routine. Return what the model is told, and whether that is an error."""
         try:
             routine = self.by_tool.get(name)
             if routine is None:
                 fix = closest(name, self.by_tool) or f"there are: {', '.join(self.by_tool)}"
                 raise NotFound(f"there is no tool {name!r}", place="name", fix=fix)
             given = without_nulls(routine.input_schema, _read(arguments))
-            result = self._runs.run(routine, given)
+            result = self._run(routine, given)
             told = reply(result, routine, given)
-            prompt = result.pending_prompt
-            if prompt is not None and prompt.step_id == INPUTS:
-                self._runs.cancel(result.run_id)
         except EmError as error:
             return {"error": error.as_dict()}, True
         return told, result.status == "failed"

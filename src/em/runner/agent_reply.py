@@ -35,8 +35,8 @@ def reply(result: RunResult, routine: Routine | None = None, given: Json | None 
         shown["pending_prompt"] = plain(prompt)
     elif reason is not None:
         shown |= {"reason": plain(reason), "next": _DO_IT}
-    lacks = (prompt and prompt.step_id == INPUTS) or (reason and reason.step_id == _INPUT)
-    if lacks and routine is not None:
+    stopped = prompt or reason
+    if stopped is not None and stopped.step_id in (INPUTS, _INPUT) and routine is not None:
         shown |= {"form": form(routine, given or {}), "next": _COMPLETE}
     return shown
 

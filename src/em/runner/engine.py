@@ -31,7 +31,7 @@ from em.runner.machine import AutoFix, Machine, writes
 from em.runner.package import UDF, Package
 from em.runner.request import Bound, bind
 from em.runner.retry import refuse_retry
-from em.runner.run import PendingPrompt, RunResult, StepReport
+from em.runner.run import Asks, PendingPrompt, RunResult, StepReport
 from em.runner.secrets import Given, Secrets, without_secrets
 from em.runner.span import adrive_run, drive_run
 from em.runner.tools import Function, Tool, ToolRegistry, Tools, code_digest
@@ -77,9 +77,10 @@ class RunOptions(TypedDict, total=False):
     """The caller makes sure that nobody else works on this run, as a workflow does."""
     subject: str | None
     """Who the run is about: forgetting the subject forgets the run. A resumed run keeps its own."""
-    asks: bool
+    asks: Asks
     """False: nobody can be asked. A run that would wait for an answer hands over, or fails after a
-    write, so that it waits in no list."""
+    write, so that it waits in no list. "steps": missing inputs hand over, since the caller can give
+    them, and the questions of steps wait for a person."""
     client: "LlmClient | None"
     """A model that reads a request in words where no template fits it (`em.runner.request`)."""
     courtesies: Sequence[str]

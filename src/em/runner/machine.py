@@ -48,6 +48,7 @@ from em.runner.routine import (
 from em.runner.run import (
     INPUTS,
     UNDONE,
+    Asks,
     CheckFailed,
     Failed,
     Failure,
@@ -631,7 +632,7 @@ class Machine:
         ask: Callable[[PendingPrompt], Json | None] | None = None,
         bound: Bound | None = None,
         agreed: Callable[[Attempt], None] | None = None,
-        asks: bool = True,
+        asks: Asks = True,
     ) -> None:
         self._program = program
         self._agreed, self._asks = agreed, asks
@@ -687,7 +688,7 @@ class Machine:
             self._is_ending = True
             self._check_output(output)
         except Pause as pause:
-            in_flight = pause.in_flight and self._asks
+            in_flight = pause.in_flight and bool(self._asks)
             result = self._asked(pause.prompt)
         except Failed as failed:
             result = self._failed(failed.failure)
@@ -707,13 +708,16 @@ class Machine:
 
     def _asked(self, prompt: PendingPrompt) -> RunResult:
         """Return the result of a run that asks, or of one that would have to and must not."""
-        if self._asks:
+        is_for_caller = self._asks == "steps" and prompt.step_id == INPUTS
+        if self._asks and not is_for_caller:
             return self._result("needs_input", pending_prompt=prompt)
-        message = f"a person would have to answer: {prompt.message}"
+        message = prompt.message
+        if not is_for_caller:
+            message = f"a person would have to answer: {message}"
         if not self._calls.has_acted:
-            return self._result(
-                "needs_input", reason=Reason(step_id=prompt.step_id, message=message)
-            )
+            wanted = [*prompt.fields] if is_for_caller else None
+            reason = Reason(step_id=prompt.step_id, message=message, recorded=wanted)
+            return self._result("needs_input", reason=reason)
         step_id = prompt.step_id.removesuffix("?")
         failure = Failure(step_id=step_id, error_type="NotAnswered", message=message)
         return self._result("failed", failure=self._with_effects(failure))

@@ -16,6 +16,8 @@ from em.values.canonical import Json
 Status = Literal["ok", "failed", "needs_input", "cancelled"]
 INPUTS = "inputs"
 """The step id of the question for missing inputs."""
+Asks = bool | Literal["steps"]
+"""Whether a run may wait for an answer: to any question, or only to those of its steps."""
 StepStatus = Literal["done", "skipped", "failed", "defaulted"]
 HANDED_OVER = "handed_over"
 """The status in lists of a run whose result is `needs_input` with a reason."""

@@ -23,7 +23,7 @@ from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.card import KIND
 from em.runner.history import read_run, read_served_run
 from em.runner.package import KeptRoutine, routine_of
-from em.runner.run import PendingPrompt, RunResult
+from em.runner.run import Asks, PendingPrompt, RunResult
 from em.runner.template import REQUEST
 from em.runner.tools import one_line, tool_name, tool_names
 from em.serve.auth import Caller
@@ -205,9 +205,10 @@ class Routines:
             return await self._desk.in_thread(
                 lambda: plans.prepare(self._desk, routine, given, subject)
             )
-        return await self._converse(
-            ctx, lambda: memory.run(routine, given, tools, subject=subject), Called(routine, given)
-        )
+        # Where no person is shown a form, the agent completes the inputs, and no run waits for them.
+        asks: Asks = True if can_ask(ctx) else "steps"
+        go = partial(memory.run, routine, given, tools, subject=subject, asks=asks)
+        return await self._converse(ctx, go, Called(routine, given))
 
     def _resume(self, asked: own_tools.Resume) -> RunResult:
         try:
