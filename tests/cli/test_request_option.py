@@ -32,8 +32,22 @@ def test_recorded_words_run_the_routine() -> None:
 def test_other_words_run_nothing_and_name_what_is_alike() -> None:
     ran = em("run", "--request", "do say hello, dear Ana", "--json")
     assert ran.code == 1
-    assert ran.json == {"status": "needs_input", "routine": None, "offered": ["greet@1"]}
+    assert (ran.json["status"], ran.json["offered"]) == ("needs_input", ["greet@1"])
     assert em("runs", "list", "--json").json["runs"] == []
+
+
+@pytest.mark.parametrize("words", ["do say hello, dear Ana", "water the plants"])
+def test_what_can_be_done_where_no_routine_fits_is_printed(words: str) -> None:
+    ran = em("run", "--request", words)
+    assert ran.code == 1
+    assert "em run greet@1 who=…" in ran.err
+    assert "--llm" in ran.err
+
+
+def test_where_no_routine_is_in_use_the_next_command_is_printed() -> None:
+    assert em("routine", "retire", "greet@1").code == 0
+    ran = em("run", "--request", "say hello to Ana")
+    assert (ran.code, "em suggest" in ran.err) == (1, True)
 
 
 @pytest.mark.parametrize("given", [["--request"], ["greet"]])

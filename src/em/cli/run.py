@@ -76,6 +76,7 @@ from em.runner.template import REQUEST
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 from em.store.protocol import Store
+from em.values import json_schema
 from em.values.ids import new_id
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def _named(routine: str) -> str:
 
 
 def _matched(request: str, also: str | None, client: "LlmClient | None") -> "Match | None":
-    """Return the routine in use that a request asks for; print which are like it if none does."""
+    """Return the routine in use that a request asks for; print what to do if none does."""
     from em.compiler.match import LEAST_LIKENESS
 
     if also:
@@ -248,19 +249,28 @@ def _matched(request: str, also: str | None, client: "LlmClient | None") -> "Mat
         )
     memory = open_memory()
     refuse_if_off(memory.routines, "em run --request")
-    match = memory.match(request, client=client)
-    if match is not None:
+    match, why = memory.matcher.find(request, client=client)
+    if match is not None and not match.wishes:
         note(printable(f"{match.routine}, by {match.why}"))
         return match
-    ranked = memory.matcher.ranked(request, at_least=LEAST_LIKENESS)
-    likely = [one.routine.ref for one in ranked]
+    if match is not None:
+        why = f"no input of {match.routine} expresses: {'; '.join(match.wishes)}"
+    ranked = memory.matcher.ranked(request)
+    likely = [one.routine for one in ranked if one.likeness >= LEAST_LIKENESS]
 
     def text() -> None:
-        note("no routine in use was recorded with these words")
-        for ref in likely:
-            note(printable(f"  like it: em run {ref}, with its inputs by name"))
+        note(printable(why))
+        for one in likely or [one.routine for one in ranked]:
+            names = json_schema.properties_of(one.input_schema)
+            inputs = " ".join(f"{name}=…" for name in names)
+            note(printable(f"  {'like it' if likely else 'in use'}: em run {one.ref} {inputs}"))
+        if not ranked:
+            note("  `em suggest` lists what recurs in the traces, and may become a routine")
+        elif client is None:
+            note("  give its inputs by name, or let the configured model read the request: --llm")
 
-    emit({"status": "needs_input", "routine": None, "offered": likely}, text)
+    offered = [one.ref for one in likely]
+    emit({"status": "needs_input", "routine": None, "offered": offered, "why": why}, text)
     return None
 
 
