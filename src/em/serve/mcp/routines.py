@@ -205,7 +205,7 @@ class Routines:
             return await self._desk.in_thread(
                 lambda: plans.prepare(self._desk, routine, given, subject)
             )
-        # Where no person is shown a form, the agent completes the inputs, and no run waits for them.
+        # Where no person is shown a form the agent completes the inputs, and no run waits.
         asks: Asks = True if can_ask(ctx) else "steps"
         go = partial(memory.run, routine, given, tools, subject=subject, asks=asks)
         return await self._converse(ctx, go, Called(routine, given))
