@@ -59,7 +59,7 @@ def test_a_task_that_was_handed_over_and_then_done_is_learnt(memory: Memory, sho
 
 def test_what_grows_from_a_version_out_of_use_is_not_in_use(memory: Memory, shop: Shop) -> None:
     first = [cancelled(shop, n, (NEEDED, MISTAKE)[n % 2]) for n in range(3)]
-    memory.compile([memory.add_trace(trace) for trace in first], name="serve", shadow=True)
+    memory.compile([memory.add_trace(trace) for trace in first], name="serve", proposed=True)
     memory.add_trace(cancelled(shop, 3, MOVED))
     memory.add_trace(cancelled(shop, 4, MOVED))
     assert memory.compile_again("serve@1").new == "serve@2"

@@ -526,7 +526,7 @@ class Memory:
         inputs: Sequence[str] = (),
         constants: Sequence[str] = (),
         fresh: bool = False,
-        shadow: bool = False,
+        proposed: bool = False,
         force: bool = False,
     ) -> "KeptRoutine":
         """Compile traces of one kind of task into a routine, stored as a new version.
@@ -544,7 +544,7 @@ class Memory:
         name has a version already, what was said about that stays said, and the checks that were
         struck stay struck, unless `fresh`.
 
-        shadow: store the version out of use, so that its name does not mean it yet. `record`
+        proposed: store the version out of use, so that its name does not mean it yet. `record`
         compares it with agents, and `accept` puts it in use.
         """
         from em.compiler.compile_trace import compile_several
@@ -566,7 +566,7 @@ class Memory:
             fresh=fresh,
             force=force,
         )
-        return keep_routine(self.store, made.files, made.from_events, retired=shadow)
+        return keep_routine(self.store, made.files, made.from_events, retired=proposed)
 
     def compile_again(
         self, name: str, *, allow_unlabelled: bool = False, by_itself: bool = False

@@ -25,7 +25,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plants").mkdir()
     (tmp_path / "plants" / "routine.yaml").write_text(ROUTINE)
     (tmp_path / "em.yaml").write_text(FLOW)
-    assert em("routine", "keep", "plants").code == 0
+    assert em("routine", "accept", "plants").code == 0
     with Memory() as memory:
         for subject in ("ana", "anton", "bo"):
             memory.observe(subject, "likes tea")

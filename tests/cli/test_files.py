@@ -155,7 +155,7 @@ def test_a_standard_input_that_cannot_be_read_is_named() -> None:
 
 @pytest.mark.parametrize("file", ["routine.yaml", "udf.py"])
 @pytest.mark.parametrize(
-    "command", [["validate"], ["run"], ["routine", "keep"], ["routine", "show"], ["export"]]
+    "command", [["validate"], ["run"], ["routine", "accept"], ["routine", "show"], ["export"]]
 )
 def test_a_folder_in_place_of_a_file_is_named(
     tmp_path: Path, command: list[str], file: str

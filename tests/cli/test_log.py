@@ -503,7 +503,7 @@ def test_an_import_says_which_routines_and_behaviours_it_did_not_bring() -> None
     Path("greet").mkdir()
     steps = "[{id: end, type: return, value: hello}]"
     Path("greet/routine.yaml").write_text(f"name: greet\nsteps: {steps}\n")
-    assert em("routine", "keep", "greet").code == 0
+    assert em("routine", "accept", "greet").code == 0
     assert em("run", "greet@1").out.strip() == '"hello"'
     recorded = json.dumps({"engine": "app.answer", "key": "k1", "steps": 1})
     stream = ("--stream", "behaviours/app.answer/k1", "--kind", "behaviour_recorded")

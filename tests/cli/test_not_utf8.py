@@ -90,7 +90,7 @@ def test_a_run_in_such_a_folder_is_resumed_there(tmp_path: Path) -> None:
     assert em("runs", "show", run).code == 0
     assert em("runs", "show", run, "--json").code == 0
     assert em("resume", run, *tools, "--yes").out == '"hello u-12"\n'
-    for command in (["validate"], ["routine", "show"], ["routine", "keep"], ["export"]):
+    for command in (["validate"], ["routine", "show"], ["routine", "accept"], ["export"]):
         assert em(*command, f"{BAD}/where", "--json").code == 0, command
 
 

@@ -94,26 +94,14 @@ def test_a_person_sees_how_often_it_agreed_and_accepts_it(db: str) -> None:
     assert em("routine", "show", "refund", "--db", db).code == 0
 
 
-def test_a_routine_may_be_kept_in_shadow(tmp_path: Path, db: str) -> None:
-    folder = tmp_path / "other"
-    folder.mkdir()
-    (folder / "routine.yaml").write_bytes(msgspec.yaml.encode({**ROUTINE, "name": "other"}))
-    assert em("routine", "keep", str(folder), "--shadow", "--db", db).code == 0
-    rows = em("routine", "list", "--db", db, "--json").json["routines"]
-    assert {row["routine"]: row["state"] for row in rows} == {
-        "other@1": "proposed",
-        "refund@1": "proposed",
-    }
-
-
-def test_what_is_compiled_may_begin_in_shadow(db: str) -> None:
+def test_what_is_compiled_may_begin_as_a_proposal(db: str) -> None:
     with Memory(db) as memory:
         trace = memory.traces()[0].id
-    made = em("compile", trace, "--keep", "--shadow", "--name", "pay_back", "--db", db, "--json")
+    made = em("compile", trace, "--keep", "--proposed", "--name", "pay_back", "--db", db, "--json")
     assert made.json["kept"] == "pay_back@1"
     assert em("routine", "show", "pay_back", "--db", db).code == 1
-    assert em("compile", trace, "-o", "folder", "--shadow", "--db", db).code == 2
-    assert em("compile", "--all", "--shadow", "--db", db).code == 0
+    assert em("compile", trace, "-o", "folder", "--proposed", "--db", db).code == 2
+    assert em("compile", "--all", "--proposed", "--db", db).code == 0
     rows = em("routine", "list", "--db", db, "--json").json["routines"]
     assert {row["state"] for row in rows} == {"proposed"}
 

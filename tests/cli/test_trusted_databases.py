@@ -52,7 +52,7 @@ def foreign(tmp_path: Path) -> str:
         (package / "routine.yaml").write_text(text)
         if name == "code":
             (package / "udf.py").write_text(CODE)
-        ran = em("routine", "keep", str(package), *database, **THEIRS)
+        ran = em("routine", "accept", str(package), *database, **THEIRS)
         assert ran.code == 0, ran.err
     return database[1]
 

@@ -594,9 +594,9 @@ def test_without_agreements_a_person_accepts_it(memory: Memory) -> None:
 
 
 def test_what_is_compiled_may_begin_in_shadow(memory: Memory, desk: Desk) -> None:
-    kept = memory.compile(memory.traces()[0].id, name="pay_back", shadow=True)
+    kept = memory.compile(memory.traces()[0].id, name="pay_back", proposed=True)
     assert memory.store.artefact("routine", "pay_back") is None
-    again = memory.compile(memory.traces()[0].id, name="pay_back", shadow=True)
+    again = memory.compile(memory.traces()[0].id, name="pay_back", proposed=True)
     assert again.ref == kept.ref == "pay_back@1"
     memory.accept("pay_back")
     assert memory.store.artefact("routine", "pay_back") is not None

@@ -131,7 +131,7 @@ def test_the_word_is_about_one_version(memory: Memory) -> None:
 def test_to_accept_a_proposed_version_puts_it_in_use(memory: Memory) -> None:
     ids = traces(memory, 2)
     learn(memory, ids[:1])
-    learn(memory, ids, shadow=True)
+    learn(memory, ids, proposed=True)
     assert memory.standing("cancel@2").state == "proposed"
     with pytest.raises(UsageError):
         memory.accept("cancel")

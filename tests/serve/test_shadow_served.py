@@ -68,7 +68,7 @@ def test_counts_comparisons_and_acceptance(filled: Path, serve: Serve) -> None:
     assert service.post("/routines/refund@1/promote", {}).status_code == 404
     done = service.post("/routines/refund@1/accept", {})
     assert (done.json()["changed"], done.json()["now"]) == (True, "refund@1")
-    assert [one["retired"] for one in service.get("/routines")["routines"]] == [False]
+    assert [one["state"] for one in service.get("/routines")["routines"]] == ["in use"]
     assert service.post("/routines/nothing/accept", {}).status_code == 404
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "--fresh", is_flag=True, help="With --keep: forget what was said about the version before."
 )
 @click.option(
-    "--shadow",
+    "--proposed",
     is_flag=True,
     help="Store it out of use; `em routine accept` puts it in use.",
 )
@@ -116,8 +116,8 @@ def compile_(
         )
     if again is not None:
         return _compile_again(again, {**options, "output": output})
-    if options["shadow"] and ((not keep and not everything) or distributed):
-        raise click.UsageError("--shadow needs --keep or --all, without --distributed.")
+    if options["proposed"] and ((not keep and not everything) or distributed):
+        raise click.UsageError("--proposed needs --keep or --all, without --distributed.")
     if everything:
         return _compile_all({**options, "output": output}, distributed=distributed)
     if output is None and not keep:
@@ -229,7 +229,7 @@ def _stored(
     if keep or made.draft.written_by:
         store = open_memory(create=True).store
         if keep:
-            retired = options["shadow"]
+            retired = options["proposed"]
             ref = keep_routine(store, made.files, made.from_events, retired=retired).ref
         else:
             store.commit(Commit(events=code_notes(made.files, made.draft.name, made.from_events)))
@@ -332,7 +332,7 @@ _OF_ONE = {
     "force": "--force", "fresh": "--fresh",
 }  # fmt: skip
 """Options of a single routine."""
-_NEW = {"keep_all": "--keep-all", "llm": "--llm", "shadow": "--shadow"}
+_NEW = {"keep_all": "--keep-all", "llm": "--llm", "proposed": "--proposed"}
 """Options of a routine that is compiled for the first time."""
 
 
@@ -395,7 +395,7 @@ def _compile_all_here(options: dict[str, Any]) -> int:
                     kept_in=memory.store,
                 )
                 kept = keep_routine(
-                    memory.store, made.files, made.from_events, retired=options["shadow"]
+                    memory.store, made.files, made.from_events, retired=options["proposed"]
                 )
                 stored[task] = kept.ref
                 left_out |= made.not_compiled

@@ -255,7 +255,7 @@ def _note_not_brought(memory: Memory) -> None:
     if routines:
         note(
             f"not part of a log: the routines {', '.join(routines[:5])}; bring them with"
-            " `em routine unpack` from the other memory and `em routine keep`"
+            " `em routine unpack` from the other memory and `em routine accept`"
         )
     keys = {f"{body['engine']}/{body['key']}" for body in bodies["behaviour_recorded"]}
     gone = sum(not any(memory.store.artefacts(BEHAVIOUR, key)) for key in keys)

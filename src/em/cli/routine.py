@@ -58,17 +58,10 @@ if TYPE_CHECKING:
     from em.runner.tools.grant import Grant
 
 
-_SHADOW = click.option(
-    "--shadow",
-    is_flag=True,
-    help="Store it out of use; `em routine accept` puts it in use.",
-)
-
-
 @click.group("routine", no_args_is_help=True)
 @everywhere
 def routine() -> None:
-    """List, show, keep, unpack, strike, accept, retire, restore, heal stored routines."""
+    """List, show, unpack, strike, accept, retire, restore, heal stored routines."""
 
 
 @routine.command("list")
@@ -186,17 +179,6 @@ def _show_python(name: str, document: Json) -> None:
     emit({"routine": name, "python": function}, lambda: click.echo(function, nl=False))
 
 
-@routine.command("keep")
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False))
-@_SHADOW
-@everywhere
-def keep(folder: str, shadow: bool) -> None:
-    """Store the routine in DIR as a new version."""
-    store = open_memory(create=True).store
-    stored = keep_routine(store, files_in(folder), retired=shadow)
-    emit({"routine": stored.ref}, f"stored as {stored.ref}")
-
-
 @routine.command("unpack")
 @click.argument("ref", metavar="NAME[@VERSION]")
 @click.option("-o", "--output", required=True, metavar="DIR", type=click.Path(file_okay=False))
@@ -213,7 +195,7 @@ _BY = click.option("--by", metavar="NAME", help="Who decides, for the log  [your
 
 
 @routine.command("accept")
-@click.argument("ref", metavar="NAME[@VERSION]|KEY")
+@click.argument("ref", metavar="NAME[@VERSION]|DIR|KEY")
 @click.option("--name", help="With KEY: the routine's name.  [from the traces]")
 @click.option("--no-allow", is_flag=True, help="Leave em.yaml as it is.")
 @click.option("--yes", is_flag=True, help="Don't ask: you have read it elsewhere.")
@@ -222,7 +204,9 @@ _BY = click.option("--by", metavar="NAME", help="Who decides, for the log  [your
 def accept(ref: str, name: str | None, no_allow: bool, yes: bool, by: str | None) -> int:
     """Accept a version that you have read: it is in use, and agents use it without asking.
 
-    KEY names what was proposed at the end of a session (`em suggest` lists it): it is compiled.
+    The routine in the folder DIR is stored as a new version. A stored routine of that name comes
+    first; `./NAME` is always the folder. KEY names what was proposed at the end of a session
+    (`em suggest` lists it): it is compiled.
 
     What the routine needs and em.yaml does not allow yet, the programs and folders of its
     recordings, is shown all at once. If you agree it is written into the em.yaml of the folder in
@@ -234,7 +218,9 @@ def accept(ref: str, name: str | None, no_allow: bool, yes: bool, by: str | None
     """
     from em.runner.tools.grant import grant_for
 
-    memory = open_memory()
+    memory = open_memory(create=is_folder(ref))
+    is_stored = "/" not in ref and any(kept_routines(memory.store, ref.partition("@")[0]))
+    files = files_in(ref) if is_folder(ref) and not is_stored else None
     grants: list[Grant] = []
 
     def agree(files: "Mapping[str, str]") -> None:
@@ -249,6 +235,8 @@ def accept(ref: str, name: str | None, no_allow: bool, yes: bool, by: str | None
 
     try:
         who = person() if by is None else by
+        if files is not None:
+            ref = keep_routine(memory.store, files, retired=True).ref
         done = memory.accept(ref, by=who, name=name, agree=None if no_allow else agree)
     except _Declined:
         note("nothing was changed")

@@ -6,7 +6,7 @@ beside each routine. It is made again when the routine or the code that makes it
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from em.errors import EmError
+from em.log.event import EventQuery
 from em.settings import McpServer
 from em.store.protocol import Artefact, Card, Commit, Store
 from em.values.canonical import Json
@@ -65,9 +66,10 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 class ListedRoutine(msgspec.Struct, frozen=True, kw_only=True):
-    """A routine in a list: its newest version in use, or the newest if all are retired.
+    """A routine in a list: its newest version in use, or the newest if none is.
 
-    at: when that version was stored. about: what it does, where it is in use.
+    at: when that version was stored. status: `in use`, `proposed` or `retired`. about: what it
+    does, where it is in use.
     """
 
     name: str
@@ -94,19 +96,24 @@ def list_routines(store: Store, words: str = "") -> list[ListedRoutine]:
     versions: dict[str, list[Card]] = {}
     for row in store.cards(KIND, retired=True):
         versions.setdefault(row.name, []).append(row)
-    listed = [_listed(rows, cards.get(name)) for name, rows in versions.items()]
+    events = store.read(EventQuery(kinds=["routine_retired"]))
+    retired = {event.body["routine"] for event in events if event.body is not None}
+    listed = [_listed(rows, cards.get(name), retired) for name, rows in versions.items()]
     wanted = words.casefold()
     return [one for one in listed if wanted in f"{one.name} {one.about}".casefold()]
 
 
-def _listed(rows: Sequence[Card], card: tuple[int, RoutineCard] | None) -> ListedRoutine:
+def _listed(
+    rows: Sequence[Card], card: tuple[int, RoutineCard] | None, retired: Container[str]
+) -> ListedRoutine:
     newest = max(rows, key=lambda row: (row.retired_at is None, row.version))
+    out_of_use = "retired" if f"{newest.name}@{newest.version}" in retired else "proposed"
     return ListedRoutine(
         name=newest.name,
         version=newest.version,
         versions=len(rows),
         at=newest.created_at,
-        status="in use" if newest.retired_at is None else "retired",
+        status="in use" if newest.retired_at is None else out_of_use,
         about="" if card is None else f"{card[1].about} {card[1].proof}".strip(),
     )
 

@@ -446,7 +446,7 @@ def find_routine(store: Store, ref: str) -> Artefact:
     artefact = store.artefact(KIND, name, int(number) if number else None)
     versions = [found.ref for found in store.artefacts(KIND, name)]
     if artefact is None and versions:
-        usable = "" if number else "every version is retired; name one: "
+        usable = "" if number else "no version is in use; name one: "
         raise NotFound(
             f"there is no routine {ref!r} in this memory",
             fix=f"{usable or 'there are: '}{', '.join(versions[-10:])}",

@@ -93,7 +93,6 @@ def _routine(store: Store, one: Artefact) -> RoutineOut:
         RoutineOut,
         one,
         ref=f"{one.name}@{one.version}",
-        retired=one.retired_at is not None,
         proof=None if tried is None else ProofOut(**tried),
         **msgspec.structs.asdict(standing_of(store, one)),
     )

@@ -370,7 +370,6 @@ class RoutineOut(msgspec.Struct, frozen=True):
     name: str
     version: int
     created_at: datetime
-    retired: bool
     state: StateOfRoutine
     by_itself: bool
     why: str

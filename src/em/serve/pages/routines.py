@@ -72,7 +72,7 @@ ROUTINES = ListShape(
     ),
     (
         Filter("q", "Words", "words", hint="name or what it does", is_first=True),
-        Filter("status", "Status", "choice", ("in use", "retired"), is_first=True),
+        Filter("status", "Status", "choice", ("in use", "proposed", "retired"), is_first=True),
         SINCE,
         UNTIL,
     ),
@@ -387,7 +387,7 @@ async def post_run(request: AnyRequest) -> Response[str]:
         artefact = find_routine(service.store, ref)
         fields = _fields(routine_of(artefact), texts_of(artefact))
         try:
-            _refuse_retired(artefact)
+            _refuse_out_of_use(artefact)
             run_id = background_of(request).start(ref, read_fields(fields, form))
         except EmError as problem:
             given = {field.name: form.get(field.input_name, "") for field in fields}
@@ -397,10 +397,10 @@ async def post_run(request: AnyRequest) -> Response[str]:
     return await asyncio.to_thread(work)
 
 
-def _refuse_retired(artefact: Artefact) -> None:
+def _refuse_out_of_use(artefact: Artefact) -> None:
     if artefact.retired_at is not None:
         raise UsageError(
-            "this version is retired",
+            "this version is not in use",
             place=f"{artefact.name}@{artefact.version}",
             fix="put it in use first, or run another version",
         )
