@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from em import Memory
 from em.errors import RoutineError
 from em.runner.engine import run_routine
-from em.runner.template import fill, filling, parse_template
+from em.runner.template import fill, filling, only_for, parse_template
 
 CANCEL = "I am {email}. Please cancel {order_id}, {reason}."
 SCHEMA: Any = {
@@ -129,12 +129,29 @@ def test_what_stands_between_elements_stands_in_none_of_them() -> None:
         ("give {a", "single '{'"),
         ("give a}", "single '}'"),
         ("{a}.", "needs words"),
+        ("Use {_}", "how long"),
+        ("Use {a:=3}", "how long"),
+        ("Use {a:=3} or {b} {=9f86d081884c7d65}", "how long"),
         ("", "needs words"),
     ],
 )
 def test_a_template_that_can_not_be_read_is_refused(template: str, problem: str) -> None:
     with pytest.raises(RoutineError, match=problem):
         parse_template(template)
+
+
+def test_a_template_of_one_text_takes_values_by_their_lengths() -> None:
+    text = " I'm  Ana (ana@x.de):\n cancel #W1!"
+    (name, email, order_id) = (text.index(one) for one in ("Ana", "ana@x.de", "#W1"))
+    made = only_for(
+        text,
+        [("_", name, name + 3), ("email", email, email + 8), ("order_id", order_id, order_id + 3)],
+    )
+    assert "Ana" not in made
+    assert fill([made], text, SCHEMA) == {"email": "ana@x.de", "order_id": "#W1"}
+    assert fill([made], text.upper().replace("  ", " ").replace("A@X.DE", "a@x.de")) is not None
+    assert fill([made], text.replace("Ana", "Ida"), SCHEMA) is None
+    assert fill([made.replace(":=8", ":=7")], text, SCHEMA) is None
 
 
 WORDS = st.text(alphabet="abc ,", min_size=1, max_size=6)

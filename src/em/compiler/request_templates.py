@@ -2,18 +2,20 @@
 
 A request becomes a template only if it says every input that was given, to the letter and as whole
 words, and if the template reads it back to those inputs. A yes or no is said by the wording as a
-whole, if it has the name of the input or if all recordings in that wording agree. A request whose
-wording is not sure, or says something else of another request, is a template of its own text only:
-what was recorded once is understood for ever.
+whole, if it has the name of the input, if other requests leave that input out, or if all recordings
+in that wording agree. A request whose wording is not sure, or says something else of another
+request, is a template of its own text only: what was recorded once is understood for ever.
 
 The words between the holes stay as they were, but for values: an id or a value of a record that
-only one subject's requests have is that person's own. It is never stored in a template.
+only one subject's requests have is that person's own, and means the same in no other request. Such
+a request is a template of its own text too, in which those values are hidden.
 """
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +24,7 @@ from em.compiler.example import Example
 from em.compiler.places import is_code, is_scalar
 from em.compiler.requested import is_named, stands_in
 from em.errors import RoutineError
-from em.runner.template import fill, only_for, parse_template, signs_of
+from em.runner.template import escaped, fill, only_for, parse_template, signs_of
 from em.values.canonical import Json, same
 from em.values.json_schema import properties_of
 from em.values.leaves import texts
@@ -38,7 +40,6 @@ _WHOLE, _LOOSE = (_BEFORE, _AFTER), (r"(?<!\w)", r"(?!\w)")
 """What stands around a value; in a request that says all of them only so, `Ann` in `Ann's` too."""
 _LIMITS = frozenset({"enum", "const", "pattern", "format"})
 """Words of a schema that say what a text must be."""
-_LIMITED = re.compile(r"(?<!\{)\{([\w.]+)(\|[^:{}]+)?:([^{}]+)\}")
 _CHUNK = re.compile(r"[^\s,;!?\"()]+")
 
 
@@ -48,7 +49,7 @@ def request_templates(examples: Sequence[Example], schema: Json) -> list[str]:
     schema: of its inputs.
     """
     limits = _limits(examples)
-    made = [_template(one, examples, schema, limits) for one in examples]
+    made = [_wording(one, examples, schema, limits) for one in examples]
     # What the words don't name is known by recordings in the same words, which must agree.
     told = Counter((one.form, one.settings) for one in made if one is not None)
     several = Counter(form for form, _ in told)
@@ -57,24 +58,20 @@ def request_templates(examples: Sequence[Example], schema: Json) -> list[str]:
         for one in made
         if one is not None
         if one.is_sure
-        or (told[one.form, one.settings] >= FEWEST_SUBJECTS and several[one.form] == 1)
+        or (
+            several[one.form] == 1
+            and (one.is_asked or told[one.form, one.settings] >= FEWEST_SUBJECTS)
+        )
     ]
     found = [text for text, _ in Counter(one.text for one in sure).most_common()]
     every = dict.fromkeys([*found, *_of_other_lengths(sure)])
     chosen = (text for text in every if not _misreads(text, examples, schema))
     kept = [*islice(chosen, MOST)]
-    unread = [one for one in examples if not _reads(kept, one, schema)]
     # What was recorded stays understood, though its wording may say something else too.
-    narrow = (_template(one, examples, schema, _limits([one])) for one in unread)
-    wordings = [*dict.fromkeys(one.text for one in (*made, *narrow) if one is not None)]
-    for one in unread[: MOST - len(kept)]:
-        limits = _limits([one])
-        own = (
-            text if parse_template(text).digest else only_for(_limited(text, limits), one.request)
-            for text in wordings[:MOST]
-        )
-        fitting = (text for text in own if _reads([text], one, schema))
-        kept += islice((text for text in fitting if not _misreads(text, examples, schema)), 1)
+    for one in examples:
+        own = "" if len(kept) >= MOST or _reads(kept, one, schema) else _own(one, examples, schema)
+        if own and _reads([own], one, schema) and not _misreads(own, examples, schema):
+            kept.append(own)
     return kept
 
 
@@ -88,13 +85,16 @@ class Listing(NamedTuple):
 
 
 class Wording(NamedTuple):
-    """A template that one recording gives; sure if its words name all that it sets.
+    """A template that one recording gives.
 
-    settings: what no word stands for.
+    is_sure: whether its words name all that it sets. is_asked: whether other requests leave out
+    what its words don't name, so that somebody must have asked for it here. settings: what no word
+    stands for.
     """
 
     text: str
     is_sure: bool
+    is_asked: bool
     settings: str
     listing: Listing | None
 
@@ -123,13 +123,21 @@ Part = tuple[str, Said | None]
 """Words of a request, or the text of a value and the value."""
 
 
-def _template(
-    example: Example, examples: Sequence[Example], schema: Json, limits: Mapping[str, str]
-) -> Wording | None:
-    """Return a request with holes for its inputs; None if it can't be read back to them.
+class Cut(NamedTuple):
+    """A request with its values cut out. settings: what no word stands for, as JSON."""
 
-    limits: by hole, what texts were recorded there.
-    """
+    parts: Sequence[Part]
+    settings: Mapping[str, str]
+
+    @property
+    def places(self) -> list[tuple[int, str, Said | None]]:
+        """Where each part starts in the request."""
+        starts = accumulate((len(words) for words, _ in self.parts), initial=0)
+        return [(start, *part) for start, part in zip(starts, self.parts, strict=False)]
+
+
+def _cut_out(example: Example, schema: Json) -> Cut | None:
+    """Return a request without its values; None if it does not say all of them."""
     settings, rest = _settings(_given(example.inputs, schema, example.request))
     said = _all_said(rest, schema)
     is_fixed = not rest and not said
@@ -139,26 +147,58 @@ def _template(
     if said:
         ways = ([*_cut(example.request, said, *around)] for around in (_WHOLE, _LOOSE))
         parts = next((way for way in ways if _says_all(way, said)), [])
-    if not parts:
+    return Cut(parts, settings) if parts else None
+
+
+def _wording(
+    example: Example, examples: Sequence[Example], schema: Json, limits: Mapping[str, str]
+) -> Wording | None:
+    """Return a request with holes for its inputs; None if it has other values or is misread.
+
+    limits: by hole, what texts were recorded there.
+    """
+    cut = _cut_out(example, schema)
+    if cut is None or any(_private(cut, example, examples)):
         return None
-    words = "\n".join(words for words, value in parts if value is None)
-    if any(_is_private(value, example, examples) for value in _values_in(words, example)):
-        return None
+    words = "\n".join(words for words, value in cut.parts if value is None)
     texts = [
-        _escaped(words) if value is None else _hole(value, words, limits) for words, value in parts
+        escaped(words) if value is None else _hole(value, words, limits)
+        for words, value in cut.parts
     ]
-    told = " ".join(f"{{{name}={text}}}" for name, text in settings.items())
+    told = _told(cut.settings)
     made = _with_settings("".join(texts), told)
     try:
         parse_template(made)
     except RoutineError:
         return None
     if not _reads([made], example, schema):
-        made = only_for(made, example.request)
-        if not _reads([made], example, schema):
-            return None
-    is_sure = all(text == "null" or _is_told(name, words) for name, text in settings.items())
-    return Wording(made, is_sure, told, _listing(parts, texts))
+        return None
+    open_ = {name for name, text in cut.settings.items() if text != "null"}
+    unnamed = {name for name in open_ if not _is_told(name, words)}
+    left_out = all(any(one.inputs.get(name) is None for one in examples) for name in unnamed)
+    return Wording(made, not unnamed, left_out, told, _listing(cut.parts, texts))
+
+
+def _own(example: Example, examples: Sequence[Example], schema: Json) -> str:
+    """Return a template of one text: values that no input takes are hidden. Empty if it can't be.
+
+    An id, or what only this person's records have, means the same in no other request.
+    """
+    cut = _cut_out(example, schema)
+    if cut is None:
+        return ""
+    holes = [
+        (_named(value, text), start, start + len(text))
+        for start, text, value in cut.places
+        if value is not None
+    ]
+    hidden = [("_", *edges) for edges in _private(cut, example, examples)]
+    made = only_for(example.request, sorted([*holes, *hidden], key=itemgetter(1)))
+    return f"{made} {_told(cut.settings)}".rstrip()
+
+
+def _told(settings: Mapping[str, str]) -> str:
+    return " ".join(f"{{{name}={text}}}" for name, text in settings.items())
 
 
 def _is_told(name: str, words: str) -> bool:
@@ -338,16 +378,21 @@ def _says_all(parts: Sequence[Part], said: Sequence[Said]) -> bool:
     return True
 
 
+def _named(value: Said, text: str) -> str:
+    """Return what a hole fills, with the form of the text that stands there for the value."""
+    if form := value.forms.get(text, ""):
+        return f"{value.hole}|{form}"
+    if "enum" in value.schema or text in value.forms:
+        return value.hole
+    return f"{value.hole}|{'lower' if text.lower() in value.forms else 'upper'}"
+
+
 def _hole(value: Said, text: str, limits: Mapping[str, str]) -> str:
     """Return a hole; where nothing else limits its texts, they must be like the recorded ones.
 
     text: what stands in the request for the value.
     """
-    hole = value.hole
-    if form := value.forms.get(text, ""):
-        hole += f"|{form}"
-    elif "enum" not in value.schema and text not in value.forms:
-        hole += "|lower" if text.lower() in value.forms else "|upper"
+    hole = _named(value, text)
     is_limited = value.schema.keys() & _LIMITS or not _may_be_text(value.schema)
     if is_limited or value.hole not in limits:
         return f"{{{hole}}}"
@@ -366,13 +411,6 @@ def _limits(examples: Sequence[Example]) -> dict[str, str]:
         for hole, text in _texts_in(one.inputs):
             texts[hole].append(text)
     return {hole: _limit(held) for hole, held in texts.items()}
-
-
-def _limited(template: str, limits: Mapping[str, str]) -> str:
-    """Return a template whose holes take only what was recorded once."""
-    return _LIMITED.sub(
-        lambda hole: f"{{{hole[1]}{hole[2] or ''}:{limits.get(hole[1], hole[3])}}}", template
-    )
 
 
 def _limit(recorded: Sequence[str]) -> str:
@@ -396,16 +434,32 @@ def _texts_in(value: Any, hole: str = "") -> Iterator[tuple[str, str]]:
             yield from _texts_in(one, f"{hole}.{name}" if hole else name)
 
 
-def _values_in(words: str, example: Example) -> Iterator[str]:
-    """Yield what words say that is a value: ids, and texts that stand in the recording."""
-    yield from (chunk.rstrip(".:'") for chunk in _CHUNK.findall(words) if is_code(chunk))
+def _private(cut: Cut, example: Example, examples: Sequence[Example]) -> Iterator[tuple[int, int]]:
+    """Yield where a request says a value that no input takes and only one subject's requests have.
+
+    That is an id, or a text that stands in the recording.
+    """
     recorded = [example.inputs, *([call.args, call.result] for call in example.calls)]
-    folded = words.casefold()
     known = {value for value in texts(recorded) if value.strip()}
-    for value in sorted(known):
-        whole = f"{_BEFORE}{re.escape(value)}{_AFTER}"
-        if value.casefold() in folded and re.search(whole, words, re.IGNORECASE):
-            yield value
+    reached = 0
+    for begin, words, value in cut.places:
+        if value is not None:
+            continue
+        folded = words.casefold()
+        found = [_edges(one) for one in _CHUNK.finditer(words) if is_code(one[0])]
+        for one in known:
+            if one.casefold() in folded:
+                whole = f"{_BEFORE}{re.escape(one)}{_AFTER}"
+                found += [it.span() for it in re.finditer(whole, words, re.IGNORECASE)]
+        for start, end in sorted(found, key=lambda edges: (edges[0], -edges[1])):
+            if begin + start >= reached and _is_private(words[start:end], example, examples):
+                reached = begin + end
+                yield begin + start, reached
+
+
+def _edges(chunk: re.Match[str]) -> tuple[int, int]:
+    """Return where a chunk of a text starts and ends without the punctuation behind it."""
+    return chunk.start(), chunk.start() + len(chunk[0].rstrip(".:'"))
 
 
 def _is_private(value: str, example: Example, examples: Sequence[Example]) -> bool:
@@ -417,7 +471,3 @@ def _is_private(value: str, example: Example, examples: Sequence[Example]) -> bo
         if one is example or pattern.search(one.request)
     }
     return len(sharing) < FEWEST_SUBJECTS
-
-
-def _escaped(words: str) -> str:
-    return words.replace("{", "{{").replace("}", "}}")

@@ -5,9 +5,12 @@
 any signs. `{tongue|lower}` takes `French` for `french`, `{day|%d %B %Y}` takes `3 May 2026`. A hole
 of a list takes its next element each time: a text without the words that stand between two
 elements. `{express=true}` takes no words: it is what this wording says without a word for it.
-`{=9f86d081884c7d65}` limits a template to the text with this digest. Case, white space and a full
-stop at the end don't matter; everything else does: a question is no order. A value in quotation
-marks has none of them in it.
+Case, white space and a full stop at the end don't matter; everything else does: a question is no
+order. A value in quotation marks has none of them in it.
+
+`{=9f86d081884c7d65}` limits a template to the text with this digest. Its holes say how long their
+values are, `{email:=16}`, so it is read in one way. `{_:=3}` hides three characters of the text
+that no input takes.
 
 A text that can be read in two ways fits none. The fixed parts are placed as far left as possible,
 then as far right, each in one pass over the text, which may be long and a stranger's. Unless both
@@ -42,7 +45,12 @@ MOST_TRIED = 500
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _SPACE = re.compile(r"\s+")
-_HOLE = re.compile(r"([^:|]*)(?:\|(lower|upper|%[^:|]+))?(?::([1-9][0-9]{0,3})(\+(\S*))?)?")
+HIDDEN = ("_",)
+"""The path of a hole that fills no input."""
+_HOLE = re.compile(
+    r"([^:|]*)(?:\|(lower|upper|%[^:|]+))?"
+    r"(?::(?:([1-9][0-9]{0,3})(\+(\S*))?|=([1-9][0-9]{0,6})))?"
+)
 _IN_WORDS = "-'\N{RIGHT SINGLE QUOTATION MARK}"
 _TEXT = re.compile(r"=([0-9a-f]{16})")
 _SETTING = re.compile(r"(\w+)=(true|false|null)")
@@ -57,13 +65,14 @@ class Hole(NamedTuple):
 
     limit: the most words; 0 is no limit. signs: what they may have beside letters; None for
     anything. form: `lower` or `upper` if the input has another case than the text, the format of
-    the text for a date.
+    the text for a date. length: how many characters, if that is known; else 0.
     """
 
     path: tuple[str, ...]
     limit: int = 0
     signs: str | None = None
     form: str = ""
+    length: int = 0
 
     def value(self, text: str) -> str | None:
         """Return what the hole makes of its text; None if it does not take it."""
@@ -86,9 +95,14 @@ class Template(NamedTuple):
     digest: str = ""
 
     @property
+    def is_measured(self) -> bool:
+        """Whether it is known how long the values of all holes are."""
+        return all(hole.length for hole in self.holes)
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the inputs that its holes fill, or fill a part of."""
-        names = [hole.path[0] for hole in self.holes]
+        names = [hole.path[0] for hole in self.holes if hole.path != HIDDEN]
         return tuple(dict.fromkeys([*names, *(name for name, _ in self.settings)]))
 
     def takes(self, number: int, value: str, apart: "Apart") -> bool:
@@ -134,19 +148,22 @@ def parse_template(text: str) -> Template:
                 raise RoutineError(f"a hole must be the name of an input, got {part!r}")
             signs = None if not named[3] or named[4] == "+" else named[5] or ""
             path, form = tuple(named[1].split(".")), named[2] or ""
-            holes.append(Hole(path, int(named[3] or 0), signs, form))
+            holes.append(Hole(path, int(named[3] or 0), signs, form, int(named[6] or 0)))
             fixed.append("")
         elif part in ("{", "}"):
             raise RoutineError(f"there is a single {part!r}", fix=f"write {part * 2!r} for it")
         else:
             fixed[-1] += part.replace("{{", "{").replace("}}", "}")
-    if not all(fixed[1:-1]):
+    is_measured = all(hole.length for hole in holes)
+    if not all(fixed[1:-1]) and not is_measured:
         raise RoutineError("two holes must have words or a space between them")
     words = [_SPACE.sub(" ", part) for part in fixed]
     words[0] = words[0].lstrip()
     words[-1] = words[-1][: _end_of(words[-1])]
-    if not "".join(words).strip():
+    if not "".join(words).strip() and not digest:
         raise RoutineError("a template needs words beside its holes")
+    if any(hole.length or hole.path == HIDDEN for hole in holes) and not (digest and is_measured):
+        raise RoutineError("only a template of one text says how long its values are, all of them")
     return Template(
         fixed=tuple(map(_folded, words)),
         holes=tuple(holes),
@@ -155,9 +172,22 @@ def parse_template(text: str) -> Template:
     )
 
 
-def only_for(template: str, text: str) -> str:
-    """Return a template that fits nothing but this text."""
-    return f"{template} {{={_Words(text).digest}}}"
+def escaped(words: str) -> str:
+    """Return words as they stand in a template."""
+    return words.replace("{", "{{").replace("}", "}}")
+
+
+def only_for(text: str, holes: Iterable[tuple[str, int, int]]) -> str:
+    """Return a template that fits nothing but this text.
+
+    holes: what each fills, with where its value starts and ends.
+    """
+    words, made, place = _Words(text), list[str](), 0
+    for name, *edges in holes:
+        start, end = map(words.plain_place, edges)
+        made += [escaped(words.between(place, start)), f"{{{name}:={end - start}}}"]
+        place = end
+    return f"{''.join(made)}{escaped(words.between(place, len(words.plain)))} {{={words.digest}}}"
 
 
 def signs_of(text: str) -> set[str]:
@@ -306,8 +336,13 @@ class _Words:
         return hashlib.sha256(self.plain.encode()).hexdigest()[:16]
 
     def between(self, start: int, end: int) -> str:
-        """Return a part of the text as it was written, without spaces around it."""
-        return self._text[self._place(start) : self._place(end - 1) + 1].strip()
+        """Return a part of the text as it was written."""
+        return self._text[self._place(start) : self._place(end - 1) + 1] if start < end else ""
+
+    def plain_place(self, place: int) -> int:
+        """Return where a place of the text is among single spaces."""
+        number = max(bisect_right(self._moved, place) - 1, 0)
+        return min(self._starts[number] + max(place - self._moved[number], 0), len(self.plain))
 
     def _place(self, position: int) -> int:
         number = bisect_right(self._starts, position) - 1
@@ -330,8 +365,8 @@ def _readings(
     Where there is more than one placement, those count whose values have the types of the holes.
     """
     text, (first, *rest) = words.plain, template.fixed
-    if not rest:
-        return [[]] if text == first else []
+    if template.is_measured:
+        return _measured(template, words)
     *inner, last = rest
     if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
         return []
@@ -347,7 +382,19 @@ def _readings(
             return None
         return _Search(template, words, schema or {}, apart).readings(start, end)
     edges = [start, *(edge for pair in left for edge in pair), end]
-    return [[words.between(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]]
+    return [[words.between(*pair).strip() for pair in zip(edges[::2], edges[1::2], strict=True)]]
+
+
+def _measured(template: Template, words: _Words) -> list[list[str]]:
+    """Return the values in the only text that such a template fits."""
+    values, place = list[str](), 0
+    for fixed, hole in zip(template.fixed, (*template.holes, None), strict=True):
+        start = place + len(fixed)
+        if words.plain[place:start] != fixed:
+            return []
+        place = start + (0 if hole is None else hole.length)
+        values.append(words.between(start, place))
+    return [values[:-1]] if place == len(words.plain) else []
 
 
 class _Search:
@@ -374,7 +421,7 @@ class _Search:
             self._left -= 1
             if self._left <= 0:
                 return
-            value = self._words.between(start, stop)
+            value = self._words.between(start, stop).strip()
             if not value or not self._may_hold(number, value):
                 continue
             hole, schema = self._holes[number]
@@ -440,6 +487,8 @@ def _inputs(
         return None
     said: dict[tuple[str, ...], list[str]] = {}
     for hole, value in zip(template.holes, values, strict=True):
+        if hole.path == HIDDEN:
+            continue
         made = hole.value(value)
         if made is None:
             return None
