@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from em import Memory, tool
+from em.runner.package import find_routine, routine_of
 
 Asked = tuple[str, dict[str, Any]]
 
@@ -111,3 +112,13 @@ def test_what_only_one_person_said_is_in_no_template(memory: Memory) -> None:
     routine = memory.compile([one.id for one in memory.traces()], name="cancel", force=True)
     assert "order" in routine.input_schema["properties"]
     assert not [one for one in routine.requests if "Klum" in one or "Ek" in one]
+
+
+def test_a_yes_or_no_that_was_given_is_one_input(memory: Memory) -> None:
+    act = _tool([])
+    for request, arguments in DOORS:
+        with memory.record("act", {**arguments, "request": request}):
+            act(**arguments)
+    memory.compile([one.id for one in memory.traces()], name="act")
+    schema = routine_of(find_routine(memory.store, "act")).input_schema or {}
+    assert {*schema["properties"]} == {"door", "alarm"}

@@ -13,6 +13,7 @@ import msgspec
 
 from em.compiler.calls import TracedCall, calls_of, identifier, plain_name, specs_of
 from em.compiler.checks import checks_of_reason, with_struck
+from em.compiler.contract import with_contracts
 from em.compiler.evidence import BY_PERSON, CONSTANTS_SHOWN, Caution, is_small
 from em.compiler.example import APPROVAL, Call, Example, example_of
 from em.compiler.file_changes import session_of
@@ -99,6 +100,7 @@ class Recordings:
         else:
             examples = [self.examples[number] for number in chosen]
             found = learn({self.name: examples}, caution=self._caution(len(chosen)))[self.name]
+            found = self._with_contracts(found, examples)
             if numbers is None:
                 # What some of them teach is tried with typed inputs, not with requests.
                 found = self._with_templates(found, examples)
@@ -278,6 +280,17 @@ class Recordings:
                 document = {name: one for name, one in struck.items() if name != "struck"}
                 program = program_of(document)
         return document
+
+    def _with_contracts(self, found: Learnt, examples: Sequence[Example]) -> Learnt:
+        """Return a routine whose inputs may be what the tools declare that they take."""
+        tools = {name: one for kept in self._traces for name, one in kept.trace.tools.items()}
+        if not tools:
+            return found
+        document = found.routine
+        asked = self.asked(found, len(examples))
+        inputs = [{**one.inputs, **more} for one, more in zip(examples, asked, strict=True)]
+        schema = with_contracts(document["input_schema"], document["steps"], tools, inputs)
+        return found._replace(routine={**document, "input_schema": schema})
 
     def _with_templates(self, found: Learnt, examples: Sequence[Example]) -> Learnt:
         """Return a routine with the wordings in which recordings asked for it."""

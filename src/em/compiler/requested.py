@@ -18,6 +18,7 @@ from em.compiler.calls import plain_name
 from em.compiler.example import Call, Example, Write
 from em.compiler.places import Key, Place, input_places, is_code, is_exactly, is_scalar, key_of
 from em.compiler.term import unused
+from em.values.canonical import same
 
 ENOUGH_ALIKE = 3
 """Recordings in which a value of the request must be the same to count as part of the task."""
@@ -140,7 +141,8 @@ def _requested(example: Example) -> Iterator[tuple[Argument, Any]]:
         for place, value in _values(call):
             if (call.tool, place) in repeated:
                 continue
-            if isinstance(value, bool) and is_named(place, example.request):
+            is_given = same(example.inputs.get(plain_name(str(place[-1]))), value)
+            if isinstance(value, bool) and not is_given and is_named(place, example.request):
                 yield Argument(call.tool, number, place), value
             if not _can_be_input(value):
                 continue

@@ -27,6 +27,7 @@ from em.errors import UsageError
 from em.log.use import Uses, collecting, uses_here
 from em.traces.adapters import adapted
 from em.traces.model_request import AskedCalls
+from em.traces.parameters import declared_parameters
 from em.traces.trace import Call, Message, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
 from em.values.call import Effect, Signature, Usage, declare
 from em.values.canonical import Json, canonical
@@ -185,6 +186,8 @@ class Recorder:
         self._app: Json = {"name": app} if app else {}
         self._tags = list(tags)
         self._events: list[TraceEvent | RecordedCall] = []
+        # By name: what the tools that were called declare of their arguments.
+        self._tools: dict[str, Json] = {}
         self._late: Callable[[str], None] | None = None
         self.incomplete = ""
         self._started = time.perf_counter()
@@ -236,6 +239,11 @@ class Recorder:
     def call(self, name: str, args: Json, effect: Effect | None = None) -> RecordedCall:
         """Begin to record a call: a context manager whose `result` the caller sets."""
         return RecordedCall(self, name, args, effect)
+
+    def declare(self, tool: str, parameters: Json) -> None:
+        """Note what a tool that is called declares of its arguments."""
+        if parameters:
+            self._tools[tool] = parameters
 
     def add(self, event: TraceEvent) -> None:
         """Add an event to the trace."""
@@ -320,6 +328,7 @@ class Recorder:
         return Trace(
             app=self._app,
             mission=self._mission,
+            tools=self._tools,
             events=self.events,
             final_output=final_output,
             outcome=outcome,
@@ -390,7 +399,9 @@ def recorded_by(
     # An object with many tools gives each its own name.
     own = name or (None if found.function is None else found.name)
     return found.around(
-        lambda function: _recorded(function, own, recorder_of, effect=effect or found.effect)
+        lambda function: _recorded(
+            function, own, recorder_of, effect=effect or found.effect, schema=found.schema
+        )
     )
 
 
@@ -511,11 +522,14 @@ def _recorded(
     *,
     effect: Effect | None = None,
     is_udf: bool = False,
+    schema: Json | None = None,
 ) -> F:
     signature = Signature(function)
     own = name or name_of(function)
+    parameters = functools.cache(lambda: declared_parameters(function, schema))
 
     def begin(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RecordedCall:
+        recorder.declare(own, parameters())
         # Before the call: it may change its arguments.
         return RecordedCall(recorder, own, _by_name(signature, args, kwargs), effect, is_udf)
 

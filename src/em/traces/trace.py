@@ -4,7 +4,7 @@ The native format and a trajectory (`task`, `steps`) are read into the same Trac
 trace is a stream of events, and `trace_events` and `kept_trace` convert between the two.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -102,6 +102,8 @@ class Mission(msgspec.Struct, frozen=True, omit_defaults=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt at a task. `final_output` is UNSET where the recording has none.
 
+    `tools` has, by the name of a tool that was called, what it declares of its parameters (JSON
+    Schema by parameter, `em.traces.parameters`), as far as that is known.
     `incomplete` says why calls may be missing; such a trace is not compiled. "" if none are.
     `parent` of a sub-agent's trace is the trace of the agent that started it, `parent_call` the id
     of the call that started it, where that is known.
@@ -110,6 +112,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: Literal["1"] = "1"
     app: Json = {}
     mission: Mission = Mission()
+    tools: Mapping[str, Json] = {}
     events: Sequence[TraceEvent] = ()
     final_output: Any = msgspec.UNSET
     outcome: Outcome = "unknown"
@@ -246,6 +249,7 @@ class TraceStarted(msgspec.Struct, frozen=True):
     goal: str
     app: Json | None = None
     input: Any = None
+    tools: Json | None = None
     parent: str | None = None
     parent_call: str | None = None
     from_events: list[str] = []
@@ -368,6 +372,8 @@ def trace_events(
     started: Json = {"goal": trace.mission.goal, "input": trace.mission.input_summary}
     if trace.app:
         started["app"] = trace.app
+    if trace.tools:
+        started["tools"] = dict(trace.tools)
     if trace.tags:
         started["tags"] = trace.tags
     if trace.parent:
@@ -447,6 +453,7 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
         trace = Trace(
             app=started.get("app", {}),
             mission=Mission(started["goal"], started.get("input") or {}),
+            tools=started.get("tools") or {},
             events=msgspec.convert(list(happened.values()), list[TraceEvent]),
             final_output=ended.get("output", msgspec.UNSET),
             outcome=ended.get("outcome", "unknown") if label is None else label.outcome,
