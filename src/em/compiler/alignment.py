@@ -7,6 +7,7 @@ their own words are never taken for something that the texts share.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import Match, SequenceMatcher
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 MOST_TOKENS = 2_000
@@ -105,12 +106,17 @@ def cut(text: str, values: Iterable[str]) -> Iterator[tuple[str, bool]]:
     yield text[end:], False
 
 
-def is_inside(text: str, at: int) -> bool:
-    """Return whether a position is within a word, a number such as 1.25, or a date."""
+def is_inside(text: str, at: int, *, is_word: bool = True) -> bool:
+    """Return whether a position is within a word, a number such as 1.25, or a date.
+
+    is_word: letters and digits side by side are one word. Without it `v1.4` is a letter and a
+    number.
+    """
     before, after = text[max(0, at - 2) : at], text[at : at + 2]
     if not before or not after:
         return False
-    is_word = before[-1].isalnum() and after[0].isalnum()
+    is_mixed = before[-1].isdigit() != after[0].isdigit()
+    is_word = before[-1].isalnum() and after[0].isalnum() and (is_word or not is_mixed)
     is_left = before[-1].isdigit() and after[0] in ".,-/" and after[1:].isdigit()
     is_right = before[-1] in ".,-/" and before[:-1].isdigit() and after[0].isdigit()
     return is_word or is_left or is_right
@@ -120,15 +126,19 @@ def places_of(
     text: str,
     value: str,
     taken: Sequence[Span] = (),
-    is_inside: Callable[[str, int], bool] = is_inside,
+    inside: Callable[[str, int], bool] | None = None,
 ) -> list[Span]:
-    """Return where a value stands in a text as words of its own, beside what is taken."""
+    """Return where a value stands in a text as words of its own, beside what is taken.
+
+    A value of several parts stands in a longer word too: a version behind a letter, `v1.4.0`.
+    """
+    inside = inside or partial(is_inside, is_word=value.isalnum())
     found: list[Span] = []
     start = text.find(value) if value else -1
     while start >= 0:
         stop = start + len(value)
         is_free = all(stop <= first or last <= start for first, last in (*taken, *found))
-        if is_free and not is_inside(text, start) and not is_inside(text, stop):
+        if is_free and not inside(text, start) and not inside(text, stop):
             found.append((start, stop))
         start = text.find(value, start + 1)
     return found

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from em.compiler.alignment import Column, Span, cut, explained, pieces_of, places_of
+from em.compiler.alignment import COARSE, Column, Span, cut, explained, pieces_of, places_of
 from em.compiler.calls import identifier
 from em.compiler.file_changes import EDIT
 from em.compiler.sessions import Sessions, gone
@@ -31,15 +31,19 @@ _VERSION = re.compile(r"v?\d+(?:\.\d+)+\S*")
 _FILE = re.compile(r"\S*/\S*|\S+\.[a-z]\w{0,4}")
 
 
-def inputs_of(found: Sessions) -> dict[str, tuple[str, ...]]:
-    """Return the inputs that prompts say, by name, with their values in each session."""
+def inputs_of(found: Sessions, *, are_whole: bool) -> dict[str, tuple[str, ...]]:
+    """Return the inputs that prompts say, by name, with their values in each session.
+
+    are_whole: each with all that stands around it in one word of every prompt: `PROJ-117`, though
+    only the number differs.
+    """
     columns: dict[tuple[str, ...], None] = {}
     for number, effect in enumerate(found.effects[0]):
         for arg in effect.args:
             values = [own[number].args.get(arg) for own in found.effects]
             if all(isinstance(one, str) for one in values) and len({*values}) > 1:
                 for column in _said([str(one) for one in values], found.prompts):
-                    columns[column] = None
+                    columns[_whole(column, found.prompts) if are_whole else column] = None
     longest = sorted(columns, key=lambda column: _rank(column, found.prompts))
     left = [*longest]
     for one in longest:
@@ -80,6 +84,19 @@ def _said(values: Sequence[str], prompts: Sequence[str]) -> Iterator[tuple[str, 
     # What is not said does not matter here.
     explained(pieces_of(values), explain, _are_words, lambda column: column)
     yield from seen
+
+
+def _whole(column: tuple[str, ...], prompts: Sequence[str]) -> tuple[str, ...]:
+    """Return values with what stands around them in their word, if it is the same everywhere."""
+    sides = set()
+    for value, prompt in zip(column, prompts, strict=True):
+        start, stop = said_at(value, prompt)[0]
+        words = [one.span() for one in COARSE.finditer(prompt)]
+        first = max(one for one, _ in words if one <= start)
+        last = min(one for _, one in words if one >= stop)
+        sides.add((prompt[first:start], prompt[stop:last]))
+    before, after = sides.pop()
+    return column if sides else tuple(f"{before}{value}{after}" for value in column)
 
 
 def _are_words(text: str) -> bool:

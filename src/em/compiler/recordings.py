@@ -19,7 +19,6 @@ from em.compiler.example import APPROVAL, Call, Example, example_of
 from em.compiler.file_changes import session_of
 from em.compiler.learner import Learnt, learn, question, tools_of, with_ids
 from em.compiler.places import Missing
-from em.compiler.prompt import inputs_of
 from em.compiler.replay_world import Recording, as_recorded, program_of
 from em.compiler.request_templates import request_templates
 from em.compiler.requested import with_requested
@@ -95,8 +94,7 @@ class Recordings:
         chosen = [*range(len(self.examples))] if numbers is None else [*numbers]
         is_compared = self._is_session and len(chosen) >= FEWEST_SESSIONS
         if is_compared:
-            traces = [self._traces[number].trace for number in chosen]
-            found = learn_sessions(self.name, traces, self._declared)
+            found = self._learnt_sessions(chosen)
         else:
             examples = [self.examples[number] for number in chosen]
             found = learn({self.name: examples}, caution=self._caution(len(chosen)))[self.name]
@@ -108,6 +106,10 @@ class Recordings:
             if name in self._titles:
                 one["title"] = self._titles[name]
         return self._as_said(found._replace(routine=self._unrefuted(found, chosen)))
+
+    def _learnt_sessions(self, chosen: Sequence[int]) -> Learnt:
+        traces = [self._traces[number].trace for number in chosen]
+        return learn_sessions(self.name, traces, self._declared)
 
     def _as_said(self, found: Learnt) -> Learnt:
         """Return what was learnt with what a person said about it."""
@@ -352,7 +354,6 @@ class Recordings:
         """Take the recordings as sessions, if they changed files in ways that can be compared."""
         try:
             self.examples = [*self._sessions()]
-            self.learnt()
         except RoutineError:
             self._is_session = False
 
@@ -362,7 +363,8 @@ class Recordings:
         if not any(call.name in FILES for call in found.effects[0]):
             # Commands have arguments with names of their own, as other calls do.
             raise RoutineError("the sessions changed no file but by commands", place="traces")
-        said = inputs_of(found)
+        learnt = self._learnt_sessions(range(len(self._traces)))
+        said = {name: one for name, one in learnt.values.items() if name not in learnt.asked}
         for number, kept in enumerate(self._traces):
             session = session_of(kept.trace, self._declared)
             assert session is not None, "sessions_of took it"

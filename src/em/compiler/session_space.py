@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.alignment import COARSE, Column, explained, joined, pieces_of
+from em.compiler.alignment import COARSE, Column, explained, joined, pieces_of, places_of
 from em.compiler.calls import TracedCall
-from em.compiler.evidence import CONSTANTS_SHOWN, ENOUGH_TO_ACT
+from em.compiler.evidence import CONSTANTS_SHOWN, ENOUGH_TO_ACT, SHORT_TEXT
 from em.compiler.example import Example, Read, Role
 from em.compiler.explanation import (
     Constant,
@@ -35,7 +35,7 @@ from em.compiler.forms import FORMS, applied
 from em.compiler.places import Place, key_of
 from em.compiler.prompt import name_of
 from em.compiler.sessions import FEWEST, FILES, Check, Look, Sessions, narrowed
-from em.compiler.skeleton import Spot
+from em.compiler.skeleton import Spot, weakest_and_strongest
 from em.compiler.space import Slot, Space
 from em.compiler.surroundings import contexts, positions, successions
 from em.compiler.term import unused
@@ -109,8 +109,9 @@ class SessionSpace(Space):
             if name == "insert_line":
                 leaf = self._place(number, rows, values)
             else:
-                is_fixed = name in calls[0].fixed or name == "old_string"
-                leaf = self._leaf(values, rows, may_ask=may_ask and not is_fixed)
+                is_old = name == "old_string"
+                is_free = may_ask and not is_old and name not in calls[0].fixed
+                leaf = self._leaf(values, rows, is_old=is_old, may_ask=is_free)
             if leaf is None and not may_ask:
                 return None
             if leaf is None:
@@ -139,27 +140,69 @@ class SessionSpace(Space):
 
     # ---- texts
 
-    def _leaf(self, values: Sequence[Any], rows: Rows, *, may_ask: bool = False) -> Leaf | None:
-        """Return what explains a value in all sessions; None if something of it is open."""
+    def _leaf(
+        self, values: Sequence[Any], rows: Rows, *, is_old: bool = False, may_ask: bool = False
+    ) -> Leaf | None:
+        """Return what explains a value in all sessions; None if something of it is open.
+
+        is_old: it must stand in a file, so nobody has to know whether it is the day.
+        """
         leaf = self._empty(values, rows)
+        are_texts = all(isinstance(one, str) and one for one in values)
         is_same = all(key_of(one) == key_of(values[0]) and one == values[0] for one in values)
-        if is_same and not (isinstance(values[0], str) and _DATE.search(values[0])):
+        if is_same and (is_old or not are_texts or not self._is_dated(values, rows)):
             source = Constant(key_of(values[0]))
             leaf.explanations[source] = self._explanation(source, values, rows, rows.sessions)
             return leaf
-        if not all(isinstance(one, str) and one for one in values):
+        if not are_texts:
             return None
-        pieces = pieces_of(values, [self._marks(one) for one in rows.sessions])
-        built = explained(
-            pieces,
+        built = (
+            self._built(values, rows)
+            or self._built(values, rows, in_forms=True)
+            or (self._built(values, rows, may_ask=True) if may_ask else None)
+        )
+        if built is None or not self._are_settled(built):
+            return None
+        dated = built if is_old else [*self._with_years(built, rows)]
+        if None in dated:
+            return None
+        leaf.built = joined(one for one in dated if one is not None)
+        return leaf
+
+    def _is_dated(self, texts: Sequence[str], rows: Rows) -> bool:
+        """Return whether a text that was always the same has a date, or the day of each session."""
+        year = self._year and self._year.search(texts[0])
+        return bool(year or _DATE.search(texts[0])) or any(self._marks(texts, rows))
+
+    @cached_property
+    def _year(self) -> re.Pattern[str] | None:
+        """The year in which all sessions were, as a number of its own; None if they had several."""
+        looks = (look for look in self.sessions.looks if look.tool == TODAY)
+        shown = {
+            one.result for look in looks if look.which[:3] == "%Y " for one in look.calls if one
+        }
+        return re.compile(rf"(?<!\d)({shown.pop()})(?!\d)") if len(shown) == 1 else None
+
+    def _with_years(self, built: Sequence[str | Leaf], rows: Rows) -> Iterator[str | Leaf | None]:
+        """Yield a text in which the year of all sessions is constant only in that year."""
+        for piece in built:
+            if self._year is None or not isinstance(piece, str):
+                yield piece
+                continue
+            for number, text in enumerate(self._year.split(piece)):
+                year = Column((text,) * len(rows.sessions), "day")
+                yield self._column(year, rows) if number % 2 else text
+
+    def _built(
+        self, values: Sequence[str], rows: Rows, *, in_forms: bool = False, may_ask: bool = False
+    ) -> list[str | Leaf] | None:
+        """Return texts as what they share and what explains the rest; None if nothing does."""
+        return explained(
+            pieces_of(values, self._marks(values, rows, in_forms=in_forms)),
             lambda one: self._column(one, rows),
             _is_glue,
             lambda one: self._ask(one, rows) if may_ask else None,
         )
-        if built is None or not self._are_settled(built):
-            return None
-        leaf.built = joined(built)
-        return leaf
 
     def _are_settled(self, built: Sequence[str | Leaf]) -> bool:
         """Return whether no date is constant of which nobody knows if it was the day."""
@@ -175,14 +218,30 @@ class SessionSpace(Space):
         for number, value in zip(rows.sessions, values, strict=True):
             yield Spot(self.examples[number], None, 0, value)
 
-    def _marks(self, session: int) -> dict[str, str]:
-        """Return the values that are known by name: inputs, and the day."""
-        days = {
-            str(call.result): look.which.rpartition(" ")[0]
+    def _marks(
+        self, values: Sequence[str], rows: Rows, *, in_forms: bool = False
+    ) -> list[dict[str, str]]:
+        """Return, of each text, the values in it that are known by name: inputs, and the day.
+
+        All texts have each of them. in_forms: inputs in their plain forms too.
+        """
+        known = [
+            ("day", [str(call.result) for call in calls if call is not None])
             for look in self.sessions.looks
-            if look.tool == TODAY and (call := look.calls[session]) is not None
-        }
-        return days | {values[session]: f"input {name}" for name, values in self.inputs.items()}
+            if look.tool == TODAY and (calls := [look.calls[number] for number in rows.sessions])
+        ]
+        for name, given in self.inputs.items():
+            own = [given[number] for number in rows.sessions]
+            known.append((f"input {name}", own))
+            for form in FORMS if in_forms else ():
+                made = [applied(form, one) or "" for one in own]
+                known += [(f"input {name}", made)] if min(map(len, made)) >= SHORT_TEXT else []
+        marks: list[dict[str, str]] = [{} for _ in values]
+        for name, own in known:
+            if len(own) == len(values) and all(map(places_of, values, own)):
+                for mark, one in zip(marks, own, strict=True):
+                    mark[one] = name
+        return marks
 
     def _explanation(
         self, source: Source, values: Sequence[Any], rows: Rows, made: Sequence[int]
@@ -236,12 +295,15 @@ class SessionSpace(Space):
                 return
         for name, given in self.inputs.items():
             own = [given[number] for number in rows.sessions]
-            for form in FORMS:
-                if [applied(form, one) for one in own] == [*values]:
-                    source = FromInput((name,))
-                    part = self._explanation(source, own, rows, rows.sessions)
-                    yield _Found(FromForm(form, source), rows.sessions, [part])
-                    return
+            source = FromInput((name,))
+            fitting: list[tuple[Any, str | None]] = [
+                (own[0], form) for form in FORMS if [applied(form, one) for one in own] == [*values]
+            ]
+            for _, form in weakest_and_strongest(fitting):
+                part = self._explanation(source, own, rows, rows.sessions)
+                yield _Found(FromForm(str(form), source), rows.sessions, [part])
+            if fitting:
+                return
 
     def _by_looks(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
         """Yield the looks that showed the values, as a whole or in the same context.

@@ -9,11 +9,14 @@ import json
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
 from typing import Any
 
 import msgspec
 
+from em.compiler.alignment import FINE
 from em.compiler.calls import TracedCall, identifier, specs_of
+from em.compiler.evidence import SHORT_TEXT
 from em.compiler.example import Role
 from em.compiler.explanation import Explanation, FromText
 from em.compiler.facts import Inputs, look_of
@@ -27,7 +30,7 @@ from em.compiler.session_space import SessionSpace
 from em.compiler.sessions import Look, gone, sessions_of
 from em.compiler.space import Slot
 from em.compiler.steps import Writer, hole
-from em.compiler.surroundings import TELLING, Context
+from em.compiler.surroundings import TELLING, Context, shared_start
 from em.compiler.term import Found, Given, Result, Term, Text, Value, literal, parts_of
 from em.errors import RoutineError
 from em.runner.expressions.file_lines import lists_only, stands_in, stands_once
@@ -45,8 +48,16 @@ def learn_sessions(
 ) -> Learnt:
     """Learn a routine from sessions that did the same. Raises RoutineError if they did not."""
     sessions = sessions_of(traces, declared)
-    space = SessionSpace(sessions, inputs_of(sessions))
-    return _Assembly(name, SessionWriter(space)).learnt()
+    wide, narrow = (inputs_of(sessions, are_whole=one) for one in (True, False))
+    if wide != narrow:
+        try:
+            learnt = _Assembly(name, SessionWriter(SessionSpace(sessions, wide))).learnt()
+        except RoutineError:
+            pass  # whole words don't explain all
+        else:
+            if not learnt.asked:
+                return learnt
+    return _Assembly(name, SessionWriter(SessionSpace(sessions, narrow))).learnt()
 
 
 class SessionWriter(Writer):
@@ -175,6 +186,7 @@ class _Assembly:
             self._check_effect(number, args)
         writer.agree()
         self._check_inputs()
+        self._check_ends(terms)
         self._check_looks(terms)
         body = [*in_order(writer.top), *self._with_checks(steps, checks), self._return(steps)]
         body = [*with_ids(body)]
@@ -190,7 +202,8 @@ class _Assembly:
             "tools": self._tools(body),
             "steps": body,
         }
-        return Learnt(routine, writer.constants, self._space.asked)
+        asked, values = self._space.asked, self._space.inputs
+        return Learnt(routine, writer.constants, asked, values=values)
 
     def _terms(self, number: int, slot: Slot) -> dict[str, Term]:
         writer, found = self._writer, dict[str, Term]()
@@ -241,13 +254,37 @@ class _Assembly:
                 self._check(f"not stands_in({text}, {name})")
 
     def _check_inputs(self) -> None:
-        """Check that inputs of which one was always a plain form of the other still agree."""
+        """Check that inputs of which one was always made of the other still agree."""
+        inputs = self._space.inputs
+        for name, other in permutations(inputs, 2):
+            relation = next(_relations(inputs[name], inputs[other]), "")
+            if relation and len({*inputs[name]}) > 1:
+                self._check(f"{name} == {relation.replace(VALUE, other)}")
+
+    def _check_ends(self, terms: Sequence[Mapping[str, Term]]) -> None:
+        """Check that inputs begin and end as all did where texts have words of that as well.
+
+        `src/app/users/` in the path of a new file may come from the path that was given.
+        """
+        fixed = {
+            word
+            for args in terms
+            for argument, term in args.items()
+            if argument != "old_string"
+            for text in _constants_in(term)
+            for word in FINE.findall(text)
+            if len(word) >= SHORT_TEXT
+        }
         for name, values in self._space.inputs.items():
-            for other, given in self._space.inputs.items():
-                made = ((form, [applied(form, one) for one in given]) for form in FORMS)
-                form = next((form for form, found in made if found == [*values]), None)
-                if form is not None and name != other and len({*values}) > 1:
-                    self._check(f"{name} == {form.replace(VALUE, other)}")
+            if len({*values}) == 1 or any(one.split() != [one] for one in values):
+                continue
+            rows = [FINE.findall(one) for one in values]
+            start = shared_start(rows)
+            end = shared_start([row[::-1] for row in rows])[::-1]
+            if not fixed.isdisjoint(start):
+                self._check(f"{name}.startswith({literal(''.join(start))})")
+            if not fixed.isdisjoint(end):
+                self._check(f"{name}.endswith({literal(''.join(end))})")
 
     def _check_new(self, path: Term) -> None:
         """Check before all effects that a new file is not there yet."""
@@ -375,6 +412,17 @@ class _Assembly:
         return {**schema, "additionalProperties": False}
 
 
+def _relations(values: Sequence[str], others: Sequence[str]) -> Iterator[str]:
+    """Yield how values were always made of others: of a plain form, and the same texts around."""
+    for form in (VALUE, *FORMS):
+        made = [(applied(form, one) if form in FORMS else one) or "\0" for one in others]
+        before, found, after = values[0].partition(made[0])
+        pairs = zip(values, made, strict=True)
+        if found and all(value == f"{before}{one}{after}" for value, one in pairs):
+            sides = (literal(before) if before else "", form, literal(after) if after else "")
+            yield " ~ ".join(filter(None, sides))
+
+
 def _look(values: Sequence[str]) -> Json:
     """Return that a value is one word as it was, and on one line if it always was."""
     pattern = look_of(values) if all(map(is_code, values)) else None
@@ -390,6 +438,13 @@ def _overwriting(spec: Any, calls: Sequence[TracedCall]) -> Any:
     made = [path for call in calls if call.name == spec.name for path in {*call.creates}]
     is_new = bool(made) and any(made.count(path) == 1 for path in made)
     return spec if is_new or not spec.only_new else msgspec.structs.replace(spec, only_new=False)
+
+
+def _constants_in(term: Term) -> Iterator[str]:
+    """Yield the constant texts of a text that is written."""
+    for one in (term, *parts_of(term)):
+        if isinstance(one, Value) and isinstance(text := json.loads(one.json), str):
+            yield text
 
 
 def _inputs_in(term: Term | None) -> set[str]:

@@ -16,6 +16,7 @@ import msgspec
 
 from em.compiler.calls import TracedCall
 from em.compiler.file_changes import EDIT, INSERT, WRITE, Session, session_of
+from em.compiler.list_forms import DATES
 from em.compiler.places import Key, key_of
 from em.compiler.surroundings import shared_words
 from em.errors import RoutineError
@@ -32,7 +33,8 @@ FEWEST = 2
 MOST_SWAPPED = 6
 """Changes of files in a row whose order is compared."""
 FILES = frozenset({EDIT, INSERT, WRITE, CREATE})
-_DAYS = ("%Y-%m-%d", "%Y", "%Y/%m/%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%d %b %Y")
+_DAYS = ["%Y", *(form for form in DATES if len(form) > len("%Y") and "%H" not in form)]
+"""The ways to write a day, a month or a year; not an hour, a month or a weekday alone."""
 _TOKEN = re.compile(r"\w[\w.+-]*|\s+|.", re.DOTALL)
 _WORD = re.compile(r"\w+|\S")
 

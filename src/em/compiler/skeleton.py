@@ -209,11 +209,11 @@ def _different(values: list[tuple[Any, str | None]]) -> Values:
     for rows in by_value.values():
         is_plain = [one for one in rows if one[1] in (None, PLAIN_NUMBER)]
         keeps_all = isinstance(rows[0][0], list | float)
-        found += _weakest_and_strongest(rows if keeps_all or not is_plain else is_plain)
+        found += weakest_and_strongest(rows if keeps_all or not is_plain else is_plain)
     return tuple(found)
 
 
-def _weakest_and_strongest(
+def weakest_and_strongest(
     rows: list[tuple[Any, str | None]],
 ) -> list[tuple[Any, str | None]]:
     """Return the forms of a text that all others lie between, such as `lower` and `slug`.

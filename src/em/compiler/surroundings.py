@@ -139,17 +139,16 @@ def _without_numbers(context: Context) -> Context:
 
 def shared_words(texts: Sequence[str]) -> str:
     """Return what all texts begin with, without a part of a word, number or date at its end."""
-    found = shared_start(texts)
+    found = "".join(shared_start(texts))
     while found and any(is_inside(text, len(found)) for text in texts):
         found = found[:-1]
     return found
 
 
-def shared_start(texts: Sequence[str]) -> str:
-    """Return what all texts begin with."""
-    first, last = min(texts), max(texts)
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
-    return "".join(one for one, _ in same)
+def shared_start(rows: Sequence[str] | Sequence[list[str]]) -> list[str]:
+    """Return the characters, or the words, that all texts begin with."""
+    ends: list[list[str]] = [[*min(rows)], [*max(rows)]]
+    return [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False))]
 
 
 class Position(NamedTuple):
