@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from tests.children import LIMIT
 
-COMMAND = "em.store.sqlite jsonschema_rs ahocorasick rich.cells"
+COMMAND = "em.store.sqlite jsonschema_rs re2 rich.cells"
 """What commands load when they run, beside the modules of all commands."""
 
 SERVICE = (

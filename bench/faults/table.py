@@ -23,7 +23,7 @@ SIZES = {"quick": 60, "nightly": 1_000}
 LOADED = (
     "em.store.sqlite em.store.postgres psycopg bench.faults.child bench.faults.act em.memory"
     " em.runner.engine em.workflows.runs em.compiler.compile_trace em.traces.transcripts"
-    " em.state.subjects em.heuristics.heuristic jsonschema_rs ahocorasick"
+    " em.state.subjects em.heuristics.heuristic jsonschema_rs re2"
 )
 """Modules that processes have from the start, so that they are killed while they write."""
 START = 60.0

@@ -207,10 +207,11 @@ def test_a_routine_that_is_no_file_is_refused(command: str) -> None:
 
 def test_a_pattern_of_a_strangers_em_yaml_does_not_stop_em() -> None:
     write("redact: {patterns: {x: '(a|aa)+$'}}")
-    said = em("--db", "em.db", "observe", "bob", "a" * 200 + "!")
+    assert em("--db", "em.db", "observe", "bob", "a" * 200_000 + "!").code == 0
+    write("redact: {patterns: {x: '(a+)\\1'}}")
+    said = em("--db", "em.db", "observe", "bob", "hello")
     assert said.code == 2
-    assert "redact.patterns.x: the pattern takes too long on a text of 201 characters" in said.err
-    assert em("--db", "em.db", "observe", "bob", "hello").code == 0
+    assert "redact.patterns.x" in said.err
 
 
 def test_a_database_without_its_id_is_damaged() -> None:

@@ -1,5 +1,6 @@
 """Each pattern finds its examples, and random secrets where they stand."""
 
+import json
 import random
 import re
 import string
@@ -8,11 +9,50 @@ from collections.abc import Iterator
 import pytest
 from bench.redaction import KINDS, SHAPES, leaked
 
-from em.redaction import signatures
 from em.redaction.randomness import is_random
-from em.redaction.redactor import Redactor
+from em.redaction.redactor import Redactor, has_anchor
+from em.redaction.signatures import SIGNATURES
 
-ENTRIES = [*signatures.KEYS, *signatures.SHAPES, *signatures.PLACES]
+PLACES = [
+    'password = "«{20}»"',
+    "{'api_key': '«{20}»', 'debug': True}",
+    'sent {"client_secret": "«{20}»"}',
+    'declare -x NPM_TOKEN="«{20}»"',
+    '$env:GITHUB_TOKEN = "«{20}»"',
+    'os.environ["API_KEY"] = "«{20}»"',
+    "'password' => '«{20}»'",
+    'password: str = "«{20}»"',
+    '{"body": "{\\"client_secret\\": \\"«{20}»\\"}"}',
+    "HOME=/root\nDATABASE_PASSWORD=«{20}»\nSHELL=/bin/sh",
+    "export STRIPE_SECRET=«{5}&;({12}»",
+    "set AZURE_CLIENT_SECRET=«{20}»",
+    "token=«{20}»",
+    "secret: «{20}»",
+    "X-API-Key: «{20}»",
+    "spring.datasource.password=«{20}»",
+    "GET https://example.com/items?api_key=«{20}»&page=2",
+    "//registry.npmjs.org/:_authToken=«{20}»",
+    "aws_secret_access_key = «{20}/{19}»",
+    "Server=db;User Id=sa;Password=«{20}»;Encrypt=yes",
+    "docker run -e POSTGRES_PASSWORD=«{20}» -p 5432:5432 postgres",
+    "const authToken = `«{20}»`;",
+    "secret_key_base: «{hex64}»",
+    "FROM scratch\nENV SECRET_TOKEN «{20}»\nUSER ana",
+    "mysql --user root --password «{20}» shop",
+    "tool login --api-key=«{20}» --verbose",
+    "aws configure set aws_secret_access_key «{40}»",
+    "npm config set //registry.npmjs.org/:_authToken «{36}»",
+    "setx API_TOKEN «{20}»",
+    "machine example.com login ana password «{20}»",
+    "My password is «{20}» and I can't log in",
+    "the API key for staging is now «{20}».",
+    "log in as user ana and pass «{20}»",
+    "Connect with the password «{20}» please",
+    '- name: API_TOKEN\n  value: "«{20}»"',
+    '{"name": "DB_PASSWORD", "value": "«{20}»"}',
+    '<add key="ClearTextPassword" value="«{20}»" />',
+    "<credentials><password>«{20}»</password></credentials>",
+]
 ALPHABETS = {
     "": string.ascii_letters + string.digits,
     "hex": "0123456789abcdef",
@@ -20,32 +60,39 @@ ALPHABETS = {
 }
 
 
-def examples(entry: dict[str, list[str]], chance: random.Random) -> Iterator[tuple[str, str, str]]:
+def parts(examples: tuple[str, ...], chance: random.Random) -> Iterator[tuple[str, str, str]]:
     """What stands before the secret, the secret, what stands behind it."""
 
     def fill(match: re.Match[str]) -> str:
         return "".join(chance.choices(ALPHABETS[match[1]], k=int(match[2])))
 
-    for example in entry["examples"]:
+    for example in examples:
         text = re.sub(r"\{(hex|upper|)(\d+)\}", fill, example)
         yield tuple(re.split("[«»]", text)) if "«" in text else ("", text, "")  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["name"])
-def test_each_pattern_finds_its_examples_and_leaves_what_is_around(
-    entry: dict[str, list[str]],
-) -> None:
+@pytest.mark.parametrize(
+    "examples",
+    [*(one.examples for one in SIGNATURES), *((place,) for place in PLACES)],
+    ids=lambda examples: examples[0][:40],
+)
+def test_each_form_is_found_and_what_is_around_it_is_left(examples: tuple[str, ...]) -> None:
     chance = random.Random(1)
     for _ in range(20):
-        for before, secret, behind in examples(entry, chance):
+        for before, secret, behind in parts(examples, chance):
             clean = Redactor().text(before + secret + behind)
             assert not leaked(secret, clean), before + secret + behind
             assert clean.startswith(before)
             assert clean.endswith(behind)
 
 
-def test_each_pattern_names_its_source() -> None:
-    assert [entry["name"] for entry in ENTRIES if not entry["source"]] == []
+def test_each_form_names_its_source_and_has_an_anchor_in_its_examples() -> None:
+    assert [one.name for one in SIGNATURES if not one.source] == []
+    chance = random.Random(1)
+    for one in SIGNATURES:
+        for text in map("".join, parts(one.examples, chance)):
+            assert has_anchor(text.encode()), text
+            assert has_anchor(json.dumps(text).encode()), text
 
 
 @pytest.mark.parametrize("place", SHAPES)

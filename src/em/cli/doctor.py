@@ -50,7 +50,7 @@ EXTRAS = {
 """Each extra, and a module that is installed with it."""
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "EM_LLM_API_KEY", "EM_API_TOKEN")
-CORE = ("msgspec", "click", "rich", "PyYAML", "httpx", "pyahocorasick", "snowballstemmer")
+CORE = ("msgspec", "click", "rich", "PyYAML", "httpx", "google-re2", "snowballstemmer")
 CODE_OF_A_MEMORY = ("classes and rules of states", "functions of routines")
 """What does not run of a memory that is not trusted."""
 WORKS = "works"

@@ -8,7 +8,7 @@ injected instruction must not be able to move a card number into a URL.
 import re
 import threading
 from binascii import b2a_base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import quote, quote_plus
@@ -16,12 +16,14 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from em.errors import InputError
+from em.redaction.linear import Pattern, options
 from em.redaction.redactor import MARKER, Redactor, marker
 from em.values.canonical import Json, identical
 from em.values.leaves import scalars, texts
 
 ANY_MARKER = re.compile(rf"<private:[^<>]*>|{MARKER.pattern}")
-_ASCII = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+MOST_TEXTS = 500
+"""How many texts one pattern finds."""
 
 
 class Masker:
@@ -44,7 +46,7 @@ class Masker:
         self._markers: dict[str, str] = {}
         self._marks: dict[str, None] = {}
         self._forms: dict[str, str] = {}
-        self._finder: Any = None
+        self._finder: tuple[Pattern, ...] | None = None
         self._lock = threading.Lock()  # what a thread adds must be in what others build
         for value, mark in (values or {}).items():
             self.add(value, mark)
@@ -64,24 +66,20 @@ class Masker:
                     self._forms.setdefault(_folded(form), mark)
             self._finder = None
 
-    def _automaton(self) -> Any:
-        """Return what finds all markers and forms in one pass; built when it is first needed."""
+    def _patterns(self) -> Sequence[Pattern]:
+        """Return what finds all markers and forms; compiled when it is first needed."""
         with self._lock:
             if self._finder is None:
                 self._finder = self._compile()
             return self._finder
 
-    def _compile(self) -> Any:
-        """Build the automaton. It says of each match whether it is a marker, and its length."""
-        import ahocorasick
-
-        automaton = ahocorasick.Automaton()
-        for mark in self._marks:
-            automaton.add_word(_folded(mark), (True, len(mark)))
-        for form in self._forms:
-            automaton.add_word(form, (False, len(form)))
-        automaton.make_automaton()
-        return automaton
+    def _compile(self) -> tuple[Pattern, ...]:
+        long = [form for form in self._forms if len(form) >= self._inside_from]
+        short = [form for form in self._forms if len(form) < self._inside_from]
+        return (
+            *_any_of([*map(_folded, self._marks), *long], "({})"),
+            *_any_of(short, r"(?:\A|[^a-z0-9])({})(?:[^a-z0-9]|\z)"),
+        )
 
     def mask(self, value: Any) -> Any:
         """Return a value with a marker in the place of every known one."""
@@ -109,31 +107,31 @@ class Masker:
     def _text(self, text: str) -> str:
         if text in self._markers:
             return self._markers[text]
-        found = self._found(_folded(text))
-        if all(is_mark for is_mark, _ in found.values()):
-            return text
         parts: list[str] = []
         at = 0
-        for start in sorted(found):
+        for start, end in self._found(_folded(text)):
             if start >= at:
-                end = start + found[start][1]
                 parts += (text[at:start], self._marker(text[start:end]))
                 at = end
         return "".join((*parts, text[at:]))
 
-    def _found(self, folded: str) -> dict[int, tuple[bool, int]]:
-        """Return by its start what to replace: whether it is a marker, which stays, and its length.
+    def _found(self, folded: str) -> Iterator[tuple[int, int]]:
+        """Yield where values and markers stand in a text, the longest first of each start.
 
-        The longest at each start: else a part of a value would be masked, and its rest shown.
+        Else a part of a value would be masked, and its rest shown.
         """
-        found: dict[int, tuple[bool, int]] = {}
-        for last, one in self._automaton().iter(folded):
-            is_mark, length = one
-            start = last + 1 - length
-            is_whole = is_mark or length >= self._inside_from or _is_word(folded, start, last + 1)
-            if is_whole and one > found.get(start, (False, 0)):
-                found[start] = one
-        return found
+        data = folded.encode("utf-8", "surrogatepass")
+        found: set[tuple[int, int]] = set()
+        for pattern in self._patterns():
+            at = 0
+            while match := pattern.search(data, at):
+                start, at = match.span(1)
+                found.add((start, at))
+        done = signs = 0  # bytes and characters up to where the last one begins
+        for start, end in sorted(found, key=lambda one: (one[0], -one[1])):
+            signs += _length(data[done:start])
+            done = start
+            yield signs, signs + _length(data[start:end])
 
     def _marker(self, found: str) -> str:
         if found in self._marks:
@@ -141,8 +139,18 @@ class Masker:
         return self._forms.get(_folded(found), marker("secret"))
 
 
-def _is_word(folded: str, start: int, end: int) -> bool:
-    return folded[max(start - 1, 0) : start] not in _ASCII and folded[end : end + 1] not in _ASCII
+def _any_of(texts: Sequence[str], pattern: str) -> Iterator[Pattern]:
+    """Yield patterns that find texts, the longest where several begin."""
+    import re2
+
+    made = options(longest_match=True)
+    for start in range(0, len(texts), MOST_TEXTS):
+        some = "|".join(map(re2.escape, texts[start : start + MOST_TEXTS]))
+        yield re2.compile(pattern.format(some).encode("utf-8", "surrogatepass"), made)
+
+
+def _length(data: bytes) -> int:
+    return len(data.decode("utf-8", "surrogatepass"))
 
 
 def _folded(text: str) -> str:

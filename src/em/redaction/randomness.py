@@ -1,7 +1,9 @@
 """Whether a text was made by chance, as keys are, or by people, as words and names in code are."""
 
-import re
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import groupby, pairwise
+
+from em.redaction.linear import compiled
 
 _USUAL = dict(
     pair.split(":")
@@ -16,8 +18,6 @@ _USUAL = dict(
 """The letters that often follow a letter: 290 of the 676 pairs, and 96% of those in English and in
 names of Python code (counted over the standard library and what is installed for development)."""
 
-_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[A-Z]|\d+|[^A-Za-z0-9]+", re.ASCII)
-_DIGITS_INSIDE = re.compile(r"\d[A-Za-z]+\d", re.ASCII)
 
 # The logarithm of how much likelier a thing is by chance than in a word or a name.
 _USUAL_PAIR, _RARE_PAIR, _BOUNDARY = -0.8, 2.8, 1.8
@@ -30,13 +30,13 @@ def is_random(text: str) -> bool:
     """Whether chance explains a text far better than words do: pairs of letters, case, digits."""
     if len(text) < _SHORTEST or not text.isascii():
         return False
-    if len(_DIGITS_INSIDE.findall(text)) > 1:
+    if len(compiled(r"\d[A-Za-z]+\d").findall(text.encode())) > 1:
         return True
     if is_mixture(text):
         return True
     evidence = 0.0
     before = "-"
-    for part in _PARTS.findall(text):
+    for part in _parts(text):
         if part[0].isalnum() and before.isalnum():
             evidence += _BOUNDARY
         if part.isalpha():
@@ -45,9 +45,32 @@ def is_random(text: str) -> bool:
     return evidence > _ENOUGH
 
 
+def _kind(sign: str) -> str:
+    if not (sign.isascii() and sign.isalnum()):
+        return "other"
+    return "digit" if sign.isdigit() else "upper" if sign.isupper() else "lower"
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield the runs of one kind of sign; a capital belongs to the small letters behind it."""
+    capital = ""
+    for kind, signs in groupby(text, _kind):
+        part = "".join(signs)
+        if kind == "lower":
+            part = capital[-1:] + part
+            capital = capital[:-1]
+        if capital:
+            yield capital
+        capital = part if kind == "upper" else ""
+        if not capital:
+            yield part
+    if capital:
+        yield capital
+
+
 def is_mixture(text: str) -> bool:
     """Whether letters of both cases, digits and signs change places, as in made passwords."""
-    alphanumeric = [part for part in _PARTS.findall(text) if part[0].isalnum()]
+    alphanumeric = [part for part in _parts(text) if part[0].isalnum()]
     signs = [sign for sign in text if not sign.isalnum() and sign not in "_-./:"]
     return (
         len(signs) > 1

@@ -3,111 +3,72 @@
 The store itself calls the redactor for every body, text and response of a commit, so that no
 writer can forget it.
 
-Most texts have no secret. A text without any anchor (see `patterns`) is clean; only the others are
-decoded and searched.
+Most texts have no secret. A text without any anchor (see `signatures`) is clean; only the others
+are decoded and searched, as often as something is found.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from em.errors import UsageError
+from em.redaction.linear import Pattern, compiled, error, is_all, options
 from em.redaction.patterns import (
     FIELD_ANCHORS,
     LONGEST_VALUE,
-    REFERENCE,
-    SHAPES,
-    UNQUOTED,
-    OwnShape,
-    Shape,
     end_of_value,
     first_of,
     is_placeholder,
     is_plausible,
-    is_plausible_in_words,
+    is_reference,
     is_secret_name,
-    matches,
 )
+from em.redaction.places import Found, column_secrets, is_between, named_secrets
+from em.redaction.plain import Plain
 from em.redaction.randomness import is_random
-
-WORDS = frozenset({"asia"})
-"""Anchors that are ordinary words too; in a key, a letter or digit follows them."""
-
-
-MANY = 256 * 1024
-"""Bytes of texts from which on loading the faster search pays for itself."""
-
-
-def with_anchor(texts: Sequence[bytes]) -> list[int]:
-    """Return the numbers of the texts that have an anchor."""
-    has_anchor = _search(sum(map(len, texts)))
-    # Anchors are ASCII, so that the bytes of a text can stand for its characters.
-    return [
-        number for number, text in enumerate(texts) if has_anchor(text.lower().decode("latin-1"))
-    ]
-
-
-_is_loaded = False
-"""Whether the faster search is loaded."""
-
-
-def _search(size: int) -> Callable[[str], bool]:
-    """Return what finds whether a text in lower case has an anchor. size: of all texts."""
-    return _fast_search() if _is_loaded or size >= MANY else _has_anchor
-
-
-def _has_anchor(lowered: str) -> bool:
-    return next(_automaton().iter(lowered), None) is not None
-
-
-@lru_cache(maxsize=1)
-def _fast_search() -> Callable[[str], bool]:
-    """Return a search for the same words that is five times as fast as the automaton.
-
-    A JSON Schema's pattern is searched by Rust's `regex`, which is linear in the text. Loading it
-    takes as long as the automaton takes for a megabyte.
-    """
-    import jsonschema_rs
-
-    global _is_loaded  # noqa: PLW0603 - every append asks, and the cache is slow to say
-    _is_loaded = True
-    words = "|".join(map(re.escape, _automaton()))
-    return jsonschema_rs.validator_for({"type": "string", "pattern": words}).is_valid
-
-
-def shapes_in(lowered: str) -> Iterator[Shape]:
-    """Yield the shapes that have an anchor in a text in lower case."""
-    there = 0
-    for _, shapes in _automaton().iter(lowered):
-        there |= shapes
-    if there:
-        yield from (shape for bit, shape in enumerate(SHAPES) if there >> bit & 1)
-
-
-@lru_cache(maxsize=1)
-def _automaton() -> Any:
-    """Build the automaton that finds all anchors in one pass. A bit stands for each shape."""
-    import ahocorasick
-
-    anchors = dict.fromkeys(FIELD_ANCHORS, 0)
-    for bit, shape in enumerate(SHAPES):
-        for anchor in shape.anchors:
-            anchors[anchor] = anchors.get(anchor, 0) | 1 << bit
-    automaton = ahocorasick.Automaton()
-    for anchor, shapes in anchors.items():
-        ends = "abcdefghijklmnopqrstuvwxyz0123456789" if anchor in WORDS else ("",)
-        for end in ends:
-            automaton.add_word(anchor + end, shapes)
-    automaton.make_automaton()
-    return automaton
-
+from em.redaction.signatures import SIGNATURES, Signature
 
 NAMES_KEPT = 4096
 FEW_NAMES = 64
 """Names of one commit that are remembered as clean; those of a large import don't come again."""
 MARKER = re.compile(r"\[redacted:[^\[\]]{1,64}\]")
+LONGEST_PATTERN = 2_000
+"""How large a pattern of the settings may be."""
+ROUNDS = 4
+"""How often a text is searched at most: what a secret hid may be found once it is gone."""
+LONGEST_KEY = 20_000
+"""Characters that a private key may take, with what a program puts between its lines."""
 
 _SCHEMA_WORDS = frozenset({"type", "$ref", "properties", "anyOf", "oneOf", "allOf", "description"})
+
+
+@lru_cache(maxsize=1)
+def _any_anchor() -> Pattern:
+    """Return a pattern that matches in every text with a secret, in any case."""
+    import re2
+
+    words = [FIELD_ANCHORS, *(part for one in SIGNATURES for part in one.anchors.split(" "))]
+    source = "|".join(dict.fromkeys(words))
+    return re2.compile(source.encode(), options(case_sensitive=False, never_capture=True))
+
+
+@lru_cache(maxsize=1)
+def _anchors() -> Any:
+    """Return the set of the anchors of each signature, and at its end of what stands in names."""
+    import re2
+
+    anchors = re2.Set.SearchSet(options(case_sensitive=False))
+    for signature in SIGNATURES:
+        anchors.Add(signature.anchors.replace(" ", "|").encode())
+    anchors.Add(FIELD_ANCHORS.encode())
+    anchors.Compile()
+    return anchors
+
+
+def has_anchor(text: bytes) -> bool:
+    """Return whether a text, or its JSON, may have a secret: UTF-8, in any case."""
+    return _any_anchor().search(text) is not None
 
 
 class Redactor:
@@ -124,7 +85,7 @@ class Redactor:
         fields: Iterable[str] = (),
         tool_args: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self._own = tuple(_own_shape(name, text) for name, text in (patterns or {}).items())
+        self._own = {name: _own_pattern(name, text) for name, text in (patterns or {}).items()}
         self._fields = frozenset(field.lower() for field in fields)
         self._tool_args = {tool: frozenset(names) for tool, names in (tool_args or {}).items()}
         self._clean_names: set[str] = set()
@@ -135,7 +96,7 @@ class Redactor:
         """Return which JSON texts may have a secret: never too few, sometimes too many."""
         if self._always:
             return range(len(texts))
-        return with_anchor(texts)
+        return [number for number, text in enumerate(texts) if has_anchor(text)]
 
     @property
     def searches_all(self) -> bool:
@@ -146,8 +107,7 @@ class Redactor:
         """Return whether a JSON text or one of these names may have a secret."""
         if self._always or not self._clean_names.issuperset(names):
             return bool(self.suspects((text,)) or self.suspect_names(names))
-        lowered = text.lower().decode("latin-1")
-        return _search(len(lowered))(lowered)
+        return has_anchor(text)
 
     def suspect_names(self, names: Iterable[str]) -> Iterable[str]:
         """Return the names that may have a secret: never too few, sometimes too many."""
@@ -155,8 +115,7 @@ class Redactor:
         if not names:
             return ()
         # A secret in one name is no less one between the others, so all are searched at once.
-        lowered = "\n".join(names).lower()
-        if self._always or _search(len(lowered))(lowered):
+        if self._always or has_anchor("\n".join(names).encode("utf-8", "replace")):
             return names
         if len(names) < FEW_NAMES:
             self._note_clean(names)
@@ -178,11 +137,22 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return a text without its secrets."""
-        lowered = text.lower()
-        for shape in (*shapes_in(lowered), *self._own):
-            if all(need in lowered for need in shape.needs):
-                text = _without(shape, text)
+        for _ in range(ROUNDS):
+            if not self._own and not has_anchor(text.encode("utf-8", "replace")):
+                return text
+            clean = _replaced(text, [*_secrets_in(text), *self._own_in(text)])
+            if clean == text:
+                return text
+            text = clean
         return text
+
+    def _own_in(self, text: str) -> Iterator[Found]:
+        """Yield what the patterns of the settings find."""
+        for name, pattern in self._own.items():
+            for match in pattern.finditer(text):
+                start, end = match.span(pattern.groupindex.get("secret", 0))
+                if start < end and not MARKER.fullmatch(text[start:end]):
+                    yield Found(start, end, name)
 
     def value(self, value: Any) -> Any:
         """Return a JSON value without the secrets in its texts, its keys and under secret names."""
@@ -250,7 +220,7 @@ def _named_pair(value: Mapping[str, Any]) -> str | None:
 
 
 def _mask(name: str, item: Any) -> Any:
-    if isinstance(item, str) and (MARKER.fullmatch(item) or REFERENCE.fullmatch(item)):
+    if isinstance(item, str) and (MARKER.fullmatch(item) or is_reference(item)):
         return item
     return marker(name)
 
@@ -260,75 +230,104 @@ def marker(name: str) -> str:
     return f"[redacted:{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)[:64] or 'secret'}]"
 
 
-def _without(shape: Shape, text: str) -> str:
-    """Return a text without the secrets of one shape."""
-    parts, end = [], 0
-    for match in matches(shape, text):
-        if match.start() < end:
-            continue
-        start, stop = _secret_of(shape, match)
-        if start < stop:
-            name = _groups(match).get("name") or shape.name
-            parts += [text[end:start], marker(name)]
-            end = stop
-    return "".join([*parts, text[end:]]) if parts else text
+def _replaced(text: str, secrets: Sequence[Found]) -> str:
+    """Return a text with markers for its secrets. Those that overlap become one, as the longest."""
+    parts, done = [], 0
+    one: Found | None = None
+    for found in sorted(secrets, key=lambda found: found.start):
+        if one is None or found.start >= one.end:
+            if one is not None:
+                parts += [text[done : one.start], marker(one.name)]
+                done = one.end
+            one = found
+        else:
+            longer = found.end - found.start > one.end - one.start
+            name = found.name if longer else one.name
+            one = Found(one.start, max(one.end, found.end), name)
+    if one is not None:
+        parts += [text[done : one.start], marker(one.name)]
+        done = one.end
+    return "".join([*parts, text[done:]])
 
 
-def _secret_of(shape: Shape, match: re.Match[str]) -> tuple[int, int]:
-    """Return where the secret of a match begins and ends; an empty range if there is none."""
-    groups = _groups(match)
-    start, stop = match.span("secret") if "secret" in groups else match.span()
-    secret = match.string[start:stop]
-    if not secret or MARKER.fullmatch(secret):
-        return start, start
-    if shape.name not in UNQUOTED:
-        if _BETWEEN_TEXTS.fullmatch(secret) or not _is_secret(shape, groups, secret):
-            return start, start
-        return start, stop
-    value = match.string[start : start + LONGEST_VALUE]
-    value = value[: end_of_value(value, _in_a_url(match))]
-    first = first_of(value)
-    is_secret = first and _is_secret(shape, groups, first)
-    return (start, start + len(value)) if is_secret else (start, start)
+def _secrets_in(text: str) -> Iterator[Found]:
+    """Yield the secrets of a text: by their form first, then by the names before them."""
+    plain = Plain(text)
+    there = set(_anchors().Match(text.encode("utf-8", "replace")) or ())
+    for number, signature in enumerate(SIGNATURES):
+        if number in there:
+            yield from (_placed(plain, found) for found in _signed(plain, signature))
+    if len(SIGNATURES) in there:
+        yield from (_placed(plain, found) for found in named_secrets(plain))
+        yield from (_placed(plain, found) for found in column_secrets(plain))
 
 
-_BETWEEN_TEXTS = re.compile(
-    r"\s*:(?:[\s\[\]{},:\d.+-]|[eE](?=[\d+-])|null|true|false)*[,\[\]{}]\s*"
-)
-"""What stands between two texts of JSON, as in `{"password:": null, "b": …}`."""
+def _placed(plain: Plain, found: Found) -> Found:
+    return Found(*plain.span(found.start, found.end), found.name)
 
 
-def _groups(match: re.Match[str]) -> dict[str, str | None]:
-    """Return the groups of a match. In JSON, the `n` of a new line stands before a name."""
-    groups: dict[str, str | None] = match.groupdict()
-    name = groups.get("name") or ""
-    if name[:1] in ("n", "r", "t") and match.string[: match.start("name")].endswith("\\"):
-        groups["name"] = name[1:]
-    return groups
+def _signed(plain: Plain, signature: Signature) -> Iterator[Found]:
+    """Yield the secrets of one form."""
+    pattern = compiled(signature.pattern)
+    groups = pattern.groupindex
+    group = groups.get(b"secret", 0)
+    for match in pattern.finditer(plain.data):
+        start, end = match.span(group)
+        if signature.form == "block":
+            end = _end_of_key(plain.data, end)
+        elif "unquoted" in signature.form:
+            end = start + end_of_value(plain.original(start, end)[:LONGEST_VALUE], in_a_url=False)
+        name = match.group(b"name").decode() if b"name" in groups else ""
+        text = plain.original(start, end) if end > start else ""
+        if text and _has_form(signature, name, text):
+            yield Found(start, end, name or signature.name)
 
 
-def _in_a_url(match: re.Match[str]) -> bool:
-    return match.string[max(0, match.start() - 1) : match.start()] in ("?", "&")
-
-
-def _is_secret(shape: Shape, groups: Mapping[str, str | None], secret: str) -> bool:
-    name = groups.get("name") or ""
-    if is_placeholder(name, secret):
+def _has_form(signature: Signature, name: str, secret: str) -> bool:
+    if "unquoted" in signature.form:
+        secret = first_of(secret)
+    if not secret or is_between(secret) or is_placeholder(name, secret):
         return False
-    if shape.name in _OPAQUE:
-        return is_random(secret) or any(sign.isdigit() or sign == "=" for sign in secret)
-    if shape.name == "in-words":
-        return is_secret_name(name) and is_plausible_in_words(name, secret)
-    if not name:
-        return True
-    if name.lower().endswith("token") and secret.isalpha() and not is_random(secret):
-        return False  # type_token == "string" is code
-    quoted = shape.name != "unquoted"
-    return is_secret_name(name) and len(secret) > 2 and is_plausible(name, secret, quoted=quoted)
+    has_digit = any(map(str.isdigit, secret))
+    match signature.form.split(" ")[0]:
+        case "opaque":  # ordinary words stand there too: "bearer authentication"
+            fits = has_digit or "=" in secret or is_random(secret)
+        case "mixed":
+            fits = has_digit and (len(secret) > _LONG or any(map(str.isupper, secret)))
+        case "no":  # port
+            fits = not is_all(r"\d{1,5}[/?#].*", secret)
+        case "source":
+            fits = not secret.startswith(("env:", "file:", "fd:", "stdin"))
+        case "digit":
+            fits = has_digit
+        case _:
+            fits = True
+    return fits
 
 
-_OPAQUE = frozenset({"authorization", "bearer-token", "auth"})
-"""Places where ordinary words stand too: "bearer authentication"."""
+_LONG = 42
+_LAST_LINE = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+_BODY = r"(?:[A-Za-z0-9+/=\s:,.\\\"'()>|;]|-[^-])*"
+
+
+def _end_of_key(data: bytes, start: int) -> int:
+    """Return where a private key ends whose first line ends at a place; 0 if none follows.
+
+    Only what a key can hold, and what programs put between its lines: code that merely names the
+    first line is left alone.
+    """
+    body = compiled(_BODY).match(data, start, start + LONGEST_KEY)
+    if not compiled(r"[A-Za-z0-9+/]*\d[A-Za-z0-9+/=]*").search(body.group()):
+        return 0
+    if not any(len(run) >= _RUN for run in compiled(r"[A-Za-z0-9+/=]+").findall(body.group())):
+        return 0
+    last = compiled(_LAST_LINE).match(data, body.end())
+    end: int = (last or body).end()
+    return end if last else start + len(data[start:end].rstrip())
+
+
+_RUN = 16
+"""Characters of a key's shortest line."""
 
 
 def _free(key: str, clean: Mapping[str, Any], taken: dict[str, int]) -> str:
@@ -340,7 +339,24 @@ def _free(key: str, clean: Mapping[str, Any], taken: dict[str, int]) -> str:
     return free
 
 
-def _own_shape(name: str, text: str) -> Shape:
-    shape = OwnShape(name, (), text)
-    _ = shape.pattern  # compiled now, so that a mistake is found when the settings are read
-    return shape
+def _own_pattern(name: str, text: str) -> Pattern:
+    """Compile a pattern of the settings, so that a mistake is found when they are read."""
+    import re2
+
+    place = f"redact.patterns.{name}"
+    if len(text) > LONGEST_PATTERN:
+        raise UsageError(
+            f"the pattern is too large: at most {LONGEST_PATTERN:,} characters",
+            place=place,
+            fix="split it",
+        )
+    made = options(encoding=re2.Options.Encoding.UTF8)
+    try:
+        return re2.compile(text, made)
+    except error() as wrong:
+        raise UsageError(
+            f"expected a regular expression as RE2 reads it, got {text!r}: {wrong}",
+            place=place,
+            fix="RE2 has no looks ahead or behind, no references to groups, and repeats at most"
+            " 1,000 times",
+        ) from None
