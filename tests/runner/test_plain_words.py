@@ -24,6 +24,7 @@ from em.runner.expressions.words import check_in_words, in_words
          '`id` of the one of `offers` with the smallest price where status is "open"'),
         ("only(items, wanted)", "`only(items, wanted)`"),
         ("days(order.placed, now)", "the days from `order.placed` to `now`"),
+        ('elapsed(order.placed, now, "hours")', "the hours from `order.placed` to `now`"),
         ('line_place(log, "before", "## 1")', 'before "## 1" in `log`'),
         ('line_place(log, "beside", "## 1")', "`line_place(log, 'beside', '## 1')`"),
         ('part_of(path, "stem")', "the stem of `path`"),

@@ -179,7 +179,7 @@ def _proved(made: Recordings, *, force: bool) -> tuple[Learnt, Proof]:
                 made.examples,
                 made.document,
                 asked=made.asked(learnt),
-                open_values=open_values(learnt.routine, learnt.asked, len(made.examples)),
+                open_values=open_values(learnt.routine, learnt.asked, made.examples),
             )
         except RoutineError:
             if number == len(ways):

@@ -176,7 +176,7 @@ class _Assembly:
         self._candidates.check()
         writer.agree()
         self._look(bare=True)
-        relations = Relations(writer)
+        relations = Relations(writer, args)
         unchanged = Constancy(writer) if writer.caution.by_person else None
         # Without a write nothing can go wrong: what is read is the answer, not a state.
         if slots and unchanged is None:

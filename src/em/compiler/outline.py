@@ -1,5 +1,7 @@
 """The outline of a plain routine: its inputs, checks and constants, as a person reads them."""
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -7,6 +9,8 @@ import msgspec
 
 from em.compiler.checks import Check, checks_of, value_in_words, walked
 from em.compiler.evidence import ENOUGH_ALIKE
+from em.compiler.example import Example
+from em.runner.expressions.language import acting
 from em.values.canonical import Json, short
 
 
@@ -76,9 +80,45 @@ def open_constants(document: Json, recordings: int) -> list[Constant]:
     return [one for one in outline_of(document).constants if one.argument not in wanted]
 
 
-def open_values(document: Json, asked: Sequence[str], recordings: int) -> list[str]:
-    """Return what recordings leave open: constants that few show, inputs that nothing explains."""
-    return [*(one.place for one in open_constants(document, recordings)), *asked]
+def open_values(document: Json, asked: Sequence[str], examples: Sequence[Example]) -> list[str]:
+    """Return what recordings leave open.
+
+    These are constants that few show, inputs that nothing explains, and reads that nothing uses.
+    """
+    constants = (one.place for one in open_constants(document, len(examples)))
+    return [*constants, *asked, *unused_reads(document, examples)]
+
+
+def unused_reads(document: Json, examples: Sequence[Example]) -> list[str]:
+    """Return what is read before a write though no step uses it, if it may limit the write.
+
+    What holds a number or a date may be a limit or the time: recordings don't show which.
+    """
+    steps = [{**one, "steps": ()} for one in walked(document.get("steps", ()))]
+    writes = [number for number, one in enumerate(steps) if one.get("effect") == "write"]
+    before = steps[: max(writes, default=0)]
+    used: set[str] = set()
+    found = None
+    while found != used:
+        found = {*used}
+        for step in steps:
+            if step["type"] != "let" or step["save_as"] in used:
+                used |= {*_NAME.findall(json.dumps([*acting(step)]))}
+    return [
+        f"what {step['tool']} is read for"
+        for step in before
+        if step["type"] == "tool.call" and step.get("save_as", "") not in used
+        if any(
+            _has_digits(read.result) for one in examples for _, read in one.by_tool[step["tool"]]
+        )
+    ]
+
+
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+
+
+def _has_digits(value: Any) -> bool:
+    return any(map(str.isdigit, json.dumps(value)))
 
 
 def _constants(value: Any, path: str) -> Iterator[tuple[str, Any]]:

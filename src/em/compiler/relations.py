@@ -6,14 +6,15 @@ list; nothing in a list is what the task is about. Whether chance explains it is
 the values of one recording with those of another.
 """
 
+import json
 import math
 import operator
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
 
 from em.compiler.choice import Choice
@@ -26,7 +27,7 @@ from em.compiler.places import ELEMENT, are_comparable, is_code, is_number, is_w
 from em.compiler.situation import Known, Pair, Said, Situation, fields, said_in, surprise_of
 from em.compiler.steps import Block, Writer
 from em.compiler.term import field_text
-from em.runner.expressions.texts import days
+from em.compiler.windows import FAR_FROM_IT, windows
 from em.values.canonical import Json, same
 from em.values.times import is_clock, is_date, is_month
 
@@ -34,8 +35,6 @@ ENOUGH_NESTED = 8
 """Examples from which on a field of a record inside another one may identify something."""
 RARELY_BROKEN = 0.2
 """Bits for each pair up to which a relation is so common that checking it stops few runs."""
-FAR_FROM_IT = 10
-"""A limit so many times what was ever reached is about something else."""
 NEARLY = 0.1
 """The share of a limit within which a value comes close to it."""
 A_YEAR = 366 * 86_400.0
@@ -45,11 +44,13 @@ A_YEAR = 366 * 86_400.0
 class Relations:
     """Finds relations between what a writer's steps have read, and writes them as checks.
 
-    writer: all its reads are written.
+    writer: all its reads are written. args: the arguments of its writes.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, args: Sequence[Json]) -> None:
         self._writer = writer
+        steps = [*writer.read_steps.values(), *writer.lets]
+        self._used = json.dumps([*args, *(step.get("args", step.get("value")) for step in steps)])
 
     def write(self) -> None:
         """Write all relations that hold in every example, and in every round of every loop."""
@@ -61,7 +62,7 @@ class Relations:
                 for relation in _RELATIONS:
                     for text, pairs in relation(situations):
                         self._write(text, pairs, block)
-                for text, pairs in _windows(situations, self._writer.is_used):
+                for text, pairs in windows(situations, self._is_used, self._bounded()):
                     self._write(text, pairs, block)
         for step, choice in self._writer.picks:
             block = next((one for one in self._writer.blocks if step in one.steps), None)
@@ -70,6 +71,17 @@ class Relations:
             if block is None:
                 for text, pairs in self._orders_of_choice(str(step["save_as"]), choice):
                     self._write(text, pairs, None)
+
+    def _is_used(self, text: str) -> bool:
+        """Return whether a call or a selection is given what an expression says."""
+        return re.search(rf"(?<![\w.]){re.escape(text)}(?!\w)", self._used) is not None
+
+    def _bounded(self) -> Iterator[str]:
+        """Yield the expressions of which a check says that they are not above another one."""
+        for step in self._writer.top:
+            left, sign, right = _sides(str(step.get("check", "")))
+            if sign:
+                yield left if "<" in sign else right
 
     def _orders_of_choice(self, name: str, choice: Choice) -> "Found":
         """Yield an order of a field and of something known that chosen elements kept, others not.
@@ -164,8 +176,8 @@ class Relations:
                 rows = [*_asked(step, reads[0].args)]
                 asked = {str(text)[3:-3]: value for _, text, value in rows}
                 named = {str(text)[3:-3]: {one} for one, text, _ in rows}
-                is_context, own = not reads[0].args, step.get("when", "")
-                yield Known(name, reads[0].result, asked, when, own, is_context, named)
+                own = step.get("when", "")
+                yield Known(name, reads[0].result, asked, when, own, not asked, named)
         for step, choice in writer.picks:
             if id(step) in here:
                 chosen = [
@@ -187,10 +199,7 @@ class Relations:
 
     def _is_told(self, text: str) -> bool:
         """Return whether a step says so already: it names one side after the other, or by it."""
-        one, sign, other = next(
-            (text.partition(sign) for sign in _SIGNS if sign in text),
-            ("", "", ""),
-        )
+        one, sign, other = _sides(text)
         for step in self._writer.lets:
             value, name = str(step["value"])[3:-3], step["save_as"]
             if {one, other} == {value, name}:
@@ -201,6 +210,11 @@ class Relations:
                     if f"{field}=at_" in value:
                         return True
         return False
+
+
+def _sides(text: str) -> tuple[str, str, str]:
+    """Return what a check compares, and its sign between them."""
+    return next((text.partition(sign) for sign in _SIGNS if sign in text), ("", "", ""))
 
 
 _SIGNS = (" == ", " <= ", " >= ", " < ", " > ")
@@ -394,32 +408,6 @@ def _farthest(situations: Sequence[Situation]) -> Found:
         is_far = sign[:1] == (">" if other.endswith("max)") else "<")
         if sign and is_far and len(pairs) >= SHARE * len(situations):
             yield f"{text} {sign} {other}", pairs
-
-
-def _windows(situations: Sequence[Situation], is_used: Callable[[str], bool]) -> Found:
-    """Yield that no more days lay between two dates than a number says which was read beside them.
-
-    The later date is an input or was read without asking for anything, as a clock is. The number
-    stands in a record that nothing else uses: why else was it read?
-    """
-    facts: dict[str, list[Pair]] = defaultdict(list)
-    for situation in situations:
-        values = said_in(situation)
-        context = {known.name for known in situation.known if known.is_context}
-        dates = [one for one in values if is_date(one.value)]
-        ends = [one for one in dates if one.text in situation.inputs or one.holder in context]
-        read = [one for one in values if one.text not in situation.inputs]
-        numbers = [one for one in read if type(one.value) is int and not is_used(one.holder)]
-        for end, start, most in product(ends, dates, numbers):
-            if end.holder != start.holder:
-                text = f"days({start.text}, {end.text}) <= {most.text}"
-                when = tuple(sorted({end.when, start.when, most.when} - {""}))
-                facts[text].append(Pair(days(start.value, end.value), most.value, when))
-    for text, pairs in facts.items():
-        is_kept = all(0 <= pair.one <= pair.other for pair in pairs)
-        is_near = max(pair.one for pair in pairs) * FAR_FROM_IT >= max(pair.other for pair in pairs)
-        if is_kept and is_near and len(pairs) == len(situations) > 1:
-            yield text, pairs
 
 
 def _orders_inside(name: str, choice: Choice) -> Found:

@@ -108,6 +108,18 @@ def is_clock(value: Any) -> bool:
     return isinstance(value, str) and _CLOCK.fullmatch(value) is not None
 
 
+def seconds_of(value: Any) -> float | None:
+    """Return the seconds since 1970 of a date in ISO 8601 or of a number of them; None for others.
+
+    A number counts the seconds or the milliseconds of a moment between 2001 and 2286.
+    """
+    if is_date(value):
+        return moment(value).timestamp()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return next((value / unit for unit in (1, 1000) if 1e9 <= value / unit < 1e10), None)
+    return None
+
+
 def to_micros(value: datetime) -> int:
     """Return whole microseconds since 1970, without rounding errors."""
     return (value - _EPOCH) // _MICROSECOND

@@ -33,6 +33,7 @@ from em.runner.expressions.selection import items_of as items_of  # noqa: PLC041
 from em.runner.expressions.texts import (
     between,
     days,
+    elapsed,
     later,
     lines,
     part_of,
@@ -95,8 +96,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         given, only, only_key, where, smallest, largest, common, every, distinct, merge,
-        at_least, at_most, holding, structure, between, part_of, shown, quoted, days, later, lines,
-        line_place, next_number, stands_once, stands_in, lists_only, len,
+        at_least, at_most, holding, structure, between, part_of, shown, quoted, days, elapsed,
+        later, lines, line_place, next_number, stands_once, stands_in, lists_only, len,
     )
 }  # fmt: skip
 """The functions that routines and workflows may call."""

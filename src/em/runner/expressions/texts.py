@@ -12,7 +12,7 @@ from em.runner.expressions.file_lines import parts_of_lines
 from em.text.slug import CASES, cased, slug
 from em.values.canonical import short
 from em.values.structure import structured
-from em.values.times import is_date
+from em.values.times import is_date, seconds_of
 
 _ROOTS = frozenset({"src", "lib", "python", "source", "sources", "app"})
 """Folders that are often not part of a module's name."""
@@ -123,6 +123,20 @@ def days(first: str, last: str) -> int:
         raise ValueError(f"days() needs two dates, got {first!r} and {last!r}")
     both = (datetime.fromisoformat(one).date() for one in (first, last))
     return (-(next(both) - next(both))).days
+
+
+SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400, "weeks": 604_800}
+"""The units of `elapsed`."""
+
+
+def elapsed(first: Any, last: Any, unit: str) -> float:
+    """Return how much time lies between two moments: texts in ISO 8601, or seconds since 1970."""
+    start, end = seconds_of(first), seconds_of(last)
+    if start is None or end is None:
+        raise ValueError(f"elapsed() needs two moments, got {first!r} and {last!r}")
+    if unit not in SECONDS:
+        raise ValueError(f"elapsed() knows {', '.join(SECONDS)}, got {unit!r}")
+    return (end - start) / SECONDS[unit]
 
 
 def later(day: str, count: int) -> str:

@@ -247,6 +247,7 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "given": lambda node: f"{' and '.join(map(_said, node.args))} is given",
     "distinct": lambda node: f"no value of {_items(node.args[0])} is there twice",
     "days": _saying("the days from {0} to {1}"),
+    "elapsed": lambda node: _saying(f"the {_text(node.args[2])} from {{0}} to {{1}}")(node),
     "later": _saying("{1} days after {0}"),
     "between": _saying("the part of {0} between {1} and {2}"),
     "line_place": lambda node: _PLACES[_text(node.args[1])](node),
