@@ -15,7 +15,7 @@ from em import Memory
 from em.behaviour import routed_agent
 from em.compiler.growth import Growth
 from em.compiler.match import Found, Match
-from em.errors import LlmUnavailable, OutcomeUnknown, RunNotDone, UsageError
+from em.errors import LlmUnavailable, NoEffect, OutcomeUnknown, RunNotDone, UsageError
 from em.llm import ScriptedClient
 from em.runner import commitment
 from em.runner.history import find_runs
@@ -284,8 +284,28 @@ def test_a_call_that_was_retried_is_not_in_doubt(memory: Memory) -> None:
     assert (agent.last.done, agent.last.in_doubt) == (["pay"], ["tell"])
 
 
-def test_a_call_that_surely_had_no_effect_is_made(memory: Memory, shop: Shop) -> None:
-    refused = iter([ConnectionRefusedError("nobody listens")])
+@KINDS
+@pytest.mark.parametrize("error", [ValueError("no receipt"), KeyError("id"), OSError("disk")])
+def test_any_error_of_a_write_that_began_leaves_it_in_doubt(
+    memory: Memory, shop: Shop, kind: str, error: Exception
+) -> None:
+    @em.tool(effect="write")
+    def cancel_order(order_id: str) -> dict[str, Any]:
+        shop.cancelled.append(order_id)
+        raise error
+
+    shop.tools[1] = cancel_order
+    agent = memory.agent(in_kind(kind, lambda request: cancel_order("W-7377")), shop.tools)
+    with pytest.raises(OutcomeUnknown):
+        done_by(agent, REQUEST)
+    assert shop.cancelled == ["W-7377"]
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("nobody listens"), NoEffect("sold out")])
+def test_a_call_that_surely_had_no_effect_is_made(
+    memory: Memory, shop: Shop, error: Exception
+) -> None:
+    refused = iter([error])
 
     @em.tool(effect="write")
     def send_mail(to: str, subject: str) -> bool:

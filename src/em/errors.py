@@ -39,6 +39,7 @@
     │   ├── NotRecordable     a run can't be recorded; the agent's answer counts
     │   ├── Diverged          a replay stopped half-way, with on_divergence="raise"
     │   └── OutcomeUnknown    a call of a routine failed, and may have had its effect
+    ├── NoEffect              raised by a tool: its call did nothing, and may be made again
     ├── EmbedderError         an embedder failed, or returned something else than vectors
     ├── ServiceError          the service rejects a request
     │   ├── Unauthorized      no token, or an unknown one
@@ -337,6 +338,12 @@ class OutcomeUnknown(BehaviourError):
     """A routine or replay made this call, it failed, and may have had its effect all the same."""
 
     code = "outcome_unknown"
+
+
+class NoEffect(EmError):
+    """Raised by a tool whose call had no effect, so that it may be made again."""
+
+    code = "no_effect"
 
 
 class EmbedderError(EmError):

@@ -9,7 +9,7 @@ import pytest
 
 from em import Check, Engine
 from em.behaviour.result import Result
-from em.errors import OutcomeUnknown
+from em.errors import NoEffect, OutcomeUnknown
 
 
 class Shop:
@@ -474,6 +474,8 @@ UNKNOWN = [
     ConnectionResetError("reset"),
     BrokenPipeError("pipe"),
     ServerError(),
+    ValueError("no receipt"),
+    KeyError("id"),
 ]
 
 
@@ -489,6 +491,48 @@ def test_a_write_of_unknown_outcome_is_not_made_again(
     assert caught.value.place == "tool pay"
     assert shop.writes == [("pay", "#W1001", 4250)] * 2, "once in each call"
     assert engine.stats().recorded == 1
+
+
+def test_a_write_of_unknown_outcome_is_not_made_again_under_asyncio(shop: Shop) -> None:
+    engine = Engine()
+    fails = [None, ValueError("no receipt")]
+
+    @engine.function()
+    async def pay(order_id: str, amount: float) -> str:
+        shop.note("pay", order_id, amount)
+        error = fails.pop(0)
+        if error is not None:
+            raise error
+        return "paid"
+
+    async def agent(order_id: str) -> str:
+        # On a hand-over the agent writes the same number in another way.
+        return await pay(order_id, 5.0 if len(fails) < 1 and shop.writes[1:] else 5)
+
+    async def twice() -> None:
+        engine.set_agent(agent)
+        await engine("#W1001")
+        with pytest.raises(OutcomeUnknown):
+            await engine("#W1001")
+
+    asyncio.run(twice())
+    assert len(shop.writes) == 2, "once in each call"
+
+
+def test_unfinished_work_of_a_write_is_of_unknown_outcome(shop: Shop) -> None:
+    engine, begun = Engine(), []
+
+    @engine.function()
+    def pay(order_id: str) -> Any:
+        shop.note("pay", order_id)
+        begun.append(order_id)
+        return iter(begun) if len(begun) > 1 else "paid"
+
+    engine.set_agent(pay)
+    engine("#W1001")
+    with pytest.raises(OutcomeUnknown):
+        engine("#W1001")
+    assert len(shop.writes) == 2, "once in each call"
 
 
 def test_an_agent_that_looked_makes_a_write_of_unknown_outcome_again(shop: Shop) -> None:
@@ -527,7 +571,10 @@ def test_another_write_than_the_one_of_unknown_outcome_is_made(shop: Shop) -> No
     assert not result.stored
 
 
-def test_an_error_that_says_that_nothing_was_done_is_the_agents_to_mend(shop: Shop) -> None:
-    engine = payments(shop, [None, ConnectionRefusedError("closed")])
+@pytest.mark.parametrize("error", [ConnectionRefusedError("closed"), NoEffect("sold out")])
+def test_an_error_that_says_that_nothing_was_done_is_the_agents_to_mend(
+    shop: Shop, error: Exception
+) -> None:
+    engine = payments(shop, [None, error])
     engine("#W1001")
     assert engine("#W1001").value == "paid"

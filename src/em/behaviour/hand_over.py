@@ -56,7 +56,7 @@ class HandOver:
         failed = self._unknown if self._run.progress.is_unknown else None
         if failed is None or failed.tool != call.tool.name:
             return
-        if identical(with_defaults(call.tool, failed.args, call.live), args):
+        if with_defaults(call.tool, failed.args, call.live) == args:
             raise OutcomeUnknown(
                 f"a replay made this call, and it failed: {failed.error}",
                 place=f"tool {failed.tool}",

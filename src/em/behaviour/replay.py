@@ -24,7 +24,7 @@ from em.behaviour.way import Way
 from em.errors import EmError, NotRecordable
 from em.runner.drivers import Effects
 from em.runner.expressions.language import compile_value
-from em.runner.run import outcome_is_unknown
+from em.runner.run import did_not_happen
 from em.traces.recorder import error_text
 from em.values.canonical import Json, identical
 
@@ -265,9 +265,9 @@ class Replay:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether that call may have had its effect, by what it raised."""
-        failure = self.failure
-        return self.failed_in_a_write and failure is not None and outcome_is_unknown(failure)
+        """Whether that call may have had its effect: only some errors say that it had none."""
+        is_undone = self.failure is not None and did_not_happen(self.failure)
+        return self.failed_in_a_write and not is_undone
 
     def _after(self, way: Way, mask: int, place: int) -> Effects[int]:
         """Return the behaviours to which what a call returned is no news."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import msgspec
 
-from em.errors import EmError, NotAllowed, RoutineError, WorkflowError
+from em.errors import EmError, NoEffect, NotAllowed, RoutineError, WorkflowError
 from em.log.kinds import event_body
 from em.log.summary import Summary, event_summary, shown_text, shown_value
 from em.runner.reason import Reason
@@ -333,8 +333,8 @@ def outcome_is_unknown(error: BaseException) -> bool:
 def did_not_happen(error: BaseException) -> bool:
     """Return whether a call that raised this surely had no effect.
 
-    True if nothing was sent, it was not allowed, or the server refused it. Any other error of a
-    tool does not say how far it came.
+    True if nothing was sent, it was not allowed, the server refused it, or the tool says so
+    (`NoEffect`). Any other error of a tool does not say how far it came.
     """
     return _may_have_happened(error) is False
 
@@ -359,7 +359,7 @@ def _may_have_happened(error: BaseException) -> bool | None:
 
 def _sent_without_answer(error: BaseException) -> bool | None:
     """Return what one error says by itself; None if it says nothing."""
-    if isinstance(error, UnknownOutcome | NotAllowed):
+    if isinstance(error, UnknownOutcome | NotAllowed | NoEffect):
         return isinstance(error, UnknownOutcome)
     status = _status(error)
     if status is not None:
