@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import multiprocessing
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -309,8 +310,8 @@ def test_a_call_that_surely_had_no_effect_is_made(
 
     @em.tool(effect="write")
     def send_mail(to: str, subject: str) -> bool:
-        for error in refused:
-            raise error
+        for one in refused:
+            raise one
         shop.mailed.append(to)
         return True
 
@@ -627,6 +628,30 @@ def test_three_traces_of_a_kind_are_learnt_from(memory: Memory) -> None:
     (learnt,) = kept_routines(memory.store)
     # All three were right, so it is in use; the fourth task was the routine's.
     assert (agent.last.how, shop.asked) == (f"routine {learnt.name}@1", 3)
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_work_that_is_not_seen_is_not_learnt_from(memory: Memory, kind: str) -> None:
+    shop, end, started = Shop(), threading.Event(), list[threading.Thread]()
+
+    def answer(request: str) -> str:
+        if kind == "thread":
+            started.append(threading.Thread(target=lambda: (end.wait(10), shop.tools[1]("W-1"))))
+            started[-1].start()
+        else:
+            process = multiprocessing.get_context("spawn").Process(target=abs, args=(-1,))
+            process.start()
+            process.join()
+        return shop.answer(request)
+
+    agent = memory.agent(answer, shop.tools, success=lambda said: said == "done")
+    for number in range(3):
+        agent(WORDINGS[0].format(email=f"u{number}@mail.example", order=f"W-{number}71"))
+        end.set()
+        for thread in started:
+            thread.join()
+    assert all(kept.trace.incomplete for kept in memory.traces())
+    assert in_use(memory) == []
 
 
 def in_use(memory: Memory) -> list[str]:

@@ -195,7 +195,7 @@ def test_a_behaviour_whose_replays_fail_is_retired(world: World) -> None:
             raise ConnectionError("gone")
         return 7
 
-    weak = engine.function(name="weak")(fragile)
+    weak = engine.function(name="weak", effect="read")(fragile)
 
     def agent(progress: Any) -> str:
         if not progress:

@@ -352,7 +352,7 @@ def test_nothing_that_em_cant_keep_breaks_a_run(world: World, given: Any) -> Non
 def test_an_error_without_words_breaks_no_run(world: World) -> None:
     engine = Engine()
 
-    @engine.function()
+    @engine.function(effect="read")
     def check() -> None:
         if world.gives:
             raise world.gives
@@ -564,3 +564,21 @@ def test_a_value_of_another_kind_than_recorded_is_not_written(
     paid.clear()
     assert not engine("W-1007" if params else "W-1000", params=params)
     assert paid == []
+
+
+# Checks of tools that other tools call
+
+
+def test_a_check_that_no_replay_would_ask_keeps_a_run_from_being_stored(world: World) -> None:
+    engine = Engine()
+    price = [5]
+    check = Check(lambda: price[0], lambda now, then: now == then)
+    pay = engine.function(name="pay", pre_check=check)(lambda item: world.got.append(price[0]))
+    order = engine.function(name="order")(pay)
+    engine.set_agent(order)
+    result = engine("lamp")
+    assert not result.stored
+    assert result.problem is not None
+    assert result.problem.place == "tool pay"
+    price[0] = 9
+    assert engine("lamp").how == "miss", "the agent decides at another price"

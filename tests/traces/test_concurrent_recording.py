@@ -2,11 +2,13 @@
 
 import asyncio
 import contextvars
+import multiprocessing
 import queue
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -427,3 +429,102 @@ def test_an_agent_that_fails_while_it_streams_has_failed(memory: Memory) -> None
     with pytest.raises(ValueError, match="no"):
         list(agent())
     assert (seen(only(memory)), only(memory).outcome) == ([1], "failure")
+
+
+# What runs in other threads and processes
+
+
+def test_a_thread_that_outlives_the_recording_makes_the_stored_trace_incomplete(
+    memory: Memory,
+) -> None:
+    end = threading.Event()
+    with memory.record("leave early"):
+        look(1)
+        thread = threading.Thread(target=lambda: (end.wait(10), look(2)))
+        thread.start()
+    with memory.record("another"):
+        look(3)
+    assert [kept.trace.incomplete for kept in memory.traces()] == ["", ""]
+    end.set()
+    thread.join()
+    first, second = (kept.trace for kept in memory.traces())
+    assert first.incomplete == "`look` was called after the recording had ended"
+    assert (second.incomplete, seen(second)) == ("", [3])
+
+
+def test_the_threads_of_a_pool_belong_to_nobody(memory: Memory) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with memory.record("starts the thread of the pool"):
+            pool.submit(look, 1).result()
+        pool.submit(look, 2).result()  # nobody records
+    assert (seen(only(memory)), only(memory).incomplete) == ([1], "")
+
+
+def test_a_task_that_outlives_the_recording_makes_the_stored_trace_incomplete(
+    memory: Memory,
+) -> None:
+    async def main() -> None:
+        with memory.record("leave early"):
+            await look_later(1)
+            task = asyncio.create_task(look_later(2))
+        await task
+
+    asyncio.run(main())
+    assert only(memory).incomplete == "`look_later` was called after the recording had ended"
+
+
+def test_work_in_a_pool_of_threads_of_multiprocessing_is_recorded(memory: Memory) -> None:
+    with ThreadPool(2) as older, memory.record("look"), ThreadPool(2) as younger:
+        for pool in (older, younger):
+            assert pool.map(look, (1, 2)) == [10, 20]
+            assert pool.apply_async(look, (3,)).get() == 30
+    assert sorted(seen(only(memory))) == [1, 1, 2, 2, 3, 3]
+    assert only(memory).incomplete == ""
+
+
+def _by_executor(pool: Any) -> None:
+    assert pool.submit(look, 2).result() == 20
+
+
+def _by_loop(pool: Any) -> None:
+    async def main() -> int:
+        return await asyncio.get_running_loop().run_in_executor(pool, look, 2)
+
+    assert asyncio.run(main()) == 20
+
+
+def _by_process(_pool: Any) -> None:
+    process = SPAWN.Process(target=look, args=(2,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def _by_pool(_pool: Any) -> None:
+    with SPAWN.Pool(1) as pool:
+        assert pool.map(look, [2]) == [20]
+
+
+SPAWN: Any = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Any]:
+    """A pool whose processes are older than the recordings."""
+    with ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
+        pool.submit(look, 1).result()
+        yield pool
+
+
+@pytest.mark.parametrize("way", [_by_executor, _by_loop, _by_process, _by_pool])
+def test_work_in_another_process_makes_the_trace_incomplete(
+    memory: Memory, processes: Any, way: Callable[[Any], None]
+) -> None:
+    with memory.record("look at two"):
+        look(1)
+        way(processes)
+    assert "another process" in only(memory).incomplete
+    inside = recorded_tool(lambda: way(processes), name="inside")
+    with memory.record("look in a tool"):
+        inside()
+    assert memory.traces()[-1].trace.incomplete == "", "a call is recorded as a whole"

@@ -9,7 +9,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from em.behaviour.behaviour import Capture
 from em.behaviour.check import Check
@@ -21,6 +21,7 @@ from em.compiler.calls import TracedCall
 from em.errors import EmError, NotRecordable
 from em.runner.drivers import CallTool, Effects, adrive, drive
 from em.traces.recorder import RecordedCall, Recorder, error_text, find_payer
+from em.traces.threads import Beside
 from em.traces.trace import TraceEvent
 from em.values.canonical import Json, identical
 
@@ -80,7 +81,6 @@ class Run(Recorder):
             given = {**task.arguments, **task.params}
             super().__init__(_goal(task), given, engine, task.tags)
         self._contexts = contexts
-        self.left: str = ""
         self.calls: list[Call] = []
         self.problem: EmError | None = None
         self.progress = progress
@@ -99,9 +99,27 @@ class Run(Recorder):
         return next(self._ticks)
 
     def cannot_store(self, problem: EmError) -> None:
-        """Note why this run can't be stored; the first reason counts."""
+        """Note why this run can't be stored; the first reason counts.
+
+        What was stored of it already is taken out of use.
+        """
         if self.problem is None:
             self.problem = problem
+            super().mark_incomplete(str(problem))
+
+    def mark_incomplete(self, why: str) -> None:
+        """Note that calls may be missing: such a run can't be stored."""
+        self.cannot_store(NotRecordable(why))
+
+    def left_behind(self, tool: str) -> None:
+        """Note that work which the agent began called a tool after the agent had returned."""
+        self.cannot_store(
+            NotRecordable(
+                "it was still running when the agent returned",
+                place=f"tool {tool}",
+                fix="let the agent wait for the calls that it starts",
+            )
+        )
 
     def begin(self, tool: EngineTool, bound: Bound) -> Call:
         """Begin to record a call, with its arguments as they are now.
@@ -204,16 +222,19 @@ def _goal(task: Task) -> str:
     return first if isinstance(first, str) and " " in first else ""
 
 
-NESTED = Run.__new__(Run)
-"""Marks code inside of a tool or a replay, where nothing is recorded."""
+class Inside(NamedTuple):
+    """Stands for code inside of a tool, where nothing is recorded. run: None in a replay."""
 
-current: ContextVar[Run | None] = ContextVar("em_behaviour_run", default=None)
+    run: Run | None
+
+
+current: ContextVar[Run | Inside | Beside | None] = ContextVar("em_behaviour_run", default=None)
 
 
 def running() -> Run | None:
     """Return the run that this code is part of; None inside of a tool."""
     run = current.get()
-    return None if run is NESTED else run
+    return run if isinstance(run, Run) else None
 
 
 find_payer.append(running)
@@ -240,7 +261,7 @@ def record_call(
             )
         )
         return value, None
-    token = current.set(NESTED)
+    token = current.set(Inside(run))
     try:
         call = run.begin(tool, bound)
         if call.replayed:
@@ -320,12 +341,15 @@ def _given(outcome: tuple[Any, BaseException | None]) -> Any:
 
 
 def _run_of(tool: EngineTool, watching: Sequence[Run]) -> Run | None:
-    run = current.get()
-    if run is not None:
-        if run in watching:
-            return run
-        if run is not NESTED:
-            run.left = tool.name
+    around = current.get()
+    own = around.of if isinstance(around, Beside) else around
+    if isinstance(own, Inside):
+        _refuse_checks_inside(own.run, tool)
+    elif isinstance(own, Run) and own not in watching:
+        own.left_behind(tool.name)
+    elif isinstance(own, Run) and own is around:
+        return own
+    if own is not None and own is around:
         return None
     for other in list(watching):
         # A thread without the context: the call may belong to any of the runs.
@@ -339,15 +363,25 @@ def _run_of(tool: EngineTool, watching: Sequence[Run]) -> Run | None:
     return None
 
 
+def _refuse_checks_inside(run: Run | None, tool: EngineTool) -> None:
+    """Refuse a run in which a tool called one with checks, which a replay would not ask."""
+    if run is not None and (tool.pre_check is not None or tool.post_check is not None):
+        run.cannot_store(
+            NotRecordable(
+                "another tool called it, and its checks are asked only where the agent calls it",
+                place=f"tool {tool.name}",
+                fix="give the checks to the tool that the agent calls",
+            )
+        )
+
+
 def refuse_unfinished(run: Run) -> None:
     """Refuse a run in which a tool was still running when the agent returned."""
-    running = [call.tool.name for call in run.calls if not call.ended and call.error is None]
-    if run.left or running:
-        raise NotRecordable(
-            "it was still running when the agent returned",
-            place=f"tool {run.left or running[0]}",
-            fix="let the agent wait for the calls that it starts",
-        )
+    for call in run.calls:
+        if not call.ended and call.error is None:
+            run.left_behind(call.tool.name)
+    if run.problem is not None:
+        raise run.problem
 
 
 def refuse_unknown_effects(calls: Sequence[Call]) -> None:

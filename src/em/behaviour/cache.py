@@ -8,6 +8,7 @@ behaviours loaded in this process are current. Replays are events of `behaviours
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -145,13 +146,24 @@ class Cache:
         sources: events of the earlier behaviours that the run or the new behaviour contains.
         """
         trace = run.trace(final_output=snapshot(value)[0], seconds=behaviour.seconds)
-        drafts = trace_events(trace, new_id(), subject=task.subject, sources=sources)
+        trace_id = new_id()
+        drafts = trace_events(trace, trace_id, subject=task.subject, sources=sources)
         ids = new_ids(len(drafts) + 1)
         events = [
             msgspec.structs.replace(draft, id=event_id)
             for draft, event_id in zip(drafts, ids, strict=False)
         ]
-        return self.add(task.key, behaviour, events, ids, uses)
+        stored = self.add(task.key, behaviour, events, ids, uses)
+
+        def late(why: str) -> None:
+            """Store the end of the trace again, with the reason, and retire the behaviour."""
+            changed = msgspec.structs.replace(trace, incomplete=why)
+            with suppress(Exception):  # the call of the tool must not fail because of this
+                self.log(*trace_events(changed, trace_id, subject=task.subject)[-1:])
+                self.retire_by_id(task.key, stored, why)
+
+        run.close("", late)
+        return stored
 
     def add(
         self,
@@ -240,6 +252,12 @@ class Cache:
             "recorded": item.event,
         }
         self.log(Draft(stream=self.stream, kind="behaviour_retired", body=body))
+
+    def retire_by_id(self, key: str, own: str, reason: str) -> None:
+        """Retire the behaviour of a task that has this id."""
+        for item in self.find(key).stored:
+            if item.id == own:
+                self.retire(key, item, reason)
 
     def retire_doubtful(self, key: str, suspect: Stored, after: int) -> None:
         """Retire a behaviour whose last `after` replays all failed."""

@@ -57,8 +57,6 @@ class Composition:
         self, name: str, run: Run, task: Task, value: Any, hint: Any, seconds: float
     ) -> None:
         """Take the run of an engine; raise NotRecordable if it can't be stored."""
-        if run.problem is not None:
-            raise run.problem
         refuse_unfinished(run)
         refuse_unknown_effects(run.calls)
         self._calls = [call for call in run.calls if call.ended]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from em.behaviour.agent_run import NESTED, Run, current, refuse_unfinished
+from em.behaviour.agent_run import Inside, Run, current, refuse_unfinished
 from em.behaviour.cache import Known, Stored, expired
 from em.behaviour.composition import Composition
 from em.behaviour.hand_over import HandOver
@@ -20,7 +20,8 @@ from em.errors import Diverged, EmError, NotRecordable, StoreError
 from em.log.event import Draft, behaviour_stream
 from em.log.use import collecting, uses_here
 from em.runner.drivers import CallTool, Consult, Effects
-from em.traces.recorder import error_text, follow_into_pools
+from em.traces.recorder import error_text
+from em.traces.threads import follow_into_pools
 from em.values.canonical import Json
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Solver:
         return [(way, mask) for way, mask in rows if mask], reason or old
 
     def _replaying(self, task: Task, replay: Replay) -> Effects[bool]:
-        token = current.set(NESTED)
+        token = current.set(Inside(None))
         try:
             return (yield from replay.run(self._engine.returns))
         except BaseException as error:
@@ -216,7 +217,7 @@ class Solver:
         engine, given = self._engine, self._kwargs
         if engine.takes_progress:
             given, run.briefed = {**given, "progress": run.progress}, True
-        follow_into_pools(current)
+        follow_into_pools(current, Run)
         follow_into_pools(uses_here)
         token = current.set(run)
         engine.watching.append(run)

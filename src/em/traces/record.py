@@ -104,7 +104,7 @@ class Recording:
                 if self._stored is not None:
                     self._stored(changed, trace_id, events)
 
-        recorder.close(trace, late)
+        recorder.close(trace.incomplete, late)
 
     def __call__(self, agent: F) -> F:
         """Wrap an agent so that each of its calls is recorded as a trace."""

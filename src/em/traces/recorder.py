@@ -3,11 +3,10 @@
 One recorder for all: `memory.record`, decorated tools, the learning loop, and the behaviour engine,
 whose run of an agent is a Recorder that also notes what its checks saw.
 
-The recording that a call of a decorated tool belongs to travels in a context variable. Python
-hands it on to asyncio's tasks and `to_thread`; `ThreadPoolExecutor.submit`, and with it
-`run_in_executor`, hands it on from the first recording on. A call without that context while
-recordings are open may belong to any of them or to none, so it is not guessed: each of their
-traces is marked incomplete, and an incomplete trace is not compiled.
+The recording that a call of a decorated tool belongs to travels in a context variable; `threads`
+says what hands it on. A call without that context while recordings are open may belong to any of
+them or to none, so it is not guessed: each of their traces is marked incomplete, and an incomplete
+trace is not compiled.
 """
 
 import contextvars
@@ -16,7 +15,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self, TypeVar, overload
@@ -28,6 +27,7 @@ from em.log.use import Uses, collecting, uses_here
 from em.traces.adapters import adapted
 from em.traces.model_request import AskedCalls
 from em.traces.parameters import declared_parameters
+from em.traces.threads import Beside, follow_into_pools
 from em.traces.trace import Call, Message, Mission, Outcome, ToolCall, Trace, TraceEvent, UdfCall
 from em.values.call import Effect, Signature, Usage, declare
 from em.values.canonical import Json, canonical
@@ -35,8 +35,8 @@ from em.values.canonical import Json, canonical
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
-_current: contextvars.ContextVar["Recorder | RecordedCall | None"] = contextvars.ContextVar(
-    "em_recorder", default=None
+_current: contextvars.ContextVar["Recorder | RecordedCall | Beside | None"] = (
+    contextvars.ContextVar("em_recorder", default=None)
 )
 """The recording that this code belongs to, or the recorded call that it is a part of."""
 _recording: "list[Recorder]" = []
@@ -283,10 +283,13 @@ class Recorder:
         if self._late is not None:
             self._late(why)
 
-    def close(self, stored: Trace, late: Callable[[str], None]) -> None:
-        """Note that the trace is stored; `late` is called if it turns out to be incomplete."""
+    def close(self, incomplete: str, late: Callable[[str], None]) -> None:
+        """Note that the trace is stored, as incomplete for this reason if there was one.
+
+        late: called if it turns out to be incomplete all the same.
+        """
         self._late = late
-        if self.incomplete and not stored.incomplete:
+        if self.incomplete and not incomplete:
             late(self.incomplete)
 
     @property
@@ -408,7 +411,7 @@ def recorded_by(
 @contextmanager
 def recording_into(recorder: Recorder) -> Iterator[None]:
     """Record the calls of decorated tools that are made inside, in its threads and tasks too."""
-    follow_into_pools(_current)
+    follow_into_pools(_current, Recorder)
     follow_into_pools(uses_here)
     with _lock:
         _recording.append(recorder)
@@ -437,7 +440,7 @@ def payers_here() -> list[Recorder]:
 def _payer() -> Recorder | None:
     around = _current.get()
     found = around.recorder if isinstance(around, RecordedCall) else around
-    return found if found is not None and found.is_open else None
+    return found if isinstance(found, Recorder) and found.is_open else None
 
 
 find_payer: list[Callable[[], Recorder | None]] = [_payer]
@@ -451,13 +454,16 @@ def recorder_for(tool: str) -> Recorder | None:
     its own belongs to the one recording that may answer it with what was made before, if any.
     """
     around = _current.get()
-    if around is not None and around.is_open:
-        return around if isinstance(around, Recorder) else None
-    if isinstance(around, RecordedCall):
-        around.left_behind(tool)
-        return None
-    if around is not None:
-        around.mark_incomplete(f"`{tool}` was called after the recording had ended")
+    own = around.of if isinstance(around, Beside) else around
+    if own is not None and own.is_open:
+        if own is around:
+            return own if isinstance(own, Recorder) else None
+    elif isinstance(own, RecordedCall):
+        own.left_behind(tool)
+        if own is around:
+            return None
+    elif own is not None:
+        own.mark_incomplete(f"`{tool}` was called after the recording had ended")
     if _recording:
         with _lock:
             open_ones = list(_recording)
@@ -470,49 +476,6 @@ def recorder_for(tool: str) -> Recorder | None:
         answering = [one for one in open_ones if one.answer_call is not None]
         return answering[0] if len(answering) == 1 else None
     return None
-
-
-def follow_into_pools(variable: contextvars.ContextVar[Any]) -> None:
-    """Let `ThreadPoolExecutor.submit` hand on what this variable holds; None is not handed on.
-
-    It is never taken back: another library may have wrapped it in the meantime.
-    """
-    with _lock:
-        is_first = not _followed
-        if variable not in _followed:
-            _followed.append(variable)
-    if not is_first:
-        return
-    submit: Any = ThreadPoolExecutor.submit
-
-    @functools.wraps(submit)
-    def submit_within(pool: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        around = [(one, value) for one in _followed if (value := one.get()) is not None]
-        # What runs in another interpreter can't be recorded, and must be pickled as it is.
-        if around and type(pool).__name__ != "InterpreterPoolExecutor":
-            function = functools.partial(_within, around, function)
-        return submit(pool, function, *args, **kwargs)
-
-    ThreadPoolExecutor.submit = submit_within  # type: ignore[method-assign]  # see above
-
-
-_followed: list[contextvars.ContextVar[Any]] = []
-
-
-def _within(
-    around: Sequence[tuple[contextvars.ContextVar[Any], Any]],
-    function: Callable[..., Any],
-    /,
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
-    """Call a function with these values of context variables."""
-    tokens = [(variable, variable.set(value)) for variable, value in around]
-    try:
-        return function(*args, **kwargs)
-    finally:
-        for variable, token in tokens:
-            variable.reset(token)
 
 
 def _recorded(
