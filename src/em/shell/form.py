@@ -147,6 +147,7 @@ class _Maker:
         self.rewritten: dict[str, str] = {}
         """Parts of the command that are written in another way, with the same meaning."""
         self._holes: list[tuple[int, int, str]] = []
+        self._numbers: dict[str, int] = {}
         for command in script.commands:
             self._take(command, programs)
         self.text = self._written(script)
@@ -241,10 +242,11 @@ class _Maker:
         """Take a value, and return the blank for it."""
         name = re.sub(r"[^a-z0-9_]", "_", role.lower()).lstrip("_0123456789") or "word"
         name = f"{name}_value" if name in ("env", SCRIPT) else name
-        free, number = name, 1
+        free, number = name, self._numbers.get(name, 1)
         while free in self.args:
             number += 1
             free = f"{name}_{number}"
+        self._numbers[name] = number
         self.args[free] = value
         if kind in _RECORDED:
             self.fixed[free] = value
@@ -341,7 +343,8 @@ class Template:
                 "a command with blanks must not have loops, conditions or substitutions",
                 place="field shell",
             )
-        seen = {name for command in script.commands for name in self._seen(command, marks)}
+        names = {mark: name for name, mark in marks.items()}
+        seen = {name for command in script.commands for name in self._seen(command, names)}
         lost = [name for name in self.blanks if name not in seen]
         if lost:
             raise RoutineError(
@@ -356,48 +359,45 @@ class Template:
         blank = self.blanks[name]
         return blank.kind == "body" or self._fixed.get(name, "").endswith("\n")
 
-    def _seen(self, command: Simple, marks: Mapping[str, str]) -> Iterator[str]:
-        """Yield the blanks that stand where a value may stand."""
+    def _seen(self, command: Simple, names: Mapping[str, str]) -> Iterator[str]:
+        """Yield the blanks that stand where a value may stand. names: of the blanks by marks."""
         roles = read_command(command, self._programs).roles
         is_sed = bool(command.words) and _is_sed(command, self._programs)
-        for name, mark in marks.items():
-            for word, role in zip(command.words, roles, strict=True):
-                if word.value is not None and self._is_value(word, role, name, mark):
-                    yield name
-                elif role == CODE and is_sed:
-                    yield from self._seen_in_substitution(word, name, mark)
-            if self.blanks[name].kind == "raw" and mark in (
-                one.value for one in command.assignments
-            ):
-                yield name
-            yield from self._seen_in_redirects(command, name, mark)
+        for word, role in zip(command.words, roles, strict=True):
+            mark = word.text[word.text.rfind(self._mark) :]
+            if word.value is not None and mark in names and self._is_value(word, role, mark, names):
+                yield names[mark]
+            elif role == CODE and is_sed:
+                yield from self._seen_in_substitution(word, names)
+        for one in command.assignments:
+            if one.value in names and self.blanks[names[one.value]].kind == "raw":
+                yield names[one.value]
+        yield from self._seen_in_redirects(command, names)
 
-    def _seen_in_redirects(self, command: Simple, name: str, mark: str) -> Iterator[str]:
+    def _seen_in_redirects(self, command: Simple, names: Mapping[str, str]) -> Iterator[str]:
         for redirect in command.redirects:
-            if redirect.target is not None and redirect.target.text == mark:
-                yield name
-            elif redirect.body is not None and redirect.body.text == f"{mark}\n":
+            if redirect.target is not None and redirect.target.text in names:
+                yield names[redirect.target.text]
+            if redirect.body is not None and redirect.body.text.removesuffix("\n") in names:
+                name = names[redirect.body.text.removesuffix("\n")]
                 self._ends[name] = redirect.end
                 if not redirect.is_quoted:
                     self._expanding.add(name)
                 yield name
 
-    def _is_value(self, word: Word, role: str, name: str, mark: str) -> bool:
+    def _is_value(self, word: Word, role: str, mark: str, names: Mapping[str, str]) -> bool:
         if role == OPTION and not word.text.endswith(f"={mark}"):
             return False  # in a cluster of short options a value would be more of them
-        may = role not in (PROGRAM, COMMAND, CODE) or self.blanks[name].kind in _RECORDED
-        return may and word.text.endswith(mark)
+        return role not in (PROGRAM, COMMAND, CODE) or self.blanks[names[mark]].kind in _RECORDED
 
-    def _seen_in_substitution(self, word: Word, name: str, mark: str) -> Iterator[str]:
+    def _seen_in_substitution(self, word: Word, names: Mapping[str, str]) -> Iterator[str]:
         found = substitution_of(word.value or "")
         # Only unquoted: each value is quoted by itself.
         if found is None or found.delimiter != "/" or word.text != word.value:
             return
-        kind = self.blanks[name].kind
-        if (kind in ("old", "fixed") and found.old == mark) or (
-            kind == "new" and found.new == mark
-        ):
-            yield name
+        for text, kinds in ((found.old, ("old", "fixed")), (found.new, ("new",))):
+            if text in names and self.blanks[names[text]].kind in kinds:
+                yield names[text]
 
     # --- values -----------------------------------------------------------------------------------
 
