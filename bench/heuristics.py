@@ -81,7 +81,7 @@ def retail_retrieval() -> Iterator[Figure]:
 
 def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], list[float]]:
     from em.compiler.calls import calls_of
-    from em.heuristics.failure import error_shape
+    from em.heuristics.failure import session_of, shape_of_call
     from em.heuristics.heuristic import every_heuristic, get_heuristic, learn
     from em.heuristics.reflection import mine
     from em.heuristics.relevance import EVERYBODY, Wanted, rank
@@ -96,7 +96,8 @@ def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], 
         known = {(one.lesson.tools[0], one.lesson.error) for one in every_heuristic(store)}
         for kept in runs[half:]:
             calls, _ = calls_of(kept.trace, {})
-            wanted = {(c.name, error_shape(c.error)) for c in calls if c.failed} & known
+            session = session_of(kept.trace, calls)
+            wanted = {(c.name, shape_of_call(c, session)) for c in calls if c.failed} & known
             if not wanted:
                 continue
             goal = kept.trace.mission.goal

@@ -3,7 +3,9 @@
 What is no such repair teaches nothing: who reads the recording may say it in words.
 """
 
-from collections.abc import Iterator
+import json
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,15 @@ from em.heuristics.brief import after_failure
 from em.heuristics.failure import error_shape, fits
 from em.heuristics.heuristic import Heuristic, Lesson
 from em.heuristics.reflection import mine
-from em.traces.trace import Message, Mission, ToolCall, Trace, TraceEvent, as_kept
+from em.traces.trace import (
+    Message,
+    Mission,
+    ToolCall,
+    Trace,
+    TraceEvent,
+    as_kept,
+    read_trace,
+)
 
 
 @pytest.fixture
@@ -27,6 +37,10 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 
 def call(tool: str, error: Any = None, result: Any = "ok", /, **args: Any) -> ToolCall:
     return ToolCall(tool=tool, args=args, error=error, result=None if error else result)
+
+
+def harmless(tool: str, **args: Any) -> ToolCall:
+    return ToolCall(tool=tool, args=args, result="ok", destructive=False)
 
 
 def session(*events: TraceEvent) -> Trace:
@@ -47,7 +61,7 @@ def told(memory: Memory) -> list[Heuristic]:
 
 FOREIGN_KEY = "FOREIGN KEY constraint failed"
 ORDER = call("insert_order", FOREIGN_KEY, id=1, customer_id=7)
-CUSTOMER = call("insert_customer", id=7, name="Ana")
+CUSTOMER = harmless("insert_customer", id=7, name="Ana")
 STORED = call("insert_order", id=1, customer_id=7)
 
 
@@ -58,8 +72,7 @@ def test_the_row_that_a_foreign_key_refers_to_is_inserted_first(memory: Memory) 
     (one,) = memory.reflect(session(ORDER, CUSTOMER, STORED))
     assert one.lesson.trigger == "insert_order fails with: FOREIGN KEY constraint failed"
     assert one.lesson.action == (
-        "First insert_customer with id (the customer_id of the failed call) and name,"
-        " then make the same call again."
+        "First insert_customer with id (the customer_id of the failed call) and name."
     )
     briefing = memory.brief("debug a failing SQL insert")
     assert briefing.ids == [one.id]
@@ -136,18 +149,40 @@ def test_what_is_not_the_one_write_that_is_referred_to_teaches_nothing(
     assert said(ORDER, *between, STORED) == []
 
 
-def test_a_destructive_tool_is_never_proposed() -> None:
+@pytest.mark.parametrize(("destructive", "is_proposed"), [(False, 1), (None, 0), (True, 0)])
+def test_only_a_tool_that_says_it_destroys_nothing_is_proposed(
+    destructive: bool | None, is_proposed: int
+) -> None:
     locked = call("ship_order", "the order is on hold", order_id="o-7781")
-    hold = ToolCall(tool="end_hold", args={"order_id": "o-7781"}, result="ok")
+    hold = ToolCall(
+        tool="end_hold", args={"order_id": "o-7781"}, result="ok", destructive=destructive
+    )
     shipped = call("ship_order", order_id="o-7781")
-    assert len(said(locked, hold, shipped)) == 1
-    marked = ToolCall(tool="end_hold", args=hold.args, result="ok", destructive=True)
-    assert said(locked, marked, shipped) == []
+    assert len(said(locked, hold, shipped)) == is_proposed
     reshaped = [
-        ToolCall(tool="drop", args={"day": "1.2.2025"}, error="bad day", destructive=True),
-        ToolCall(tool="drop", args={"day": "2025-2-1"}, result="ok", destructive=True),
+        ToolCall(tool="drop", args={"day": "1.2.2025"}, error="bad day", destructive=destructive),
+        ToolCall(tool="drop", args={"day": "2025-2-1"}, result="ok", destructive=destructive),
     ]
-    assert said(*reshaped) == []
+    assert len(said(*reshaped)) == (0 if destructive else 1)  # names a form, and no call
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        call("drop_order", id="o-7781", note="again"),  # the call makes what was dropped
+        call("wipe_customer", id="o-7781"),  # nothing but the key: what is it that it makes?
+        call("clean_up", id="o-7781", note="again"),
+    ],
+)
+def test_what_a_tool_without_annotation_may_have_destroyed_is_not_proposed(write: ToolCall) -> None:
+    order = {"order_id": "o-7781"}
+    assert said(call("make_order", "it exists", **order), write, call("make_order", **order)) == []
+
+
+def test_what_a_tool_without_annotation_made_is_told_and_not_the_call() -> None:
+    made = call("insertCustomer", id=7, name="Ana")
+    ((_, action),) = said(ORDER, made, STORED)
+    assert action == "First make sure that the customer_id exists; insertCustomer takes it as id."
 
 
 def test_what_a_read_missed_is_not_made_for_it() -> None:
@@ -254,6 +289,133 @@ def test_no_value_of_a_session_is_in_a_lesson() -> None:
     assert said(call("insert_order", error, **order), customer, call("insert_order", **order))
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        "the customer lopez is blocked",  # a part of a value of another call
+        "blocked by Maria Lopez",  # a name that stands nowhere else
+        "no customer with tenant=acme",
+        "no customer user:maria",
+        "the city of oslo is closed for the customer",  # a value that another tool returned
+        "see maria.lopez or ../acme/x about the customer",
+    ],
+)
+def test_no_value_of_the_session_is_in_an_error(error: str) -> None:
+    customer = harmless("insert_customer", id="c-4711", name="maria lopez")
+    order = {"customer_id": "c-4711"}
+    city = call("get_city", None, {"name": "Oslo"})
+    found = said(
+        city, call("insert_order", error, **order), customer, call("insert_order", **order)
+    )
+    for value in ("maria", "lopez", "acme", "oslo"):
+        assert value not in str(found).casefold()
+    assert "customer" in found[0][1]
+
+
+def test_a_key_within_an_argument_may_be_data_and_is_never_named() -> None:
+    paid = {"order": "o-4711", "balances": {"ana": 5}}
+    opened = harmless("open_account", owner={"ana": "o-4711"})
+    ((trigger, action),) = said(call("pay", "no owner of it", **paid), opened, call("pay", **paid))
+    assert "ana" not in f"{trigger} {action}"
+    assert action.startswith("First open_account with owner ")
+
+
+def test_the_schema_of_a_table_is_not_named() -> None:
+    order = call("sql", FOREIGN_KEY, query=SQL_ORDER)
+    there = call("sql", query="INSERT INTO anas_copy.customers (id) VALUES (7)")
+    ((_, action),) = said(order, there, call("sql", query=SQL_ORDER))
+    assert action.startswith("First sql insert into customers with ")
+    numbered = call("sql", query="INSERT INTO copy_4711 (id) VALUES (7)")
+    assert said(order, numbered, call("sql", query=SQL_ORDER)) == []
+
+
+# --- an error that stands in an observation -------------------------------------------------------
+
+
+def steps(*observed: Any) -> Trace:
+    """A trajectory of an insert that fails, a look, the row that was missing, and the insert."""
+    queries = [SQL_ORDER, "SELECT id FROM customers", SQL_CUSTOMERS[0], SQL_ORDER]
+    made = [
+        {"thought": "so", "action": "sql", "args": {"query": query}, "observation": seen}
+        for query, seen in zip(queries, observed, strict=True)
+    ]
+    trajectory = {"task": "Insert an order for customer 7", "steps": made, "outcome": "success"}
+    return read_trace(json.dumps(trajectory).encode(), "t")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "FOREIGN KEY constraint failed",
+        "Error: FOREIGN KEY constraint failed",
+        "sqlite3.IntegrityError: FOREIGN KEY constraint failed",
+        {"error": "FOREIGN KEY constraint failed"},
+    ],
+)
+def test_one_trajectory_teaches_what_a_failing_insert_needs(memory: Memory, error: Any) -> None:
+    (one,) = memory.reflect(steps(error, "[]", "1 row inserted", "1 row inserted"))
+    assert one.lesson.trigger.startswith("sql insert into orders fails with: ")
+    assert one.lesson.trigger.endswith(FOREIGN_KEY)
+    assert one.lesson.action.startswith("First sql insert into customers with id ")
+    briefing = memory.brief("debug a failing SQL insert")
+    assert (briefing.ids, one.use.seen) == ([one.id], "seen once")
+
+
+def test_a_call_that_returns_another_result_has_not_failed(memory: Memory) -> None:
+    for observed in (("17", "[]", "1 row", "18"), ("1 row", "[]", "1 row", "1 row")):
+        assert memory.reflect(steps(*observed)) == []
+
+
+# --- how much work it is --------------------------------------------------------------------------
+
+
+def many_steps(number: int) -> list[ToolCall]:
+    """Failures of every kind, none of which anything repairs."""
+    return [
+        one
+        for n in range(number)
+        for one in (
+            call("insert_order", "no customer_id", id=n, customer_id=f"c{n}x"),
+            call("sql", None, "x", query=f"select {n}"),
+            call("sql", "bad", query=f"insert into t (a) values ({n})"),
+            call("pay", "no card", card=f"c{n}y"),
+            call("pay", "no card", card=f"c{n}z"),
+        )
+    ]
+
+
+def many_words(number: int) -> list[ToolCall]:
+    """A long command."""
+    return [call("Bash", "no", command=f"echo {' '.join(f'w{n}' for n in range(number))}")]
+
+
+@pytest.mark.parametrize("events", [many_steps, many_words])
+def test_the_work_grows_with_the_length_of_a_trace_and_of_a_command(
+    events: Callable[[int], list[ToolCall]],
+) -> None:
+    measured = []
+    for number in (100, 1_000):
+        kept = as_kept(session(*events(number)), "t")
+        measured.append(counted(lambda kept=kept: mine(kept)))
+    assert measured[1] < 15 * measured[0]
+
+
+def counted(work: Callable[[], Any]) -> int:
+    """How many calls of functions something takes."""
+    calls = 0
+
+    def count(_frame: Any, event: str, _arg: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
 def test_what_a_shell_or_an_editor_did_teaches_nothing() -> None:
     pytest_ = {"command": "pytest -q"}
     failed = call("Bash", "No module named 'yarl'", **pytest_)
@@ -266,12 +428,12 @@ def test_what_a_shell_or_an_editor_did_teaches_nothing() -> None:
 def test_no_lesson_leads_back_from_another(memory: Memory) -> None:
     there = session(
         call("start_job", "the worker is stopped", worker_id="w-1234"),
-        call("start_worker", worker_id="w-1234"),
+        harmless("start_worker", worker_id="w-1234"),
         call("start_job", worker_id="w-1234"),
     )
     back = session(
         call("start_worker", "the worker has no job", worker_id="w-5678"),
-        call("start_job", worker_id="w-5678"),
+        harmless("start_job", worker_id="w-5678"),
         call("start_worker", worker_id="w-5678"),
     )
     (first,) = memory.reflect(there)

@@ -41,6 +41,22 @@ def test_a_model_says_lessons_in_words_and_names_the_calls_that_show_them() -> N
 
 
 @pytest.mark.parametrize(
+    ("said", "is_told"),
+    [
+        ("insert the parent row first", True),
+        ("insert c-4711 first", False),
+        ("ask Lopez for the row", False),
+        ("look into /srv/shop.db", False),
+    ],
+)
+def test_a_lesson_that_quotes_its_session_is_not_told(said: str, *, is_told: bool) -> None:
+    args = {"id": "c-4711", "name": "Maria Lopez", "file": "/srv/shop.db"}
+    client = ScriptedClient([{"lessons": [{**SAID, "action": said}]}])
+    (lesson,) = reflect(attempt(call("insert", "Error: foreign key", **args)), client)
+    assert lesson.is_told is is_told
+
+
+@pytest.mark.parametrize(
     ("reply", "error"),
     [
         (Reply(text="", refusal="I would rather not"), LlmRefused),

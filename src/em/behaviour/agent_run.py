@@ -398,7 +398,6 @@ def refuse_unknown_effects(calls: Sequence[Call]) -> None:
             error=call.error,
             effect="write" if call.tool.writes else "read",
             effect_inferred=call.tool.effect is None,
-            said="",
         )
         again = any(
             later.ended and later.tool is call.tool and identical(later.args, call.args)

@@ -24,7 +24,7 @@ _UNKNOWN_EFFECT = re.compile(r"time[d]?[ -]?out|connection|broken pipe|\b5\d\d\b
 
 
 class TracedCall(msgspec.Struct):
-    """One call. `said` is the text of all user messages before it."""
+    """One call."""
 
     index: int
     name: str
@@ -34,7 +34,6 @@ class TracedCall(msgspec.Struct):
     error: Any
     effect: Effect
     effect_inferred: bool
-    said: str
     shell: str = ""
     """The form of a shell command, whose values are the arguments."""
     via: str = ""
@@ -45,8 +44,8 @@ class TracedCall(msgspec.Struct):
     """The files that a shell command wrote with `>`, if nothing shows that they were there."""
     exit_code: int = 0
     """How a shell command ended whose result is what it printed all the same."""
-    destructive: bool = False
-    """Whether its tool declares that it may destroy something."""
+    destructive: bool | None = None
+    """Whether its tool declares that it may destroy something; None if it declares nothing."""
 
     @property
     def title(self) -> str:
@@ -84,15 +83,11 @@ def calls_of(
     commands = Commands(trace)
     calls: list[TracedCall] = []
     approvals: list[TracedApproval] = []
-    said: list[str] = []
     for event in trace.events:
-        if isinstance(event, Message):
-            if event.role == "user":
-                said.append(event.text)
-        elif isinstance(event, Approval):
+        if isinstance(event, Approval):
             approvals.append(TracedApproval(len(calls), event.prompt, event.answer))
-        else:
-            call = _call(event, len(calls), "\n".join(said), declared)
+        elif not isinstance(event, Message):
+            call = _call(event, len(calls), declared)
             taken = commands.taken(event) if isinstance(event, ToolCall) else None
             calls.append(call if taken is None else _taken_apart(call, taken, as_made=as_made))
     return calls, approvals
@@ -141,7 +136,7 @@ def specs_of(calls: Iterable[TracedCall]) -> "dict[str, ToolSpec]":
 
 
 def _call(
-    event: ToolCall | UdfCall, index: int, said: str, declared: Mapping[str, Effect | None]
+    event: ToolCall | UdfCall, index: int, declared: Mapping[str, Effect | None]
 ) -> TracedCall:
     is_udf = isinstance(event, UdfCall)
     name = event.function if isinstance(event, UdfCall) else event.tool
@@ -157,8 +152,7 @@ def _call(
         error=event.error,
         effect=known or infer_effect(name),
         effect_inferred=known is None,
-        said=said,
-        destructive=isinstance(event, ToolCall) and bool(event.destructive),
+        destructive=event.destructive if isinstance(event, ToolCall) else None,
     )
 
 
@@ -221,14 +215,15 @@ class Later:
         self._same: dict[bytes, list[int]] = {}
         for call in calls:
             if not call.failed:
-                self._same.setdefault(_key(call), []).append(call.index)
+                self._same.setdefault(call_key(call), []).append(call.index)
 
     def same(self, call: TracedCall) -> int | None:
         """Return the next call that did exactly the same."""
-        indexes = self._same.get(_key(call), [])
+        indexes = self._same.get(call_key(call), [])
         at = bisect.bisect_right(indexes, call.index)
         return indexes[at] if at < len(indexes) else None
 
 
-def _key(call: TracedCall) -> bytes:
+def call_key(call: TracedCall) -> bytes:
+    """Return what calls have alike that did exactly the same."""
     return msgspec.json.encode((call.is_udf, call.name, call.args), order="sorted")

@@ -42,7 +42,7 @@ from em.compiler.places import (
 from em.compiler.result_lists import looped
 from em.runner.template import REQUEST
 from em.runner.tools.coding import is_coding_tool
-from em.traces.trace import KeptTrace, Message, Trace
+from em.traces.trace import Approval, KeptTrace, Message, Trace
 from em.values.call import Effect
 from em.values.canonical import Json, same
 from em.values.structure import structured
@@ -593,13 +593,24 @@ def request_of(trace: Trace, calls: Sequence[TracedCall] | None = None) -> str:
     """
     said = [one.text for one in trace.events if isinstance(one, Message) and one.role == "user"]
     if len(said) > 1:
-        calls = calls_of(trace, {})[0] if calls is None else calls
-        first = next((one for one in calls if one.effect == "write" and one.said), None)
-        if first is not None:
-            return first.said
+        heard = _heard(trace, calls_of(trace, {})[0] if calls is None else calls)
+        if heard:
+            return "\n".join(heard)
     given = trace.mission.input_summary.get(REQUEST)
     words = given if isinstance(given, str) else ""
     return "\n".join(said) or words or trace.mission.goal
+
+
+def _heard(trace: Trace, calls: Sequence[TracedCall]) -> list[str]:
+    """Return what the user said before the first effect after that; nothing if there is none."""
+    heard: list[str] = []
+    made = iter(calls)
+    for event in trace.events:
+        if isinstance(event, Message):
+            heard += [event.text] if event.role == "user" and event.text else []
+        elif not isinstance(event, Approval) and next(made).effect == "write" and heard:
+            return heard
+    return []
 
 
 def inputs_of(trace: Trace) -> Json:

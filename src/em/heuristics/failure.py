@@ -1,21 +1,25 @@
 """A failure: the line of an error that tells what went wrong, without the values of its session.
 
-Quoted text, paths, addresses and whatever has a digit vary from time to time, and so does what the
-call was given. All that becomes a gap: a lesson may say what failed, and never about whom.
+Quoted text, paths, addresses, names and whatever has a digit vary from time to time, and so do the
+words of the session's values. All that becomes a gap: a lesson may say what failed, and never about
+whom.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from em.compiler.calls import TracedCall
+from em.compiler.calls import words_of as name_words
 from em.text.terms import words_of
-from em.traces.trace import ToolCall, Trace, UdfCall
+from em.traces.trace import Message, Trace
 from em.values.leaves import leaves, mentioned_in, texts
 
 LONGEST_ERROR = 160
+LONGEST_VALUE = 40
+"""Characters of a text that is a value, and not prose."""
 LONGEST_LINE = 1_000
 LONGEST_READ = 100_000
 LOOKED_AT = 20
@@ -25,8 +29,8 @@ _MARKS = ".,;:!?()[]{}\"'"
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _QUOTED = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'|`[^`]*`|‘[^’]*’|“[^”]*”")
-_OF_ONE_TIME = re.compile(r"[\d/\\@]|\w\.\w")
-"""What a word has that is a number, a path, an address, or the name of a file."""
+_OF_ONE_TIME = re.compile(r"[\d/\\@=]|\w[.:]\w")
+"""What a word has that is a number, a path, an address, the name of a file, or has a value."""
 
 
 def error_text(error: Any) -> str:
@@ -56,19 +60,73 @@ def _lines(text: str) -> list[str]:
     return ["".join(c if c.isprintable() else " " for c in line) for line in found if line]
 
 
-def error_shape(error: Any, values: Iterable[str] = (), names: Collection[str] = ()) -> str:
-    """Return the words of an error with gaps for what varies.
+class Session(NamedTuple):
+    """The words of a session: those that may be data, and those that its tools are named with.
 
-    values: what the call was given. names: words of the session that may be names of its people.
+    data: words of short values, and of names of people and places. names: words of the names of
+    tools and their arguments. ids: what stands for one thing, as it is written.
     """
+
+    data: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    ids: frozenset[str] = frozenset()
+
+    def is_value(self, word: str, at: int) -> bool:
+        """Tell whether a word of an error may be a value. at: how many words stand before it."""
+        bare = word.strip(_MARKS)
+        parts = set(words_of(bare))
+        if GAP in word or (parts and parts <= self.names):
+            return GAP in word
+        # Within a line a capital letter begins a name, unless all letters are capital.
+        is_named = at > 0 and bare != bare.lower() and not bare.isupper()
+        return is_named or bool(_OF_ONE_TIME.search(bare)) or not parts.isdisjoint(self.data)
+
+    def is_quoted(self, text: str) -> bool:
+        """Tell whether a text in own words has an id, a path or a name of the session."""
+        return not self.ids.isdisjoint(_bare_words(text))
+
+
+_UNKNOWN = Session()
+
+
+def session_of(trace: Trace, calls: Sequence[TracedCall]) -> Session:
+    """Return the words of a session, of which lessons tell names and never data."""
+    said = [trace.mission.goal, *(one.text for one in trace.events if isinstance(one, Message))]
+    given = [
+        trace.mission.input_summary,
+        *(part for one in calls for part in (one.args, one.result)),
+    ]
+    data = [text for value in given for text in texts(value, names=True)]
+    names = {part for call in calls for one in (call.name, *call.args) for part in parts_of(one)}
+    small = {word for text in said for word in _bare_words(text)}
+    words = {word for text in (*said, *data) for word in _bare_words(text)}
+    people = {word for word in words if word.istitle() and word.lower() not in small | names}
+    values = (text for value in given for text in texts(value) if len(text) <= LONGEST_VALUE)
+    short = {part for text in values for part in words_of(text)}
+    return Session(
+        data=frozenset(part for part in short | {*map(str.lower, people)} if len(part) > 1),
+        names=frozenset(names),
+        ids=frozenset(people | {word for word in words if _OF_ONE_TIME.search(word)}),
+    )
+
+
+def parts_of(name: str) -> set[str]:
+    """Return the words of a name, which `getOrder` and `get_order` have alike."""
+    return {*words_of(name), *name_words(name)}
+
+
+def _bare_words(text: str) -> Iterator[str]:
+    return (word.strip(_MARKS) for word in text[:LONGEST_READ].split())
+
+
+def error_shape(error: Any, values: Iterable[str] = (), session: Session = _UNKNOWN) -> str:
+    """Return the words of an error with gaps for what varies. values: what the call was given."""
     line = _QUOTED.sub(GAP, error_text(error))
     for value in sorted(set(values), key=len, reverse=True):
         line = _without(line, value)
     words: list[str] = []
-    for word in line.split():
-        bare = word.strip(_MARKS)
-        is_value = GAP in word or _OF_ONE_TIME.search(bare) or bare in names
-        if not is_value:
+    for at, word in enumerate(line.split()):
+        if not session.is_value(word, at):
             words.append(word)
         elif words[-1:] != [GAP]:
             words.append(GAP)
@@ -83,31 +141,9 @@ def _without(line: str, value: str) -> str:
     return _without(f"{line[:at]}{GAP}{line[at + len(value) :]}", value)
 
 
-def shape_of_call(call: TracedCall, names: Collection[str] = ()) -> str:
-    """Return the words of a call's error without what the call was given."""
-    return error_shape(call.error, (str(leaf) for _, leaf in leaves(call.args)), names)
-
-
-def names_in(trace: Trace) -> frozenset[str]:
-    """Return the words of a session's data that are written like names of people and places.
-
-    A word that is also said in small letters, or that is part of a tool's name, is none.
-    """
-    said, data = [trace.mission.goal], [*texts(trace.mission.input_summary)]
-    tools: set[str] = set()
-    for event in trace.events:
-        if isinstance(event, ToolCall | UdfCall):
-            data += [*texts(event.args), *texts(event.result, names=True)]
-            tools |= set(words_of(event.tool if isinstance(event, ToolCall) else event.function))
-        else:
-            said += texts(msgspec.to_builtins(event))
-    words = {word for text in said for word in _bare_words(text)}
-    names = {word for text in (*said, *data) for word in _bare_words(text) if word.istitle()}
-    return frozenset(word for word in names if word.lower() not in words | tools)
-
-
-def _bare_words(text: str) -> Iterator[str]:
-    return (word.strip(_MARKS) for word in text[:LONGEST_READ].split())
+def shape_of_call(call: TracedCall, session: Session) -> str:
+    """Return the words of a call's error without the data of its session."""
+    return error_shape(call.error, (str(leaf) for _, leaf in leaves(call.args)), session)
 
 
 def is_telling(shape: str) -> bool:

@@ -36,7 +36,7 @@ How = Literal["recovery", "model", "given", "difference", "dead_end", "failed_ch
 """How a lesson was learned. The last three are of older rules, by which none is learned now."""
 
 LONGEST_GOAL = 300
-FORM = 3
+FORM = 4
 """The rules by which lessons are mined now."""
 
 
@@ -246,7 +246,7 @@ def _without_circles(store: Store, lessons: Iterable[Lesson]) -> list[Lesson]:
         if lesson.leads and not leads_back:
             ways[before].add(after)
         doubt = "another lesson leads back from it" if leads_back else ""
-        found.append(msgspec.structs.replace(lesson, doubt=doubt))
+        found.append(msgspec.structs.replace(lesson, doubt=lesson.doubt or doubt))
     return found
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
+from em.compiler.calls import calls_of
 from em.errors import InputError
 from em.heuristics import health
 from em.heuristics.brief import brief
-from em.heuristics.failure import error_shape, names_in
+from em.heuristics.failure import error_shape, session_of
 from em.heuristics.heuristic import (
     Briefing,
     Evidence,
@@ -178,7 +179,8 @@ class Heuristics:
             return made
         (kept,) = get_traces(self._store, traces[:1])
         call = msgspec.convert({**(failed[0].body or {}), "type": "tool_call"}, ToolCall)
-        error = error_shape(call.error, texts(call.args), names_in(kept.trace))
+        calls, _ = calls_of(kept.trace, {}, as_made=True)
+        error = error_shape(call.error, texts(call.args), session_of(kept.trace, calls))
         return msgspec.structs.replace(
             made, tools=[*made.tools] or [call.tool], program=call.tool, error=error
         )

@@ -11,7 +11,14 @@ import msgspec
 
 from em.compiler.calls import TracedCall, calls_of
 from em.errors import BadAnswer
-from em.heuristics.failure import cut, error_text, is_telling, names_in, shape_of_call
+from em.heuristics.failure import (
+    Session,
+    cut,
+    error_text,
+    is_telling,
+    session_of,
+    shape_of_call,
+)
 from em.heuristics.heuristic import FORM, Evidence, Lesson, Polarity, goal_text
 from em.heuristics.repair import Repair, repairs
 from em.llm.client import LlmClient, ask_struct
@@ -38,9 +45,11 @@ def mine(stored: KeptTrace, declared: Mapping[str, Effect | None] | None = None)
     """Find the lessons of one trace, without a model."""
     calls, _ = calls_of(stored.trace, declared or {}, as_made=True)
     ids = call_ids(stored)
-    names = names_in(stored.trace)
+    repaired = [*repairs(stored.trace, calls)]
+    failed = {one.failed.index: one.failed for one in repaired}
+    session = session_of(stored.trace, [failed.get(call.index, call) for call in calls])
     found = [
-        (one, _lesson(one, stored, ids, shape_of_call(one.failed, names))) for one in repairs(calls)
+        (one, _lesson(one, stored, ids, shape_of_call(one.failed, session))) for one in repaired
     ]
     return [
         lesson for one, lesson in found if is_telling(lesson.error) and not _quotes(lesson, one)
@@ -131,7 +140,8 @@ def reflect(stored: KeptTrace, client: LlmClient, redactor: Redactor | None = No
         client, FoundLessons, prompt, choices={"tools": tools}, system=_SYSTEM, name="lessons"
     )
     ids = call_ids(stored)
-    return [_model_lesson(stored, one, calls, ids, client) for one in found.lessons]
+    session = session_of(stored.trace, calls)
+    return [_model_lesson(stored, one, calls, ids, client, session) for one in found.lessons]
 
 
 def _prompt(stored: KeptTrace, calls: Sequence[TracedCall], redactor: Redactor) -> str:
@@ -161,6 +171,7 @@ def _model_lesson(
     calls: Sequence[TracedCall],
     ids: Sequence[str],
     client: LlmClient,
+    session: Session,
 ) -> Lesson:
     if max(found.calls) > len(calls):
         raise BadAnswer(
@@ -170,6 +181,7 @@ def _model_lesson(
         )
     shown = [calls[number - 1] for number in dict.fromkeys(found.calls)]
     failed = [call for call in shown if call.failed]
+    said = f"{found.trigger} {found.action} {found.analysis}"
     return Lesson(
         trigger=found.trigger.strip(),
         action=found.action.strip(),
@@ -177,8 +189,9 @@ def _model_lesson(
         polarity=found.polarity,
         how="model",
         tools=found.tools,
-        error=shape_of_call(failed[0], names_in(stored.trace)) if failed else "",
+        error=shape_of_call(failed[0], session) if failed else "",
         program=failed[0].name if failed else "",
+        doubt="it quotes a value of its session" if session.is_quoted(said) else "",
         subject=stored.subject,
         source_task=goal_text(stored.trace.mission.goal),
         evidence=Evidence(

@@ -7,27 +7,30 @@ session is in it. Everything else, such as what a shell did, is left to somebody
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.calls import TracedCall, words_of
+from em.compiler.calls import TracedCall, call_key
 from em.compiler.commands import is_bookkeeping
-from em.heuristics.failure import error_text
+from em.heuristics.failure import LONGEST_VALUE, error_text, parts_of
 from em.runner.tools.coding import EDITORS, is_coding_tool
-from em.text.terms import stems_of
+from em.text.terms import stems_of, words_of
+from em.traces.trace import Approval, Message, Trace
 from em.values.canonical import identical
-from em.values.leaves import is_informative, leaves, mentioned_in
+from em.values.leaves import is_informative, leaves, mentioned_in, texts
 
-LONGEST_FORM = 40
-"""Characters of a value whose form can be told."""
 LONGEST_STATEMENT = 2_000
 MOST_SIGNS = 2
 """Letters that a value may get or lose and still be the same one in another form."""
 _INSERT = re.compile(
-    r"insert\s+into\s+([\w.]+)\s*(?:\(([^()]*)\)\s*)?values\s*\((.*)\)", re.IGNORECASE | re.DOTALL
+    r"insert\s+into\s+(?:[\w.]+\.)?([^\W\d]+)\s*(?:\(([^()]*)\)\s*)?values\s*\((.*)\)",
+    re.IGNORECASE | re.DOTALL,
 )
 _ITEM = re.compile(r"'((?:[^']|'')*)'|([^\s,']+)")
 _READS = ("select",)
@@ -51,18 +54,23 @@ class _Made(NamedTuple):
     """A call by its name, or its statement by its table, with its values by their names."""
 
     label: str
-    values: Mapping[str, Any]
+    values: Sequence[tuple[str, Any]]
     is_insert: bool = False
     is_read: bool = False
 
+    @property
+    def names(self) -> list[str]:
+        """The names of its values."""
+        return list(dict.fromkeys(name for name, _ in self.values))
 
-def repairs(calls: Sequence[TracedCall]) -> Iterator[Repair]:
+
+def repairs(trace: Trace, calls: Sequence[TracedCall]) -> Iterator[Repair]:
     """Yield the repairs of a trace."""
-    for at, call in enumerate(calls):
-        if call.failed and _is_readable(call) and not call.destructive:
-            found = _repair(calls, at)
-            if found is not None:
-                yield found
+    session = _Session(trace, calls)
+    for call in calls:
+        found = session.repair(call) if _is_readable(call) and not call.destructive else None
+        if found is not None:
+            yield found
 
 
 def _is_readable(call: TracedCall) -> bool:
@@ -71,54 +79,196 @@ def _is_readable(call: TracedCall) -> bool:
     return not (call.is_udf or is_free or is_bookkeeping(call.name))
 
 
-def _repair(calls: Sequence[TracedCall], at: int) -> Repair | None:
-    call = calls[at]
-    wrote: list[TracedCall] = []
-    for later in calls[at + 1 :]:
-        is_same_tool = later.name == call.name and not later.is_udf
-        if is_same_tool and identical(later.args, call.args):
-            return None if later.failed else _made_first(call, wrote, later)
-        made = _made(later)
-        if is_same_tool and not made.is_insert and not made.is_read:
+class _Known(NamedTuple):
+    """Words of messages and results, and values of results with the tools that returned them.
+
+    Each has the place of the first call that may have used it.
+    """
+
+    words: dict[str, int]
+    sources: defaultdict[str, dict[str, int]]
+
+    def hear(self, at: int, text: str) -> None:
+        """Note the words of a text that is known from this call on."""
+        for word in words_of(text):
+            self.words.setdefault(word, at)
+
+
+class _Session:
+    """The calls of a trace by their places, so that each repair is found without reading them all.
+
+    same: calls that are exactly alike. attempts: those of one tool that may give an argument in
+    another way. writes: those that may have written.
+    """
+
+    def __init__(self, trace: Trace, calls: Sequence[TracedCall]) -> None:
+        self._calls = calls
+        self._same: defaultdict[bytes, list[int]] = defaultdict(list)
+        self._attempts: defaultdict[str, list[int]] = defaultdict(list)
+        self._writes: list[int] = []
+        for call in calls:
+            self._add(call)
+        self._trace = trace
+
+    def _add(self, call: TracedCall) -> None:
+        made = _made(call)
+        self._same[call_key(call)].append(call.index)
+        if not (call.is_udf or made.is_insert or made.is_read):
+            self._attempts[call.name].append(call.index)
+        may_have_written = not call.failed or call.effect_unknown
+        if call.effect == "write" and not made.is_read and may_have_written:
+            self._writes.append(call.index)
+
+    @cached_property
+    def _known(self) -> _Known:
+        """The words and values that the agent had seen, read when they are first asked for."""
+        seen = _Known({}, defaultdict(dict))
+        at = 0
+        seen.hear(at, self._trace.mission.goal)
+        for event in self._trace.events:
+            if isinstance(event, Message):
+                seen.hear(at, event.text if event.role == "user" else "")
+            elif not isinstance(event, Approval):
+                at += 1
+                found = (str(leaf) for _, leaf in leaves(event.result))
+                for text in {*found, *texts(event.result, names=True)}:
+                    seen.hear(at, text)
+                    seen.sources[text].setdefault(self._calls[at - 1].name, at)
+        return seen
+
+    def repair(self, call: TracedCall) -> Repair | None:
+        """Return what made a call succeed that failed, where the next attempt shows it."""
+        again = _next(self._same[call_key(call)], call)
+        other = _next(self._attempts[call.name], call)
+        place = min(again, other)
+        if place >= len(self._calls) or self._calls[place].failed:
+            return None
+        worked = self._calls[place]
+        first, last = bisect_right(self._writes, call.index), bisect_left(self._writes, place)
+        if again > other:
             # Of several attempts, the last before the success shows the difference.
-            is_known = not later.failed and not wrote
-            return _given_otherwise(call, later, calls) if is_known else None
-        may_have_written = not later.failed or later.effect_unknown
-        if later.effect == "write" and not made.is_read and may_have_written:
-            wrote.append(later)
-    return None
+            is_known = call.failed and first == last
+            return self._given_otherwise(call, worked) if is_known else None
+        if last - first != 1:
+            return None
+        write = self._calls[self._writes[first]]
+        return _made_first(call, write, worked) if _has_failed(call, write, worked) else None
+
+    def _given_otherwise(self, failed: TracedCall, worked: TracedCall) -> Repair | None:
+        """Return the one argument that differs, if the error is about it."""
+        old, new = failed.args, worked.args
+        names = [n for n in {**old, **new} if n not in old or n not in new or old[n] != new[n]]
+        if len(names) != 1 or not _is_name(names[0]):
+            return None
+        (name,) = names
+        values = [args[name] for args in (old, new) if name in args]
+        if any(isinstance(value, bool) or value is None for value in values):
+            return None  # a switch: whether it may be switched, nothing here says
+        if len(values) == 1:
+            changed = _one_more(name, failed, is_new=name in new)
+        else:
+            changed = self._other_value(name, failed, worked)
+        if changed is None:
+            return None
+        said, before, after = changed
+        label = f"{failed.name} {name}"
+        return Repair(failed, worked, failed.name, said, (f"{label} {before}", f"{label} {after}"))
+
+    def _other_value(
+        self, name: str, failed: TracedCall, worked: TracedCall
+    ) -> tuple[str, str, str] | None:
+        """Return what to do about a value that was wrong, and the two ways to give it."""
+        old, new = failed.args[name], worked.args[name]
+        if not _is_about(name, old, failed):
+            return None
+        forms = _types(old, new) or _forms(old, new)
+        if forms is not None:
+            return f"Give {name} as {forms[1]}, not as {forms[0]}.", *forms
+        source = self._source(old, new, worked.index)
+        return (f"Take {name} from what {source} returns.", "made up", source) if source else None
+
+    def _source(self, old: Any, new: Any, at: int) -> str:
+        """Return the tools that had returned the values which took the place of made-up ones."""
+        wrong, right = (
+            {leaf for _, leaf in leaves(one)} - {leaf for _, leaf in leaves(other)}
+            for one, other in ((old, new), (new, old))
+        )
+        if not wrong or not right or not all(map(is_informative, right)):
+            return ""
+        words = [words_of(str(leaf)) for leaf in wrong]
+        since = [max(self._known.words.get(one, sys.maxsize) for one in w) for w in words if w]
+        is_known = any(place <= at for place in since)
+        found = set.intersection(
+            *({name for name, since in self._known.sources[str(leaf)].items() if since <= at}
+              for leaf in right)
+        )  # fmt: skip
+        return "" if is_known else " or ".join(sorted(found))
+
+
+def _next(places: Sequence[int], call: TracedCall) -> int:
+    at = bisect_right(places, call.index)
+    return places[at] if at < len(places) else sys.maxsize
 
 
 # --- the write between ----------------------------------------------------------------------------
 
 
-def _made_first(
-    failed: TracedCall, wrote: Sequence[TracedCall], worked: TracedCall
-) -> Repair | None:
+def _has_failed(call: TracedCall, write: TracedCall, worked: TracedCall) -> bool:
+    """Tell whether a call failed: by its error, or by what it printed.
+
+    A failure that nobody marked is told by its result: made again after a write, the call returned
+    another one, and the same as that write.
+    """
+    is_other = call.result is not None and not identical(call.result, worked.result)
+    return call.failed or (is_other and identical(write.result, worked.result))
+
+
+def _made_first(failed: TracedCall, write: TracedCall, worked: TracedCall) -> Repair | None:
     """Return the write between, if the failed one refers to what it wrote by a value.
 
-    After a read that failed, the write may only have made what was to be read.
+    After a read that failed, the write may only have made what was to be read. A tool may destroy
+    something unless it says that it doesn't, or was given a plain insert: then the lesson says what
+    must be there, and not to call it.
     """
-    if failed.effect != "write" or len(wrote) != 1:
+    if failed.effect != "write" or write.destructive or not _is_readable(write):
         return None
-    if wrote[0].destructive or not _is_readable(wrote[0]):
-        return None
-    (write,) = wrote
     one, other = _made(failed), _made(write)
     if one.label == other.label or (write.name == failed.name and not other.is_insert):
         return None
     linked = {
         name: theirs
-        for name, value in other.values.items()
-        for theirs, given in one.values.items()
+        for name, value in other.values
+        for theirs, given in one.values
         if _is_link(value, given, theirs, f"{other.label} {name}")
     }
-    if not linked or not all(map(_is_name, [*linked.values(), *other.values])):
+    if not linked or not all(map(_is_name, [*linked.values(), *other.names])):
         return None
-    given = [f"{name} (the {theirs} of the failed call)" for name, theirs in linked.items()]
-    given += [name for name in other.values if name not in linked]
-    action = f"First {other.label} with {names_text(given)}, then make the same call again."
-    return Repair(failed, worked, one.label, action, (one.label, other.label))
+    if other.is_insert or write.destructive is False:
+        given = [f"{name} (the {theirs} of the failed call)" for name, theirs in linked.items()]
+        given += [name for name in other.names if name not in linked]
+        action = f"First {other.label} with {names_text(given)}."
+    else:
+        (name, theirs), *more = linked.items()
+        if more or len(other.names) < 2 or not _is_made_by(theirs, name, write, failed):
+            return None
+        action = f"First make sure that the {theirs} exists; {other.label} takes it as {name}."
+    return Repair(_as_failed(failed), worked, one.label, action, (one.label, other.label))
+
+
+def _as_failed(call: TracedCall) -> TracedCall:
+    if call.failed:
+        return call
+    return msgspec.structs.replace(call, error=call.result, result=None)
+
+
+def _is_made_by(theirs: str, name: str, write: TracedCall, failed: TracedCall) -> bool:
+    """Tell whether `customer_id` is the `id` that `insert_customer` was given, by their names.
+
+    The failed call may not be about a customer itself: what it makes may have had to go first.
+    """
+    kind = {*stems_of([*parts_of(theirs)])} - {*stems_of([*parts_of(name)])}
+    of_write, of_failed = ({*stems_of([*parts_of(one.name)])} for one in (write, failed))
+    return bool(kind) and kind <= of_write and kind.isdisjoint(of_failed)
 
 
 def _is_link(value: Any, given: Any, theirs: str, name: str) -> bool:
@@ -134,14 +284,12 @@ def _made(call: TracedCall) -> _Made:
     for text in call.args.values():
         if isinstance(text, str) and text.split(None, 1)[:1]:
             if text.split(None, 1)[0].lower() in _READS:
-                return _Made(call.name, {}, is_read=True)
+                return _Made(call.name, (), is_read=True)
             found = _INSERT.fullmatch(text[:LONGEST_STATEMENT].strip().rstrip("; \n"))
             if found is not None:
                 return _insert(call, *found.groups())
-    values = {
-        ".".join(str(part.key) for part in path if not part.in_collection): leaf
-        for path, leaf in leaves(call.args)
-    }
+    # The keys within an argument may be data: its values go by the name of the argument.
+    values = [(name, leaf) for name, value in call.args.items() for _, leaf in leaves(value)]
     return _Made(call.name, values)
 
 
@@ -155,7 +303,7 @@ def _insert(call: TracedCall, table: str, columns: str | None, items: str) -> _M
     ]
     names = [name.strip(' "`\n') for name in columns.split(",")] if columns else []
     names = names or [f"value {number + 1}" for number in range(len(values))]
-    row = dict(zip(names, values, strict=False)) if len(names) == len(values) else {}
+    row = [*zip(names, values, strict=True)] if len(names) == len(values) else []
     return _Made(f"{call.name} insert into {table}", row, is_insert=True)
 
 
@@ -173,29 +321,6 @@ def _number(word: str) -> Any:
 # --- another argument -----------------------------------------------------------------------------
 
 
-def _given_otherwise(
-    failed: TracedCall, worked: TracedCall, calls: Sequence[TracedCall]
-) -> Repair | None:
-    """Return the one argument that differs, if the error is about it."""
-    old, new = failed.args, worked.args
-    names = [n for n in {**old, **new} if n not in old or n not in new or old[n] != new[n]]
-    if len(names) != 1 or not _is_name(names[0]):
-        return None
-    (name,) = names
-    values = [args[name] for args in (old, new) if name in args]
-    if any(isinstance(value, bool) or value is None for value in values):
-        return None  # a switch: whether it may be switched, nothing here says
-    if len(values) == 1:
-        changed = _one_more(name, failed, is_new=name in new)
-    else:
-        changed = _other_value(name, failed, worked, calls)
-    if changed is None:
-        return None
-    said, before, after = changed
-    label = f"{failed.name} {name}"
-    return Repair(failed, worked, failed.name, said, (f"{label} {before}", f"{label} {after}"))
-
-
 def _one_more(name: str, failed: TracedCall, *, is_new: bool) -> tuple[str, str, str] | None:
     """Return what to do about an argument that only one call has, and the two ways to call."""
     if not set(stems_of(words_of(name))) <= _said_in(failed):
@@ -203,20 +328,6 @@ def _one_more(name: str, failed: TracedCall, *, is_new: bool) -> tuple[str, str,
     if is_new:
         return f"Give {name} too.", "left out", "given"
     return f"Leave out {name}.", "given", "left out"
-
-
-def _other_value(
-    name: str, failed: TracedCall, worked: TracedCall, calls: Sequence[TracedCall]
-) -> tuple[str, str, str] | None:
-    """Return what to do about a value that was wrong, and the two ways to give it."""
-    old, new = failed.args[name], worked.args[name]
-    if not _is_about(name, old, failed):
-        return None
-    forms = _types(old, new) or _forms(old, new)
-    if forms is not None:
-        return f"Give {name} as {forms[1]}, not as {forms[0]}.", *forms
-    source = _source(old, new, worked, calls)
-    return (f"Take {name} from what {source} returns.", "made up", source) if source else None
 
 
 def _is_name(name: str) -> bool:
@@ -255,7 +366,7 @@ def _forms(old: Any, new: Any) -> tuple[str, str] | None:
     """Return how the same value was written in two ways: `99,99` and `99.99`."""
     if not isinstance(old, str) or not isinstance(new, str):
         return None
-    if max(len(old), len(new)) > LONGEST_FORM:
+    if max(len(old), len(new)) > LONGEST_VALUE:
         return None
     one, other = (Counter(filter(str.isalnum, text.casefold())) for text in (old, new))
     signs = [*(one - other).elements(), *(other - one).elements()]
@@ -275,27 +386,6 @@ def _form(text: str, signs: Sequence[str]) -> str:
         else "X" if char.isupper() else "x"
         for char in text
     )  # fmt: skip
-
-
-def _source(old: Any, new: Any, call: TracedCall, calls: Sequence[TracedCall]) -> str:
-    """Return the tools that had returned the values which took the place of made-up ones."""
-    wrong, right = (
-        {leaf for _, leaf in leaves(one)} - {leaf for _, leaf in leaves(other)}
-        for one, other in ((old, new), (new, old))
-    )
-    if not wrong or not right or not all(map(is_informative, right)):
-        return ""
-    before = [one for one in calls[: call.index] if not one.failed]
-    is_known = any(
-        mentioned_in(leaf, call.said) or any(_holds(one.result, leaf) for one in before)
-        for leaf in wrong
-    )
-    found = {one.name for one in before if all(_holds(one.result, leaf) for leaf in right)}
-    return "" if is_known else " or ".join(sorted(found))
-
-
-def _holds(result: Any, wanted: Any) -> bool:
-    return mentioned_in(wanted, msgspec.json.encode(result).decode())
 
 
 def names_text(names: Sequence[str]) -> str:

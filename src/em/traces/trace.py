@@ -4,6 +4,7 @@ The native format and a trajectory (`task`, `steps`) are read into the same Trac
 trace is a stream of events, and `trace_events` and `kept_trace` convert between the two.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -184,6 +185,13 @@ class _Step(msgspec.Struct, frozen=True):
     effect: Effect | None = None
     destructive: bool | None = None
 
+    @property
+    def failure(self) -> Any:
+        """Its error, which may stand in the observation; None if it has none."""
+        seen = self.observation
+        is_told = self.error is None and isinstance(seen, str) and reports_error(seen)
+        return seen if is_told else self.error
+
 
 class _Trajectory(msgspec.Struct, frozen=True):
     task: str
@@ -219,13 +227,25 @@ def read_trace(data: bytes, place: str) -> Trace:
         ) from None
 
 
+_REPORT = re.compile(
+    r"Error(?:[:!.]|$|\s+(?:executing|calling|invoking|running|while|when|during|in|from|at|code|"
+    r"occurred|\d+)\b)|An error occurred while running the tool\b|ERROR:"
+    r"|Traceback \(most recent call last\):|(?:\w+\.)*[A-Z]\w*(?:Error|Exception):"
+)
+
+
+def reports_error(text: str) -> bool:
+    """Return whether a text reports that a call failed ("Error: …"), not merely begins like it."""
+    return _REPORT.match(text) is not None
+
+
 def _from_trajectory(trajectory: _Trajectory) -> Trace:
     events: list[TraceEvent] = [
         ToolCall(
             tool=step.action,
             args=step.args,
-            result=step.observation,
-            error=step.error,
+            result=None if step.failure is step.observation else step.observation,
+            error=step.failure,
             effect=step.effect,
             destructive=step.destructive,
         )

@@ -1,6 +1,5 @@
 """Messages of chats, as OpenAI, Anthropic and LangChain write them."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from typing import Any
 import msgspec
 
 from em.traces.intake import Incoming
-from em.traces.trace import Outcome
+from em.traces.trace import Outcome, reports_error
 from em.values.canonical import Json
 
 _decode = msgspec.json.Decoder().decode
@@ -259,17 +258,6 @@ def ended(message: Json, content: Any) -> tuple[Any, Any]:
     else:
         failed = reports_error(said)
     return (None, said or content or "failed") if failed else (value, None)
-
-
-_REPORT = re.compile(
-    r"Error(?:[:!.]|$|\s+(?:executing|calling|invoking|running|while|when|during|in|from|at|code|"
-    r"occurred|\d+)\b)|An error occurred while running the tool\b"
-)
-
-
-def reports_error(text: str) -> bool:
-    """Return whether a text reports that a call failed ("Error: …"), not merely begins like it."""
-    return _REPORT.match(text) is not None
 
 
 TAU = frozenset({"task_id", "instruction", "reward"})

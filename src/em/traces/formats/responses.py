@@ -6,13 +6,13 @@ from em.traces.formats import Importer
 from em.traces.formats._messages import (
     as_args,
     as_value,
-    reports_error,
     text_of,
     text_or_json,
     tokens_of,
     when,
 )
 from em.traces.intake import Incoming, Intake
+from em.traces.trace import reports_error
 from em.values.canonical import Json
 
 NAME = "responses"

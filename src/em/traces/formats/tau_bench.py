@@ -15,13 +15,12 @@ from em.traces.formats._messages import (
     add_message,
     as_value,
     is_message,
-    reports_error,
     text_of,
     tokens_of,
     when,
 )
 from em.traces.intake import Incoming, Intake
-from em.traces.trace import Outcome
+from em.traces.trace import Outcome, reports_error
 from em.values.canonical import Json
 
 NAME = "tau-bench"
