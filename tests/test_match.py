@@ -84,10 +84,32 @@ def test_what_the_values_look_like_counts(memory: Memory) -> None:
     assert best(memory, "tag or rename: a_b c_d") == "second"
 
 
-@pytest.mark.parametrize("request_", ["which release is this", "what does our release need"])
-def test_words_without_what_looks_like_a_value_count_half(memory: Memory, request_: str) -> None:
+def test_words_without_what_looks_like_a_value_count_half(memory: Memory) -> None:
+    assert offered(memory, "please cut our release") == []
+    assert offered(memory, "please cut our release 3.1.0") == ["first"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "why did the release 3.1.0 fail?",
+        "does everything that we tag and release from 3.1.0 on need notes",
+        "remove get_it everywhere",  # one value, and two inputs
+    ],
+)
+def test_a_request_about_the_same_things_for_another_task_is_not_offered(
+    memory: Memory, request_: str
+) -> None:
     assert offered(memory, request_) == []
-    assert offered(memory, f"{request_} 3.1.0") == ["first"]
+
+
+def test_what_stands_where_a_recorded_value_stands_is_a_value(memory: Memory) -> None:
+    words = [f"put {{word}} into the {place}" for place in ("cellar", "attic", "barn")]
+    learn(memory, "fourth", words, [{"word": one} for one in ("hay", "a pump", "corn")])
+    ((found, likeness), *_) = memory.matcher.ranked("please put a ladder into the cellar")
+    assert found.name == "fourth"
+    _, less = memory.matcher.ranked("please put into the cellar a ladder")[0]
+    assert likeness > less
 
 
 def test_a_routine_for_other_tools_is_not_found(memory: Memory) -> None:

@@ -1,7 +1,8 @@
 """Whether the prompt of a coding session finds the routine that was learnt from its like.
 
-Two authors' sets of twenty kinds. `<name=value>` marks a value; each kind is compiled from its six
-recorded prompts. The kinds have neutral names, so that only what was asked for says what they do.
+Three sets of ten or twenty kinds, each with prompts about the same things that ask for another
+task. `<name=value>` marks a value; each kind is compiled from its six recorded prompts. The kinds
+have neutral names, so that only what was asked for says what they do.
 """
 
 import re
@@ -13,6 +14,7 @@ import yaml
 
 from bench.figure import Figure
 from em import Memory
+from em.clients.advice import MOST_ROUTINES
 from em.compiler.match import LEAST_LIKENESS, Matcher
 
 _VALUE = re.compile(r"<(\w+)=(>?[^>]*)>")
@@ -82,16 +84,25 @@ def first(found: Matcher, prompts: Sequence[tuple[str, str]]) -> Counts:
     return Counts(sum(best[0].routine.name == name for name, best in ranked if best), len(prompts))
 
 
+def _offers(found: Matcher, prompt: str) -> list[str]:
+    """Return the routines that an agent is told of at a prompt."""
+    likely = found.ranked(said(prompt), at_least=LEAST_LIKENESS)
+    return [one.routine.name for one in likely[:MOST_ROUTINES]]
+
+
+def told(found: Matcher, prompts: Sequence[tuple[str, str]]) -> Counts:
+    """Count the prompts at which their kind is offered."""
+    return Counts(sum(name in _offers(found, one) for name, one in prompts), len(prompts))
+
+
 def offered(found: Matcher, prompts: Sequence[str]) -> Counts:
     """Count the prompts at which any routine is offered."""
-    return Counts(
-        sum(bool(found.ranked(said(one), at_least=LEAST_LIKENESS)) for one in prompts), len(prompts)
-    )
+    return Counts(sum(bool(_offers(found, one)) for one in prompts), len(prompts))
 
 
 def figures() -> Iterator[Figure]:
-    """Both sets together: other words for a kind, a session left out, and prompts of none."""
-    recorded = unseen = left_out = missing = near = Counts(0, 0)
+    """All sets together: other words for a kind, a session left out, and prompts of none."""
+    recorded = unseen = told_of = left_out = missing = near = Counts(0, 0)
     for kinds, others in every():
         with Memory(":memory:") as memory:
             found = matcher(memory, kinds)
@@ -99,6 +110,7 @@ def figures() -> Iterator[Figure]:
             recorded += first(found, own)
             new = [(name, one) for name, kind in kinds.items() for one in kind.unseen]
             unseen += first(found, new)
+            told_of += told(found, new)
             near += offered(found, others)
             for name, kind in kinds.items():
                 memory.retire(f"{name}@1")
@@ -112,9 +124,10 @@ def figures() -> Iterator[Figure]:
     for what, counts, bar, is_lower in (
         ("recorded coding prompts, their routine first", recorded, 0.9, True),
         ("other wordings of coding prompts, their routine first", unseen, 0.9, True),
+        ("other wordings of coding prompts, their routine offered", told_of, 0.9, True),
         ("coding prompts of a session left out, their routine first", left_out, None, True),
         ("coding prompts without a routine at which one is offered", missing, 0.05, False),
-        ("coding prompts about the same things at which one is offered", near, None, False),
+        ("coding prompts about the same things at which one is offered", near, 0.05, False),
     ):
         share = counts.found / counts.of
         yield Figure(what, counts.found, "prompts", counts.of, "", share, bar, is_lower)

@@ -5,14 +5,18 @@ else. Then a model is asked once, with the routines whose recorded requests are 
 it chooses one and fills in its inputs, and code checks the values (`em.runner.request`). Without a
 model nothing is matched by likeness alone: `Matcher.ranked` only says what could be offered.
 
-Likeness is that of the words around the values, and what the values look like counts beside them: a
-routine that was always asked for with a version is not asked for by a text without one.
+Likeness is that of the words around the values, also of those that only one of the two has: a text
+about the same things that asks for something else has words that nobody said. What the values look
+like counts beside them: a routine that was always asked for with a version is not asked for by a
+text without one.
 """
 
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -40,12 +44,16 @@ MOST_CANDIDATES = 10
 """Routines that a model is shown."""
 MOST_REQUESTS = 40
 """Recorded requests of a routine that a request is compared with."""
-LEAST_LIKENESS = 0.35
+LEAST_LIKENESS = 0.36
 """How like a recorded request a text must be before the routine is offered without a model."""
+UNHEARD = 1.5
+"""The weight of a word that no routine was asked for with, beside that of the rarest one."""
 MOST_COMPARED = 10_000
 """Characters of a text whose words are compared; what a person pastes below says little."""
 FEWEST_VALUES = 2
 """Different values of an input that show what all of them look like."""
+_VALUE = "\0"
+"""Stands for a value among the words of a text."""
 _AROUND = ",;:!?\"'()"
 """Signs around a value that are no part of it."""
 
@@ -94,15 +102,36 @@ class Chosen(Reading, frozen=True):
 class _Known(NamedTuple):
     """A routine in use. wordings: its recorded requests, as stems of the words around values.
 
-    looks: by input that every request said, the signs that all its values have. parts: of each
-    template, a text that stands in every request that fits it.
+    about: the same of its name and description. said: all stems of wordings. looks: by input that
+    every request said, the signs that all its values have. places: the words before and behind
+    values. longest: the most words of a value. parts: of each template, a text that stands in every
+    request that fits it.
     """
 
     routine: KeptRoutine
     tools: frozenset[str]
     wordings: Sequence[Counter[str]]
+    about: Counter[str]
+    said: frozenset[str]
     looks: Sequence[frozenset[str]]
+    places: frozenset[tuple[str, str]]
+    longest: int
     parts: Sequence[str]
+
+    def wording(self, words: Sequence["_Word"]) -> Counter[str]:
+        """Count the stems of a text without its values.
+
+        Words that nobody said, between the words around a recorded value, are a value too.
+        """
+        stems = ["", *_stems(words, self.looks), ""]
+        found, before = Counter[str](), ""
+        runs = [[*run] for _, run in groupby(stems, self.said.__contains__)]
+        for run, behind in zip(runs, [*runs[1:], [""]], strict=True):
+            is_value = (before, behind[0]) in self.places and len(run) <= self.longest
+            if run[0] in self.said or not is_value:
+                found.update(run)
+            before = run[-1]
+        return _without_marks(found)
 
     def may_say(self, plain: str) -> bool:
         """Return whether a text, as templates see it, may fit a template."""
@@ -188,7 +217,7 @@ class Matcher:
         found = []
         for one in fitting:
             ref = one.routine.ref
-            wanted = _vector(_wording(words, one.looks), index.weights)
+            wanted = _vector(one.wording(words), index.weights)
             vectors = index.vectors.get(ref, ())
             likeness = max((_cosine(wanted, each) for each in vectors), default=0.0)
             if not _has_values(words, one.looks):
@@ -296,18 +325,34 @@ def _known(routine: KeptRoutine, requests: Sequence[str]) -> _Known:
     templates = [parse_template(one) for one in routine.requests]
     read = [fill(routine.requests, one, routine.input_schema) for one in requests]
     others = [one for one, inputs in zip(requests, read, strict=True) if inputs is None]
-    texts = [*(" ".join(one.fixed) for one in templates), *others]
-    texts.append(f"{routine.name} {routine.description}")
+    texts = [*(f" {_VALUE} ".join(one.fixed) for one in templates), *others]
     looks = _looks([inputs for inputs in read if inputs is not None])
-    wordings = [_wording([*_words(one)], looks) for one in texts]
-    parts = [max(one.fixed, key=len) for one in templates]
-    return _Known(routine, frozenset(routine.called_tools), wordings, looks, parts)
+    stems = [["", *_stems([*_words(one)], looks), ""] for one in texts]
+    around = (zip(own, own[1:], own[2:], strict=False) for own in stems)
+    values = (str(value).split() for inputs in read if inputs for _, value in scalars(inputs))
+    return _Known(
+        routine,
+        tools=frozenset(routine.called_tools),
+        wordings=[_without_marks(Counter(own)) for own in stems],
+        about=Counter(_stems([*_words(f"{routine.name} {routine.description}")], ())),
+        said=frozenset(stem for own in stems for stem in own),
+        looks=looks,
+        places=frozenset((one, two) for own in around for one, mid, two in own if mid == _VALUE),
+        longest=max(map(len, values), default=0),
+        parts=[max(one.fixed, key=len) for one in templates],
+    )
 
 
 def _index(end: int, by_id: Mapping[str, _Known | None]) -> _Index:
     known = [one for one in by_id.values() if one is not None]
     weights = _weights(known)
-    vectors = {one.routine.ref: [_vector(each, weights) for each in one.wordings] for one in known}
+    vectors = {
+        one.routine.ref: [
+            *(_vector(each, weights) for each in one.wordings),
+            _vector(one.about, weights, 0.5 if one.wordings else 1.0),  # nobody asked in its words
+        ]
+        for one in known
+    }
     return _Index(end, by_id, weights, vectors)
 
 
@@ -324,6 +369,8 @@ def _words(text: str) -> Iterator[_Word]:
         # Words with a digit are values, not wording.
         plain = [word for word in words_of(bare) if not any(map(str.isdigit, word))]
         yield _Word(stems_of(plain), _signs(bare))
+    if "QUESTION MARK" in unicodedata.name(text.rstrip()[-1:] or " ", ""):
+        yield _Word(["?"], frozenset())
 
 
 def _signs(text: str) -> frozenset[str]:
@@ -353,27 +400,38 @@ def _looks(read: Sequence[Json]) -> list[frozenset[str]]:
 
 
 def _has_values(words: Sequence[_Word], looks: Sequence[frozenset[str]]) -> bool:
-    """Return whether a text has a word that looks like a value of each input."""
-    return all(any(look <= word.signs for word in words) for look in looks)
+    """Return whether a text has a word of its own that looks like a value, for each input."""
+    return all(
+        sum(look <= word.signs for word in words) >= sum(look <= other for other in looks)
+        for look in looks
+    )
 
 
-def _wording(words: Sequence[_Word], looks: Sequence[frozenset[str]]) -> Counter[str]:
-    """Count the stems of the words that don't look like values."""
-    kept = (one for one in words if not any(look <= one.signs for look in looks))
-    return Counter(stem for one in kept for stem in one.stems)
+def _stems(words: Sequence[_Word], looks: Sequence[frozenset[str]]) -> Iterator[str]:
+    """Yield the stems of a text in order, and a mark in place of what looks like a value."""
+    for word in words:
+        is_value = _VALUE in word.signs or any(look <= word.signs for look in looks)
+        yield from [_VALUE] if is_value else word.stems
+
+
+def _without_marks(stems: Counter[str]) -> Counter[str]:
+    """Leave out the marks of values and of the ends."""
+    return Counter({stem: count for stem, count in stems.items() if stem not in ("", _VALUE)})
 
 
 def _weights(known: Sequence[_Known]) -> dict[str, float]:
     """Return how much a stem tells one routine from the others, by the routines that have it."""
-    held = Counter(term for one in known for term in {t for said in one.wordings for t in said})
+    held = Counter(
+        term for one in known for term in {t for said in one.wordings or [one.about] for t in said}
+    )
     return {term: math.log1p(len(known) / count) for term, count in held.items()}
 
 
-def _vector(terms: Counter[str], weights: Vector) -> Vector:
-    most = max(weights.values(), default=1.0)
+def _vector(terms: Counter[str], weights: Vector, size: float = 1.0) -> Vector:
+    most = UNHEARD * max(weights.values(), default=1.0)
     found = {term: (1 + math.log(n)) * weights.get(term, most) for term, n in terms.items()}
     length = math.sqrt(sum(one * one for one in found.values())) or 1.0
-    return {term: one / length for term, one in found.items()}
+    return {term: size * one / length for term, one in found.items()}
 
 
 def _cosine(one: Vector, other: Vector) -> float:
