@@ -224,7 +224,8 @@ class Adversary:
             if len(words) < 4 or "\\" in text:
                 continue
             if speaker != self._subject:
-                if not re.search(rf"(?:^|[.!?] *){self._subject}\b", text):
+                # What a turn says of a subject that it names, only a reader can tell.
+                if not re.search(rf"\b{self._subject}\b", text, re.IGNORECASE):
                     facts += list(self._of_other(label, text, words))
                     records += [{"type": "Bad", **one} for one in self._records(label, text, words)]
                 continue

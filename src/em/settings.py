@@ -187,14 +187,14 @@ class StateSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_every: checkpoint after so many events (500) or a duration (10m); never by default.
     keys: the fields that identify a record of a type.
     rules: a Python file with the user's own rules.
-    second_question: what a model that reads texts is asked about once more: facts that are asked,
-        quoted or change something; all facts; or none.
+    second_question: what a model that reads texts is asked about once more: all facts; those that
+        change something or that code doubts; or none.
     """
 
     checkpoint_every: int | str | None = None
     keys: dict[str, list[str]] = {}
     rules: str | None = None
-    second_question: Literal["changes", "all", "none"] = "changes"
+    second_question: Literal["all", "changes", "none"] = "all"
 
 
 class WorkflowMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

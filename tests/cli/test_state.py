@@ -177,7 +177,7 @@ def test_the_model_is_asked_only_if_it_is_wanted(
         "code": "def answer(state):\n    return len(state.trips)",
         "parameters": {},
     }
-    Path("facts.json").write_text(json.dumps([{"facts": [trip]}]))
+    Path("facts.json").write_text(json.dumps([{"facts": [trip]}, {"stated": ["s1"]}]))
     Path("query.json").write_text(json.dumps([count]))
     em(capsys, "observe", "ana", "I was in Rome.")
     monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
@@ -376,7 +376,7 @@ def test_what_is_inferred_is_marked_and_told_why_and_can_be_corrected(
     words = {"events": ["e1"], "evidence": ["in Rome"], "status": "inferred"}
     trip = {"op": "add", "type": "Trip", "record": {"to": "Rome"}, **words}
     city = {"op": "set", "field": "city", "value": "Rome", **words}
-    Path("facts.json").write_text(json.dumps([{"facts": [trip, city]}]))
+    Path("facts.json").write_text(json.dumps([{"facts": [trip, city]}, {"stated": ["s1", "s2"]}]))
     em(capsys, "observe", "ana", "I was in Rome.", "--speaker", "Ana", "--addressee", "Bo")
     monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
     monkeypatch.setenv("EM_LLM_BASE_URL", "facts.json")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import sample
 from served import Serve, Served, token_in
+from tests.careful import careful
 
 from em import Memory
 from em.errors import InputError, NotFound
-from em.llm import ScriptedClient
 from em.serve.pages.records import ROWS, Listing, Wanted, words
 
 TRIPS = [
@@ -256,7 +256,7 @@ def test_one_of_several_records_of_a_text_is_corrected_and_no_other(
          "evidence": ["Two teas and one coffee today."]}
         for what, count in cups
     ]  # fmt: skip
-    memory.checkpoint("ana", llm=ScriptedClient([{"facts": reply}]))
+    memory.checkpoint("ana", llm=careful({"facts": reply}))
     refs = {row.cells[1].text: row.ref for row in listing(memory).table().rows}
     assert len(refs) == 2
     service = serve()

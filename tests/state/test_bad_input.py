@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from tests.careful import careful
 
 from em import Memory
 from em.errors import LlmUnavailable
@@ -55,7 +56,7 @@ def test_fields_that_are_named_like_secrets(memory: Memory) -> None:
     words = ["Login 2 goes with hunter3"]
     record = {"password": "hunter3", "n": 2}
     found = [{"op": "add", "type": "Login", "record": record, "events": ["e1"], "evidence": words}]
-    state = memory.checkpoint("ana", llm=ScriptedClient([{"facts": found}]))
+    state = memory.checkpoint("ana", llm=careful({"facts": found}))
     assert [login.password for login in state.logins] == ["[redacted:password]"] * 2
     assert (state.logins[0].token, state.profile.api_key) == (7, "[redacted:api_key]")
     again = memory.checkpoint("ana", rebuild=True)
@@ -142,9 +143,6 @@ TRIP: dict[str, Any] = {
     [
         "I could not find anything of note.",
         '{"facts": [{"type": "Trip", "rec',
-        {"facts": [{**TRIP, "events": ["e99"]}]},
-        {"facts": [{**TRIP, "events": []}]},
-        {"facts": [{**TRIP, "evidence": []}]},
         {"facts": [], "code": "import os"},
     ],
 )
@@ -157,10 +155,32 @@ def test_a_model_that_answers_nonsense_leaves_the_text_unstructured(
     assert [trip.n for trip in state.trips] == [5]
     assert [one.event_id for one in state.unstructured] == [event]
     assert "could not be used" in state.unstructured[0].reason
-    good = {"facts": [TRIP]}
-    state = memory.checkpoint("ana", llm=ScriptedClient([good]), again=True)
+    state = memory.checkpoint("ana", llm=careful({"facts": [TRIP]}), again=True)
     assert sorted(trip.n for trip in state.trips) == [1, 5]
     assert (state.unstructured, state.coverage.by_model) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"events": ["e99"]},
+        {"events": []},
+        {"evidence": []},
+        {"op": "guess"},
+        {"op": None},
+        {"x": 1},
+    ],
+)
+def test_an_item_of_another_form_does_not_lose_the_others(memory: Memory, bad: Any) -> None:
+    memory.observe("ana", "I went to Rome 1 time.")
+    rules = [{"id": "x", "events": ["e1"]}, {"events": ["e7"]}]
+    model = careful({"facts": [{**TRIP, **bad}, TRIP], "constraints": rules})
+    state = memory.checkpoint("ana", llm=model)
+    assert [trip.n for trip in state.trips] == [1]
+    assert len(model.requests) == 2  # it was not asked to write it again
+    left_out = [one.partition(" left out")[0] for one in state.report.problems]
+    assert left_out[0] in ("facts[0]", "facts[0].op", "facts[0].events", "add Trip")
+    assert left_out[1:] == ["rule", "rule"]
 
 
 def test_a_model_that_is_not_there_leaves_everything_as_it_was(memory: Memory) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.careful import careful
 
 from em import AsyncMemory, Memory
 from em.errors import NotFound, StateHeld, StateInvalid
@@ -211,7 +212,7 @@ def test_confirmed_beats_inferred(memory: Memory) -> None:
     ]
     for one in facts:
         one["evidence"] = [f"in {one['value']}"]
-    memory.checkpoint("ana", llm=ScriptedClient([{"facts": facts}]))
+    memory.checkpoint("ana", llm=careful({"facts": facts}))
     memory.resolve("ana", "profile.city", policy="confirmed")
     assert memory.checkpoint("ana").profile.city == "Porto"
 
@@ -297,7 +298,7 @@ def test_forgetting_one_text_leaves_what_the_model_made_of_the_others(memory: Me
         }
         for kind, label in (("dog", "e1"), ("cat", "e2"))
     ]
-    memory.checkpoint("ana", llm=ScriptedClient([{"facts": found}]))
+    memory.checkpoint("ana", llm=careful({"facts": found}))
     memory.forget(first)
     assert [pet.kind for pet in memory.state("ana").pets] == ["cat"]
 

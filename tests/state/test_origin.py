@@ -4,10 +4,10 @@ import datetime
 from typing import Any
 
 import pytest
+from tests.careful import careful
 
 from em import Memory
 from em.errors import InputError, NotFound
-from em.llm import ScriptedClient
 
 
 def test_a_fact_tells_who_said_it_when_and_in_which_words(memory: Memory) -> None:
@@ -27,7 +27,7 @@ def test_what_a_model_and_a_record_and_a_person_say_is_told_apart(memory: Memory
     words = {"evidence": ["love green tea"], "events": ["e1"]}
     tea = {"op": "set", "field": "drink", "value": "green tea", "status": "inferred", **words}
     cup = {"op": "add", "type": "Cup", "record": {"of": "green tea"}, "status": "inferred", **words}
-    state = memory.checkpoint("ana", llm=ScriptedClient([{"facts": [cup, tea]}]))
+    state = memory.checkpoint("ana", llm=careful({"facts": [cup, tea]}))
     whys = [state.why(name) for name in ("age", "drink")]
     assert [(one.how, one.confidence) for one in whys] == [
         ("record", "stated"),
@@ -78,7 +78,7 @@ def test_an_event_with_several_values_decides_only_with_the_value(memory: Memory
         )
     ]
     reply = {"facts": [{**one, "events": ["e1"]} for one in records]}
-    memory.checkpoint("ana", llm=ScriptedClient([reply]))
+    memory.checkpoint("ana", llm=careful(reply))
     with pytest.raises(InputError, match="several values"):
         memory.resolve("ana", "Person.city", event=text)
     memory.resolve("ana", "Person.city", event=text, key=["Bo"])

@@ -135,9 +135,11 @@ PARIS = [fact("city", "Paris", "live in Paris")]
     ],
 )
 @pytest.mark.parametrize("is_stated", [True, False])
-def test_what_changes_or_is_asked_is_asked_about_once_more(
+def test_only_what_changes_or_is_in_doubt_may_be_asked_about_once_more(
     memory: Memory, text: str, found: Any, is_stated: bool
 ) -> None:
+    settings = memory.subjects.settings
+    memory.subjects.settings = msgspec.structs.replace(settings, second_question="changes")
     state = read(memory, "I live in Paris.", facts=PARIS)
     assert state.asked == 1
     state = read(memory, text, facts=[found], yes=["s1"] if is_stated else [])

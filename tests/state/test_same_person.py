@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.careful import careful
 
 from em import Memory
 from em.cli.root import run
@@ -25,7 +26,7 @@ def memory(tmp_path: Path) -> Memory:
         person("My sister lives in Rome.", "e1", name="sister", relation="sister", city="Rome"),
         person("Lia works for Acme.", "e2", name="Lia", employer="Acme"),
     ]
-    memory.checkpoint("ana", llm=ScriptedClient([{"facts": records}]))
+    memory.checkpoint("ana", llm=careful({"facts": records}))
     return memory
 
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from tests.careful import careful
 
 from em import Memory
-from em.llm import ScriptedClient
 from em.state.rows import BLOCK_ROWS
 
 
@@ -66,7 +66,7 @@ def test_a_version_before_a_model_read_the_texts(memory: Memory) -> None:
     memory.checkpoint("ana")
     found = {"op": "add", "type": "Trip", "record": {"to": "Rome"}, "evidence": ["trip to Rome"]}
     reply = {**found, "events": ["e1"], "status": "stated"}
-    model = ScriptedClient([{"facts": [reply]}])
+    model = careful({"facts": [reply]})
     assert len(memory.checkpoint("ana", llm=model, again=True).trips) == 1
     old = memory.subjects.state("ana", version=1)
     assert list(old.collections) == []

@@ -76,7 +76,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keys: Mapping[str, list[str]] = {}
     dependents: Callable[[], Sequence[Dependent]] = lambda: ()
     accept: bool = False
-    second_question: Literal["changes", "all", "none"] = "changes"
+    second_question: Literal["all", "changes", "none"] = "all"
     again: bool = False
     rebuild: bool = False
 

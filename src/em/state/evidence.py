@@ -1,30 +1,35 @@
 """Evidence: the words of a text that state something, and whether a value stands in them.
 
-Texts are compared by their stems, numbers as digits or words, dates as the date reader reads them,
-completed from the time of the text.
+A value stands in its evidence word for word, up to case, and the forms of numbers and dates. What a
+date leaves out is completed from the time of the event, and from nothing else.
 """
 
 import re
 from collections.abc import Sequence
 from datetime import date
+from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import Any
 
-from em.state.speech import Text, sentence_of
-from em.state.types import CURRENCIES, text_kind, to_date, to_money
+from em.state.statement import Text, has_name
+from em.state.types import CURRENCIES, text_kind, to_date, to_decimal, to_money
 from em.text.dates import Span, month_of, spans
-from em.text.numbers import NUMBERS, numbers_in
-from em.text.terms import STOP_WORDS, stems_of, words_of
+from em.text.numbers import InDigits, in_digits, numbers_in
+from em.text.terms import stems_of, words_of
 from em.values.times import from_micros
 
-_SIGNS = str.maketrans("’‘`“”–—", "'''\"\"--")
+_SIGNS = str.maketrans("’‘`“”–—−", "'''\"\"---")
 _ENDS = " \t\n.,;:!?…\"'“”"
 _QUOTE = re.compile(r"\"[^\"\n]+\"|“[^“”]+”|«[^«»]+»|^>.*$", re.MULTILINE)
-_WITH_COMMA = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){1,6},\d{1,2}(?![\d.,])")
-"""Amounts such as 1.250,50, which can be read in one way."""
-_DIGITS = re.compile(r"(\d[\d,]{0,20}(?:\.\d{1,9})?)(k\b)?", re.IGNORECASE)
-_CLOCK = re.compile(r"(?<!\d)(\d{1,2})(?:[:.h](\d{2}))? ?(am|pm)?\b", re.IGNORECASE)
+_END = re.compile(r"[.!?\n](?!\w)")
+_CLOCK = re.compile(
+    r"(?<![\w.,:])(\d{1,2})(?:([:.h])(\d{2}))?(?: ?([ap])\.?m\b)?(?![\d:])", re.IGNORECASE
+)
 _PARTIAL = re.compile(r"(\d{4})(?:-(\d{2}))?")
+_CONTINUED = re.compile(r"[.,:]?\d")
+"""What stands behind digits that are only a part of a number or a time."""
+_BEGUN = re.compile(r"(?:\d[.,:]|(?<!\w)-[$€£¥₹]?|\b(?:minus|negative) )$")
+"""What stands before digits that are only a part of a number or a time, or have a sign."""
 
 
 def find_words(words: str, text: str) -> tuple[int, int] | None:
@@ -36,12 +41,23 @@ def find_words(words: str, text: str) -> tuple[int, int] | None:
     start = plain.find(wanted)
     while start >= 0:
         end = start + len(wanted)
-        if not _is_word(plain[start - 1 : start]) and not _is_word(plain[end : end + 1]):
+        if _is_whole(plain, start, end):
             return places[start], places[end - 1] + 1
         # Go on behind this word: a text of one long word must not be searched at each character.
         space = plain.find(" ", start)
         start = plain.find(wanted, space) if space >= 0 else -1
     return None
+
+
+def _is_whole(plain: str, start: int, end: int) -> bool:
+    """Tell whether a part of a text begins and ends between words, and cuts no number."""
+    before, after = plain[max(0, start - 12) : start], plain[end : end + 2]
+    if _is_word(before[-1:]) or _is_word(after[:1]):
+        return False
+    if plain[end - 1].isdigit() and _CONTINUED.match(after):
+        return False
+    starts_number = plain[start].isdigit() or plain[start] in CURRENCIES
+    return not (starts_number and _BEGUN.search(before))
 
 
 @lru_cache(maxsize=4)
@@ -62,13 +78,17 @@ def _is_word(char: str) -> bool:
 
 
 class Evidence:
-    """Words, where they stand, and who says them. `unsaid`: the first that nobody said."""
+    """Words, where they stand, and who says them.
+
+    unsaid: the first that no text has. inexact: values that have another form there (tea, teas).
+    """
 
     def __init__(self, given: Sequence[str] | str, texts: Sequence[Text]) -> None:
         self.given = [given] if isinstance(given, str) else list(given)
         self.words = " … ".join(self.given)
         self.places: list[tuple[Text, tuple[int, int]]] = []
         self.unsaid = None if self.given else ""
+        self.inexact: list[str] = []
         for words in self.given:
             found = [(text, span) for text in texts if (span := find_words(words, text.text))]
             self.places += found[:1]
@@ -79,7 +99,8 @@ class Evidence:
     @property
     def is_asked(self) -> bool:
         """Whether a sentence that it stands in is a question."""
-        return any(sentence_of(text.text, *span).endswith("?") for text, span in self.places)
+        ends = (_END.search(text.text, end - 1) for text, (_, end) in self.places)
+        return any(found is not None and found[0] == "?" for found in ends)
 
     @property
     def is_quoted(self) -> bool:
@@ -90,6 +111,10 @@ class Evidence:
             for quote in _QUOTE.finditer(text.text)
         )
 
+    def names(self, name: str) -> bool:
+        """Tell whether a name stands in the words, without regard to accents and signs."""
+        return has_name(name, self.words)
+
     def missing(self, value: Any) -> Any:
         """Return the first part of a value that was not said; None if all of it was."""
         if value is None or isinstance(value, bool):
@@ -97,38 +122,38 @@ class Evidence:
         if isinstance(value, dict | list):
             parts = value.values() if isinstance(value, dict) else value
             return next((one for one in map(self.missing, parts) if one is not None), None)
-        said = self._has_number(value) if isinstance(value, int | float) else self._has_text(value)
+        said = self._has_text(value) if isinstance(value, str) else self._has_number(value)
         return None if said else value
 
     def has_date(self, value: str) -> bool:
-        """Tell whether a text names a day, a month or a year in this form, or a part of it."""
-        day = to_date(value[:10]) if text_kind(value[:10]) == "date" else None
-        if day is None and (found := _PARTIAL.fullmatch(value)) is not None:
-            return any(_overlap(span, found) for span in self._spans) or value in self.words
-        return day is not None and any(one.first <= day <= one.last for one in self._spans)
-
-    @cached_property
-    def _stems(self) -> frozenset[str]:
-        words = words_of(self.words)
-        return frozenset((*words, *stems_of(words)))
+        """Tell whether the words name this day, or a date within this month or year."""
+        day = to_date(value) if text_kind(value) == "date" else None
+        if day is not None:
+            return day in self._days
+        found = _PARTIAL.fullmatch(value)
+        return found is not None and (
+            any(_is_within(span, found) for span in self._spans) or value in self.words
+        )
 
     @cached_property
     def _spans(self) -> list[Span]:
-        return [s for text in self.texts for s in spans(words_of(text.text), from_micros(text.at))]
+        said = ((text.text[slice(*place)], text.at) for text, place in self.places)
+        return [one for words, at in said for one in spans(words_of(words), from_micros(at))]
 
     @cached_property
-    def _numbers(self) -> list[float]:
-        words = words_of(self.words)
-        found = [float(one) for one in (*numbers_in(words), *map(NUMBERS.get, words)) if one]
-        for digits, thousands in _DIGITS.findall(self.words):
-            number = float(digits.replace(",", ""))
-            found += [number, number * 1000] if thousands else [number]
-        for digits in _WITH_COMMA.findall(self.words):
-            found.append(float(digits.replace(".", "").replace(",", ".")))
-        return found
+    def _days(self) -> frozenset[date]:
+        """The days that are named; for "two weeks ago", which is read as five days, the middle."""
+        counted = [one for one in self._spans if one.days in (1, 5)]
+        return frozenset(one.first + (one.last - one.first) / 2 for one in counted)
 
-    def _has_number(self, value: float) -> bool:
-        return any(abs(abs(value) - one) < 1e-9 * max(1, one) for one in self._numbers)
+    @cached_property
+    def _digits(self) -> list[InDigits]:
+        return list(in_digits(self.words.translate(_SIGNS)))
+
+    def _has_number(self, value: Any) -> bool:
+        wanted = to_decimal(value)
+        in_words = map(Decimal, numbers_in(words_of(self.words)))
+        return wanted in (*in_words, *(one.value for one in self._digits))
 
     def _has_text(self, value: str) -> bool:
         if not value.strip() or find_words(value, self.words) is not None or self.has_date(value):
@@ -138,32 +163,43 @@ class Evidence:
             day, clock = ("", value) if kind == "time" else (value[:10], value[11:])
             return clock[:5] in self._clock and (not day or self.has_date(day))
         if kind in ("int_text", "decimal_text"):
-            return self._has_number(float(value))
+            return self._has_number(value)
         if (money := to_money(value)) is not None:
-            signs = [sign for sign, code in CURRENCIES.items() if code == money[1]]
-            named = any(sign.lower() in self.words.lower() for sign in (money[1], *signs))
-            return named and self._has_number(float(money[0]))
-        words = [word for word in words_of(value) if word not in STOP_WORDS]
-        return bool(words) and all(map(self._has_word, words))
+            return any(one.value == money[0] and _is_of(one, money[1]) for one in self._digits)
+        return self._has_forms(value)
 
-    def _has_word(self, word: str) -> bool:
-        is_number = word.isdecimal() and self._has_number(float(word))
-        return is_number or word in self._stems or stems_of([word])[0] in self._stems
+    def _has_forms(self, value: str) -> bool:
+        """Tell whether the words have other forms of these, in their order; note it if so."""
+        if any(map(str.isdigit, value)) or not (wanted := stems_of(words_of(value))):
+            return False
+        found = f" {' '.join(wanted)} " in f" {' '.join(stems_of(words_of(self.words)))} "
+        self.inexact += [value] if found else []
+        return found
 
     @cached_property
     def _clock(self) -> frozenset[str]:
+        """The times of day: a number alone is none, and "7.30" only with am or pm."""
         found = set()
-        for text in self.texts:
-            for hour, minute, half in _CLOCK.findall(text.text):
-                number = int(hour) % 12 + 12 * (half.lower() == "pm") if half else int(hour)
+        for hour, sign, minute, half in _CLOCK.findall(self.words):
+            if half or sign in (":", "h"):
+                number = int(hour) % 12 + 12 * (half.lower() == "p") if half else int(hour)
                 found.add(f"{number:02}:{minute or '00'}")
         return frozenset(found)
 
 
-def _overlap(span: Span, found: re.Match[str]) -> bool:
+def _is_of(amount: InDigits, currency: str) -> bool:
+    """Tell whether a currency stands beside a number: its sign, or its code (EUR, euros)."""
+    before, after = amount.before.rstrip("- "), amount.after.lstrip()
+    signs = [sign for sign, code in CURRENCIES.items() if code == currency]
+    named = after.upper().startswith((currency, *signs)) or before.upper().endswith(currency)
+    dollars = before.upper().endswith(f"{currency[:2]}$")
+    return named or dollars or (before.endswith(tuple(signs)) and not before[-2:-1].isalpha())
+
+
+def _is_within(span: Span, found: re.Match[str]) -> bool:
     year, month = int(found[1]), found[2]
     try:
         whole = month_of(year, int(month)) if month else Span(date(year, 1, 1), date(year, 12, 31))
     except ValueError:
         return False
-    return span.first <= whole.last and whole.first <= span.last
+    return whole.first <= span.first and span.last <= whole.last

@@ -26,7 +26,7 @@ from em.state.schema import (
     Status,
     TypeSchema,
 )
-from em.state.speech import Text
+from em.state.statement import Text
 from em.state.types import fold_records, type_of
 from em.store.protocol import Record
 from em.values.canonical import Json

@@ -1,13 +1,15 @@
 """Judgement: which statements become part of a state, whoever read them.
 
-A statement is taken if its words stand in the text, its value stands in these words (or is a truth
-value, or a text that its field is known to have), and the event's speaker may say it: what somebody
-else says must name the subject. A statement about a question or a quotation, or one that changes
-what is known, is open: a second question to a model may decide it. The rest is left out, with why.
+A statement is taken if its evidence stands in a text word for word, its value stands in the
+evidence (or is a truth value, or a text that its field is known to have), and the event's speaker
+may say it. Another speaker's words count for that speaker; about anybody else they must have the
+name. What code can't decide is open, and a second question to a model may decide it. The rest is
+left out, with the reason.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,10 +19,8 @@ from em.state.fold import partial_moment
 from em.state.knowledge import Knowledge, KnownRecord
 from em.state.rules import check_shape
 from em.state.schema import PROFILE, ConstraintDraft, Extraction, FieldSchema
-from em.state.speech import Text, is_about, is_own, names_subject, plain_name, sentence_of
-from em.state.statement import Statement
+from em.state.statement import Statement, Text, plain_name, read_as
 from em.state.types import resolve
-from em.text.terms import words_of
 from em.values.canonical import Json
 from em.values.times import from_micros
 
@@ -28,16 +28,23 @@ PERSON = "Person"
 PERSON_KEY = ["name"]
 
 
+S = TypeVar("S", bound=Statement)
+
+
 class Refused(Exception):
     """Why a statement is left out."""
 
 
 class Open(NamedTuple):
-    """A statement that code can't decide alone, with its texts and the reason."""
+    """A statement that code can't decide alone, with its texts and the reason.
+
+    is_doubted: without a second question it is left out; else it is taken.
+    """
 
     statement: Statement
     texts: Sequence[Text]
     why: str
+    is_doubted: bool
 
 
 class Judge:
@@ -95,9 +102,10 @@ class Judge:
         self.problems += [f"rename of {old} to {new} left out" for old, new in left.items()]
         return {old: new for old, new in given.items() if old not in left}
 
-    def take_rule(self, found: ConstraintDraft, events: Sequence[str]) -> None:
+    def take_rule(self, given: Json, place: str, events: Sequence[str]) -> None:
         """Check a rule, except for names of types, which the same reading may add."""
         try:
+            found = read_as(ConstraintDraft, given, place)
             check_shape(found)
         except InputError as error:
             self.problems.append(f"rule left out: {error}")
@@ -105,20 +113,33 @@ class Judge:
         item = {**msgspec.to_builtins(found), "events": list(dict.fromkeys(events))}
         self.items["constraint"].append(item)
 
+    def read(self, given: Sequence[Json], kind: type[S]) -> list[S]:
+        """Convert what was read; an item of another form is left out alone."""
+        found = []
+        for number, one in enumerate(given):
+            try:
+                found.append(read_as(kind, one, f"facts[{number}]"))
+            except InputError as error:
+                self.problems.append(f"{error.place} left out: {error.message}")
+        return found
+
     def take(self, one: Statement, texts: Sequence[Text], *, confirmed: bool = False) -> None:
         """Check a statement; keep it, the reason why not, or that it is open.
 
         confirmed: a second question said that the text states it as true.
         """
         try:
-            said = self._said(one, texts)
-            item, why = self._item(one, said)
+            said = _said(one, texts)
+            doubt = next(self._doubts(one, said), "")
+            item, change = self._item(one, said)
         except (Refused, InputError) as error:
             self.left_out(one, str(error))
             return
-        why = "a question" if said.is_asked else "a quotation" if said.is_quoted else why
+        if said.inexact and not doubt:
+            doubt = f"its evidence has {said.inexact[0]!r} in another form"
+        why = doubt or change
         if (why or self._opens_all) and not confirmed:
-            self.open.append(Open(one, texts, why or "not certain"))
+            self.open.append(Open(one, texts, why or "it is not certain", bool(doubt)))
             return
         noun = "record" if "record" in item else "fact"
         if item not in self.items[noun]:
@@ -129,39 +150,57 @@ class Judge:
         what = f"{one.type}.{one.field}" if one.field else one.type
         self.problems.append(f"{one.op} {what} left out: {why}")
 
-    def take_changes(self) -> None:
-        """Take open statements that only change what is known; leave out the rest."""
+    def close(self) -> None:
+        """Decide without a second question: leave out what is in doubt, and take the changes."""
         waiting, self.open = self.open, []
         for one in waiting:
-            if one.why in ("a question", "a quotation"):
-                self.left_out(one.statement, f"its evidence stands in {one.why}")
+            if one.is_doubted:
+                self.left_out(one.statement, one.why)
             else:
                 self.take(one.statement, one.texts, confirmed=True)
 
     def _key_of(self, type_: str) -> list[str] | None:
         return [] if type_ == PROFILE else self.keys.get(type_) or self._known.key_of(type_)
 
-    def _said(self, one: Statement, texts: Sequence[Text]) -> Evidence:
-        """Return the evidence of a statement, if its words were said by whom they count."""
-        said = Evidence(one.evidence, texts)
-        if said.unsaid is not None:
-            raise Refused(f"nobody said {said.unsaid!r}")
+    def _doubts(self, one: Statement, said: Evidence) -> Iterator[str]:
+        """Yield why code can't decide a statement; Refused if another speaker can't say it."""
         who = self._person(one)
-        for text, (start, end) in said.places:
-            if is_own(text, self._names):
+        whom = repr(who) if who else "the subject"
+        for text in said.texts:
+            if text.is_by(self._names) or (who and plain_name(who) == plain_name(text.speaker)):
                 continue
             by = text.speaker or text.role
-            if "relation" in one.record or one.field == "relation":
-                raise Refused(f"{by} says who somebody is, not the subject")
-            sentence = sentence_of(text.text, start, end)
-            if who:
-                is_named = who[:1].isupper() and is_about(sentence, [who])
-                may_say = is_named or plain_name(who) == plain_name(text.speaker)
-            else:
-                may_say = names_subject(text, sentence, self._names)
-            if not may_say:
-                raise Refused(f"{by} says {sentence!r}, which is not about {who or 'the subject'}")
-        return said
+            if not any(map(said.names, [who] if who else self._names)):
+                raise Refused(f"{by} says it, and its evidence does not name {whom}")
+            yield f"{by} says it, and only a reader can tell whether it is about {whom}"
+        if who and not self._known.has(one.type, [who]) and not self._is_named(who, said):
+            yield f"its evidence does not name {who!r}"
+        if said.is_asked:
+            yield "its evidence stands in a question"
+        if said.is_quoted:
+            yield "its evidence stands in a quotation"
+        if not self._is_linked(one, said):
+            yield "its evidence names neither the field nor the value that it changes"
+
+    def _is_named(self, who: str, said: Evidence) -> bool:
+        """Tell whether the evidence or the event names somebody."""
+        by = {plain_name(one) for text in said.texts for one in (text.speaker, text.addressee)}
+        return said.names(who) or plain_name(who) in by
+
+    def _is_linked(self, one: Statement, said: Evidence) -> bool:
+        """Tell whether the evidence names what a statement takes back or changes."""
+        if one.field and one.op == "retract":
+            entry = self._known.current(one.type, one.key, one.field)
+            values = {one.field: entry.value if entry else None}
+        elif one.known and one.op in ("set", "retract"):
+            values = self._target(one).record
+        else:
+            return True
+        return any(
+            said.names(name)
+            or (not isinstance(value, bool) and value is not None and said.missing(value) is None)
+            for name, value in values.items()
+        )
 
     def _person(self, one: Statement) -> str:
         """Return the key of the record of somebody else that a statement is about."""
@@ -176,8 +215,8 @@ class Judge:
         common["source"] = self._source(one, said) or said.texts[0].source or said.texts[0].speaker
         if one.since is not None:
             partial_moment(one.since)
-            if not said.has_date(one.since):
-                raise Refused(f"the time {one.since!r} is not in the text")
+            if not said.has_date(one.since[:10]):
+                raise Refused(f"the time {one.since!r} is not in its evidence")
             common["at"] = one.since
         key = self._key_of(one.type)
         if one.op == "same" and key:
@@ -195,10 +234,11 @@ class Judge:
             raise Refused(f"the key {one.key} does not fit the type {one.type!r}")
         current = self._known.current(one.type, one.key, one.field)
         if one.op == "retract" and current is None:
-            raise Refused(f"{one.field} has no value that could be taken back")
+            raise Refused(f"{one.field} has no value to take back")
         old = None if current is None else current.value
         if one.op != "retract":
-            self._grounded(one.type, {one.field: one.value}, said, old)
+            if not (one.mistaken and _corrects(old, one.value, said)):
+                self._grounded(one.type, {one.field: one.value}, said)
             self._named(one.type, one.key, said)
         if one.mistaken and current is not None:
             item["at"] = from_micros(current.at).isoformat()
@@ -266,26 +306,23 @@ class Judge:
             raise Refused(f"{len(found)} known records are {one.known!r:.200}")
         return found[-1]
 
-    def _grounded(self, type_: str, values: Json, said: Evidence, old: Any = None) -> None:
+    def _grounded(self, type_: str, values: Json, said: Evidence) -> None:
         schema = self._known.schema.types.get(type_)
         for name, value in values.items():
             wrong = said.missing(value)
             field = None if schema is None else schema.fields.get(name)
-            is_known = _is_member(value, field) or _corrects(old, value, said)
-            if wrong is not None and not is_known:
-                raise Refused(f"{name} {wrong!r} is not in the words {said.words!r}")
+            if wrong is not None and not _is_member(value, field):
+                raise Refused(f"{name} {wrong!r} is not in its evidence {said.words!r}")
 
     def _named(
         self, type_: str, key: Sequence[Any], said: Evidence, *, is_known: bool = True
     ) -> None:
-        """The words must name a record by its key, unless it is known, speaks or is spoken to."""
+        """The text must name a record by its key, unless it is known."""
         if type_ == PROFILE or (is_known and self._known.has(type_, key)):
             return
-        by = {plain_name(one) for text in said.texts for one in (text.speaker, text.addressee)}
         for part in key:
-            spoken = any(find_words(str(part), text.text) for text in said.texts)
-            if not spoken and plain_name(str(part)) not in by:
-                raise Refused(f"the key {part!r} is not in the words {said.words!r}")
+            if not any(text.names(str(part)) for text in said.texts):
+                raise Refused(f"the key {part!r} is not in the text")
 
     def _alike(self, one: Statement) -> KnownRecord | None:
         """Return the known record that a new one only repeats."""
@@ -308,11 +345,19 @@ class Judge:
     def _status(self, one: Statement, said: Evidence) -> str:
         """Return how sure it is: confirmed only by a source that the text or its event names."""
         first = said.texts[0]
-        if not first.speaker and not is_own(first, self._names):
+        if not first.speaker and not first.is_by(self._names):
             return "inferred"
         by = self._source(one, said) or first.source
         is_other = bool(by) and plain_name(by) != plain_name(first.speaker)
         return "stated" if one.status == "confirmed" and not is_other else one.status
+
+
+def _said(one: Statement, texts: Sequence[Text]) -> Evidence:
+    """Return the evidence of a statement, which must stand in its texts."""
+    said = Evidence(one.evidence, texts)
+    if said.unsaid is not None:
+        raise Refused(f"the text does not have the words {said.unsaid!r}")
+    return said
 
 
 def _is_member(value: Any, field: FieldSchema | None) -> bool:
@@ -328,11 +373,14 @@ def _is_meant(known: str | Json, record: KnownRecord) -> bool:
 
 
 def _corrects(old: Any, new: Any, said: Evidence) -> bool:
-    """Tell whether words correct a part of a known text: its other words were said before."""
+    """Tell whether the evidence has the one run of words in which a corrected value differs."""
     if not isinstance(old, str) or not isinstance(new, str):
         return False
-    added = [word for word in words_of(new) if word not in words_of(old)]
-    return bool(added) and all(word in words_of(said.words) for word in added)
+    words = new.split()
+    parts = SequenceMatcher(None, old.split(), words, autojunk=False).get_opcodes()
+    changed = [" ".join(words[one[3] : one[4]]) for one in parts if one[0] != "equal"]
+    is_one_of_many = len(changed) == 1 < len(parts)
+    return is_one_of_many and find_words(changed[0], said.words) is not None
 
 
 def _is_within(new: Json, known: Json) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from em.state.fold import Fact, Folded, Material, fold
 from em.state.rows import Block, Seen, placed
 from em.state.schema import PROFILE, Entry, Extraction, StateSchema, TypeSchema
-from em.state.speech import names_of
+from em.state.statement import plain_name
 from em.store.protocol import Record, Store
 from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.values.canonical import Json
@@ -127,7 +127,8 @@ class Knowledge:
     def names(self) -> frozenset[str]:
         """Return the names of the subject."""
         given = [entry.value for entry in self.entries(PROFILE, (), "name")]
-        return names_of(self.schema.subject, given)
+        names = (plain_name(one) for one in (self.schema.subject, *given) if isinstance(one, str))
+        return frozenset(filter(None, names))
 
     def key_of(self, type_: str) -> list[str] | None:
         """Return the key of a type; None if it has none or is not known."""

@@ -243,6 +243,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     uses: list[str] = []
 
 
+Handed = Annotated[list[Json], msgspec.Meta(max_length=1_000)]
+"""What a caller read in a text. Each item is judged alone at the checkpoint."""
 DETAILS = tuple("type speaker role addressee session agent run source metadata facts rules".split())
 """Optional fields of an observation, beside its time."""
 Scalar = str | int | float | bool
@@ -273,8 +275,8 @@ class Observation(msgspec.Struct, frozen=True):
     run: str | None = None
     source: str | None = None
     metadata: Metadata | None = None
-    facts: list[Json] | None = None
-    rules: list[Json] | None = None
+    facts: Handed | None = None
+    rules: Handed | None = None
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.record is None):
@@ -291,10 +293,6 @@ def observation(
 ) -> Draft:
     """Make the event of something learned about a subject."""
     body: Json = {name: value for name, value in details.items() if value is not None}
-    if "facts" in body or "rules" in body:
-        from em.state.statement import check_given
-
-        check_given(body)
     if isinstance(text_or_record, str):
         body["text"] = text_or_record
     elif isinstance(text_or_record, Mapping):

@@ -9,16 +9,19 @@ The reader is the agent that hands the text in, or a model at the checkpoint. Bo
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from em.errors import InputError
-from em.state.schema import PROFILE, ConstraintDraft, StateSchema
+from em.state.schema import PROFILE, StateSchema
+from em.text.terms import words_of
 from em.values.canonical import Json
 from em.values.mismatch import mismatch
 
-MAX_FACTS = 1_000
+USERS = frozenset({"user", "human"})
+"""Roles of the subject, where the event names no speaker."""
+T = TypeVar("T", bound=msgspec.Struct)
 Op = Literal["set", "add", "retract", "same"]
 Name = Annotated[str, msgspec.Meta(max_length=60)]
 Said = Annotated[str, msgspec.Meta(max_length=4_000)]
@@ -61,33 +64,62 @@ class Statement(
             raise ValueError("`same` needs a `known` record")
 
 
-def read_statements(given: Sequence[Any]) -> list[Statement]:
-    """Read what a caller says that a text states; InputError names the one that is not right."""
-    found = []
-    if len(given) > MAX_FACTS:
-        raise InputError(f"a text has at most {MAX_FACTS} facts, got {len(given)}", place="facts")
-    for number, one in enumerate(given):
-        try:
-            found.append(msgspec.convert(one, Statement))
-        except msgspec.ValidationError as error:
-            found_at = mismatch(error)
-            place = ".".join(filter(None, (f"facts[{number}]", found_at.path)))
-            raise InputError(found_at.message, place=place, fix=ABOUT) from None
-    return found
+class Text(msgspec.Struct, frozen=True):
+    """An observation in words that was not read yet.
+
+    facts, rules: what the caller read in it; None if the caller did not read it.
+    """
+
+    event: str
+    text: str
+    at: int
+    recorded_at: int
+    speaker: str = ""
+    source: str = ""
+    role: str = ""
+    addressee: str = ""
+    facts: list[Json] | None = None
+    rules: list[Json] | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the caller read it."""
+        return self.facts is not None or self.rules is not None
+
+    @property
+    def is_note(self) -> bool:
+        """Whether the event names nobody as its speaker: it may be a note about the subject."""
+        return not self.speaker and not self.role
+
+    def names(self, name: str) -> bool:
+        """Tell whether the text or its event names somebody; accents and signs don't matter."""
+        return any(has_name(name, said) for said in (self.text, self.speaker, self.addressee))
+
+    def is_by(self, names: frozenset[str]) -> bool:
+        """Tell whether the event says that the subject, which has these names, speaks."""
+        if self.speaker:
+            return plain_name(self.speaker) in names
+        return not self.role or self.role.lower() in USERS
 
 
-def read_rules(given: Sequence[Any]) -> list[ConstraintDraft]:
-    """Read the rules that a caller hands in with a text; InputError names one that is not right."""
+def plain_name(name: str) -> str:
+    """Return a name as names are compared: without case, accents and signs."""
+    return " ".join(words_of(name))
+
+
+def has_name(name: str, text: str) -> bool:
+    """Tell whether a name stands in a text."""
+    wanted = plain_name(name)
+    return bool(wanted) and f" {wanted} " in f" {plain_name(text)} "
+
+
+def read_as(kind: type[T], given: Any, place: str) -> T:
+    """Convert one item of what was read; InputError names its place."""
     try:
-        return msgspec.convert(list(given), list[ConstraintDraft])
+        return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise InputError(mismatch(error).message, place="rules") from None
-
-
-def check_given(body: Json) -> None:
-    """Raise InputError if the facts and rules that are handed in with a text have another form."""
-    read_statements(body.get("facts") or ())
-    read_rules(body.get("rules") or ())
+        found = mismatch(error)
+        raise InputError(found.message, place=".".join(filter(None, (place, found.path)))) from None
 
 
 ABOUT = (

@@ -1,6 +1,9 @@
-"""Numbers that are written in English words: "five", "thirty-two", "two hundred"."""
+"""Numbers in texts: in English words ("thirty-two", "minus two"), and in digits (1,250.50)."""
 
+import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import NamedTuple
 
 _SMALL = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
@@ -14,17 +17,34 @@ UNITS = {word: n for n, word in enumerate(_SMALL)} | {
 }
 """The words that are numbers by themselves."""
 NUMBERS = {**UNITS, **_SCALES, "dozen": 12}
+_MINUS = frozenset({"minus", "negative"})
+_DIGITS = re.compile(
+    r"(?<![\w.,])(?P<sign>-?)[$€£¥₹]?(?P<inner>-?)(?P<digits>\d(?:[\d.,]*\d)?)(?P<thousand>k\b)?",
+    re.IGNORECASE,
+)
+_LONGEST = 40
 
 
 def numbers_in(words: Sequence[str]) -> Iterator[int]:
-    """Yield the numbers that the words of a text name, each run of number words as one."""
+    """Yield the numbers that the words of a text name. Words that don't go on are a new one."""
     run: list[str] = []
-    for word in (*words, ""):
-        if word in NUMBERS or (run and word == "and"):
-            run.append(word)
-        elif run:
-            yield _value([one for one in run if one != "and"])
+    is_negative = False
+    for number, word in enumerate((*words, "")):
+        if run and not (_goes_on(run, word) or word == "and"):
+            yield _value(run) * (-1 if is_negative else 1)
             run = []
+        if word in NUMBERS:
+            if not run:
+                is_negative = number > 0 and words[number - 1] in _MINUS
+            run.append(word)
+
+
+def _goes_on(run: Sequence[str], word: str) -> bool:
+    """Tell whether a word goes on with a number: "twenty one" does, "two three" does not."""
+    if word not in UNITS:
+        return word in NUMBERS
+    last = run[-1]
+    return last not in UNITS or (UNITS[last] >= 20 and 0 < UNITS[word] < 10)
 
 
 def _value(run: Sequence[str]) -> int:
@@ -38,3 +58,40 @@ def _value(run: Sequence[str]) -> int:
             total += max(current, 1) * NUMBERS[word]
             current = 0
     return total + current
+
+
+class InDigits(NamedTuple):
+    """A number in digits, in one of the ways to read it, and what stands before and behind it."""
+
+    value: Decimal
+    before: str
+    after: str
+
+
+def in_digits(text: str) -> Iterator[InDigits]:
+    """Yield the numbers that stand in a text in digits, with their signs.
+
+    1,250 is both 1250 and 1.25, since countries differ; 3k is 3000.
+    """
+    for found in _DIGITS.finditer(text):
+        start = found.start("digits")
+        before = text[max(0, found.start() - 12) : found.start()].lower().split()
+        is_negative = found["sign"] or found["inner"] or _MINUS.intersection(before[-1:])
+        factor = (-1 if is_negative else 1) * (1000 if found["thousand"] else 1)
+        for value in _readings(found["digits"]):
+            after = text[found.end() : found.end() + 12]
+            yield InDigits(value * factor, text[max(0, start - 5) : start], after)
+
+
+def _readings(digits: str) -> set[Decimal]:
+    found = set()
+    for point, comma in ((".", ","), (",", ".")):
+        whole, _, part = digits.partition(point)
+        first, *groups = whole.split(comma)
+        is_grouped = not groups or (
+            len(first) <= 3 and len(groups[-1]) == 3 and all(len(one) in (2, 3) for one in groups)
+        )
+        plain = f"{first}{''.join(groups)}.{part or 0}"
+        if is_grouped and len(plain) <= _LONGEST and plain.replace(".", "", 1).isdecimal():
+            found.add(Decimal(plain))
+    return found
