@@ -163,8 +163,9 @@ class World:
         self.made: list[Call] = []
         self.acted: set[str] = set()
         self._step = ""
-        # What the last run returned, and the check that it handed over at.
+        # What the last run returned and saved by name, and the check that it handed over at.
         self.output: Any = None
+        self.saved: Json = {}
         self.reason: Reason | None = None
 
     def run(
@@ -199,7 +200,7 @@ class World:
             secrets=secrets,
         )
         result = drive(_without_pauses(machine.run(self.inputs)))
-        self.output, self.reason = result.output, result.reason
+        self.output, self.saved, self.reason = result.output, result.context, result.reason
         return self.outcome("" if result.status == "ok" else _why_stopped(result))
 
     def close(self) -> None:

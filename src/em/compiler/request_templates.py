@@ -13,7 +13,7 @@ a request is a template of its own text too, in which those values are hidden.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, islice, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -43,12 +43,15 @@ _LIMITS = frozenset({"enum", "const", "pattern", "format"})
 _CHUNK = re.compile(r"[^\s,;!?\"()]+")
 
 
-def request_templates(examples: Sequence[Example], schema: Json) -> list[str]:
+def request_templates(
+    examples: Sequence[Example], schema: Json, confirmed: Collection[str] = ()
+) -> list[str]:
     """Return the templates of a kind of task.
 
-    schema: of its inputs.
+    schema: of its inputs. confirmed: those that must agree with what is read before anything is
+    written, so that their holes need no limit.
     """
-    limits = _limits(examples)
+    limits = {hole: one for hole, one in _limits(examples).items() if hole not in confirmed}
     made = [_wording(one, examples, schema, limits) for one in examples]
     # What the words don't name is known by recordings in the same words, which must agree.
     told = Counter((one.form, one.settings) for one in made if one is not None)
@@ -136,7 +139,7 @@ class Cut(NamedTuple):
         return [(start, *part) for start, part in zip(starts, self.parts, strict=False)]
 
 
-def _cut_out(example: Example, schema: Json) -> Cut | None:
+def cut_out(example: Example, schema: Json) -> Cut | None:
     """Return a request without its values; None if it does not say all of them."""
     settings, rest = _settings(_given(example.inputs, schema, example.request))
     said = _all_said(rest, schema)
@@ -157,7 +160,7 @@ def _wording(
 
     limits: by hole, what texts were recorded there.
     """
-    cut = _cut_out(example, schema)
+    cut = cut_out(example, schema)
     if cut is None or any(_private(cut, example, examples)):
         return None
     words = "\n".join(words for words, value in cut.parts if value is None)
@@ -184,7 +187,7 @@ def _own(example: Example, examples: Sequence[Example], schema: Json) -> str:
 
     An id, or what only this person's records have, means the same in no other request.
     """
-    cut = _cut_out(example, schema)
+    cut = cut_out(example, schema)
     if cut is None:
         return ""
     holes = [
@@ -452,7 +455,7 @@ def _private(cut: Cut, example: Example, examples: Sequence[Example]) -> Iterato
                 whole = f"{_BEFORE}{re.escape(one)}{_AFTER}"
                 found += [it.span() for it in re.finditer(whole, words, re.IGNORECASE)]
         for start, end in sorted(found, key=lambda edges: (edges[0], -edges[1])):
-            if begin + start >= reached and _is_private(words[start:end], example, examples):
+            if begin + start >= reached and is_private(words[start:end], example, examples):
                 reached = begin + end
                 yield begin + start, reached
 
@@ -462,7 +465,7 @@ def _edges(chunk: re.Match[str]) -> tuple[int, int]:
     return chunk.start(), chunk.start() + len(chunk[0].rstrip(".:'"))
 
 
-def _is_private(value: str, example: Example, examples: Sequence[Example]) -> bool:
+def is_private(value: str, example: Example, examples: Sequence[Example]) -> bool:
     """Return whether the requests of one subject only have a value."""
     pattern = re.compile(f"{_BEFORE}{re.escape(value)}{_AFTER}", re.IGNORECASE)
     sharing = {

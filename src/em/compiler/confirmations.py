@@ -1,0 +1,188 @@
+"""Confirmations: values that a request says beside the inputs, and that the routine's reads show.
+
+`I'm Gus (gus@mail.example), please cancel W-7` says a name that no step needs. In each recording
+the customer's record has it. So it becomes an input that may be left out; where it is given, it
+must agree with that record before anything is written. Its words are a hole in a template, and
+another name is understood: that of somebody else hands over.
+"""
+
+import ast
+import copy
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from em.compiler.example import Example
+from em.compiler.forms import FIRST_WORD, LAST_WORD, applied
+from em.compiler.list_forms import VALUE
+from em.compiler.places import is_number
+from em.compiler.request_templates import cut_out, is_private
+from em.compiler.requested import stands_in
+from em.compiler.term import unused
+from em.redaction.redactor import MARKER
+from em.runner.expressions.language import names_in
+from em.values import json_schema
+from em.values.canonical import Json
+from em.values.leaves import scalars, texts
+from em.values.syntax_tree import expression_of
+
+
+class Shown(NamedTuple):
+    """A place in what a step reads, and the form of the value there."""
+
+    step: str
+    path: tuple[str, ...]
+    form: str = VALUE
+
+    @property
+    def name(self) -> str:
+        """What an input with its value is called."""
+        return "_".join((self.step, *self.path))
+
+    @property
+    def expression(self) -> str:
+        """How a check says it."""
+        return self.form.replace(VALUE, ".".join((self.step, *self.path)))
+
+
+def with_confirmations(
+    document: Json, examples: Sequence[Example], saved: Sequence[Json]
+) -> tuple[Json, list[Example]]:
+    """Return a routine, and its examples, with the inputs that its reads confirm.
+
+    saved: by example, what the steps of the routine saved.
+    """
+    names = [step["save_as"] for step in _first_reads(document["steps"]) if "save_as" in step]
+    shown = [_shown({name: own[name] for name in names if name in own}) for own in saved]
+    made, schema = [*examples], document["input_schema"]
+    inputs: dict[str, tuple[Shown, int]] = {}
+    for one, said in _told(examples, schema, shown):
+        name = unused(one.name, schema.get("properties", {}))
+        kinds = {"number" if is_number(value) else "string" for value in said.values()}
+        own = {"properties": {**schema.get("properties", {}), name: {"type": min(kinds)}}}
+        wide = {
+            number: made[number].with_inputs({**made[number].inputs, name: value})
+            for number, value in said.items()
+        }
+        # The request must still say each input apart from the others.
+        if len(kinds) == 1 and all(_free(each, schema | own) for each in wide.values()):
+            made = [wide.get(number, each) for number, each in enumerate(made)]
+            schema |= own
+            inputs[name] = one, len(said)
+    return {**document, "input_schema": schema, "steps": [*_checked(document, inputs)]}, made
+
+
+def _told(
+    examples: Sequence[Example], schema: Json, shown: Sequence[Mapping[Shown, Any]]
+) -> Iterator[tuple[Shown, dict[int, Any]]]:
+    """Yield what requests say that a read shows, with its value by the number of the example.
+
+    A value that no other subject's requests have is a value, and no wording. Many words are the
+    first of some text: a part of a value counts where requests differ in it.
+    """
+    found: dict[Shown, dict[int, Any]] = defaultdict(dict)
+    for number, (example, own) in enumerate(zip(examples, shown, strict=True)):
+        free = _free(example, schema)
+        for one, value in own.items():
+            # A part of a value is said where the whole is not.
+            forms = (VALUE,) if stands_in(value, free) else (FIRST_WORD, LAST_WORD)
+            for form in forms:
+                text = value if form == VALUE else applied(form, value)
+                if text is not None and stands_in(text, free):
+                    found[one._replace(form=form)][number] = text
+    differing: dict[Shown, set[Any]] = defaultdict(set)
+    for one, values in found.items():
+        differing[one._replace(form=VALUE)] |= {*values.values()}
+    for one in sorted(found, key=lambda each: (each.form != VALUE, -len(found[each]))):
+        is_clear = one.form == VALUE or len(differing[one._replace(form=VALUE)]) > 1
+        said = found[one].items()
+        if is_clear and any(is_private(str(text), examples[n], examples) for n, text in said):
+            yield one, found[one]
+
+
+def _checked(document: Json, inputs: Mapping[str, tuple[Shown, int]]) -> Iterator[Json]:
+    """Yield the steps, each with the checks that inputs agree with what it read."""
+    for step in document["steps"]:
+        own = [one for one in inputs.items() if one[1][0].step == step.get("save_as")]
+        yield _varied(step, [one.path for _, (one, _) in own if one.form == VALUE])
+        for name, (one, held) in own:
+            check = {"check": f"{one.expression} == {name}", "when": f"given({name})"}
+            yield {"id": f"check_{name}", "type": "assert", **check, "held": f"{held}/{held}"}
+
+
+def _varied(step: Json, paths: Sequence[Sequence[str]]) -> Json:
+    """Return a step that expects no fixed value where a request says which one is meant."""
+    made = copy.deepcopy(step)
+    for path in paths:
+        schema = made.get("expect", {})
+        for name in path:
+            schema = json_schema.properties_of(schema).get(name, {})
+        schema.pop("enum", None)
+        if "const" in schema:
+            schema["type"] = "number" if is_number(schema.pop("const")) else "string"
+    return made
+
+
+def confirmed(document: Json) -> set[str]:
+    """Return the inputs that must agree with something that was read, wherever they are given.
+
+    What was asked for with the input itself may only repeat it, and confirms nothing.
+    """
+    names = {*document["input_schema"].get("properties", {})}
+    # By what was read, the names that it was asked for with, also by way of other reads.
+    asked: dict[str, set[str]] = {}
+    found = set[str]()
+    for step in document["steps"]:
+        if _writes(step):
+            break
+        if step["type"] == "tool.call" and "save_as" in step:
+            own = {one for text in texts(step.get("args")) for one in names_in(text, "")}
+            asked[step["save_as"]] = own.union(*(asked[one] for one in own & asked.keys()))
+        for name in names & _compared(step):
+            others = names_in(step["check"], "", bare=True) - {name}
+            is_read = bool(others) and others <= asked.keys()
+            if is_read and step.get("when") in (None, f"given({name})"):
+                found |= {name} - {one for other in others for one in asked[other]}
+    return found
+
+
+def _compared(step: Json) -> set[str]:
+    """Return the names that an assert compares as they are: with `==`, or as a member."""
+    try:
+        check = expression_of(step["check"]) if step["type"] == "assert" else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()  # it is more than a comparison
+    if not isinstance(check, ast.Compare) or not isinstance(check.ops[0], ast.Eq | ast.In):
+        return set()
+    return {one.id for one in (check.left, *check.comparators) if isinstance(one, ast.Name)}
+
+
+def _first_reads(steps: Sequence[Json]) -> Iterator[Json]:
+    """Yield the calls that every run makes before it writes."""
+    for step in steps:
+        if _writes(step):
+            return
+        if step["type"] == "tool.call" and "when" not in step:
+            yield step
+
+
+def _writes(step: Json) -> bool:
+    return step.get("effect") == "write" or any(map(_writes, step.get("steps", ())))
+
+
+def _free(example: Example, schema: Json) -> str:
+    """Return the words of a request that are no input's; empty if they can't be told apart."""
+    cut = cut_out(example, schema)
+    return "" if cut is None else "\n".join(words for words, one in cut.parts if one is None)
+
+
+def _shown(saved: Mapping[str, Any]) -> dict[Shown, Any]:
+    """Return the texts and numbers of records that were read, outside of lists."""
+    return {
+        Shown(step, tuple(map(str, where))): value
+        for step, result in saved.items()
+        for where, value in scalars(result)
+        if all(isinstance(one, str) and one.isidentifier() for one in where)
+        if is_number(value) or (isinstance(value, str) and value.strip())
+        if not MARKER.search(str(value))
+    }

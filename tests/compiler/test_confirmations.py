@@ -1,0 +1,165 @@
+"""Values that a request says and a read shows: filled in, and checked before a write."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.words import desks
+from bench.words.recorded import results
+
+from em import Memory, tool
+from em.compiler.confirmations import confirmed
+from em.runner.package import find_routine, routine_of
+
+KINDS = [*desks.kinds()]
+GUESTS = {
+    "gus@mail.example": {"guest": "g1", "name": "Gus Lund", "phone": 5551},
+    "ada@mail.example": {"guest": "g2", "name": "Ada Byrne", "phone": 5552},
+    "ida@mail.example": {"guest": "g3", "name": "Ida Jo van Ost", "phone": 5553},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["name"])
+@pytest.mark.parametrize("size", [1, 2, 4, 12])
+def test_recorded_requests_of_kinds_with_reads_are_done_again(kind: Any, size: int) -> None:
+    """So are those about other records, but for values unlike the recorded ones."""
+    found = [(sort, how) for sort, how, *_ in results(kind, size)]
+    assert [how for sort, how in found if sort == "same"] == ["right"] * size
+    assert not [one for one in found if one[1] == "wrong"]
+    if size == 12:
+        assert {how for _, how in found} == {"right"}
+
+
+class Desk:
+    """Tools of a clerk who looks up a guest and closes the account."""
+
+    def __init__(self) -> None:
+        self.closed: list[str] = []
+
+        @tool(effect="read")
+        def find_guest(email: str) -> Any:
+            return GUESTS.get(email)
+
+        @tool(effect="write")
+        def close(guest: str) -> bool:
+            self.closed.append(guest)
+            return True
+
+        self.tools = [find_guest, close]
+
+    def do(self, email: str) -> None:
+        find, close = self.tools
+        close(find(email)["guest"])
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(tmp_path / "em.db") as opened:
+        yield opened
+
+
+def learn(memory: Memory, *requests: str) -> Desk:
+    desk = Desk()
+    for request in requests:
+        email = next(one for one in GUESTS if one in request)
+        with memory.record("close", {"request": request}):
+            desk.do(email)
+    memory.compile([one.id for one in memory.traces()], name="close")
+    desk.closed.clear()
+    return desk
+
+
+NAMED = [
+    "I am Gus Lund (gus@mail.example): close it",
+    "I am Ada Byrne (ada@mail.example): close it",
+]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("request_", "closed"),
+    [
+        ("I am Ida Jo van Ost (ida@mail.example): close it", ["g3"]),
+        ("I am Gus Lund (ida@mail.example): close it", []),
+        ("I am Ida Jo van Ost, or not (ida@mail.example): close it", []),
+        ("I am not (ida@mail.example): close it", []),
+        ("I am Ida Jo van Ost (gus@mail.example): close it", []),
+    ],
+)
+def test_a_name_must_be_that_of_the_record(
+    memory: Memory, count: int, request_: str, closed: list[str]
+) -> None:
+    desk = learn(memory, *NAMED[:count])
+    done = memory.run("close", {"request": request_}, desk.tools)
+    assert desk.closed == closed
+    assert done.status == ("ok" if closed else "needs_input")
+
+
+def test_a_name_of_somebody_else_is_a_check_that_failed_and_no_question(memory: Memory) -> None:
+    desk = learn(memory, *NAMED)
+    done = memory.run("close", {"request": NAMED[0].replace("gus@", "ida@")}, desk.tools)
+    assert done.reason is not None
+    assert done.reason.step_id == "check_guest_name"
+    assert done.pending_prompt is None
+
+
+def test_what_is_confirmed_need_not_be_given(memory: Memory) -> None:
+    desk = learn(memory, *NAMED)
+    routine = routine_of(find_routine(memory.store, "close"))
+    assert (routine.input_schema or {})["required"] == ["email"]
+    assert memory.run("close", {"email": "ida@mail.example"}, desk.tools).status == "ok"
+    wrong = {"email": "ida@mail.example", "guest_name": "Gus Lund"}
+    assert memory.run("close", wrong, desk.tools).status == "needs_input"
+    assert desk.closed == ["g3"]
+
+
+def test_a_part_of_a_name_is_understood_once_requests_differ_in_it(memory: Memory) -> None:
+    desk = learn(
+        memory, "Gus here, gus@mail.example, close it", "Ada here, ada@mail.example, close it"
+    )
+    for said, email in [("Ida", "ida"), ("Ida Jo", "ida"), ("Ada", "ida")]:
+        request = f"{said} here, {email}@mail.example, close it"
+        memory.run("close", {"request": request}, desk.tools)
+    assert desk.closed == ["g3"]
+
+
+def test_a_number_of_the_request_must_be_that_of_the_record(memory: Memory) -> None:
+    desk = learn(memory, "Close gus@mail.example, phone 5551", "Close ada@mail.example, phone 5552")
+    for phone in (5551, 5553):
+        request = f"Close ida@mail.example, phone {phone}"
+        memory.run("close", {"request": request}, desk.tools)
+    assert desk.closed == ["g3"]
+
+
+READ = {"type": "tool.call", "tool": "find", "args": {"q": "{{ email }}"}, "save_as": "guest"}
+OTHER = {"type": "tool.call", "tool": "get", "args": {"of": "{{ guest.id }}"}, "save_as": "more"}
+WRITE = {"type": "tool.call", "tool": "do", "args": {}, "effect": "write"}
+
+
+@pytest.mark.parametrize(
+    ("check", "when", "names"),
+    [
+        ("guest.name == name", None, {"name"}),
+        ("name in guest.names", None, {"name"}),
+        ("guest.name == name", "given(name)", {"name"}),
+        ("guest.name == name", "given(email)", set()),
+        ("guest.name == name", "other == 'x'", set()),
+        ("guest.name != name", None, set()),
+        ("guest.name == name or true", None, set()),
+        ("guest.email == email", None, set()),
+        ("more.email == email", None, set()),
+        ("more.name == name", None, {"name"}),
+        ("other == name", None, set()),
+        ("name == 'x'", None, set()),
+        ("(guest.names | length) == name", None, {"name"}),
+        ("guest.name is defined", None, set()),
+    ],
+)
+def test_only_what_was_read_without_an_input_confirms_it(
+    check: str, when: str | None, names: set[str]
+) -> None:
+    test = {"type": "assert", "check": check} | ({} if when is None else {"when": when})
+    schema = {"properties": {one: {"type": "string"} for one in ("email", "name", "other")}}
+    assert confirmed({"input_schema": schema, "steps": [READ, OTHER, test, WRITE]}) == names
+    assert confirmed({"input_schema": schema, "steps": [READ, OTHER, WRITE, test]}) == set()
