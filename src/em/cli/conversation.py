@@ -94,7 +94,7 @@ def _label(prompt: PendingPrompt, field: Field) -> str:
 
 
 def _ask(field: Field, label: str) -> Any:
-    default, kind = field.default, field.type
+    default, kind = field.filled, field.type
     if kind == "boolean":
         # Enter is no answer: neither value is the safe one.
         return click.confirm(label, default=default, err=True)
@@ -102,7 +102,8 @@ def _ask(field: Field, label: str) -> Any:
         return click.confirm(label, default=bool(default), err=True)
     if kind == "select":
         choice = click.Choice(field.option_texts)
-        return click.prompt(label, type=choice, default=default, err=True)
+        told = None if default is None else str(default)
+        return click.prompt(label, type=choice, default=told, err=True)
     if kind == "multiselect":
         return _ask_several(field, label)
     types: dict[str, Any] = {"number": read_number, "integer": int, "json": json_or_text}

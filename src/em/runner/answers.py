@@ -21,7 +21,11 @@ _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false"
 
 
 class Field(NamedTuple):
-    """One field of a prompt, with its defaults filled in. candidates: values that it may be."""
+    """One field of a prompt, with its defaults filled in.
+
+    candidates: values that it may be. suggested: what a form is filled with for a person to see; an
+    answer that leaves the field out does not take it.
+    """
 
     name: str
     type: str
@@ -30,6 +34,12 @@ class Field(NamedTuple):
     required: bool
     default: Any
     candidates: Sequence[Any] = ()
+    suggested: Any = None
+
+    @property
+    def filled(self) -> Any:
+        """What a form is filled with."""
+        return self.suggested if self.default is None else self.default
 
     @property
     def option_texts(self) -> list[str]:
@@ -48,6 +58,7 @@ def fields_of(fields: Sequence[Json]) -> list[Field]:
             required=bool(field.get("required", True)),
             default=field.get("default"),
             candidates=field.get("candidates", ()),
+            suggested=field.get("suggested"),
         )
         for field in fields
     ]

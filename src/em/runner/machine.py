@@ -809,12 +809,14 @@ class Machine:
     def _with_choice(self, input_data: Json) -> Steps:
         """Return the input with a missing one, if the routine's reads leave only one value for it.
 
-        Several values are shown beside the question, and so are those of several inputs.
+        Several values are shown beside the question, and so are those of several inputs, or of one
+        where nobody read the request.
         """
         bound = self._bound or bind(self._program.routine, self._program.by_names(input_data))
         answered = {**bound.inputs, **self._notebook.answers(INPUTS)}
         missing = json_schema.lacking(self._program.routine.input_schema, answered)
-        if bound.problem or not missing:
+        may_ask = not bound.problem or (bound.how == "nothing" and bound.missing)
+        if not may_ask or not missing:
             return input_data
         from em.runner.choices import choices  # most runs have all inputs
 
@@ -824,9 +826,12 @@ class Machine:
             "udfs": self._udfs,
             "secrets": self._secrets,
         }
-        self._choices = yield from choices(self._program, options, bound.inputs, missing)
+        known = {**bound.inputs}
+        if bound.problem:  # nobody read the request
+            known.pop(REQUEST, None)
+        self._choices = yield from choices(self._program, options, known, missing)
         values = self._choices.get(missing[0], ())
-        if len(missing) > 1 or len(values) != 1:
+        if bound.problem or len(missing) > 1 or len(values) != 1:
             return input_data
         self._chosen, self._choices = {missing[0]: values[0]}, {}
         self._notebook.note_answer(INPUTS, self._chosen)
@@ -890,6 +895,9 @@ class Machine:
         if bound.problem:
             optional = [name for name in bound.missing if name not in names and name not in given]
             fields += [{**input_field(one, properties[one]), "required": False} for one in optional]
+        for field in fields:
+            if field["name"] in bound.suggested:
+                field["suggested"] = bound.suggested[field["name"]]
         self._secrets.learn(given)
         known = "; ".join(f"{name} is {short(value)}" for name, value in given.items())
         needs = f"The run needs these inputs: {', '.join(names)}"

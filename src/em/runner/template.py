@@ -257,19 +257,42 @@ def filling(
 
 def without_courtesies(text: str, courtesies: Sequence[str]) -> str:
     """Return a text without the courtesies that it begins or ends with, as whole words."""
-    listed = sorted({_folded(one.strip()) for one in courtesies if one.strip()}, key=len)
-    while True:
-        plain = _folded(text)
-        for one in reversed(listed):
-            if plain.startswith(one) and not plain[len(one) : len(one) + 1].isalnum():
-                text = text[len(one) :].lstrip(" \t\r\n,.!")
+    plain, listed = _folded(text), [_folded(one.strip()) for one in courtesies if one.strip()]
+    start = _row(listed, plain)
+    behind = _row([one[::-1] for one in listed], plain[start:][::-1])
+    return text[start : len(text) - behind]
+
+
+def _row(words: Sequence[str], text: str) -> int:
+    """Return how long the row of these words is that a text begins with."""
+    longest = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    found = re.match(rf"(?:[\s,.!]*+(?:{longest})(?!\w)[\s,.!]*+)*+", text) if words else None
+    return 0 if found is None else found.end()
+
+
+def begun(templates: Sequence[str], text: str, schema: Json) -> Json:
+    """Return the inputs in a text that begins as templates do, as far as only one place fits.
+
+    An input that two templates read differently is left out.
+    """
+    words, found = _Words(text), dict[str, list[Any]]()
+    for known in map(_parsed, templates):
+        first, *rest = known.fixed
+        is_begun = first.strip() and not known.digest and words.plain.startswith(first)
+        values, start = list[str](), len(first)
+        for number, part in enumerate(rest if is_begun else ()):
+            place = words.plain.find(part, start + 1) if part else -1
+            is_only = place >= 0 and words.plain.find(part, place + 1) < 0
+            value = words.between(start, place).strip() if is_only else ""
+            if not value or not known.takes(number, value, {}):
                 break
-            behind = plain.rstrip(" \t\r\n.!")
-            if behind.endswith(one) and not behind[: -len(one)][-1:].isalnum():
-                text = text[: len(behind) - len(one)].rstrip(" \t\r\n,.!")
-                break
-        else:
-            return text
+            values.append(value)
+            start = place + len(part)
+        holes = known.holes[: len(values)]
+        inputs = _inputs(known._replace(holes=holes, settings=()), values, schema, {}) or {}
+        for name, one in inputs.items():
+            found.setdefault(name, []).append(one)
+    return {name: own[0] for name, own in found.items() if all(same(one, own[0]) for one in own)}
 
 
 def _filling(templates: Sequence[str], text: str, schema: Json | None) -> Filling:
@@ -426,7 +449,7 @@ class _Search:
                 continue
             hole, schema = self._holes[number]
             made = hole.value(value)
-            if made is None or json_schema.misfit(schema, _typed(made, schema)) is not None:
+            if made is None or json_schema.misfit(schema, typed(made, schema)) is not None:
                 continue
             if number == len(self._parts):
                 yield [value]
@@ -515,7 +538,7 @@ def _put(holder: Json, path: Sequence[str], texts: list[str], schema: Json) -> b
         return isinstance(inner, dict) and _put(inner, rest, texts, own)
     if name in holder or any(not same(text, texts[0]) for text in texts):
         return False
-    holder[name] = _typed(texts[0], own)
+    holder[name] = typed(texts[0], own)
     return True
 
 
@@ -524,9 +547,9 @@ def _put_list(holder: Json, name: str, rest: list[str], texts: list[str], schema
     items = schema.get("items")
     items = items if isinstance(items, dict) else {}
     if not rest:
-        whole = _typed(texts[0], schema)
+        whole = typed(texts[0], schema)
         is_whole = len(texts) == 1 and isinstance(whole, list)
-        holder[name] = whole if is_whole else [_typed(text, items) for text in texts]
+        holder[name] = whole if is_whole else [typed(text, items) for text in texts]
         return True
     elements = holder.setdefault(name, [{} for _ in texts])
     return len(elements) == len(texts) and all(
@@ -535,7 +558,7 @@ def _put_list(holder: Json, name: str, rest: list[str], texts: list[str], schema
     )
 
 
-def _typed(text: str, schema: Json) -> Any:
+def typed(text: str, schema: Json) -> Any:
     """Return a text as the value that an input takes; as it is if it can't be one."""
     options = schema.get("enum", [schema["const"]] if "const" in schema else ())
     for option in options if isinstance(options, list) else ():

@@ -95,7 +95,7 @@ def _property(field: Field) -> Json:
         shape["enum"] = options
     if kind == "json":
         shape["description"] = "as JSON"
-    default = field.default
+    default = field.filled
     if kind == "select" and default is not None:
         default = str(default)
     if isinstance(default, _PYTHON[shape["type"]]):

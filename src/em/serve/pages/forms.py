@@ -101,7 +101,7 @@ def prompt_fields(fields: Sequence[Json]) -> list[Field]:
             field.label,
             _PROMPTS.get(field.type, field.type),
             field.required,
-            _shown(field.default),
+            _shown(field.filled),
             field.option_texts,
         )
         for field in fields_of(fields)
