@@ -121,7 +121,7 @@ def test_a_number_that_was_always_the_same_may_be_a_constant(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("values", "least", "most"), [([30], 15, 60), ([7, 9], 4, 18), ([1], 1, 2)]
+    ("values", "least", "most"), [([30], 3, 300), ([7, 9], 1, 90), ([1], 1, 10)]
 )
 def test_the_limits_of_a_whole_number_are_whole_numbers(
     values: list[int], least: int, most: int

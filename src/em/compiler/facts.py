@@ -41,6 +41,9 @@ MOST_SIGNS = 2
 """Kinds of signs that codes of one look begin or end with."""
 MOST_OPTIONS = 8
 """Words of an enumeration of inputs."""
+ANOTHER_SIZE = 10
+"""So many times what was seen, or that part of it, is a number of another size: another unit, or a
+slip. A person who says the number means it within that."""
 MOST_STATES = 8
 """Values from which on a field holds contents rather than states."""
 MOST_NAMED = 12
@@ -329,10 +332,9 @@ class Inputs:
         if all(isinstance(value, str) for value in values):
             made |= text_look(values, is_open=is_open)
         elif is_open and made["type"] in ("integer", "number") and min(values) > 0:
-            # The order of size that was seen.
             is_whole = made["type"] == "integer"
-            least = -(-min(values) // 2) if is_whole else min(values) / 2
-            made |= {"minimum": least, "maximum": max(values) * 2}
+            least = -(-min(values) // ANOTHER_SIZE) if is_whole else min(values) / ANOTHER_SIZE
+            made |= {"minimum": least, "maximum": max(values) * ANOTHER_SIZE}
         return made
 
     def _record(self, values: Sequence[Any], place: Place) -> Json:
@@ -458,9 +460,8 @@ def look_of(codes: Sequence[str]) -> str | None:
     if max(map(len, ends)) > MOST_SIGNS:
         return None
     rest = rf"\S*[{last}]"
-    return (
-        rf"^[{first}]({rest})?$" if any(len(code) == 1 for code in codes) else f"^[{first}]{rest}$"
-    )
+    # One sign may be the first and the last: house 6 beside 12a and 40.
+    return rf"^[{first}]({rest})?$" if ends[0] & ends[1] else f"^[{first}]{rest}$"
 
 
 def _sign(char: str) -> str:
