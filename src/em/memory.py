@@ -108,7 +108,7 @@ class Memory:
             )
         self._embedder, self._reranker = embedder, reranker
         self._llm = llm
-        self._courtesies = settings.courtesies
+        self._courtesies, self._asks_twice = settings.courtesies, settings.second_question
         self.log = Log(self.store)
 
     def __repr__(self) -> str:
@@ -661,6 +661,7 @@ class Memory:
         return {
             "allow": self._allow,
             "courtesies": self._courtesies,
+            "second_question": self._asks_twice,
             "routines": self.routines,
             **options,
         }
@@ -692,7 +693,8 @@ class Memory:
         """The routines in use, to be found by a request."""
         from em.compiler.match import Matcher
 
-        return Matcher(self.store, self._courtesies, is_on=self.routines == "on")
+        is_on, asks_twice = self.routines == "on", self._asks_twice
+        return Matcher(self.store, self._courtesies, is_on=is_on, asks_twice=asks_twice)
 
     def routine(self, name: str, tools: "Tools" = None) -> "Callable[..., Any]":
         """Return a routine in use as a plain function, whose parameters are its inputs.

@@ -249,6 +249,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     record: whether the hooks of coding agents record sessions in this folder and those below.
     commands: what programs in shell commands do, in addition to `em/shell/programs.yaml`.
     courtesies: texts that may stand before or behind a recorded request, such as "please".
+    second_question: show the model that read a request what would be written, and ask for a yes.
     """
 
     db: str = ".em/em.db"
@@ -271,6 +272,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     record: bool = True
     recordings: RecordingSettings = RecordingSettings()
     courtesies: list[str] = []
+    second_question: bool = False
 
     @classmethod
     def load(

@@ -1,5 +1,6 @@
 """A request in words becomes inputs by a template, else by a model whose values are checked."""
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,11 @@ import pytest
 
 from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
-from em.runner.engine import run_routine
+from em.runner.engine import arun_routine, run_routine
 from em.runner.package import Package
-from em.runner.reading import misread
+from em.runner.reading import Reading, checked, misread, unexpressed
 from em.runner.request import LONGEST_READ, bind
+from em.runner.routine import Routine
 from em.runner.run import RunResult
 from em.text.numbers import numbers_in
 
@@ -204,6 +206,18 @@ def test_courtesies_are_left_out_only_where_they_are_listed(folder: Path) -> Non
         ("3 from 3 August 2026", {"n": 3, "day": "2026-08-03"}),
         ("4 at 2.15 p.m. for anna", {"n": 4, "a": "anna", "b": "14:15"}),
         ("from 9.45 or 12 am", {"a": "09:45", "b": "00:00"}),
+        ("at half past nine or quarter to 3", {"a": "09:30", "b": "14:45"}),
+        ("at 20 to ten or noon", {"a": "21:40", "b": "12:00"}),
+        ("at ten for 7 of them", {"a": "10:00", "n": 7}),
+        ("at 5 in the afternoon", {"a": "17:00"}),
+        ("half a dozen, or half", {"n": 6}),
+        ("half a kilo", {"n": 0.5}),
+        ("on the third of May", {"day": "2026-05-03"}),
+        ("on May the 3rd", {"day": "2026-05-03"}),
+        ("on the twenty-first of July 2027", {"day": "2027-07-21"}),
+        ("on 6 January", {"day": "2027-01-06"}),  # the next one
+        ("on Friday", {"day": "2026-04-24"}),
+        ("on Monday, 4 May", {"day": "2026-05-04"}),
     ],
 )
 def test_a_value_may_change_its_format(text: str, inputs: dict[str, Any]) -> None:
@@ -247,8 +261,15 @@ def test_a_description_may_be_of_what_another_input_says(text: str, inputs: Any)
         ("a few at 10:30", {"n": 10, "a": "10:30"}),
         ("0,5 of it", {"n": 5}),
         ("1 2-person tent", {"a": "12"}),
-        ("call 43 664 555 0275 1", {"a": "436645550275"}),
         ("at 2.15", {"a": "14:15"}),
+        ("on 6 January", {"day": "2026-01-06"}),  # it is over
+        ("on Friday", {"day": "2026-04-17"}),
+        ("on Monday, 4 May", {"day": "2026-04-20"}),
+        ("half past nine", {"a": "09:15"}),
+        ("on 9 July 2026", {"a": "09:00", "day": "2026-07-09"}),
+        ("for 9 of them", {"a": "09:00", "n": 9}),
+        ("on 3 or 5 August 2026", {"day": "2026-08-03"}),
+        ("for 30418826 and 3", {"n": 3}),
     ],
 )
 def test_a_value_that_nobody_said_is_refused(text: str, inputs: dict[str, Any]) -> None:
@@ -260,15 +281,36 @@ def test_a_value_that_nobody_said_is_refused(text: str, inputs: dict[str, Any]) 
     [
         ("A boy wrote 'x'. His note \"BT-1 from red\" is on my boat", {"a": "BT-1", "b": "red"}),
         ("Take BT-16C or BT-16G", {"a": "BT-16C"}),
-        ("BT-1, n 3, and 4 more", {"a": "BT-1", "n": 4}),
-        ("North or south, as you like", {"side": "south"}),
     ],
 )
 def test_what_the_request_says_and_no_input_uses_hands_over(
     text: str, inputs: dict[str, Any]
 ) -> None:
-    properties = {**SCHEMA["properties"], "side": {"enum": ["north", "south"]}}
-    assert misread({**SCHEMA, "properties": properties}, text, inputs, {}, AT)
+    assert misread(SCHEMA, text, inputs, {}, AT)
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs", "left"),
+    [
+        ("BT-1, and 4 more", {"a": "BT-1"}, ["4"]),
+        ("moving on the 31st, so 28 aug 2026", {"day": "2026-08-28"}, ["31st"]),
+        ("North or south, as you like", {"side": "south"}, ["north"]),
+        ("call 43 664 555 0275 1", {"a": "436645550275"}, ["1"]),
+        ("4 of them at 4 bar", {"n": 4}, []),
+    ],
+)
+def test_a_lone_number_or_member_that_no_input_uses_is_a_wish(
+    text: str, inputs: dict[str, Any], left: list[str]
+) -> None:
+    schema = {"properties": {**SCHEMA["properties"], "side": {"enum": ["north", "south"]}}}
+    assert not misread(schema, text, inputs, {}, AT)
+    assert unexpressed(schema, text, inputs, AT) == left
+    found = checked(
+        Routine(name="r", input_schema=schema), text, Reading(True, inputs, [], []), {}, AT
+    )
+    assert len(found.wishes) == len(left)
+    assert bool(found.problem) == bool(left)
+    assert found.inputs == inputs
 
 
 def test_a_number_beside_the_name_of_an_input_is_that_inputs() -> None:
@@ -281,3 +323,54 @@ def test_a_number_beside_the_name_of_an_input_is_that_inputs() -> None:
 def test_numbers_in_words_are_read() -> None:
     words = "two hundred and five of one thousand or thirty two or twelve".split()
     assert [*numbers_in(words)] == [205, 1000, 32, 12]
+
+
+WISHED = "BT-44 from 2 May 2026 for 5 nights, berth 7 was too loud"
+YES, NO = {"yes": True, "reason": "nothing else is asked"}, {"yes": False, "reason": "too loud"}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("replies", "done"),
+    [
+        ([YES], [("BT-44", 5)]),
+        ([NO], []),
+        (["Sure"] * 3, []),
+        ([LlmUnavailable("no", place="")], []),
+    ],
+)
+def test_a_wish_is_done_only_if_the_model_agrees_to_the_plan(
+    folder: Path, replies: list[Any], done: list[Any], *, is_async: bool
+) -> None:
+    client, booked = ScriptedClient([reading(INPUTS), *replies]), []
+    tools = {"book": lambda boat, nights: booked.append((boat, nights)) or "ok"}
+    given = {"request": WISHED}
+    if is_async:
+        result = asyncio.run(arun_routine(folder, given, tools, client=client))
+    else:
+        result = run_routine(folder, given, tools, client=client)
+    assert booked == done
+    assert result.status == ("ok" if done else "needs_input")
+    assert done or (result.reason is not None and result.reason.step_id == "input")
+
+
+def test_one_call_is_the_plain_path_and_a_second_question_is_an_option(folder: Path) -> None:
+    booked: list[Any] = []
+    tools = {"book": lambda boat, nights: booked.append((boat, nights)) or "ok"}
+    full, given = reading({**INPUTS, "side": "south"}), {"request": NATURAL}
+    for replies, asks_twice, done in [
+        ([full], False, 1),
+        ([full, NO], True, 1),
+        ([full, YES], True, 2),
+    ]:
+        client = ScriptedClient(replies)
+        run_routine(folder, given, tools, client=client, second_question=asks_twice)
+        assert len(client.requests) == len(replies)
+        assert len(booked) == done
+
+
+def test_a_template_needs_no_second_question(folder: Path) -> None:
+    words = {"request": "book BT-9 from 2026-06-01 for 2 nights"}
+    tools = {"book": lambda boat, nights: "ok"}
+    client = ScriptedClient([])
+    assert run_routine(folder, words, tools, client=client, second_question=True).status == "ok"

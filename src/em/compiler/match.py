@@ -154,11 +154,20 @@ class Matcher:
     """The routines in use of a store. Each version is read once.
 
     courtesies: texts that may stand around a recorded request. is_on: whether routines are used at
-    all (`EM_ROUTINES`); where they are not, none is found. Safe to share between threads.
+    all (`EM_ROUTINES`); where they are not, none is found. asks_twice: what a model read must be
+    agreed to. Safe to share between threads.
     """
 
-    def __init__(self, store: Store, courtesies: Sequence[str] = (), *, is_on: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        courtesies: Sequence[str] = (),
+        *,
+        is_on: bool = True,
+        asks_twice: bool = False,
+    ) -> None:
         self._store, self._courtesies, self.is_on = store, courtesies, is_on
+        self._asks_twice = asks_twice
         self._index = _Index(None, {}, {}, {})
 
     def match(
@@ -253,7 +262,7 @@ class Matcher:
         routine = routines.get(chosen.routine)
         if routine is None:
             return Found(None, f"the model says that none of these does it: {', '.join(routines)}")
-        bound = checked(routine, request, chosen, {}, at)
+        bound = checked(routine, request, chosen, {}, at, asks_twice=self._asks_twice)
         schema = routine.input_schema or {}
         missing = json_schema.lacking(schema, bound.inputs)
         problem = "" if bound.wishes else bound.problem

@@ -40,7 +40,7 @@ def decided(
     """Ask a model whether a plan does what a request asks for."""
     from em.llm.client import ask_struct
 
-    if not prepared.token:
+    if not prepared.is_decided:
         return Decision("the plan can't be committed", yes=False)
     text = shown(prepared, request, wishes)
     if len(text) > LONGEST_READ:

@@ -85,6 +85,8 @@ class RunOptions(TypedDict, total=False):
     """A model that reads a request in words where no template fits it (`em.runner.request`)."""
     courtesies: Sequence[str]
     """Texts that may stand before or behind a recorded request."""
+    second_question: bool
+    """Show the model what would be written for a request that it read, and ask for a yes or no."""
 
 
 def run_routine(
@@ -110,7 +112,13 @@ def run_routine(
         held(store, run_id, options),
         OneRun(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
-        return run.done(*run.begin(run.bind(given), store, run_id), store)
+        bound, client = run.bind(given), options.get("client")
+        if bound.wishes and client is not None:
+            from em.runner.preparation import Asked, run_as_agreed
+
+            asked = Asked(bound, given, store, run_id)
+            return run_as_agreed(run.package, tool_registry, client, options, asked)
+        return run.done(*run.begin(bound, store, run_id), store)
 
 
 async def arun_routine(
@@ -129,7 +137,13 @@ async def arun_routine(
         held(store, run_id, options),
         OneRun(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
     ):
-        return await run.adone(*run.begin(await run.abind(given), store, run_id), store)
+        bound, client = await run.abind(given), options.get("client")
+        if bound.wishes and client is not None:
+            from em.runner.preparation import Asked, arun_as_agreed
+
+            asked = Asked(bound, given, store, run_id)
+            return await arun_as_agreed(run.package, tool_registry, client, options, asked)
+        return await run.adone(*run.begin(bound, store, run_id), store)
 
 
 def resume_run(
@@ -240,6 +254,7 @@ class OneRun:
         self.subject = options.get("subject")
         self._client = options.get("client")
         self._courtesies = options.get("courtesies", ())
+        self._asks_twice = options.get("second_question", False)
         # What the tools get from a memory.
         self.uses = Uses()
         self.secrets = Secrets(
@@ -294,9 +309,16 @@ class OneRun:
     def bind(self, given: Json) -> Bound:
         """Return the inputs, by name or as a request gives them: what the journal stores."""
         by_names = self.package.program.by_names(given)
-        bound = bind(self.package.routine, by_names, self._client, courtesies=self._courtesies)
+        bound = bind(
+            self.package.routine,
+            by_names,
+            self._client,
+            courtesies=self._courtesies,
+            asks_twice=self._asks_twice,
+        )
         # What was given is shown and stored if it can't be used.
-        return bound if not bound.problem else msgspec.structs.replace(bound, inputs=by_names)
+        is_open = bound.problem and not bound.wishes
+        return msgspec.structs.replace(bound, inputs=by_names) if is_open else bound
 
     async def abind(self, given: Json) -> Bound:
         """Do the same under asyncio: a model is asked in a thread."""

@@ -67,6 +67,7 @@ def bind(
     client: "LlmClient | None" = None,
     *,
     courtesies: Sequence[str] = (),
+    asks_twice: bool = False,
     at: datetime | None = None,
 ) -> Bound:
     """Return the inputs of a run that was given inputs, a request in words, or both.
@@ -76,6 +77,7 @@ def bind(
     number and quoted text of it must be in some input. client: the model to ask where no template
     fits.
     courtesies: texts that may stand around a recorded request. at: when it was said.
+    asks_twice: what a model read must be agreed to, as if the request had a wish.
     """
     schema = routine.input_schema or {}
     text = given.get(REQUEST)
@@ -91,7 +93,8 @@ def bind(
             return Bound(inputs=inputs, how="given", problem=problem)
         from em.runner.reading import Said  # it brings dates and the words of an index
 
-        unused = Said(text, at or datetime.now(UTC)).unused([one for _, one in scalars(inputs)])
+        said = Said(text, at or datetime.now(UTC))
+        unused, _ = next(said.unused([one for _, one in scalars(inputs)]), ("", False))
         problem = f"no input that is given holds {unused!r} of the request" if unused else ""
         return Bound(inputs=inputs, how="given", problem=problem)
     if client is None:
@@ -105,7 +108,7 @@ def bind(
         )
     from em.runner.reading import read
 
-    return read(routine, text, inputs, client, at or datetime.now(UTC))
+    return read(routine, text, inputs, client, at or datetime.now(UTC), asks_twice=asks_twice)
 
 
 def unreadable(text: str) -> str:

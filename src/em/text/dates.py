@@ -81,7 +81,7 @@ DATE = re.compile(
     | over\ the\ (?P<over>weekend)
     | the\ (?P<other>other)\ day
     | (?P<day>\d\d?)(?:st|nd|rd|th)?\ (?:of\ )?(?P<dmonth>{MONTH})(?:\ (?P<dyear>{_years}))?
-    | (?P<mmonth>{MONTH})\ (?P<mday>\d\d?)(?:st|nd|rd|th)?(?:\ (?P<myear>{_years}))?
+    | (?P<mmonth>{MONTH})\ (?:the\ )?(?P<mday>\d\d?)(?:st|nd|rd|th)?(?:\ (?P<myear>{_years}))?
     | (?P<named>{MONTH})\ (?:of\ )?(?P<nyear>{_years})
     | (?P<season>{_season})\ (?:of\ )?(?P<syear>{_years})
     | (?P<which>last|this|next|past|previous|coming)[ ]
@@ -108,10 +108,13 @@ _TWO_DIGITS = re.compile(r"[01]\d")
 _DAY_ANDDATE = re.compile(r"([0-3]\d)(?:t\d+)?")
 
 
-def spans(words: Sequence[str], at: datetime) -> list[Span]:
-    """Return the dates that the words of a text name, for a speaker at that moment."""
+def spans(words: Sequence[str], at: datetime, *, is_ahead: bool = False) -> list[Span]:
+    """Return the dates that the words of a text name, for a speaker at that moment.
+
+    is_ahead: a day without a year, and a day of the week, is the next one, not the nearest.
+    """
     places = [n for n, word in enumerate(words) if word in TRIGGERS]
-    found: dict[Span, None] = {}
+    found: dict[Span, bool] = {}
     end = 0
     for n in places:
         if n < end:
@@ -123,8 +126,23 @@ def spans(words: Sequence[str], at: datetime) -> list[Span]:
         if is_alone and not _may_be_date(words, n):
             continue  # common in records: the pattern would find nothing, at ten times the cost
         for match in DATE.finditer(" ".join(near)):
-            found |= dict.fromkeys(read_date(match, at.date()))
-    return list(found)
+            for one in read_date(match, at.date()):
+                is_weekday = match["weekday"] is not None
+                found[_next(one, at.date(), is_weekday) if is_ahead else one] = is_weekday
+    if not is_ahead:
+        return list(found)
+    # Monday, 4 May is one day.
+    dates = {one.first.weekday() for one, is_weekday in found.items() if not is_weekday}
+    return [one for one, is_day in found.items() if not is_day or one.first.weekday() not in dates]
+
+
+def _next(one: Span, today: date, is_weekday: bool) -> Span:
+    if is_weekday:
+        return one if one.first >= today else _one(one.first + _DAY * 7)
+    if one.any_year and one.days == 1:
+        own = near_date(one, today.year)
+        return own if own.first >= today else near_date(one, today.year + 1)
+    return one
 
 
 def _may_be_date(words: Sequence[str], n: int) -> bool:

@@ -1,7 +1,7 @@
 """Numbers in texts: in English words ("thirty-two", "minus two"), and in digits (1,250.50)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -16,7 +16,17 @@ UNITS = {word: n for n, word in enumerate(_SMALL)} | {
     word: 10 * n for n, word in enumerate(_TENS, 2)
 }
 """The words that are numbers by themselves."""
-NUMBERS = {**UNITS, **_SCALES, "dozen": 12}
+NUMBERS = {**UNITS, **_SCALES, "dozen": 12, "pair": 2}
+_ORDINALS = {
+    "first": 1,
+    "second": 2,
+    "third": 3,
+    "fifth": 5,
+    "eighth": 8,
+    "ninth": 9,
+    "twelfth": 12,
+}
+_HALF = "half"
 _MINUS = frozenset({"minus", "negative"})
 _DIGITS = re.compile(
     r"(?<![\w.,])(?P<sign>-?)[$€£¥₹]?(?P<inner>-?)(?P<digits>\d(?:[\d.,]*\d)?)(?P<thousand>k\b)?",
@@ -45,6 +55,34 @@ def _goes_on(run: Sequence[str], word: str) -> bool:
         return word in NUMBERS
     last = run[-1]
     return last not in UNITS or (UNITS[last] >= 20 and 0 < UNITS[word] < 10)
+
+
+def halves_in(words: Sequence[str]) -> Iterator[float]:
+    """Yield what is half of something: 6 for half a dozen, 0.5 for half a kilo."""
+    for n, word in enumerate(words):
+        if word == _HALF:
+            rest = words[n + 1 + (words[n + 1 : n + 2] in (["a"], ["an"])) :]
+            yield next(numbers_in(rest), 1) / 2 if rest and rest[0] in NUMBERS else 0.5
+
+
+def with_ordinals(words: Iterable[str]) -> list[str]:
+    """Return words with digits for those that count places: the third, twenty first."""
+    made: list[str] = []
+    before = ""
+    for word in words:
+        number = _ordinal(word)
+        if number is not None and before in _TENS and number < 10:
+            made[-1], number = "", UNITS[before] + number
+        made.append(word if number is None else str(number))
+        before = word
+    return [one for one in made if one]
+
+
+def _ordinal(word: str) -> int | None:
+    if word in _ORDINALS:
+        return _ORDINALS[word]
+    bare = word.removesuffix("ieth") + "y" if word.endswith("ieth") else word.removesuffix("th")
+    return UNITS.get(bare) if bare != word else None
 
 
 def _value(run: Sequence[str]) -> int:
