@@ -40,7 +40,16 @@ from bench.scale import parts as scale
 from bench.scale import workers
 from bench.series import repository
 from bench.series import rotation as series
-from bench.words import agent_calls, binders, coding_prompts, recorded
+from bench.words import agent_calls, binders, coding_prompts, house, recorded
+
+WORDS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "binders": binders.figures,
+    "recorded": recorded.figures,
+    "coding": coding_prompts.figures,
+    "agent": agent_calls.figures,
+    "house": house.figures,
+}
+"""The parts of the bench of words; `words binders` is one of them."""
 
 BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "append": store.append,
@@ -57,9 +66,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "right": right.figures,
     "learn": learn.figures,
     "series": lambda: chain(series.figures(), repository.figures()),
-    "words": lambda: chain(
-        binders.figures(), recorded.figures(), coding_prompts.figures(), agent_calls.figures()
-    ),
+    "words": lambda: chain(*(part() for part in WORDS.values())),
     "fuzz": fuzz.figures,
     "faults": faults.figures,
     "scale": scale.figures,
@@ -96,6 +103,17 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
 }
 
 
+WITH_OPTIONS: dict[str, Callable[[list[str]], Iterator[Figure]]] = {
+    "right": lambda words: right.figures(right.read_options(words)),
+    "learn": lambda words: learn.figures(learn.read_options(words)),
+    "words": lambda words: chain(*(WORDS[one]() for one in words)),
+    "fuzz": lambda words: fuzz.figures(fuzz.read_options(words)),
+    "faults": lambda words: faults.figures(faults.read_options(words)),
+    "scale": lambda words: scale.figures(scale.read_options(words)),
+}
+"""What a bench does with the words behind its name."""
+
+
 def show(figure: Figure) -> str:
     if figure.bar is None:
         verdict = ""
@@ -114,21 +132,9 @@ def show(figure: Figure) -> str:
 
 def main(words: list[str]) -> int:
     names = words
-    if words[:1] == ["right"] and len(words) > 1:
-        options = right.read_options(words[1:])
-        names, BENCHES["right"] = ["right"], lambda: right.figures(options)
-    if words[:1] == ["learn"] and len(words) > 1:
-        wanted = learn.read_options(words[1:])
-        names, BENCHES["learn"] = ["learn"], lambda: learn.figures(wanted)
-    if words[:1] == ["fuzz"] and len(words) > 1:
-        inputs = fuzz.read_options(words[1:])
-        names, BENCHES["fuzz"] = ["fuzz"], lambda: fuzz.figures(inputs)
-    if words[:1] == ["faults"] and len(words) > 1:
-        kinds = faults.read_options(words[1:])
-        names, BENCHES["faults"] = ["faults"], lambda: faults.figures(kinds)
-    if words[:1] == ["scale"] and len(words) > 1:
-        grown = scale.read_options(words[1:])
-        names, BENCHES["scale"] = ["scale"], lambda: scale.figures(grown)
+    if words[1:] and words[0] in WITH_OPTIONS:
+        names, options = words[:1], words[1:]
+        BENCHES[words[0]] = lambda: WITH_OPTIONS[words[0]](options)
     if words[:1] == ["load"]:
         return load.main(words[1:])
     unknown = set(names) - BENCHES.keys()

@@ -38,7 +38,7 @@ class Kinds:
 
     def __init__(self, task: HostileTask, folder: Path) -> None:
         self.task = task
-        self._packages = [*_packages(task, folder)]
+        self.packages = [*_packages(task, folder)]
 
     def do(self, request: str, given: Mapping[str, Any] | None = None) -> Desk:
         """Do a request if it fits one routine; return the desk with what was done."""
@@ -48,7 +48,7 @@ class Kinds:
         desk = Desk(self.task)
         fitting = [
             Read(package, inputs)
-            for package in self._packages
+            for package in self.packages
             for routine in [package.routine]
             for inputs in [fill(routine.requests, request, routine.input_schema)]
             if inputs is not None

@@ -270,6 +270,8 @@ def test_a_description_may_be_of_what_another_input_says(text: str, inputs: Any)
         ("for 9 of them", {"a": "09:00", "n": 9}),
         ("on 3 or 5 August 2026", {"day": "2026-08-03"}),
         ("for 30418826 and 3", {"n": 3}),
+        ("at 112b on 8 July 2026", {"day": "2026-07-08"}),
+        ("at 112 on 8 July 2026", {"a": "8", "day": "2026-07-08"}),
     ],
 )
 def test_a_value_that_nobody_said_is_refused(text: str, inputs: dict[str, Any]) -> None:

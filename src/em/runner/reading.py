@@ -49,6 +49,8 @@ _TIME = re.compile(
     r"|([01]?\d|2[0-3])[:.]([0-5]\d)(?![\d.:/-]))"
 )
 _FULL_HOUR = re.compile(r"([01]?\d|2[0-3]):00")
+_BARE = re.compile(r"[\d.,]+(?:st|nd|rd|th)?")
+"""Matches a number that has no letters but those of a count of places: 112b is a house."""
 _ORDINAL = re.compile(r"(\d+)[^\W\d_]+")
 
 SYSTEM = """You fill in the inputs of a routine from a request. You never act.
@@ -192,7 +194,8 @@ def unexpressed(
 def _unsaid(said: "Said", place: str, value: Any, others: Sequence[Any]) -> str:
     if not said.has(value) and not said.has_hour(value, others):
         return f"input {place}: {short(value)} does not stand in the request"
-    if not isinstance(value, str) and said.is_part(value, others):
+    is_part = said.is_part if not isinstance(value, str) else said.is_digits_of
+    if is_part(value, others):
         return f"input {place}: {short(value)} stands in the request as another value only"
     return ""
 
@@ -332,6 +335,13 @@ class Said:
         taken = self._inside_texts(others)
         return all(tokens & taken for tokens, one in self._numbers if one == value)
 
+    def is_digits_of(self, value: str, others: Sequence[Any]) -> bool:
+        """Return whether a text of digits only stands inside of what says another value."""
+        places = self._said_by(value) if value.isdecimal() else set()
+        return bool(places) and places <= self._inside_texts(
+            [one for one in others if one != value]
+        )
+
     def _inside_texts(self, values: Sequence[Any]) -> set[int]:
         return set[int]().union(*(self._taken(one) for one in values if isinstance(one, str)))
 
@@ -404,14 +414,15 @@ class Said:
             *(tokens for tokens, one in (*self._numbers, *self._times) if one in values),
             *map(self._said_by, texts),
         )
-        lone = {at: one for at, one in self._lone_numbers() if len(self._tokens[at]) < LONG}
+        lone = dict(self._lone_numbers())
         limits = {one for text in wishes for _, one in Said(text, self._at)._lone_numbers()}
         for n, token in enumerate(self._tokens):
             number = _number(token)
             is_said = any(map(str.isdigit, token)) and n not in said and token not in parts
             is_limit = n in lone and lone[n] in limits
             if is_said and not is_limit and (number is None or number not in numbers):
-                yield token, n in lone and not self._is_of_date(n, self._dates - days)
+                is_lone = n in lone and len(token) < LONG and _BARE.fullmatch(token) is not None
+                yield token, is_lone and not self._is_of_date(n, self._dates - days)
         for name in self._codes:
             if not any(name in text for text in texts):
                 yield name, False
