@@ -186,6 +186,20 @@ def made_session(version: str, reads: int, note: str, day: int) -> Trace:
 NOTES = ["new colours", "a faster start", "fixed the wheel", "less noise"]
 
 
+def test_what_a_list_leaves_out_is_counted(memory: Memory) -> None:
+    for kind in ("close", "open", "move"):
+        for number in range(3):
+            args = {"ticket": f"T-7700{number}"}
+            call = ToolCall(tool=f"{kind}_ticket", args=args, result="ok", effect="write")
+            memory.add_trace(Trace(mission=Mission(kind, args), events=[call], outcome="success"))
+    shown = em("suggest", "-n", "1", "--db", "em.db")
+    assert "-n 3" in shown.err
+    found = em("suggest", "-n", "1", "--json", "--db", "em.db").json
+    assert (len(found["suggestions"]), found["more"]) == (1, 2)
+    whole = em("suggest", "--json", "--db", "em.db").json
+    assert (len(whole["suggestions"]), whole["more"]) == (3, 0)
+
+
 def test_sessions_that_change_the_same_are_suggested_however_they_looked_around(
     memory: Memory,
 ) -> None:

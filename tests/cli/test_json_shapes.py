@@ -19,7 +19,7 @@ LISTS = {
     "workflow list": {"workflows"},
     "workflow inspect --all": {"runs", "memory"},
     "log show": {"events", "more"},
-    "suggest": {"suggestions", "proposals", "estimate"},
+    "suggest": {"suggestions", "proposals", "more", "estimate"},
     "recall tea": {"passages", "notes"},
     "retrieve tea": {"text", "heuristics", "notes"},
     "rules ana": {"rules"},

@@ -531,8 +531,10 @@ def suggest(
             _note_unlabelled(memory, task, sum(one.unlabelled for one in found))
         if found:
             _print_suggestions(found, explain=explain)
+        if found.more:
+            note(f"… {count(found.more, 'group')} more: repeat with -n {limit + found.more}")
 
-    shown = {"suggestions": found, "proposals": proposals}
+    shown = {"suggestions": found, "proposals": proposals, "more": found.more}
     emit({**shown, "estimate": " ".join(EXPLAINED.split())}, text)
 
 

@@ -109,6 +109,12 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Suggestions(list[Suggestion]):
+    """Suggestions, the most worthwhile first. more: groups that were not looked at, or cut off."""
+
+    more = 0
+
+
 class _Group:
     """What is known of a group while traces are counted; the traces themselves are let go."""
 
@@ -171,7 +177,7 @@ def suggest(
     allow_unlabelled: bool = False,
     about: Sequence[str] = (),
     progress: Progress | None = None,
-) -> list[Suggestion]:
+) -> Suggestions:
     """Return the groups of at least `at_least` traces, the largest proven savings first.
 
     task: some words of their goal. Only traces that succeeded count, as they say or as their last
@@ -212,13 +218,16 @@ def suggest(
     proved: list[Suggestion] = []
     # The best first: a group that can't be among those that are returned is not proved.
     for one, group in sorted(found, key=lambda pair: pair[0].most_worth, reverse=True):
-        best = sorted(proved, key=lambda done: done.worth, reverse=True)[:limit]
-        enough = len(best) == limit and best[-1].worth >= one.most_worth
+        top = sorted(proved, key=lambda done: done.worth, reverse=True)[:limit]
+        enough = len(top) == limit and top[-1].worth >= one.most_worth
         if enough or len(proved) >= limit * MOST_PROVED:
             break
         proved.append(_best_of(one, group, store, at_least))
         tell(len(ids) + len(proved), len(ids) + max(len(proved), min(limit, len(found))))
-    return sorted(_without_parts(proved), key=lambda one: one.worth, reverse=True)[:limit]
+    best = sorted(_without_parts(proved), key=lambda one: one.worth, reverse=True)
+    made = Suggestions(best[:limit])
+    made.more = len(found) - len(proved) + len(best) - len(made)
+    return made
 
 
 _Tools = tuple[str, ...]
