@@ -377,20 +377,21 @@ class Memory:
         """Let somebody else write a routine: em tries it on recordings, and a person accepts it.
 
         Without arguments, return the groups of traces that recur; with a group (a key, or ids of
-        traces), its recordings in a compact form, without what was done in those held back.
+        traces), its recordings in a compact form, without what was done in those held back, and
+        how a routine is written.
 
         files: routine.yaml and udf.py, or SKILL.md and a script: return how often they were right,
         handed over and wrong on all recordings, with the first differences. A routine that did
         nothing else than was done is stored, out of use, under `name`. inputs: by recording, where
         they are others than those that are shown. author: who wrote it, as its code is marked.
         """
-        from em.compiler.proposals import group_of, groups, submit
+        from em.compiler.proposals import groups, shown_group, submit
         from em.compiler.submission import Submission
 
         if group is None:
             return {"groups": groups(self.store)}
         if not files:
-            return group_of(self.store, group).shown()
+            return shown_group(self.store, group)
         written = Submission(files=files, inputs=inputs or {}, author=author, name=name)
         return submit(self.store, group, written)
 

@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from tests.cli.em_command import em
 
 from em import Memory
 from em.compiler.compile_trace import compile_several
+from em.compiler.kind import is_of_another_kind
 from em.runner.package import keep_routine
+from em.traces.catalogue import get_traces
 from em.traces.trace import KeptTrace, Message, Mission, ToolCall, Trace, as_kept
 
 BUMP = (
@@ -115,6 +118,23 @@ def test_kinds_with_the_same_last_write_are_two_routines(memory: Memory) -> None
     first = memory.match("cancel: W-977")
     assert first is not None
     assert first.routine == made[0]
+
+
+def test_sessions_that_change_the_same_files_for_another_task_are_another_routine(
+    memory: Memory,
+) -> None:
+    def asked(words: str, number: int) -> str:
+        kept = changed("log.md", number=number)
+        mission = Mission(f"{words} v1.2.{number}")
+        said = [Message(role="user", text=mission.goal), *kept.trace.events[1:]]
+        return memory.add_trace(msgspec.structs.replace(kept.trace, mission=mission, events=said))
+
+    memory.compile([asked("note the release", n) for n in (1, 2, 3)], name="note")
+    other = [asked("translate every heading into german", n) for n in (4, 5, 6)]
+    traces = get_traces(memory.store, other)
+    assert is_of_another_kind(memory.store, "note", traces, {})
+    again = get_traces(memory.store, [asked("please note the release", 7)])
+    assert not is_of_another_kind(memory.store, "note", again, {})
 
 
 def test_compiling_everything_takes_kinds_with_one_goal_apart(memory: Memory) -> None:

@@ -37,6 +37,7 @@ from em.compiler.compile_trace import compile_several
 from em.compiler.growth import compile_again, routines_of_kind
 from em.compiler.kind import kind_of
 from em.compiler.match import Match, Matcher
+from em.compiler.proposals import propose_grown
 from em.compiler.shadow import Shadow
 from em.compiler.suggestions import suggest
 from em.errors import EmError, OutcomeUnknown, RunNotDone, StoreError, UsageError
@@ -174,6 +175,8 @@ class Desk:
         known = [routine] if routine else routines_of_kind(self._store, trace)
         for name in known:
             grown = compile_again(self._store, name, allow_unlabelled=True, by_itself=True)
+            if routine:
+                propose_grown(self._store, grown)
             if grown.new and not grown.waits:
                 return True
         if known:

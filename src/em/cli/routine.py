@@ -340,23 +340,22 @@ def strike(ref: str, checks: tuple[str, ...], reason: str, by: str | None) -> No
 def diff(name: str, versions: tuple[int, ...]) -> None:
     """Say in words what a version of a routine has learnt since another one.
 
-    OLD and NEW are numbers of versions: by default the newest version and the one before it.
+    OLD and NEW are numbers of versions: by default the newest version, also one that waits for a
+    person, and the one before it.
     """
     store = open_memory().store
     if len(versions) > 2:
         raise click.UsageError("Give at most two versions.")
-    new = find_routine(store, f"{name}@{versions[1]}" if len(versions) > 1 else name)
+    known = [one for one in kept_routines(store, name) if one.body is not None]
+    if not known:
+        find_routine(store, name)  # raises
+    new = find_routine(store, f"{name}@{versions[1]}") if len(versions) > 1 else known[-1]
     if versions:
         old = find_routine(store, f"{name}@{versions[0]}")
     else:
-        earlier = [
-            one
-            for one in kept_routines(store, name)
-            if one.version < new.version and one.body is not None
-        ]
-        if not earlier:
-            raise NotFound(f"{name}@{new.version} has no version before it", place=name)
-        old = earlier[-1]
+        if len(known) < 2:
+            raise NotFound(f"{new.ref} has no version before it", place=name)
+        old = known[-2]
     before, after = routine_of(old), routine_of(new)
     learnt = [*changes(before, after), *file_changes(texts_of(old), texts_of(new))]
     proof = proof_change(before.trials, after.trials)

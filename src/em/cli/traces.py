@@ -530,7 +530,7 @@ def suggest(
         if not allow_unlabelled:
             _note_unlabelled(memory, task, sum(one.unlabelled for one in found))
         if found:
-            _print_suggestions(found, explain=explain)
+            _print_suggestions(found, proposals, explain=explain)
         if found.more:
             note(f"… {count(found.more, 'group')} more: repeat with -n {limit + found.more}")
 
@@ -538,13 +538,16 @@ def suggest(
     emit({**shown, "estimate": " ".join(EXPLAINED.split())}, text)
 
 
-def _print_suggestions(found: "Sequence[Suggestion]", *, explain: bool) -> None:
+def _print_suggestions(
+    found: "Sequence[Suggestion]", proposals: "Sequence[Proposal]", *, explain: bool
+) -> None:
     columns = ("traces", "proved", "answers", "tokens", "seconds", "usd", "steps", "effects")
     rows = [_suggestion_row(one) for one in found]
     print_table(columns, rows, may_go=("usd", "steps", "seconds"))
     click.echo()
+    waiting = {trace: one.key for one in proposals if not one.routine for trace in one.traces}
     for one in found:
-        _print_suggestion(one)
+        _print_suggestion(one, next((waiting[id_] for id_ in one.sample if id_ in waiting), ""))
     if explain:
         click.echo(f"\n{EXPLAINED}")
     else:
@@ -553,6 +556,11 @@ def _print_suggestions(found: "Sequence[Suggestion]", *, explain: bool) -> None:
 
 def _print_proposal(one: "Proposal") -> None:
     goal = printable(shortened(one.goal, LONGEST_GOAL)) or "(no goal recorded)"
+    if one.routine:
+        click.echo(f"handed over by {one.routine}: {goal}  ({count(one.count, 'trace')})")
+        click.echo(f"  em can't learn it by itself: {printable(one.proof)}")
+        click.echo(f"  an agent can write the next version: propose with the group {one.key}")
+        return
     click.echo(f"proposed: {goal}  ({count(one.count, 'trace')})")
     click.echo(f"  tried on {count(len(one.traces), 'trace')}: {one.proof}")
     _print_waits(one.waits)
@@ -587,7 +595,8 @@ def _suggestion_row(one: "Suggestion") -> tuple[str, ...]:
     )
 
 
-def _print_suggestion(one: "Suggestion") -> None:
+def _print_suggestion(one: "Suggestion", proposal: str) -> None:
+    """Print a suggestion. proposal: the key of what is proposed of its traces already."""
     goal = printable(shortened(one.goal, LONGEST_GOAL)) or "(no goal recorded)"
     click.echo(f"{goal}  ({count(one.count, 'trace')})")
     if one.problem:
@@ -607,6 +616,9 @@ def _print_suggestion(one: "Suggestion") -> None:
     if one.kept_as:
         name = one.kept_as.partition("@")[0]
         click.echo(f"  kept already as {one.kept_as}; with newer traces: em compile --again {name}")
+        return
+    if proposal:
+        click.echo(f"  proposed already: em routine accept {proposal}")
         return
     _print_waits(one.waits)
     click.echo(f"  em compile {' '.join(one.sample)} --keep")

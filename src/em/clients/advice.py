@@ -175,6 +175,12 @@ def _needed_files(routine: Routine) -> Iterator[str]:
 
 
 def _line_of(one: Proposal, db: str) -> str:
+    if one.routine:
+        return (
+            f"- The routine {_plain(one.routine, 60)} handed {_quoted(one.goal)} over, and em can't"
+            f" learn it by itself: {_plain(one.proof, LONGEST_QUOTE)}. Write its next version: call"
+            f" propose of the MCP server em with the group {one.key}. The user accepts it."
+        )
     return (
         f"- em can do {_quoted(one.goal)} without a model ({one.count} sessions did the like):"
         f" {_plain(one.proof, LONGEST_QUOTE)}. It is not in use yet. Call accept_routine of the"

@@ -50,8 +50,8 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
 
     old, new: `name@version`; `new` is empty if none was stored, and `why_not` says why. waits: why
     the new version is proposed, and not in use before a person accepts it.
-    added: the traces that the old version did not know. left_out: those of them that it would
-    have done wrongly. changes: what was learnt, in words.
+    added: the traces that the old version did not know, also where em can't learn from them.
+    left_out: those of them that it would have done wrongly. changes: what was learnt, in words.
     """
 
     old: str
@@ -75,11 +75,10 @@ def compile_again(
     artefact = find_routine(store, name)
     old = routine_of(artefact)
     refused = why_only_by_hand(artefact)
-    if refused:
-        return Growth(old=old.ref, why_not=refused)
     known, newest = made_of(store, artefact)
     if not known:
-        return Growth(old=old.ref, why_not="the traces that it was compiled from are not there")
+        lost = "the traces that it was compiled from are not there"
+        return Growth(old=old.ref, why_not=refused or lost)
     declared = declared_effects(old.tools)
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
     added = [
@@ -87,8 +86,9 @@ def compile_again(
         for kept in _since(store, newest, usable)
         if kept.id not in known and _has_effects_of(old, kept.trace, declared)
     ]
-    if not added:
-        return Growth(old=old.ref, why_not="there are no new traces that did the same")
+    if refused or not added:
+        none = "there are no new traces that did the same"
+        return Growth(old=old.ref, added=[one.id for one in added], why_not=refused or none)
     try:
         found, made = _grown(old, get_traces(store, known), added, declared)
         return (

@@ -20,6 +20,7 @@ from em.runner.routine import Routine, ToolSpec
 from em.runner.tools.coding import OWN_SERVER, is_coding_tool
 from em.runner.trial import AS_RECORDED
 from em.store.protocol import Artefact, Store
+from em.text.terms import STOP_WORDS
 from em.traces.catalogue import attempts, get_traces
 from em.traces.trace import KeptTrace, ToolCall, Trace, UdfCall
 from em.values.call import Effect
@@ -33,17 +34,22 @@ Declared = Mapping[str, Effect | None]
 
 
 class Kind(NamedTuple):
-    """What a trace did: its effects by name, each once, and its path."""
+    """What a trace did: its effects by name, each once, and its path.
+
+    words: what a session was asked for. Sessions that change the same kinds of files do many kinds
+    of work.
+    """
 
     effects: tuple[str, ...]
     way: tuple[str, ...]
+    words: tuple[str, ...] = ()
 
 
 def kind_of(trace: Trace, declared: Declared) -> Kind:
     """Return what a trace did."""
     session = session_effects(trace)
     if session is not None and session.kinds:
-        return Kind(session.kinds, way_of(trace))
+        return Kind(session.kinds, way_of(trace), tuple(asking_words(trace.mission.goal)))
     return Kind(tuple(sorted(effects_of(calls_of(trace, declared)[0]))), way_of(trace))
 
 
@@ -84,11 +90,37 @@ def name_of_call(call: ToolCall | UdfCall) -> str:
 
 
 def are_one_kind(some: Sequence[Kind], others: Sequence[Kind]) -> bool:
-    """Return whether one routine can stand for both: they have the same effects in all."""
+    """Return whether one routine can stand for both: they have the same effects in all.
+
+    Sessions must also have been asked for in words that are alike.
+    """
     effects, theirs = ({name for one in kinds for name in one.effects} for kinds in (some, others))
-    if effects != theirs:
+    asked, wanted = ([one.words for one in kinds if one.words] for kinds in (some, others))
+    is_other = asked and wanted and not any(are_alike(a, b) for a in asked for b in wanted)
+    if effects != theirs or is_other:
         return False
     return bool(effects) or not {one.way for one in some}.isdisjoint(one.way for one in others)
+
+
+def asking_words(request: str) -> list[str]:
+    """Return the words of a request that say what to do: no values, and no names."""
+    found: dict[str, None] = {}
+    is_start = True
+    for token in request[:1_000].split():
+        word = token.strip(",.;:!?()")
+        is_plain = word.isascii() and word.isalpha() and len(word) > 1
+        if is_plain and (is_start or word.islower()) and word.lower() not in STOP_WORDS:
+            found[word.lower()] = None
+        is_start = token.endswith((".", "!", "?", ":"))
+    return [*found]
+
+
+def are_alike(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether two requests have at least half of the shorter one's words in common.
+
+    The other words may be values.
+    """
+    return 2 * len({*one} & {*other}) >= min(len(one), len(other)) > 0 or one == other
 
 
 def tasks_in(store: Store, *, allow_unlabelled: bool = False) -> dict[str, list[str]]:
@@ -175,11 +207,11 @@ def free_name(store: Store, traces: Sequence[KeptTrace], declared: Declared) -> 
     return next(
         one
         for one in itertools.chain([name], numbered)
-        if not _is_of_another_kind(store, one, traces, declared)
+        if not is_of_another_kind(store, one, traces, declared)
     )
 
 
-def _is_of_another_kind(
+def is_of_another_kind(
     store: Store, name: str, traces: Sequence[KeptTrace], declared: Declared
 ) -> bool:
     """Return whether a name means a routine that was not made of traces of this kind."""

@@ -10,17 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from em.compiler.compile_trace import compile_several
+from em.compiler.example import request_of
 from em.compiler.group import Group
-from em.compiler.growth import Growth, made_of, mend
+from em.compiler.growth import Growth, made_of, mend, routines_of_kind
+from em.compiler.kind import is_of_another_kind
+from em.compiler.match import LEAST_LIKENESS, Matcher
 from em.compiler.package_files import package_texts
-from em.compiler.submission import Submission, judged
+from em.compiler.sessions import is_session
+from em.compiler.submission import FORMAT, SKILLS, Submission, judged
 from em.compiler.suggestions import Suggestion, kept_from, suggest
 from em.errors import InputError, NotFound, RoutineError, UsageError
 from em.log.event import Draft, EventQuery, proposal_stream
 from em.log.kinds import event_body
 from em.runner.acceptance import accept as accept_version
-from em.runner.acceptance import version_meant
+from em.runner.acceptance import standing_of, version_meant
 from em.runner.package import (
+    ROUTINE,
+    UDF,
     find_routine,
     keep_routine,
     kept_routines,
@@ -31,6 +37,7 @@ from em.runner.retirement import InUse
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
 from em.traces.intake import digest
+from em.traces.trace import KeptTrace, Trace
 from em.values.canonical import Json
 
 KEY_LENGTH = 8
@@ -46,8 +53,10 @@ LEAST_RIGHT = 0.5
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """Traces that are worth compiling, as they were when it was found.
 
-    key: names the proposal; the same for traces with the same effects. proof: in words. waits: why
-    the routine would not be used by itself, once it is kept; empty if it would be.
+    key: names the proposal; the same for traces with the same effects; `name@version` of a version
+    that is stored already. proof: in words. waits: why the routine would not be used by itself,
+    once it is kept; empty if it would be. routine: a version in use that handed tasks over which em
+    can't learn by itself: an agent is asked for the next version.
     """
 
     key: str
@@ -58,6 +67,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     proof: str
     waits: str = ""
     from_events: Sequence[str] = ()
+    routine: str = ""
 
 
 @event_body("proposal_told")
@@ -69,7 +79,7 @@ class ProposalTold(msgspec.Struct, frozen=True):
 
 def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
     """Store the suggestions that are proven, and not kept or proposed already. Return those."""
-    in_use = learnt_from(store)
+    stored, matcher = learnt_from(store), Matcher(store)
     known = {one.key: one for one in _every(store)}
     made = []
     for one in suggestions:
@@ -77,7 +87,9 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
             continue
         key = key_of(one)
         traces = get_traces(store, one.sample)
-        if in_use.intersection(event for kept in traces for event in kept.event_ids):
+        if stored.intersection(event for kept in traces for event in kept.event_ids):
+            continue
+        if _is_there(store, matcher, traces[-1].trace):
             continue
         assert one.proof is not None
         proposal = Proposal(
@@ -96,6 +108,15 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
     return made
 
 
+def _is_there(store: Store, matcher: Matcher, trace: Trace) -> bool:
+    """Return whether a routine in use does what a trace did, and was asked for as it was."""
+    names = routines_of_kind(store, trace)
+    if not names or not is_session(trace):
+        return bool(names)
+    alike = matcher.ranked(request_of(trace), at_least=LEAST_LIKENESS)
+    return any(one.routine.name in names for one in alike)
+
+
 def _store_proposals(store: Store, made: Sequence[Proposal]) -> None:
     drafts = [
         Draft(
@@ -108,25 +129,49 @@ def _store_proposals(store: Store, made: Sequence[Proposal]) -> None:
 
 
 def propose_mended(store: Store, trace_ids: Sequence[str]) -> list[Growth]:
-    """Compile again what handed over in these sessions; tell agents of versions that must wait."""
+    """Compile again what handed over in these sessions; tell agents what waits for them."""
     made = mend(store, trace_ids)
     for one in made:
-        if one.new and one.waits:
-            version = find_routine(store, one.new)
-            traces, _ = made_of(store, version)
-            known = get_traces(store, traces)
-            proposal = Proposal(
-                key=one.new,
-                goal=known[-1].trace.mission.goal,
-                effects=[],
-                traces=traces,
-                count=len(traces),
-                proof=routine_of(version).trials.summary,
-                waits=one.waits,
-                from_events=[kept.event_ids[0] for kept in known if kept.id in one.added],
-            )
-            _store_proposals(store, [proposal])
+        propose_grown(store, one)
     return made
+
+
+def propose_grown(store: Store, grown: Growth) -> None:
+    """Tell of a new version that waits for a person; if em made none, ask an agent for it."""
+    if grown.new and grown.waits:
+        known, _ = made_of(store, find_routine(store, grown.new))
+        _propose_version(store, grown.new, get_traces(store, known), grown.added, grown.waits)
+    elif grown.added and not grown.new:
+        known, _ = made_of(store, find_routine(store, grown.old))
+        traces = get_traces(store, [*known, *grown.added])
+        proposal = Proposal(
+            key=digest([grown.old], ["again"])[:KEY_LENGTH],
+            goal=traces[-1].trace.mission.goal,
+            effects=[],
+            traces=[kept.id for kept in traces],
+            count=len(grown.added),
+            proof=grown.why_not,
+            from_events=[kept.event_ids[0] for kept in traces if kept.id in grown.added],
+            routine=grown.old,
+        )
+        _store_proposals(store, [proposal])
+
+
+def _propose_version(
+    store: Store, ref: str, traces: Sequence[KeptTrace], added: Sequence[str], waits: str
+) -> None:
+    """Tell of a stored version that waits for a person. added: the traces that are new in it."""
+    proposal = Proposal(
+        key=ref,
+        goal=traces[-1].trace.mission.goal,
+        effects=[],
+        traces=[kept.id for kept in traces],
+        count=len(traces),
+        proof=routine_of(find_routine(store, ref)).trials.summary,
+        waits=waits,
+        from_events=[kept.event_ids[0] for kept in traces if kept.id in added],
+    )
+    _store_proposals(store, [proposal])
 
 
 def key_of(one: Suggestion) -> str:
@@ -142,28 +187,43 @@ def _is_proven(one: Suggestion) -> bool:
 
 
 def open_proposals(store: Store, *, untold: bool = False) -> list[Proposal]:
-    """Return the proposals from which no routine was kept, newest first.
+    """Return the proposals of which no routine was stored, or one that waits, newest first.
 
     untold: only those that no agent was told of.
     """
     told = _told(store) if untold else set()
     found = [one for one in _every(store) if one.key not in told]
-    in_use = learnt_from(store) if found else set()
-    return [one for one in found if in_use.isdisjoint(one.from_events)]
+    in_use = kept_from(store) if found else {}
+    stored = kept_from(store, proposed=True) if found else {}
+    return [one for one in found if _is_open(one, in_use, stored)]
+
+
+def _is_open(one: Proposal, in_use: Mapping[str, str], stored: Mapping[str, str]) -> bool:
+    """Return whether no version was stored of it; of a stored one, whether it waits."""
+    if "@" in one.key:
+        waiting = {*stored.values()} - {*in_use.values()}
+        return one.key in waiting and not any(event in in_use for event in one.from_events)
+    return not any(event in stored for event in one.from_events)
 
 
 def find_proposal(store: Store, key: str) -> Proposal:
-    """Return the newest proposal of a key. Raise InputError if it was accepted."""
+    """Return the newest proposal of a key. Raise InputError if a routine was stored of it."""
     for one in _every(store):
         if one.key == key:
-            in_use = kept_from(store)
-            ref = next((in_use[event] for event in one.from_events if event in in_use), "")
-            if ref:
+            in_use, stored = kept_from(store), kept_from(store, proposed=True)
+            ref = next((stored[event] for event in one.from_events if event in stored), "")
+            name = ref.partition("@")[0]
+            if ref and ref != key and ref in in_use.values():
                 raise InputError(
                     f"the proposal was accepted already, as {ref}",
                     place=f"proposal {key}",
-                    fix=f"run it, or learn from newer traces too: em compile --again"
-                    f" {ref.partition('@')[0]}",
+                    fix=f"run it, or learn from newer traces too: em compile --again {name}",
+                )
+            if ref and ref != key:
+                raise InputError(
+                    f"a routine is proposed of it already: {ref}",
+                    place=f"proposal {key}",
+                    fix=f"read it, then: em routine accept {ref}",
                 )
             return one
     raise NotFound(f"there is no proposal {key!r}", place="proposal", fix="`em suggest` lists them")
@@ -192,8 +252,15 @@ def accept(
         if agree is not None:
             agree(texts_of(version_meant(store, ref)))
         return accept_version(store, ref, by=by)
-    traces = get_traces(store, find_proposal(store, ref).traces)
-    made = compile_several(traces, name=name)
+    proposal = find_proposal(store, ref)
+    if proposal.routine:
+        raise UsageError(
+            f"em could not learn the next version of {proposal.routine}: {proposal.proof}",
+            place=f"proposal {ref}",
+            fix=f"let an agent write it: `propose` with the group {ref}; then accept that version",
+        )
+    traces = get_traces(store, proposal.traces)
+    made = compile_several(traces, name=name, kept_in=store)
     if any(kept_routines(store, made.draft.name)):
         raise UsageError(
             f"there is a routine {made.draft.name!r} already",
@@ -216,8 +283,15 @@ def groups(store: Store) -> list[Json]:
     found = suggest(store, allow_unlabelled=True, limit=MOST_GROUPS)
     known = {one.key for one in proven}
     shown: list[Json] = [
-        {"group": one.key, "task": one.goal, "count": one.count, "proof": one.proof}
+        {
+            "group": one.key,
+            "task": one.goal,
+            "count": one.count,
+            "proof": one.proof,
+            **({"next_version_of": one.routine} if one.routine else {}),
+        }
         for one in proven
+        if "@" not in one.key
     ]
     shown += [
         {
@@ -230,6 +304,26 @@ def groups(store: Store) -> list[Json]:
         if not one.kept_as and key_of(one) not in known
     ]
     return shown[:MOST_GROUPS]
+
+
+def shown_group(store: Store, group: str | Sequence[str]) -> Json:
+    """Return a group for whoever writes a routine: its recordings, and how a routine is written.
+
+    Of tasks that a version in use handed over, also that version.
+    """
+    found = group_of(store, group)
+    shown = {"format": FORMAT + SKILLS * found.is_session, **found.shown()}
+    before = _next_version_of(store, group)
+    if before:
+        files = texts_of(find_routine(store, before))
+        code = {name: files[name] for name in (ROUTINE, UDF) if name in files}
+        shown |= {"next_version_of": before, "version_in_use": code}
+    return shown
+
+
+def _next_version_of(store: Store, group: str | Sequence[str]) -> str:
+    """Return the version whose next one an agent is asked for; empty if a group is a new kind."""
+    return next((one.routine for one in _every(store) if one.key == group), "")
 
 
 def group_of(store: Store, group: str | Sequence[str]) -> Group:
@@ -262,23 +356,33 @@ def submit(store: Store, group: str | Sequence[str], written: Submission) -> Jso
     """Try what somebody wrote on all recordings of a group, and store it if it is right.
 
     Return how often it was right, handed over and wrong, with the first differences. A routine is
-    stored out of use: a person reads it and accepts it. A skill is not stored.
+    stored out of use: a person reads it and accepts it. It is the next version of a routine if that
+    handed tasks of the group over, or if it has the name of a routine of this kind.
+    A skill is not stored.
     """
     recorded = group_of(store, group)
+    before = _next_version_of(store, group).partition("@")[0]
+    if before:
+        written = msgspec.structs.replace(written, name=before)
     found = judged(recorded, written)
     told = found.as_dict()
     if not found.is_accepted:
         return {**told, "next": "mend it, and send all files again"}
     if found.draft is None:
         return {**told, "next": "a person reads it, and keeps it with their skills"}
-    if any(kept_routines(store, found.draft.name)):
+    name = found.draft.name
+    if name != before and is_of_another_kind(store, name, recorded.traces, {}):
         raise UsageError(
-            f"there is a routine {found.draft.name!r} already",
+            f"there is a routine {name!r} of another kind already",
             place="name",
             fix="give it another `name`",
         )
     events = [event for kept in recorded.traces for event in kept.event_ids]
     kept = keep_routine(store, package_texts(found.draft), events, retired=True)
+    waits = standing_of(store, find_routine(store, kept.ref)).why
+    in_use = kept_from(store)
+    added = [one.id for one in recorded.traces if one.event_ids[0] not in in_use]
+    _propose_version(store, kept.ref, recorded.traces, added, waits)
     next_ = f"a person reads it and says: em routine accept {kept.ref}"
     return {**told, "routine": kept.ref, "proof": kept.trials.summary, "next": next_}
 

@@ -23,15 +23,15 @@ from em.compiler.checks import walked
 from em.compiler.commands import is_done_by_em
 from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.example import request_of
-from em.compiler.kind import kind_of, name_of_call, way_of
+from em.compiler.kind import are_alike, kind_of, name_of_call, way_of
 from em.compiler.session_effects import session_effects
 from em.compiler.sessions import is_session
 from em.errors import EmError
 from em.runner.acceptance import why_waiting
+from em.runner.card import retired_refs
 from em.runner.package import kept_routines
 from em.runner.trial import Trials
 from em.store.protocol import Store
-from em.text.terms import STOP_WORDS
 from em.traces.catalogue import get_traces, trace_rows
 from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, Message, Trace
@@ -267,14 +267,13 @@ def _groups_of(trace: Trace, groups: _Groups) -> list[_Group]:
     only begin alike. Requests for one chore may have no word in common, but the sessions changed
     the same files, or files of the same kinds.
     """
-    done, (effects, way) = session_effects(trace), kind_of(trace, {})
+    done, (effects, way, words) = session_effects(trace), kind_of(trace, {})
     if done is None or not done.kinds:
         return [groups.setdefault((effects, () if effects else way, ""), _Group(effects))]
-    words = tuple(_words(trace.mission.goal))
     alike = (
         known
         for (_, _, by), known in groups.items()
-        if by == "words" and known.effects == effects and _is_alike(known.words, words)
+        if by == "words" and known.effects == effects and are_alike(known.words, words)
     )
     found = next(alike, None)
     keys = {"begins": words[:1], "changes": done.changes, "kinds": done.kinds_of_changes}
@@ -310,27 +309,6 @@ def _without_parts(proved: Sequence[Suggestion]) -> list[Suggestion]:
         ):
             left.append(one)
     return left
-
-
-def _words(request: str) -> list[str]:
-    """Return the words of a request that say what to do: no values, and no names."""
-    found: dict[str, None] = {}
-    is_start = True
-    for token in request[:1_000].split():
-        word = token.strip(",.;:!?()")
-        is_plain = word.isascii() and word.isalpha() and len(word) > 1
-        if is_plain and (is_start or word.islower()) and word.lower() not in STOP_WORDS:
-            found[word.lower()] = None
-        is_start = token.endswith((".", "!", "?", ":"))
-    return [*found]
-
-
-def _is_alike(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Return whether two requests have at least half of the shorter one's words in common.
-
-    The other words may be values.
-    """
-    return 2 * len({*one} & {*other}) >= min(len(one), len(other)) > 0 or one == other
 
 
 def _best_of(one: Suggestion, group: _Group, store: Store, at_least: int) -> Suggestion:
@@ -392,12 +370,17 @@ def _proved(one: Suggestion, store: Store) -> Suggestion:
     )
 
 
-def kept_from(store: Store) -> dict[str, str]:
-    """Map the events from which routines in use were learnt to `name@version` of those."""
+def kept_from(store: Store, *, proposed: bool = False) -> dict[str, str]:
+    """Map the events from which routines in use were learnt to `name@version` of those.
+
+    proposed: also of those that wait for a person.
+    """
+    retired = retired_refs(store) if proposed else frozenset[str]()
     return {
-        event: f"{one.name}@{one.version}"
+        event: one.ref
         for one in kept_routines(store)
-        if one.body is not None and one.retired_at is None
+        if one.body is not None
+        if one.retired_at is None or (proposed and one.ref not in retired)
         for event in one.from_events
     }
 

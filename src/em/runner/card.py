@@ -96,11 +96,16 @@ def list_routines(store: Store, words: str = "") -> list[ListedRoutine]:
     versions: dict[str, list[Card]] = {}
     for row in store.cards(KIND, retired=True):
         versions.setdefault(row.name, []).append(row)
-    events = store.read(EventQuery(kinds=["routine_retired"]))
-    retired = {event.body["routine"] for event in events if event.body is not None}
+    retired = retired_refs(store)
     listed = [_listed(rows, cards.get(name), retired) for name, rows in versions.items()]
     wanted = words.casefold()
     return [one for one in listed if wanted in f"{one.name} {one.about}".casefold()]
+
+
+def retired_refs(store: Store, stream: str | None = None) -> set[str]:
+    """Return the versions that were in use once and were retired, as the log says."""
+    events = store.read(EventQuery(kinds=["routine_retired"], stream=stream))
+    return {event.body["routine"] for event in events if event.body is not None}
 
 
 def _listed(

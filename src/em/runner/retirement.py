@@ -7,9 +7,9 @@ is neither run by that name nor offered to agents. The log says who retired and 
 import msgspec
 
 from em.errors import RoutineError
-from em.log.event import Draft, EventQuery, routine_stream
+from em.log.event import Draft, routine_stream
 from em.log.kinds import event_body
-from em.runner.card import KIND
+from em.runner.card import KIND, retired_refs
 from em.runner.package import find_routine, routine_of
 from em.store.protocol import Artefact, Commit, Store
 
@@ -79,9 +79,7 @@ def restore(store: Store, ref: str, *, by: str = "") -> InUse:
 
 def was_in_use(store: Store, artefact: Artefact) -> bool:
     """Return whether a retired version was in use before, as the log says."""
-    query = EventQuery(stream=routine_stream(artefact.name), kinds=["routine_retired"])
-    name = artefact.ref
-    return any((event.body or {}).get("routine") == name for event in store.read(query))
+    return artefact.ref in retired_refs(store, routine_stream(artefact.name))
 
 
 def _note(kind: str, artefact: Artefact, body: RoutineRetired | RoutineRestored) -> Draft:

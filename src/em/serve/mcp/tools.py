@@ -545,16 +545,7 @@ def _propose(desk: "Desk", caller: Caller, given: Propose) -> Json:
     format, then send files. They are tried on all recordings; a person may accept what is right.
     """
     caller.must_see(None)
-    from em.compiler.proposals import group_of, groups, submit
-    from em.compiler.submission import FORMAT, SKILLS, Submission
-
-    if given.group is None:
-        return {"groups": groups(desk.store)}
-    if not given.files:
-        group = group_of(desk.store, given.group)
-        return {"format": FORMAT + SKILLS * group.is_session, **group.shown()}
-    written = Submission(files=given.files, inputs=given.inputs, name=given.name or "")
-    return submit(desk.store, given.group, written)
+    return desk.memory.propose(given.group, given.files, name=given.name or "", inputs=given.inputs)
 
 
 def _find_routine(desk: "Desk", caller: Caller, given: FindRoutine) -> Json:
