@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from em import Memory
+from em import Memory, tool
 from em.compiler.match import LEAST_LIKENESS
 from em.errors import UsageError
 from em.runner.package import find_routine, keep_routine, texts_of
@@ -71,6 +71,39 @@ def test_recorded_words_with_other_values_find_the_routine_and_its_inputs(
     assert found is not None
     assert (found.routine, found.inputs) == (routine, inputs)
     assert offered(memory, request_)[0] == routine.partition("@")[0]
+
+
+def test_a_kind_with_reads_is_found_by_what_its_requests_say_beside_the_inputs(
+    tmp_path: Path,
+) -> None:
+    """A name of the record is checked by the routine; `em run --request` uses the same function."""
+    people = {f"{name.lower()}@mail.example": name for name in ("Ann", "Bo", "Gus")}
+    request = "I'm {name} ({mail}), please cancel W-{n}"
+    with Memory(tmp_path / "reads.db") as memory:
+
+        @tool(effect="read")
+        def find_customer(email: str) -> Any:
+            return {"email": email, "name": people[email]}
+
+        @tool(effect="write")
+        def cancel_order(order_id: str, email: str) -> bool:
+            return True
+
+        for n, mail in enumerate(["ann@mail.example", "bo@mail.example"]):
+            said = request.format(name=people[mail], mail=mail, n=n)
+            with memory.record("cancel", {"request": said}):
+                find_customer(mail)
+                cancel_order(f"W-{n}", mail)
+        memory.compile([one.id for one in memory.traces()], name="cancel")
+        asked = request.format(name="Gus", mail="gus@mail.example", n=7377)
+        found = memory.match(asked)
+        assert found is not None
+        assert (found.inputs["email"], found.inputs["order_id"]) == ("gus@mail.example", "W-7377")
+        tools = [find_customer, cancel_order]
+        assert memory.run(found.routine, found.inputs, tools).status == "ok"
+        stranger = memory.match(asked.replace("Gus", "Bo"))
+        assert stranger is not None
+        assert memory.run(stranger.routine, stranger.inputs, tools).status == "needs_input"
 
 
 def test_likeness_alone_matches_nothing_and_is_only_offered(memory: Memory) -> None:

@@ -55,3 +55,49 @@ def test_all_turns_are_one_request_for_the_routine(tmp_path: Path) -> None:
         assert memory.run(match.routine, match.inputs, tools).status == "ok"
         assert cancelled == ["W-7377"]
         assert memory.match(f"{request}\nThank you, and remember K-099!") is None
+
+
+def in_three_turns(name: str, mail: str, order: str) -> Any:
+    """Return a conversation in three turns, with a read behind the first two."""
+    return {
+        "version": "1",
+        "mission": {"goal": "serve a customer"},
+        "outcome": "success",
+        "events": [
+            said(f"{name} here, {mail}"),
+            called("get_user", {"email": mail}, {"email": mail, "name": name, "orders": [order]}),
+            {"type": "message", "role": "assistant", "text": f"Hello {name}, which order?"},
+            said(f"It is {order}!"),
+            called("get_order", {"order": order}, {"order": order, "status": "open"}),
+            {"type": "message", "role": "assistant", "text": "Shall I cancel it?"},
+            said("Yes, cancel it."),
+            called("cancel", {"order": order}, True, effect="write"),
+            said("And now W-0099, too."),
+            called("cancel", {"order": "W-0099"}, None, error="not yours", effect="write"),
+        ],
+    }
+
+
+def test_three_turns_around_reads_are_one_request(tmp_path: Path) -> None:
+    names = ["Ann Lee", "Bo Roe", "Cy Dee", "Di Eve Fox"]
+    people = [(one, f"{one[0].lower()}@x.example", f"W-100{n}") for n, one in enumerate(names)]
+    with Memory(tmp_path / "em.db") as memory:
+        ids = [memory.add_trace(in_three_turns(*one)) for one in people[:3]]
+        memory.compile(ids, name="cancel_it")
+        cancelled: list[str] = []
+        users = {mail: {"email": mail, "name": name, "orders": [order]}
+                 for name, mail, order in people}  # fmt: skip
+        tools = {
+            "get_user": lambda email: users[email],
+            "get_order": lambda order: {"order": order, "status": "open"},
+            "cancel": lambda order: not cancelled.append(order),
+        }
+        for name, mail, order in people:
+            request = f"{name} here, {mail}\nIt is {order}!\nYes, cancel it."
+            match = memory.match(request)
+            assert match is not None
+            assert memory.run(match.routine, match.inputs, tools).status == "ok"
+            assert memory.match(request.replace("Yes", "No")) is None
+            other = request.replace(name, "Ann Roe")
+            assert memory.run("cancel_it", {"request": other}, tools).status == "needs_input"
+        assert cancelled == [order for _, _, order in people]
