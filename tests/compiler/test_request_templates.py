@@ -52,7 +52,7 @@ def example(request: str, subject: str = "", read: Any = None, **inputs: Any) ->
         ("3 lamps at 4.50 each", {"count": 3, "price": 4.5}, "{count} lamps at {price} each"),
         ("Return the Mat and the Red Lamp of #W1",
          {"order_id": "#W1", "items": [{"name": "Mat"}, {"name": "Red Lamp"}]},
-         "Return the {items.name:2} and the {items.name:2} of {order_id}"),
+         "Return the {items.name:2^} and the {items.name:2^} of {order_id}"),
         ("Tag #W1 with red and blue", {"order_id": "#W1", "tags": ["red", "blue"]},
          "Tag {order_id} with {tags:1} and {tags:1}"),
         ("Swap 2 mats and 2 lamps",
@@ -148,6 +148,25 @@ def test_how_long_recorded_values_were_splits_no_words_between_two_holes() -> No
     made = request_templates([near], SCHEMA)
     assert fill(made, "meet Ana  New York, please", SCHEMA) == near.inputs
     assert fill(made, "Meet Mary Ann Porto, please.", SCHEMA) is None
+
+
+def test_a_name_takes_no_small_words_beside_it() -> None:
+    names = ["Bo", "Ann Lee"]
+    made = request_templates([example(f"Book for {one}, please.", to=one) for one in names], SCHEMA)
+    assert fill(made, "Book for Ida Roe, please.", SCHEMA) == {"to": "Ida Roe"}
+    assert fill(made, "book for ida, please.", SCHEMA) == {"to": "ida"}
+    for said in ("not Bo", "Bo twice", "Bo NOT"):
+        assert fill(made, f"Book for {said}, please.", SCHEMA) is None
+    small = example("Book for Ludwig van Ost, please.", to="Ludwig van Ost")
+    assert fill(request_templates([small], SCHEMA), small.request.upper(), SCHEMA) is not None
+
+
+def test_between_quotation_marks_any_words_are_a_value() -> None:
+    made = request_templates([example("Say 'Hi' to Bob.", to="Bob", note="Hi")], SCHEMA)
+    told = {"to": "Eve", "note": "I will be late, at 7: wait"}
+    assert fill(made, "Say 'I will be late, at 7: wait' to Eve.", SCHEMA) == told
+    assert fill(made, "Say 'so' and 'not' to Eve.", SCHEMA) is None
+    assert fill(made, "Say 'so' to Eve if it rains.", SCHEMA) is None
 
 
 def test_a_code_is_told_from_the_words_beside_it() -> None:

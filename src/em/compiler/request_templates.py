@@ -24,7 +24,7 @@ from em.compiler.example import Example
 from em.compiler.places import is_code, is_scalar
 from em.compiler.requested import is_named, stands_in
 from em.errors import RoutineError
-from em.runner.template import escaped, fill, only_for, parse_template, signs_of
+from em.runner.template import escaped, fill, is_capital, only_for, parse_template, signs_of
 from em.values.canonical import Json, same
 from em.values.json_schema import properties_of
 from em.values.leaves import texts
@@ -421,7 +421,8 @@ def _limit(recorded: Sequence[str]) -> str:
     most = max(len(text.split()) for text in recorded)
     signs = "".join(sorted({sign for text in recorded for sign in signs_of(text)} - {*"{}"}))
     if not signs:
-        return f"{most}"
+        are_names = all(is_capital(one) for text in recorded for one in text.split())
+        return f"{most}^" if are_names and most > 1 else f"{most}"
     return "1+" if most == 1 else f"{most}+{signs}"  # the signs of one word end nothing
 
 

@@ -2,11 +2,12 @@
 
 `I am {email}. Please cancel {order_id}.` has two holes. `{who.email}` fills a part of an input,
 `{note:4}` takes at most four words of letters, `{note:4+0,}` also digits and commas, `{note:4+}` of
-any signs. `{tongue|lower}` takes `French` for `french`, `{day|%d %B %Y}` takes `3 May 2026`. A hole
-of a list takes its next element each time: a text without the words that stand between two
-elements. `{express=true}` takes no words: it is what this wording says without a word for it.
-Case, white space and a full stop at the end don't matter; everything else does: a question is no
-order. A value in quotation marks has none of them in it.
+any signs, `{who:2^}` only words that begin with a capital, as a name; between quotation marks each
+takes any words, but no such mark. `{tongue|lower}` takes `French` for `french`, `{day|%d %B %Y}`
+takes `3 May 2026`. A hole of a list takes its next element each time: a text without the words that
+stand between two elements. `{express=true}` takes no words: it is what this wording says without a
+word for it. Case, white space and a full stop at the end don't matter; everything else does: a
+question is no order.
 
 `{=9f86d081884c7d65}` limits a template to the text with this digest. Its holes say how long their
 values are, `{email:=16}`, so it is read in one way. `{_:=3}` hides three characters of the text
@@ -49,7 +50,7 @@ HIDDEN = ("_",)
 """The path of a hole that fills no input."""
 _HOLE = re.compile(
     r"([^:|]*)(?:\|(lower|upper|%[^:|]+))?"
-    r"(?::(?:([1-9][0-9]{0,3})(\+(\S*))?|=([1-9][0-9]{0,6})))?"
+    r"(?::(?:([1-9][0-9]{0,3})(\^|\+(\S*))?|=([1-9][0-9]{0,6})))?"
 )
 _IN_WORDS = "-'\N{RIGHT SINGLE QUOTATION MARK}"
 _TEXT = re.compile(r"=([0-9a-f]{16})")
@@ -64,8 +65,9 @@ class Hole(NamedTuple):
     """A hole of a template: the path of the input that it fills, and what it takes.
 
     limit: the most words; 0 is no limit. signs: what they may have beside letters; None for
-    anything. form: `lower` or `upper` if the input has another case than the text, the format of
-    the text for a date. length: how many characters, if that is known; else 0.
+    anything. is_name: its words begin with a capital. form: `lower` or `upper` if the input has
+    another case than the text, the format of the text for a date. length: how many characters, if
+    that is known; else 0.
     """
 
     path: tuple[str, ...]
@@ -73,6 +75,7 @@ class Hole(NamedTuple):
     signs: str | None = None
     form: str = ""
     length: int = 0
+    is_name: bool = False
 
     def value(self, text: str) -> str | None:
         """Return what the hole makes of its text; None if it does not take it."""
@@ -105,29 +108,48 @@ class Template(NamedTuple):
         names = [hole.path[0] for hole in self.holes if hole.path != HIDDEN]
         return tuple(dict.fromkeys([*names, *(name for name, _ in self.settings)]))
 
-    def takes(self, number: int, value: str, apart: "Apart") -> bool:
-        """Return whether a hole takes a value: as many words, and the signs, that it may have."""
-        hole = self.holes[number]
-        if hole.limit and len(value.split()) > hole.limit:
-            return False
-        if hole.signs is not None and not signs_of(value) <= {*hole.signs}:
-            return False
-        return self.may_hold(number, value, apart)
+    def takes(self, number: int, value: str, around: "Around") -> bool:
+        """Return whether a hole takes a value: as many words, and the signs, that it may have.
 
-    def may_hold(self, number: int, value: str, apart: "Apart") -> bool:
+        In quotation marks it may have any. A single word may be in any case, and so may names in a
+        text that has no capitals, or nothing else.
+        """
+        hole, words = self.holes[number], value.split()
+        if not all(map(_is_quotation, self._marks(number))):
+            if hole.limit and len(words) > hole.limit:
+                return False
+            if hole.signs is not None and not signs_of(value) <= {*hole.signs}:
+                return False
+            is_name = hole.is_name and around.is_cased and len(words) > 1
+            if is_name and not all(map(is_capital, words)):
+                return False
+        return self.may_hold(number, value, around)
+
+    def _marks(self, number: int) -> tuple[str, str]:
+        """Return the signs before and behind a hole."""
+        return self.fixed[number][-1:], self.fixed[number + 1][:1]
+
+    def may_hold(self, number: int, value: str, around: "Around") -> bool:
         """Return whether a value may end where the hole ends: no end of its quotation is in it.
 
-        apart: what stands between the elements of a list stands in none of them.
+        What stands between the elements of a list stands in none of them.
         """
-        own = apart.get(self.holes[number].path[0], ())
+        own = around.between.get(self.holes[number].path[0], ())
         if own and any(words in _folded(_SPACE.sub(" ", value)) for words in own):
             return False
-        marks = self.fixed[number][-1:], self.fixed[number + 1][:1]
+        marks = self._marks(number)
         return not all(map(_is_quotation, marks)) or not any(mark in value for mark in marks)
 
 
-Apart = Mapping[str, Collection[str]]
-"""By the name of an input that is a list: the words that stand between its elements."""
+class Around(NamedTuple):
+    """What is known beside a template.
+
+    between: by the name of an input that is a list, the words that stand between its elements.
+    is_cased: whether words of the text begin with a capital, and others don't.
+    """
+
+    between: Mapping[str, Collection[str]]
+    is_cased: bool
 
 
 def parse_template(text: str) -> Template:
@@ -147,8 +169,10 @@ def parse_template(text: str) -> Template:
             if named is None or not all(map(str.isidentifier, named[1].split("."))):
                 raise RoutineError(f"a hole must be the name of an input, got {part!r}")
             signs = None if not named[3] or named[4] == "+" else named[5] or ""
+            is_name = named[4] == "^"
             path, form = tuple(named[1].split(".")), named[2] or ""
-            holes.append(Hole(path, int(named[3] or 0), signs, form, int(named[6] or 0)))
+            length = int(named[6] or 0)
+            holes.append(Hole(path, int(named[3] or 0), signs, form, length, is_name))
             fixed.append("")
         elif part in ("{", "}"):
             raise RoutineError(f"there is a single {part!r}", fix=f"write {part * 2!r} for it")
@@ -198,6 +222,11 @@ def signs_of(text: str) -> set[str]:
         if not (sign.isalpha() or sign.isspace() or unicodedata.combining(sign))
         if sign not in _IN_WORDS
     }
+
+
+def is_capital(word: str) -> bool:
+    """Return whether a word begins with a capital letter, and has small ones if it goes on."""
+    return word[:1].isupper() and not word[1:].isupper()
 
 
 def _end_of(text: str) -> int:
@@ -276,6 +305,7 @@ def begun(templates: Sequence[str], text: str, schema: Json) -> Json:
     An input that two templates read differently is left out.
     """
     words, found = _Words(text), dict[str, list[Any]]()
+    around = Around({}, words.is_cased)
     for known in map(_parsed, templates):
         first, *rest = known.fixed
         is_begun = first.strip() and not known.digest and words.plain.startswith(first)
@@ -284,12 +314,12 @@ def begun(templates: Sequence[str], text: str, schema: Json) -> Json:
             place = words.plain.find(part, start + 1) if part else -1
             is_only = place >= 0 and words.plain.find(part, place + 1) < 0
             value = words.between(start, place).strip() if is_only else ""
-            if not value or not known.takes(number, value, {}):
+            if not value or not known.takes(number, value, around):
                 break
             values.append(value)
             start = place + len(part)
         holes = known.holes[: len(values)]
-        inputs = _inputs(known._replace(holes=holes, settings=()), values, schema, {}) or {}
+        inputs = _inputs(known._replace(holes=holes, settings=()), values, schema, around) or {}
         for name, one in inputs.items():
             found.setdefault(name, []).append(one)
     return {name: own[0] for name, own in found.items() if all(same(one, own[0]) for one in own)}
@@ -302,16 +332,16 @@ def _filling(templates: Sequence[str], text: str, schema: Json | None) -> Fillin
         return none
     words, found = _Words(text), list[Json]()
     known_by = {template: _parsed(template) for template in templates}
-    apart = _words_between(known_by.values(), schema or {})
+    around = Around(_words_between(known_by.values(), schema or {}), words.is_cased)
     own = [one for one, known in known_by.items() if known.digest == words.digest]
     for template in own or (one for one, known in known_by.items() if not known.digest):
         known = known_by[template]
-        readings = _readings(known, words, schema, apart)
+        readings = _readings(known, words, schema, around)
         if readings is None or len(readings) > 1:
             return Filling(
                 None, f"the request can be read in two ways by the template {template!r}"
             )
-        inputs = (_inputs(known, values, schema, apart) for values in readings)
+        inputs = (_inputs(known, values, schema, around) for values in readings)
         found += [one for one in inputs if one is not None]
     if not found:
         return none
@@ -320,7 +350,7 @@ def _filling(templates: Sequence[str], text: str, schema: Json | None) -> Fillin
     return Filling(found[0])
 
 
-def _words_between(templates: Iterable[Template], schema: Json) -> Apart:
+def _words_between(templates: Iterable[Template], schema: Json) -> Mapping[str, set[str]]:
     """Return the words between the elements of lists, in all templates."""
     properties = json_schema.properties_of(schema)
     found = defaultdict[str, set[str]](set)
@@ -358,6 +388,12 @@ class _Words:
         """What tells the text from others, whatever its case and white space."""
         return hashlib.sha256(self.plain.encode()).hexdigest()[:16]
 
+    @cached_property
+    def is_cased(self) -> bool:
+        """Whether words begin with a capital, and others with a small letter."""
+        signs = {self._text[place : place + 1] for place in self._moved}
+        return any(map(str.isupper, signs)) and any(map(str.islower, signs))
+
     def between(self, start: int, end: int) -> str:
         """Return a part of the text as it was written."""
         return self._text[self._place(start) : self._place(end - 1) + 1] if start < end else ""
@@ -381,7 +417,7 @@ def _folded(text: str) -> str:
 
 
 def _readings(
-    template: Template, words: _Words, schema: Json | None, apart: Apart
+    template: Template, words: _Words, schema: Json | None, around: Around
 ) -> list[list[str]] | None:
     """Return the values of holes in each way that a text can be read; None if there are too many.
 
@@ -403,7 +439,7 @@ def _readings(
     if left != [(len(text) - stop, len(text) - begin) for begin, stop in reversed(right)]:
         if len(text) > LONGEST_SEARCHED or len(template.holes) > MOST_HOLES:
             return None
-        return _Search(template, words, schema or {}, apart).readings(start, end)
+        return _Search(template, words, schema or {}, around).readings(start, end)
     edges = [start, *(edge for pair in left for edge in pair), end]
     return [[words.between(*pair).strip() for pair in zip(edges[::2], edges[1::2], strict=True)]]
 
@@ -427,10 +463,10 @@ class _Search:
     is a city, or `Ann Porto` is.
     """
 
-    def __init__(self, template: Template, words: _Words, schema: Json, apart: Apart) -> None:
+    def __init__(self, template: Template, words: _Words, schema: Json, around: Around) -> None:
         self._parts, self._words = template.fixed[1:-1], words
         may_hold = template.takes if template.digest else template.may_hold
-        self._may_hold = partial(may_hold, apart=apart)
+        self._may_hold = partial(may_hold, around=around)
         self._holes = [(hole, _schema_at(schema, hole.path)) for hole in template.holes]
         self._left = MOST_TRIED
 
@@ -503,10 +539,10 @@ def _beyond_word(text: str, start: int, end: int) -> int:
 
 
 def _inputs(
-    template: Template, values: list[str], schema: Json | None, apart: Apart
+    template: Template, values: list[str], schema: Json | None, around: Around
 ) -> Json | None:
     """Return the values of holes as inputs; None if a hole or the schema does not take one."""
-    if not all(template.takes(number, value, apart) for number, value in enumerate(values)):
+    if not all(template.takes(number, value, around) for number, value in enumerate(values)):
         return None
     said: dict[tuple[str, ...], list[str]] = {}
     for hole, value in zip(template.holes, values, strict=True):
