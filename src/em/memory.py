@@ -131,7 +131,7 @@ class Memory:
     def observe(
         self,
         subject: str,
-        text_or_record: str | Mapping[str, Any],
+        text_or_record: str | Mapping[str, Any] | None = None,
         *,
         type: str | None = None,  # noqa: A002 - the name users know from records
         at: Moment | None = None,
@@ -145,12 +145,15 @@ class Memory:
         metadata: Mapping[str, Any] | None = None,
         facts: Sequence[Mapping[str, Any]] | None = None,
         rules: Sequence[Mapping[str, Any]] | None = None,
+        event: str | None = None,
     ) -> str:
         """Store something learned about a subject. Return the id of its event.
 
         facts, rules: what the text states, each fact with its evidence (see `em.state.statement`),
             if you have read it. The next checkpoint checks them; its `problems` say what it left
             out, and why. An empty list says that the text states nothing.
+        event: the id of a stored text that `facts` and `rules` were read in, in place of the text.
+            They take the place of what was read in it before.
         speaker, role, addressee: who says a text, as what (user, assistant, …), and to whom. "I"
         is the subject only where the subject speaks.
         agent, run: which agent it was said to or by, and in which of its runs.
@@ -172,11 +175,11 @@ class Memory:
             "facts": None if facts is None else [dict(one) for one in facts],
             "rules": None if rules is None else [dict(one) for one in rules],
         }
-        draft = observation(subject, text_or_record, at, details)
-        (event,) = self.log.append_many([draft])
+        draft = observation(subject, text_or_record, at, details, event)
+        (stored,) = self.log.append_many([draft])
         if self._state_settings.checkpoint_every is not None:
-            self.subjects.observed({event.subject: event.pos})
-        return event.id
+            self.subjects.observed({stored.subject: stored.pos})
+        return stored.id
 
     def observe_many(
         self, items: Iterable[tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]]

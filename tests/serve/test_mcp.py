@@ -62,6 +62,24 @@ def test_an_agent_remembers_asks_and_is_briefed(connect: Connect, mode: str) -> 
         kept = told(await client.call_tool("remember", {**given, "facts": [moved, never]}))
         (said,), (left_out,) = kept["ids"], kept["left_out"]
         assert "moved to Rome" in left_out
+        formless = {**given, "text": "I left.", "facts": [{"op": "retract", "evidence": "I left"}]}
+        (left_out,) = told(await client.call_tool("remember", formless))["left_out"]
+        assert left_out.startswith("facts[0] left out")
+        late = {"subject": "ana", "text": "I play the oboe; warn me above 5."}
+        (event,) = told(await client.call_tool("remember", late))["ids"]
+        plays = {"op": "set", "field": "plays", "value": "oboe", "evidence": "play the oboe"}
+        limit = {"op": ">", "left": {"detail": "cost"}, "right": {"value": 5}}
+        rule = {
+            "id": "dear", "severity": "info", "action": "buy", "message": "dear", "when": limit
+        }  # fmt: skip
+        handed = {"subject": "ana", "event": event, "facts": [plays], "rules": [rule]}
+        assert told(await client.call_tool("remember", handed))["left_out"] == []
+        bought = {"subject": "ana", "action": "buy", "details": {"cost": 9}}
+        assert told(await client.call_tool("ask", bought))["alerts"][0]["message"] == "dear"
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        described = tools["remember"].input_schema["properties"]["facts"]["description"]
+        assert "city, plays" in described
+        assert "Trip: cost_usd, date, destination" in described
         code = {"subject": "ana", "code": "state.profile.city"}
         assert told(await client.call_tool("ask", code))["value"] == "Porto"
         found = told(await client.call_tool("ask", {"question": "where did Ana move"}))

@@ -21,7 +21,8 @@ CALLS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("remember", {"subject": "a", "txt": "x"}, ["no argument `txt`", "did you mean 'text'?"]),
     ("remember", {"subject": "a", "zzz": 1}, ["no argument `zzz`", "there are: subject, text"]),
     ("remember", {"subject": "a", "facts": [{"op": "same"}]}, ["facts: without a text"]),
-    ("remember", {"subject": "a", "text": "x", "facts": [{"op": "add"}]}, ["facts[0]", "evidence"]),
+    ("remember", {"subject": "a", "rules": [{"id": "x"}]}, ["text", "give `text`"]),
+    ("remember", {"subject": "a", "event": "e", "text": "x"}, ["a text, a record or an event"]),
     ("remember", {"subject": "a", "facts": ["x"]}, ["facts[0]", "object"]),
     (
         "remember",

@@ -276,6 +276,45 @@ def test_the_schema_of_facts_has_the_types_of_the_subject(memory: Memory) -> Non
     memory.observe("ana", {"to": "Rome", "cost": 3}, type="Trip")
     memory.observe("ana", {"city": "Basel"}, type="Profile")
     schema: StateSchema = memory.checkpoint("ana").schema
-    properties = statement_schema([schema])["properties"]
+    properties = statement_schema(schema)["properties"]
     assert "Trip: cost, to" in properties["type"]["description"]
     assert "city" in properties["field"]["description"]
+
+
+def test_a_stored_text_is_read_later_and_the_newest_reading_counts(memory: Memory) -> None:
+    event = memory.observe("ana", "I live in Porto. I have a dog.", at="2025-04-01", **ANA)
+    memory.observe("ana", {"to": "Rome"}, type="Trip")
+    assert len(memory.checkpoint("ana").unstructured) == 1
+    lives = fact("city", "Porto", "I live in Porto")
+    memory.observe("ana", event=event, facts=[lives, fact("city", "Rome", "I live in Rome")])
+    state = memory.checkpoint("ana")
+    assert (state.profile.city, state.unstructured, len(state.report.problems)) == ("Porto", [], 1)
+    why = state.why("city")
+    assert (why.event_ids, why.at.isoformat()[:10], why.how) == ((event,), "2025-04-01", "agent")
+    memory.observe("ana", event=event, facts=[add("Pet", "I have a dog", kind="dog")])
+    for rebuild in (False, True):
+        state = memory.checkpoint("ana", rebuild=rebuild)
+        assert (state.profile.history, [one.kind for one in state.pets]) == ({}, ["dog"])
+        assert [one.to for one in state.trips] == ["Rome"]
+    memory.forget(event)
+    assert list(memory.state("ana").collections) == ["trips"]
+    left = [one.body for one in memory.log.read(subject="ana", kinds=["read", "extracted"])]
+    assert left == [None] * 4
+
+
+def test_only_a_text_of_the_subject_is_read_later(memory: Memory) -> None:
+    lives = [fact("city", "Rome", "I live in Rome")]
+    record = memory.observe("ana", {"to": "Rome"}, type="Trip")
+    other = memory.observe("bo", "I live in Rome.")
+    for event in (record, other, "nothing"):
+        memory.observe("ana", event=event, facts=lives)
+    state = memory.checkpoint("ana")
+    assert state.profile.history == {}
+    assert len(state.report.problems) == 3
+    for bad in ({"facts": None}, {"facts": lives, "speaker": "Ana"}):
+        with pytest.raises(InputError):
+            memory.observe("ana", event=other, **bad)
+    with pytest.raises(InputError):
+        memory.observe("ana", "I live in Rome.", event=other, facts=lives)
+    with pytest.raises(InputError):
+        memory.observe("ana")

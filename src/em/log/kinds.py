@@ -23,6 +23,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 HOMES: Mapping[str, str] = {
     "extracted": "em.state.schema",
+    "read": "em.state.schema",
     "decided": "em.state.schema",
     "question": "em.state.schema",
     "observation": "em.state.schema",

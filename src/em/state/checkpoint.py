@@ -150,8 +150,15 @@ class Run:
         old, version = self._newest()
         fresh = self._options.rebuild or self._options.again or old.watermark == 0
         material = self._material(old, fresh=fresh)
-        if (material.erased or material.undoes or material.corrects) and not fresh:
+        if not fresh and (material.erased or material.undoes or material.corrects):
             fresh, material = True, self._material(old, fresh=True)
+        unknown = material.handed.keys() - material.times.keys()
+        if unknown and not fresh:  # read in older texts
+            fresh, material = True, self._material(old, fresh=True)
+            unknown = material.handed.keys() - material.times.keys()
+        self._problems = [
+            f"what was read in {one} left out: no text has this id" for one in unknown
+        ]
         if not fresh and material.last_pos <= old.watermark:
             report = Checkpoint(
                 subject=self._subject,

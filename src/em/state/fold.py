@@ -21,6 +21,7 @@ from em.state.schema import (
     Decision,
     Entry,
     Extraction,
+    Handed,
     How,
     StateSchema,
     Status,
@@ -102,7 +103,8 @@ class Correction(NamedTuple):
 class Material(msgspec.Struct):
     """The contents of events, sorted by what becomes of them.
 
-    speech: who said which text. whole: all events are here, not only the new ones.
+    speech: who said which text. whole: all events are here, not only the new ones. handed: what
+    callers read in texts that were stored before, by the text, and nobody has judged yet.
     """
 
     records: list[tuple[str, Seen, str]] = []
@@ -114,6 +116,7 @@ class Material(msgspec.Struct):
     last_seq: int = 0
     times: dict[str, tuple[int, int]] = {}
     speech: dict[str, str] = {}
+    handed: dict[str, Handed] = {}
     whole: bool = False
     erased: bool = False
     undoes: bool = False
@@ -148,6 +151,11 @@ def sort_events(events: Iterable[Row], after_pos: int, *, again: bool = False) -
         elif event.kind == "extracted":
             found = msgspec.json.decode(event.body, type=Extraction)
             material.extractions.append((found, event.at, event.recorded_at))
+            for text in found.from_events if found.method == "model" or not again else ():
+                material.handed.pop(text, None)
+        elif event.kind == "read":
+            handed = msgspec.json.decode(event.body, type=Handed)
+            material.handed[handed.from_events[0]] = handed
         elif event.kind == "decided":
             decision = msgspec.json.decode(event.body, type=Decision)
             material.decisions.append((event.id, event.at, event.recorded_at, decision))
@@ -159,8 +167,15 @@ def sort_events(events: Iterable[Row], after_pos: int, *, again: bool = False) -
     _leave_undone(material)
     _newest_only(material)
     read = {event for found, _, _ in material.extractions for event in found.from_events}
-    material.texts = [text for text in material.texts if text.event not in read]
+    left = [text for text in material.texts if text.event not in read - material.handed.keys()]
+    material.texts = [_with_handed(text, material.handed.get(text.event)) for text in left]
     return material
+
+
+def _with_handed(text: Text, handed: Handed | None) -> Text:
+    if handed is None:
+        return text
+    return msgspec.structs.replace(text, facts=handed.facts, rules=handed.rules)
 
 
 def _leave_undone(material: Material) -> None:
@@ -178,11 +193,12 @@ def _leave_undone(material: Material) -> None:
 
 def _newest_only(material: Material) -> None:
     """Drop readings whose texts were all read again later."""
-    owner = {
+    owner: dict[str, int | None] = {
         event: number
         for number, (found, _, _) in enumerate(material.extractions)
         for event in found.from_events
     }
+    owner |= dict.fromkeys(material.handed)
     material.extractions = [
         one
         for number, one in enumerate(material.extractions)

@@ -35,6 +35,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from em.errors import InputError
+from em.llm.client import struct_schema
 from em.state.conditions import NAME, Conditions, details_in
 from em.state.evolution import Dependent, names_in
 from em.state.schema import (
@@ -69,6 +70,13 @@ PROMPT = """\
   of the deadline, {deadline} and {days_remaining}; nothing else.
 """
 """The format of rules, for a model."""
+
+
+def rule_schema() -> Json:
+    """Return the JSON Schema of a rule that is handed in with a text, with its format in words."""
+    return {**struct_schema(ConstraintDraft, {}), "description": PROMPT}
+
+
 RANKS: Mapping[str, int] = {"critical": 0, "high": 1, "warning": 2, "info": 3}
 """Severities, the worst first."""
 

@@ -243,17 +243,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     uses: list[str] = []
 
 
-Handed = Annotated[list[Json], msgspec.Meta(max_length=1_000)]
+Items = Annotated[list[Json], msgspec.Meta(max_length=1_000)]
 """What a caller read in a text. Each item is judged alone at the checkpoint."""
-DETAILS = tuple("type speaker role addressee session agent run source metadata facts rules".split())
-"""Optional fields of an observation, beside its time."""
 Scalar = str | int | float | bool
 Metadata = Annotated[
     dict[Annotated[str, msgspec.Meta(min_length=1, max_length=128)], Scalar | list[Scalar]],
     msgspec.Meta(max_length=64),
 ]
 """The caller's own fields of an observation, by which recall can be narrowed."""
-_FIELDS = frozenset({"subject", "text", "record", "at", *DETAILS})
 
 
 @event_body("observation")
@@ -275,8 +272,8 @@ class Observation(msgspec.Struct, frozen=True):
     run: str | None = None
     source: str | None = None
     metadata: Metadata | None = None
-    facts: Handed | None = None
-    rules: Handed | None = None
+    facts: Items | None = None
+    rules: Items | None = None
 
     def __post_init__(self) -> None:
         if (self.text is None) == (self.record is None):
@@ -285,14 +282,50 @@ class Observation(msgspec.Struct, frozen=True):
             raise ValueError("facts and rules are those of a `text`")
 
 
+DETAILS = tuple(one for one in Observation.__struct_fields__ if one not in ("text", "record"))
+"""Optional fields of an observation, beside its time."""
+_FIELDS = frozenset({"subject", "text", "record", "event", "at", *DETAILS})
+
+
+@event_body("read")
+class Handed(msgspec.Struct, frozen=True):
+    """What a caller read in a text that was stored before, the only one in `from_events`.
+
+    It takes the place of everything that was read in this text before.
+    """
+
+    from_events: Annotated[list[str], msgspec.Meta(min_length=1, max_length=1)]
+    facts: Items | None = None
+    rules: Items | None = None
+
+    def __post_init__(self) -> None:
+        if self.facts is None and self.rules is None:
+            raise ValueError("expected `facts` or `rules`")
+
+
 def observation(
     subject: str,
-    text_or_record: str | Mapping[str, Any],
+    text_or_record: str | Mapping[str, Any] | None,
     at: Moment | None,
     details: Mapping[str, Any],
+    event: str | None = None,
 ) -> Draft:
-    """Make the event of something learned about a subject."""
+    """Make the event of something learned about a subject.
+
+    event: the text that `facts` and `rules` of the details were read in, if it is stored already.
+    """
     body: Json = {name: value for name, value in details.items() if value is not None}
+    stream = subject_stream(subject)
+    if event is not None:
+        if text_or_record is not None or body.keys() - {"facts", "rules"}:
+            raise InputError(
+                "expected `facts` or `rules` alone beside an event",
+                place="event",
+                fix="leave out the text and its details: they are stored with the event",
+            )
+        return Draft(
+            stream=stream, kind="read", body={**body, "from_events": [event]}, subject=subject
+        )
     if isinstance(text_or_record, str):
         body["text"] = text_or_record
     elif isinstance(text_or_record, Mapping):
@@ -304,7 +337,7 @@ def observation(
             fix="give a text or a mapping",
         )
     return Draft(
-        stream=subject_stream(subject),
+        stream=stream,
         kind="observation",
         body=body,
         subject=subject,
@@ -337,13 +370,14 @@ def _item(item: tuple[str, str | Mapping[str, Any]] | Mapping[str, Any]) -> Draf
             fix="give (subject, text_or_record) or a mapping",
         )
     unknown = () if item.keys() <= _FIELDS else item.keys() - _FIELDS
-    if unknown or "subject" not in item or ("text" in item) == ("record" in item):
+    has = [name for name in ("text", "record", "event") if name in item]
+    if unknown or "subject" not in item or len(has) != 1:
         raise InputError(
             f"unknown field {min(unknown)!r} in an observation"
             if unknown
-            else "an observation has a subject, and either a text or a record",
-            fix="give subject, text or record, and optionally at, " + ", ".join(DETAILS),
+            else "an observation has a subject, and either a text, a record or an event",
+            fix="give subject, text, record or event, and optionally at, " + ", ".join(DETAILS),
         )
-    content = item["text"] if "text" in item else item["record"]
+    content = item.get("text", item.get("record"))
     details = {name: item[name] for name in DETAILS if name in item}
-    return observation(item["subject"], content, item.get("at"), details)
+    return observation(item["subject"], content, item.get("at"), details, item.get("event"))

@@ -8,13 +8,13 @@ The reader is the agent that hands the text in, or a model at the checkpoint. Bo
     {"op": "same", "known": {"destination": "Rome"}, "evidence": "that trip to Rome"}
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 
 from em.errors import InputError
-from em.state.schema import PROFILE, StateSchema
+from em.state.schema import PROFILE, StateSchema, TypeSchema
 from em.text.terms import words_of
 from em.values.canonical import Json
 from em.values.mismatch import mismatch
@@ -123,30 +123,47 @@ def read_as(kind: type[T], given: Any, place: str) -> T:
 
 
 ABOUT = (
-    "what the text states: `set` a field of the subject, `add` a record, `retract` what no longer "
-    "holds (moved away, sold, left), `same` for a record that is known; each with its evidence, "
-    "the words copied from the text"
+    "Fill in what the text states: `set` a field of the subject, `add` a record, `retract` an "
+    "earlier fact that the text makes impossible (moved away, sold, left), `same` for a known "
+    "record; each with its evidence, the words copied from the text."
 )
 """What a reader fills in, in one sentence."""
 
 
-def statement_schema(schemas: Sequence[StateSchema] = ()) -> Json:
-    """Return the JSON Schema of the facts of a text, made from the types that subjects have."""
-    types = {type_.given: type_ for schema in schemas for type_ in schema.types.values()}
-    fields = [", ".join(one.fields) for one in types.values() if one.given == PROFILE]
-    described = [f"{n}: {', '.join(one.fields)}" for n, one in types.items() if n != PROFILE]
+def statement_schema(schema: StateSchema | None) -> Json:
+    """Return the JSON Schema of the facts of a text, made from the types that the subject has."""
+    types = {} if schema is None else schema.types
+    own = ", ".join(types[PROFILE].fields) if PROFILE in types else "such as city"
     text: Json = {"type": "string"}
     properties: Json = {
-        "op": {"enum": ["set", "add", "retract", "same"]},
-        "field": {**text, "description": f"Of the subject: {(fields or ['such as city'])[0]}."},
+        "op": {"enum": list(get_args(Op))},
+        "field": {**text, "description": f"Of the subject: {own}."},
         "value": {},
-        "type": {**text, "description": f"Of the record. Known: {'; '.join(described) or 'none'}."},
+        "type": {**text, "description": f"Of the record. Known: {'; '.join(_lines(types))}."},
+        "key": {"type": "array", "description": "Of a record that has one, such as a Person."},
         "record": {"type": "object"},
         "known": {"description": "Fields that only the known record has, or its event."},
         "since": {**text, "description": "2025-03 or 2025-03-02."},
+        "mistaken": {"type": "boolean", "description": "The old value was never right."},
+        "again": {"type": "boolean", "description": "Another one like a known record."},
         "evidence": {**text, "description": "Copied from the text; the value stands in it."},
     }
     required = ["op", "evidence"]
     return {
         "type": "object", "description": ABOUT, "properties": properties, "required": required
     }  # fmt: skip
+
+
+def _lines(types: Mapping[str, TypeSchema]) -> list[str]:
+    others = (one for one in types.values() if one.given != PROFILE)
+    found = []
+    for type_ in others:
+        key = f" (key: {', '.join(type_.key)})" if type_.key else ""
+        found.append(f"{type_.given}{key}: {', '.join(type_.fields)}")
+    return found or ["none"]
+
+
+def known_names(schema: StateSchema, most: int) -> str:
+    """Return the fields and types of a subject in one line of at most so many characters."""
+    own = schema.types[PROFILE].fields if PROFILE in schema.types else {}
+    return "; ".join([*filter(None, [", ".join(own)]), *_lines(schema.types)])[:most]

@@ -666,7 +666,7 @@ PORTION = 50
 MANY_EVENTS = 20_000
 """Write a portion early once it has this many events, to bound memory."""
 
-NEWS = ("observation", "decided", "erased")
+NEWS = ("observation", "read", "decided", "erased")
 """Kinds of events that change a state."""
 
 

@@ -76,12 +76,11 @@ async def post_observation(
     service.caller(request, "write").must_see(data.subject)
 
     def work(data: ObservationIn, pending: Pending) -> None:
-        if (data.text is None) == (data.record is None):
-            raise InputError("give either `text` or `record`", place="text, record")
+        if sum(one is not None for one in (data.text, data.record, data.event)) != 1:
+            raise InputError("give either `text`, `record` or `event`", place="text, record, event")
         content = data.record if data.text is None else data.text
-        assert content is not None
         details = {name: getattr(data, name) for name in DETAILS}
-        draft = observation(data.subject, content, data.at, details)
+        draft = observation(data.subject, content, data.at, details, data.event)
         draft = msgspec.structs.replace(draft, id=new_id())
         service.follow(pending.commit(service.store, [draft], Kept(str(draft.id))))
 

@@ -263,6 +263,7 @@ class ObservationIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     """Something learned about a subject: a text or a record.
 
     facts, rules: what the text states, each with its evidence; the next checkpoint checks them.
+    event: the id of a stored text that they were read in, in place of the text.
     """
 
     subject: Name
@@ -280,6 +281,7 @@ class ObservationIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     metadata: Json | None = None
     facts: list[Json] | None = None
     rules: list[Json] | None = None
+    event: Name | None = None
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -4,13 +4,14 @@ The lists are plain JSON, so that a session can begin before the SDK is imported
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
 import em
-from em.log.event import EventQuery
+from em.log.event import SUBJECT_PREFIX, EventQuery
 from em.runner.card import CardBox, RoutineCard
 from em.runner.tools import ToolRegistry, one_line, tool_names
 from em.serve.auth import Caller
@@ -95,7 +96,7 @@ RESUME = "resume"
 RUN_ROUTINE = "run_routine"
 OWN_NAMES = frozenset({*BUILT_IN, FIND_ROUTINE.name, RUN_ROUTINE, RESUME, PREPARE, consent.ACCEPT})
 BESIDE_HOOKS = {
-    "remember": ("subject", "text", "facts"),
+    "remember": ("subject", "text", "facts", "event"),
     "ask": ("question", "subject", "code"),
     "propose": ("group", "files"),
 }
@@ -103,6 +104,8 @@ BESIDE_HOOKS = {
 
 The hooks tell its lessons and record its sessions, and it pays for each tool in every request.
 """
+MOST_KNOWN = 300
+"""Characters of the fields and types of a subject in the schema of `remember`."""
 MOST_BESIDE_HOOKS = 4
 """Routines that are tools of their own there."""
 _RESULT: Json = {
@@ -168,9 +171,22 @@ class Listing:
         """How a client is told to use the memory."""
         return BRIEFLY if self.beside_hooks else INSTRUCTIONS
 
-    def _own(self, tool: BuiltIn) -> Json:
+    def _known_names(self, caller: Caller) -> str:
+        """Return the fields and types of the subject, if a caller may see only one."""
+        streams = islice(self._memory.store.streams(SUBJECT_PREFIX), 2)
+        names = caller.subjects or [one.removeprefix(SUBJECT_PREFIX) for one in streams]
+        if len(names) != 1 or not self._memory.subjects.has_state(*names):
+            return ""
+        from em.state.statement import known_names
+
+        return known_names(self._memory.subjects.state(*names).schema, MOST_KNOWN)
+
+    def _own(self, tool: BuiltIn, caller: Caller) -> Json:
         """Return a tool of em's own as it is listed."""
         made = tool.listed()
+        if tool.name == "remember" and (known := self._known_names(caller)):
+            facts = made["inputSchema"]["properties"]["facts"]
+            facts["description"] += f" Known: {known}."
         if self.beside_hooks:
             schema, shown = made["inputSchema"], BESIDE_HOOKS[tool.name]
             made["inputSchema"] = {**schema, "properties": _only(schema["properties"], shown)}
@@ -183,7 +199,7 @@ class Listing:
         """
         writes = caller.access == "write"
         own = [
-            self._own(tool)
+            self._own(tool, caller)
             for tool in BUILT_IN.values()
             if (writes or tool.access == "read")
             and (not self.beside_hooks or tool.name in BESIDE_HOOKS)

@@ -49,10 +49,10 @@ class Remember(Arguments, frozen=True):
         ]
         | None
     ) = None
-    at: Annotated[str, _about("2024-05-02 or 2024-05-02T10:00:00Z.", max_length=64)] | None = None
-    context: Annotated[
-        Json, _about("speaker, role, addressee, session, agent, run, source, metadata.")
-    ] = {}
+    rules: list[Json] | None = None
+    event: str | None = None
+    at: Annotated[str, msgspec.Meta(max_length=64)] | None = None
+    context: Annotated[Json, _about("speaker, role, addressee, session, metadata.")] = {}
 
 
 class Said(Arguments, frozen=True):
@@ -324,20 +324,25 @@ def hints(*, is_read: bool, is_destructive: bool = False, is_open: bool = False)
 
 
 def _remember(desk: "Desk", caller: Caller, given: Remember) -> Json:
-    """Remember a text of a subject (a person or thing), with the facts that it states or ends; or
-    facts alone. With neither, get their schema.
+    """Remember a text of a subject (a person or thing), or a stored `event`, with the facts that
+    it states or ends; or facts alone. With neither: their schema.
     """
     caller.must_see(given.subject)
-    if given.text is None and not given.facts:
-        return {"ids": [], "facts": _facts_schema(desk, caller, given.subject)}
     about = {**msgspec.structs.asdict(read(Said, given.context)), "at": given.at}
-    if given.text is None:
-        contents = [_as_record(fact) for fact in given.facts or ()]
+    has_text = given.text is not None or given.event is not None
+    if has_text:
+        named = {"text": given.text, "event": given.event}
+        content = {name: value for name, value in named.items() if value is not None}
+        contents = [{**content, "facts": given.facts, "rules": given.rules}]
+    elif given.rules is not None:
+        raise InputError("rules need the text that asks for them", place="text", fix="give `text`")
+    elif not given.facts:
+        return {"ids": [], **_forms(desk, caller, given.subject)}
     else:
-        contents = [{"text": given.text, "facts": given.facts}]
+        contents = [_as_record(fact) for fact in given.facts]
     items = [{"subject": given.subject, **one, **about} for one in contents]
     ids = desk.memory.observe_many(items)
-    if given.text is None or not given.facts:
+    if not has_text or not (given.facts or given.rules or given.event):
         return {"ids": ids}
     try:
         left_out = desk.memory.subjects.checkpoint(given.subject).problems
@@ -346,14 +351,16 @@ def _remember(desk: "Desk", caller: Caller, given: Remember) -> Json:
     return {"ids": ids, "left_out": left_out}
 
 
-def _facts_schema(desk: "Desk", caller: Caller, subject: str) -> Json:
-    """Return the schema of facts, made from the types that the subject has."""
+def _forms(desk: "Desk", caller: Caller, subject: str) -> Json:
+    """Return the schemas of facts, made from the types that the subject has, and of rules."""
+    from em.state.rules import rule_schema
     from em.state.statement import statement_schema
 
     try:
-        return statement_schema([_state(desk, caller, subject, None)[0].schema])
+        schema = _state(desk, caller, subject, None)[0].schema
     except NotFound:
-        return statement_schema()
+        schema = None
+    return {"facts": statement_schema(schema), "rules": rule_schema()}
 
 
 def _as_record(fact: Json) -> Json:
