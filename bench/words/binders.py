@@ -41,7 +41,7 @@ def figures() -> Iterator[Figure]:
             kind["name"]: open_ones.enter_context(taught(kind, SIZES[-1], declares=True))
             for kind in kinds
         }
-        for how in ("invented", "swapped"):
+        for how, bar in (("invented", 0.0), ("swapped", 0.0), ("of one sort swapped", None)):
             cases = [
                 (known[kind["name"]], case, inputs)
                 for kind in kinds
@@ -50,7 +50,7 @@ def figures() -> Iterator[Figure]:
             ]
             acted = sum(_acts(one, case["request"], inputs) for one, case, inputs in cases)
             count = len(cases)
-            yield Figure(f"{how} values", acted, "cases", count, "", acted / count, 0.0, False)
+            yield Figure(f"{how} values", acted, "cases", count, "", acted / count, bar, False)
         yield from _traps(known)
 
 
@@ -121,14 +121,17 @@ def _traps(known: dict[str, Taught]) -> Iterator[Figure]:
 def bindings(kind: Case) -> Iterator[tuple[str, Case, Any]]:
     """Yield inputs for the natural wordings of a kind: invented ones and swapped ones.
 
-    Values are swapped where a schema does not allow it: no value tells two of one sort apart.
+    Where a schema allows either value, only the words beside them tell which is which.
     """
     schemas = kind["input_schema"]["properties"]
     for case in kind["natural"]:
         for one, other in combinations(sorted(case["inputs"]), 2):
             first, second = case["inputs"][one], case["inputs"][other]
+            crossed = {**case["inputs"], one: second, other: first}
             if misfit(schemas[one], second) or misfit(schemas[other], first):
-                yield "swapped", case, {**case["inputs"], one: second, other: first}
+                yield "swapped", case, crossed
+            elif not same(first, second):
+                yield "of one sort swapped", case, crossed
     for case, other_case in pairwise(kind["natural"]):
         for name, value in other_case["inputs"].items():
             own = case["inputs"].get(name)

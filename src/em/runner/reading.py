@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from em.errors import LlmError
+from em.runner.neighbourhood import neighbourhood, swapped
 from em.runner.request import Bound, joined, unreadable
 from em.runner.routine import Routine
 from em.text.clock import clock_times
@@ -121,6 +122,7 @@ def checked(
     if unclear := [name for name in reading.missing if name in reading.inputs]:
         problem = problem or f"the model gives {unclear[0]!r}, and says that it is missing"
     problem = problem or misread(schema, text, reading.inputs, given, at, wishes)
+    problem = problem or _elsewhere(routine, text, reading.inputs, at)
     bound = joined(given, reading.inputs, "model", reading.missing)
     if problem or bound.problem:
         return Bound(inputs=given, how="model", problem=problem or bound.problem)
@@ -189,6 +191,14 @@ def unexpressed(
     said, values = Said(text, at), [one.value for one in _values(schema, inputs)]
     left = [one for one, _ in said.unused(values, wishes)]
     return [*dict.fromkeys([*left, *said.unused_members(_members(schema), values)])]
+
+
+def _elsewhere(routine: Routine, text: str, inputs: Json, at: datetime) -> str:
+    """Say which inputs have values that stand beside the words of one another."""
+    said, beside = Said(text, at), neighbourhood(routine.requests)
+    places = {name: said.neighbours(one) for name, one in inputs.items() if name in beside}
+    found = swapped(routine.input_schema or {}, beside, inputs, places)
+    return "" if found is None else f"inputs {' and '.join(found)}: each stands where the other did"
 
 
 def _unsaid(said: "Said", place: str, value: Any, others: Sequence[Any]) -> str:
@@ -341,6 +351,16 @@ class Said:
         return bool(places) and places <= self._inside_texts(
             [one for one in others if one != value]
         )
+
+    def neighbours(self, value: Any) -> set[tuple[int, str]]:
+        """Return the words before (-1) and behind (1) what says a value."""
+        if isinstance(value, str):
+            taken = self._taken(value)
+        else:
+            taken = set[int]().union(*(tokens for tokens, one in self._numbers if one == value))
+        near = {(n + side, side) for n in taken for side in (-1, 1)}
+        count = len(self._tokens)
+        return {(side, self._tokens[n]) for n, side in near if n not in taken and 0 <= n < count}
 
     def _inside_texts(self, values: Sequence[Any]) -> set[int]:
         return set[int]().union(*(self._taken(one) for one in values if isinstance(one, str)))
