@@ -222,3 +222,21 @@ def test_a_collection_reached_by_a_name_made_up_at_run_time_is_not_empty(
     code = "def answer(state):\n    return [len(state.trips), len(getattr(state, 'pe' + 'ts'))]"
     answer = memory.ask("ana", "How many?", llm=ScriptedClient([reply(code)]))
     assert (answer.value, answer.records) == ([3, 1], 4)
+
+
+def test_a_plain_value_tells_which_events_it_came_from(memory: Memory) -> None:
+    city = memory.observe("ana", {"city": "Porto"}, type="Profile", at="2024-01-01")
+    moved = memory.observe("ana", {"city": "Faro"}, type="Profile", at="2025-01-01")
+    job = memory.observe("ana", {"job": "nurse"}, type="Profile")
+    trip = memory.observe("ana", {"cost": 3}, type="Trip")
+    memory.checkpoint("ana")
+    for code, events in (
+        ("profile.city", {moved}),
+        ("[profile.city, profile.job]", {moved, job}),
+        ("profile.job == 'nurse' and len(trips)", {job, trip}),
+        ("len(trips)", {trip}),
+        ("1 + 1", set[str]()),
+    ):
+        answer = memory.ask("ana", code=code)
+        assert set(answer.event_ids) == events, code
+    assert city not in answer.event_ids

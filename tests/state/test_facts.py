@@ -272,6 +272,29 @@ def test_texts_that_nobody_has_read_are_told_where_they_may_change_an_answer(
     assert memory.ask("ana", code="profile.employer").unread == (quit_,)
 
 
+def test_an_unread_text_mentions_values_of_records_too(memory: Memory) -> None:
+    memory.declare("ana", "Contact", key="name")
+    lia = memory.observe(
+        "ana", {"name": "Lia", "employer": "Nokia"}, type="Contact", at="2024-01-01"
+    )
+    memory.observe("ana", {"to": "Rome", "cost": 120, "paid": True}, type="Trip", at="2024-01-01")
+    memory.observe("ana", "Rome, Lia and Nokia: I was 120 then.", at="2023-01-01")  # older
+    rome = memory.observe("ana", "Rome was called off, True story for 120.", at="2025-01-01")
+    quit_ = memory.observe("ana", "Lia quit.", at="2025-01-02")
+    memory.observe("ana", "The 120 bus is late.", at="2025-01-03")
+    state = memory.checkpoint("ana")
+    assert [(one.event_id, one.mentions) for one in state.unread] == [
+        (rome, ("trips",)),
+        (quit_, ("contacts.employer", "contacts.name")),
+    ]
+    assert state.why(state.trips[0]).unread == (rome,)
+    assert state.why("Contact.employer", ["Lia"]).unread == (quit_,)
+    assert memory.ask("ana", code="sum(t.cost for t in trips)").unread == (rome,)
+    assert memory.ask("ana", code="[c.employer for c in contacts]").unread == (quit_,)
+    assert memory.ask("ana", code="len(contacts)").unread == ()
+    assert state.why("Contact.employer", ["Lia"]).event_ids == (lia,)
+
+
 def test_the_schema_of_facts_has_the_types_of_the_subject(memory: Memory) -> None:
     memory.observe("ana", {"to": "Rome", "cost": 3}, type="Trip")
     memory.observe("ana", {"city": "Basel"}, type="Profile")

@@ -303,7 +303,8 @@ def run_in_sandbox(state: State, code: str, parameters: Json) -> Json:
     found: Json = sandbox.run(whole, "_em_ask", {"data": data, "parameters": parameters}, LIMITS)
     if found["ids"] is None:
         rows = [row for rows in used.values() for row in rows]
-        found["ids"] = [event for row in rows for event in row["event_ids"]]
+        ids = [event for row in rows for event in row["event_ids"]]
+        found["ids"] = ids + state.events_of_profile(mentioned)
         found["records"] = len(rows)
     return found
 

@@ -4,7 +4,7 @@ A collection is loaded when it is first used, with the records of the state's ow
 of the past has the same classes, with the records that had happened by then.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from functools import cached_property
@@ -24,14 +24,7 @@ from em.state.rules import Alert, UserRule
 from em.state.schema import PROFILE, Constraint, Coverage, Entry, StateSchema, TypeSchema
 from em.state.snapshot import Snapshot
 from em.state.types import converter
-from em.state.unread import (
-    Mention,
-    Unread,
-    by_mention,
-    mention_of_field,
-    mention_of_type,
-    unread_texts,
-)
+from em.state.unread import Mentions, Unread, by_mention
 from em.store.protocol import Record, Store
 from em.values.canonical import Json, uncollected
 from em.values.mismatch import closest
@@ -304,16 +297,28 @@ class State:
     def _why(self, what: Any, key: Sequence[Any]) -> Origin | None:
         if not isinstance(what, str):
             value = self.as_record(what)
-            return origin_of_record(self._store, self.subject, value, what.event_ids)
+            found = origin_of_record(self._store, self.subject, value, what.event_ids)
+            mentions = Mentions()
+            mentions.add_record("", value, to_micros(found.at))
+            unread = [one.event_id for one in mentions.texts(self._store, self._unread_ids)]
+            return msgspec.structs.replace(found, unread=tuple(unread))
         type_, name = self._field(what)
         entries = [entry for known, entry in self.history(what) if list(known) == list(key)]
         chosen = self._settled(type_, name, entries) if entries else None
         if chosen is None:
             return None
-        return origin_of_entry(chosen, self._unread_of(type_, name))
+        return origin_of_entry(chosen, self._unread_of(type_, name, chosen, key))
 
-    def _unread_of(self, type_: TypeSchema, name: str) -> Sequence[str]:
-        return self._mentioned.get(f"profile.{name}", ()) if type_.given == PROFILE else ()
+    def _unread_of(
+        self, type_: TypeSchema, name: str, chosen: Any, key: Sequence[Any]
+    ) -> Sequence[str]:
+        """Return the texts that mention a field of the profile, or a record by its key or value."""
+        if type_.given == PROFILE:
+            return self._mentioned.get(f"profile.{name}", ())
+        mentions = Mentions()
+        for said in (chosen.value, *key):
+            mentions.add("", said, to_micros(chosen.at))
+        return [one.event_id for one in mentions.texts(self._store, self._unread_ids)]
 
     def field_origins(self, type_: TypeSchema, key: Sequence[Any] = ()) -> dict[str, Origin]:
         """Return where each value of one record with a key comes from, by the field's name.
@@ -329,35 +334,47 @@ class State:
                 by_time = sorted(map(self._entry, entries), key=lambda e: (e.at, e.recorded_at))
                 chosen = self._settled(type_, name, by_time)
                 if chosen is not None and chosen.value is not None:
-                    found[name] = origin_of_entry(chosen, self._unread_of(type_, name))
+                    unread = self._unread_of(type_, name, chosen, key)
+                    found[name] = origin_of_entry(chosen, unread)
         return found
+
+    def events_of_profile(self, names: Collection[str]) -> list[str]:
+        """Return the events of the profile's values that code names; of all, if it names none."""
+        type_ = self.schema.types.get(PROFILE)
+        if type_ is None or "profile" not in names:
+            return []
+        origins = self.field_origins(type_)
+        named = [origins[name] for name in origins.keys() & names] or origins.values()
+        return [event for one in named for event in one.event_ids]
+
+    @cached_property
+    def _unread_ids(self) -> list[str]:
+        return [one.event_id for one in self.unstructured if one.reason == UNREAD]
 
     @cached_property
     def unread(self) -> list[Unread]:
         """The texts that nobody has read and that mention a stored value, its field or a type."""
-        ids = [one.event_id for one in self.unstructured if one.reason == UNREAD]
-        return list(unread_texts(self._store, ids, self._mentions() if ids else ()))
+        return self._unread(self.schema.types.values())
+
+    def _unread(self, types: Iterable[TypeSchema]) -> list[Unread]:
+        if not self._unread_ids:
+            return []
+        only = msgspec.structs.replace(self.schema, types={one.given: one for one in types})
+        return list(Mentions.of_state(only, self._store).texts(self._store, self._unread_ids))
 
     @cached_property
     def _mentioned(self) -> Mapping[str, tuple[str, ...]]:
         return by_mention(self.unread)
 
-    def _mentions(self) -> Iterator[Mention]:
-        for name, type_ in self._types.items():
-            yield mention_of_type(name, type_.given)
-        profile = self.schema.types.get(PROFILE)
-        if profile is None:
-            return
-        for _, facts in self._histories(profile):
-            for given, entries in facts.items():
-                newest = max(entries, key=lambda entry: (entry.at, entry.recorded_at))
-                yield mention_of_field(profile.fields[given].name, given, newest)
-
     def unread_in(self, names: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return what code uses, by the names in it, and newer unread texts mention, with these."""
+        owners = {one.collection: one for one in self.schema.types.values()}
+        profile = self.schema.types.get(PROFILE)
+        owners |= {} if profile is None else {"profile": profile}
+        found = by_mention(self._unread([one for name, one in owners.items() if name in names]))
         return {
             name: events
-            for name, events in self._mentioned.items()
+            for name, events in found.items()
             if all(part in names for part in name.split("."))
         }
 
