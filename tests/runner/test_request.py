@@ -376,3 +376,62 @@ def test_a_template_needs_no_second_question(folder: Path) -> None:
     tools = {"book": lambda boat, nights: "ok"}
     client = ScriptedClient([])
     assert run_routine(folder, words, tools, client=client, second_question=True).status == "ok"
+
+
+LISTED = """
+version: "1"
+name: renew
+checks: hand_over
+input_schema:
+  type: object
+  required: [title, card]
+  properties: {title: {type: string}, card: {type: string}}
+tools: [{name: loans, effect: read}, {name: renew, effect: write}]
+steps:
+- {id: loans, type: tool.call, tool: loans, args: {card: "{{ card }}"}, save_as: loans}
+- {id: loan, type: let, value: "{{ only(loans, title=title) }}", save_as: loan}
+- {id: renew, type: tool.call, tool: renew, args: {loan: "{{ loan.id }}"}, save_as: done, effect: write}
+- {id: result, type: return, value: "{{ done }}"}
+"""  # noqa: E501 - a line of YAML
+LOANS = [
+    {"id": 1, "title": "The Hobbit, or There and Back Again"},
+    {"id": 2, "title": "Emma"},
+    {"id": 3, "title": "Emma"},
+]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "replies", "renewed"),
+    [
+        ({"card": "C-1", "title": LOANS[0]["title"]}, [], [1]),  # said in part
+        ({"card": "C-1", "title": "The Hobbit, a Play"}, [], []),  # no record has it
+        ({"card": "C-1", "title": "Emma"}, [YES], []),  # two have it
+        ({"card": "C-2", "title": LOANS[0]["title"]}, [], []),  # the routine chooses no card
+    ],
+)
+def test_what_names_the_only_record_of_a_list_need_not_stand_in_the_request(
+    tmp_path: Path, inputs: dict[str, str], replies: list[Any], renewed: list[int]
+) -> None:
+    assert renewal(tmp_path, "please renew the hobbit on C-1", inputs, replies) == renewed
+
+
+@pytest.mark.parametrize(("reply", "renewed"), [(YES, [1]), (NO, [])])
+def test_a_record_of_which_the_request_says_no_word_must_be_agreed_to(
+    tmp_path: Path, reply: Any, renewed: list[int]
+) -> None:
+    inputs = {"card": "C-1", "title": LOANS[0]["title"]}
+    assert renewal(tmp_path, "renew my fantasy novel, C-1", inputs, [reply]) == renewed
+
+
+def renewal(folder: Path, text: str, inputs: dict[str, str], replies: list[Any]) -> list[int]:
+    (folder / "routine.yaml").write_text(LISTED)
+    renewed: list[int] = []
+
+    def renew(loan: int) -> None:
+        renewed.append(loan)
+
+    tools = {"loans": lambda card: LOANS, "renew": renew}
+    client = ScriptedClient([reading(inputs), *replies])
+    result = run_routine(folder, {"request": text}, tools, client=client)
+    assert (result.status == "ok") == bool(renewed)
+    return renewed

@@ -17,7 +17,7 @@ from em.runner.drivers import Effect
 from em.runner.expressions.language import compile_expression
 from em.runner.rehearsal import Rehearsal
 from em.runner.request import Bound
-from em.runner.routine import Program
+from em.runner.routine import Program, Routine
 from em.runner.run import plain
 from em.values import json_schema
 from em.values.canonical import Json, identical
@@ -26,7 +26,8 @@ from em.values.syntax_tree import expression_of
 
 MOST = 10
 """Values that are rehearsed; of a longer list none is."""
-_CHOOSING = ("only", "where", "only_key")
+_ONLY = ("only", "only_key")
+_CHOOSING = (*_ONLY, "where")
 
 
 def places_of(program: Program, name: str) -> list[tuple[str, str]]:
@@ -41,7 +42,20 @@ def places_of(program: Program, name: str) -> list[tuple[str, str]]:
     return [*dict.fromkeys(found)]
 
 
-def _places(text: str, name: str) -> Iterator[tuple[str, str]]:
+def is_listed(routine: Routine, name: str) -> bool:
+    """Return whether a run takes the only record with the value of an input, or hands over."""
+    found = (
+        _places(text, name, _ONLY)
+        for step in routine.all_steps
+        for text in texts(msgspec.to_builtins(step))
+        if name in text
+    )
+    return any(field for each in found for _, field in each)
+
+
+def _places(
+    text: str, name: str, functions: Sequence[str] = _CHOOSING
+) -> Iterator[tuple[str, str]]:
     bare = text.strip().removeprefix("{{").removesuffix("}}").strip()
     try:
         nodes = [*ast.walk(expression_of(bare))]
@@ -51,7 +65,7 @@ def _places(text: str, name: str) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Compare) and _is(node.left, name):
             if isinstance(node.ops[0], ast.In):
                 yield ast.unparse(node.comparators[0]), ""
-        elif isinstance(node, ast.Call) and _is(node.func, *_CHOOSING) and node.args:
+        elif isinstance(node, ast.Call) and _is(node.func, *functions) and node.args:
             fields = [(one.arg, one.value) for one in node.keywords]
             for more in (one for one in node.args[1:] if isinstance(one, ast.Dict)):
                 keys = [getattr(key, "value", None) for key in more.keys]

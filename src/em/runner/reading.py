@@ -22,7 +22,7 @@ from em.runner.routine import Routine
 from em.text.clock import clock_times
 from em.text.dates import spans
 from em.text.numbers import halves_in, numbers_in, with_ordinals
-from em.text.terms import words_of
+from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.values import json_schema
 from em.values.canonical import Json, short
 from em.values.times import written_dates
@@ -121,7 +121,9 @@ def checked(
     problem = "" if reading.fits else "the model says that the request asks for something else"
     if unclear := [name for name in reading.missing if name in reading.inputs]:
         problem = problem or f"the model gives {unclear[0]!r}, and says that it is missing"
-    problem = problem or misread(schema, text, reading.inputs, given, at, wishes)
+    unsaid = _unsaid_of_lists(routine, text, reading.inputs, at)
+    wishes += [f"{short(one)}, which the request does not say" for one in unsaid.values() if one]
+    problem = problem or misread(schema, text, reading.inputs, given, at, wishes, unsaid)
     problem = problem or _elsewhere(routine, text, reading.inputs, at)
     bound = joined(given, reading.inputs, "model", reading.missing)
     if problem or bound.problem:
@@ -158,11 +160,18 @@ def prompt(routine: Routine, text: str | None, at: datetime) -> str:
 
 
 def misread(
-    schema: Json, text: str, inputs: Json, given: Json, at: datetime, wishes: Sequence[str] = ()
+    schema: Json,
+    text: str,
+    inputs: Json,
+    given: Json,
+    at: datetime,
+    wishes: Sequence[str] = (),
+    listed: Collection[str] = (),
 ) -> str:
     """Say why values can't be what a request says; empty if they can.
 
-    Each value stands in the request or is a member of an enumeration. A value that is said once
+    Each value stands in the request or is a member of an enumeration. listed: inputs that may also
+    name the only such record of a list. A value that is said once
     fills one input, and the 9 of `9 July` is no number. A number beside the name of an input is
     that input's. Every id, date and quoted text of the request is used.
     """
@@ -175,7 +184,9 @@ def misread(
     values = [*_values(schema, inputs)]
     every = [one.value for one in (*values, *_values(schema, given))]
     own = [one for one in values if not one.is_member]
-    problems = (_unsaid(said, one.place, one.value, every) for one in own)
+    problems = (
+        _unsaid(said, one.place, one.value, every) for one in own if one.place not in listed
+    )
     if problem := next(filter(None, problems), "") or _said_too_seldom(said, own):
         return problem
     if problem := _named_otherwise(said, schema, {**inputs, **given}, every):
@@ -191,6 +202,25 @@ def unexpressed(
     said, values = Said(text, at), [one.value for one in _values(schema, inputs)]
     left = [one for one, _ in said.unused(values, wishes)]
     return [*dict.fromkeys([*left, *said.unused_members(_members(schema), values)])]
+
+
+def _unsaid_of_lists(routine: Routine, text: str, inputs: Json, at: datetime) -> dict[str, str]:
+    """Return texts that the request does not say, of inputs that name a record of a list.
+
+    The run hands over unless just one record has the text. Empty for those that the request says in
+    part: a Hobbit is the only record of that title.
+    """
+    said = Said(text, at)
+    texts = {
+        name: one for name, one in inputs.items() if isinstance(one, str) and not said.has(one)
+    }
+    if not texts:
+        return {}
+    from em.runner.choices import is_listed  # it brings the rehearsal of a run
+
+    listed = {name: one for name, one in texts.items() if is_listed(routine, name)}
+    stems = _stems(text)
+    return {name: "" if stems & _stems(one) else one for name, one in listed.items()}
 
 
 def _elsewhere(routine: Routine, text: str, inputs: Json, at: datetime) -> str:
@@ -482,6 +512,11 @@ class Said:
         numbers = {n: one for at, one in self._numbers if len(at) == 1 for n in at - taken}
         found = (n for n, token in enumerate(self._tokens) if token in words)
         return [numbers[near] for n in found for near in (n - 1, n + 1) if near in numbers]
+
+
+def _stems(text: str) -> set[str]:
+    """Return what the words of a text say, without those that stand in any text."""
+    return {*stems_of([one for one in words_of(text) if one not in STOP_WORDS])}
 
 
 def _plain(text: str) -> str:
