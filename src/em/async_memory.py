@@ -35,11 +35,30 @@ def _threaded(
     """Make a coroutine of a sync method: it runs in a thread, on the sync object behind self."""
 
     async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        import asyncio
-
-        return await asyncio.to_thread(method, self._sync, *args, **kwargs)
+        return await _in_thread(method, self._sync, *args, **kwargs)
 
     return wraps(method)(run)
+
+
+async def _in_thread(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function in a thread. If this task is cancelled, its run stops before its next call.
+
+    A thread can't be ended from outside, so it is told.
+    """
+    import asyncio
+    import threading
+
+    from em.runner.drivers import ABANDONED
+
+    abandoned = threading.Event()
+    before = ABANDONED.set(abandoned)
+    try:
+        return await asyncio.to_thread(function, *args, **kwargs)
+    except asyncio.CancelledError:
+        abandoned.set()
+        raise
+    finally:
+        ABANDONED.reset(before)
 
 
 def _awaited(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -47,9 +66,7 @@ def _awaited(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, 
 
     @wraps(function)
     async def call(**inputs: Any) -> Any:
-        import asyncio
-
-        return await asyncio.to_thread(function, **inputs)
+        return await _in_thread(function, **inputs)
 
     return call
 

@@ -180,7 +180,7 @@ def test_attempts_are_as_many_in_parallel(run: Run, more: str) -> None:
         calls.append(1)
         raise ValueError
 
-    retry = ", retry: {attempts: 2, backoff: 0}, on_error: continue, for_each: [1]"
+    retry = ", effect: read, retry: {attempts: 2, backoff: 0}, on_error: continue, for_each: [1]"
     run(f"  - {{id: a, type: tool.call, tool: t{retry}{more}}}\n", {"t": broken})
     assert len(calls) == 2
 

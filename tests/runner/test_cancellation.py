@@ -1,12 +1,14 @@
 """A run is cancelled before its next step, and taken up again only where nothing is done twice."""
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from em import Memory
+from em import AsyncMemory, Memory
 from em.errors import Cancelled, Conflict, RoutineError, UsageError
 from em.runner.cancellation import cancel_run
 from em.runner.engine import resume_run, run_routine
@@ -129,6 +131,35 @@ def test_a_waiting_run_is_cancelled_and_no_answer_wakes_it(folder: Path) -> None
         assert event.body == {"by": "ana"}
         assert memory.log.verify().ok
     assert tools.done == []
+
+
+def test_a_cancelled_task_stops_its_run_before_the_next_write(folder: Path) -> None:
+    """The run is in a thread, which goes on when the task that waits for it is cancelled."""
+    tools = Tools()
+    looking, looked = threading.Event(), threading.Event()
+
+    def look() -> str:
+        looking.set()
+        looked.wait(10)
+        return "seen"
+
+    tools.look = look  # type: ignore[method-assign]
+    pays = routine(folder, step("look", ", effect: read"), step("pay"))
+    memory = AsyncMemory(folder / "em.db")
+
+    async def cancel() -> None:
+        task = asyncio.create_task(memory.run(pays, {}, tools.functions, run_id="r1"))
+        await asyncio.to_thread(looking.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        looked.set()
+
+    asyncio.run(cancel())  # it waits for its threads
+    assert tools.done == []
+    assert asyncio.run(memory.resume("r1", tools.functions)).status == "ok"
+    assert tools.done == ["pay"]
+    asyncio.run(memory.close())
 
 
 def failed(folder: Path, store: Store, tools: Tools, *steps: str) -> RunResult:

@@ -252,7 +252,7 @@ def test_what_others_did_is_kept_while_a_failed_item_is_tried_again(
     def act(n: int) -> int:
         if n == 2:
             tries.append(n)
-            raise ValueError if len(tries) == 1 else KeyboardInterrupt
+            raise ConnectionRefusedError if len(tries) == 1 else KeyboardInterrupt
         return n
 
     with pytest.raises(KeyboardInterrupt):

@@ -165,7 +165,7 @@ def test_a_retry_policy_is_followed(run: Run) -> None:
         calls.clear()
         steps = (
             f"  - {{id: a, type: tool.call, tool: flaky, args: {{fail: {fail}, error: {error}}},"
-            f" retry: {retry}, save_as: x}}\n"
+            f" effect: read, retry: {retry}, save_as: x}}\n"
             '  - {id: b, type: return, value: "{{ x }}"}'
         )
         return run(steps, tool_registry={"flaky": flaky})
@@ -176,6 +176,31 @@ def test_a_retry_policy_is_followed(run: Run) -> None:
     only = "{attempts: 3, backoff: 0.001, errors: [busy]}"
     assert go(1, "busy now", only).status == "ok"
     assert go(1, "down", only).status == "failed"
+
+
+@pytest.mark.parametrize("many", ["", ", for_each: [1, 2], as: x, parallel: 2"])
+@pytest.mark.parametrize(
+    ("error", "safe", "times"),
+    [
+        (ValueError, "", 1),
+        (ValueError, ", safe: true", 3),
+        (TimeoutError, ", safe: true", 3),
+        (ConnectionRefusedError, "", 3),
+    ],
+)
+def test_a_write_that_raised_is_repeated_only_where_it_can_do_no_harm(
+    run: Run, many: str, error: type[Exception], safe: str, times: int
+) -> None:
+    made: list[int] = []
+
+    def pay() -> None:
+        made.append(1)
+        raise error
+
+    steps = f"""  - {{id: a, type: tool.call, tool: pay, effect: write{many},
+     retry: {{attempts: 3, backoff: 0.001{safe}}}}}"""
+    assert run(steps, tool_registry={"pay": pay}).status == "failed"
+    assert len(made) == times + bool(many), "the first that fails ends the run"
 
 
 @pytest.mark.parametrize(("on_error", "expected"), [("continue", None), ("{default: [1]}", [1])])
@@ -425,7 +450,7 @@ def test_checks_and_retries_hold_for_items_side_by_side(run: Run) -> None:
     def flaky(x: int) -> int:
         calls.append(x)
         if calls.count(x) == 1 and x == 2:
-            raise ConnectionError
+            raise ConnectionRefusedError
         return x
 
     each = '  - {id: a, type: tool.call, tool: t, for_each: "{{ xs }}", as: x, parallel: 3,'

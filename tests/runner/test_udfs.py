@@ -312,7 +312,7 @@ def test_a_version_that_is_not_there_is_told_with_those_that_are(tmp_path: Path)
         with pytest.raises(NotFound, match="there are: spot@1"):
             find_routine(memory.store, "spot@7")
         memory.store.commit(Commit(retire=[find_routine(memory.store, "spot").id]))
-        with pytest.raises(NotFound, match="retired; name one: spot@1"):
+        with pytest.raises(NotFound, match="name one: spot@1"):
             find_routine(memory.store, "spot")
 
 

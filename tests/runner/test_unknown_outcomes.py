@@ -19,7 +19,7 @@ import requests
 
 from em import Memory
 from em.runner.engine import arun_routine, run_routine
-from em.runner.run import RunResult, outcome_is_unknown
+from em.runner.run import UNDONE, RunResult, outcome_is_unknown
 from em.runner.tools import ToolRegistry
 from em.settings import AllowSettings
 from em.values.call import Fix
@@ -157,7 +157,7 @@ def test_a_write_that_the_server_refused_is_an_ordinary_failure(
     result = run_routine(order(tmp_path, host, how, TRIES), allow=allow(host))
     assert (result.status, Shop.asked) == ("failed", ["POST"] * 3)
     assert result.failure is not None
-    assert "outcome" not in result.failure.context
+    assert result.failure.context["outcome"] == UNDONE
 
 
 @pytest.mark.parametrize("how", UNKNOWN)

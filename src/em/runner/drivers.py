@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from em.errors import Cancelled
 from em.runner.run import StepTimeout
 from em.values.canonical import Json
 
@@ -84,6 +85,11 @@ _UNSET = object()
 CANCEL_SECONDS = 0.5
 """How long a coroutine has to end after its timeout."""
 
+ABANDONED: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar(
+    "em_abandoned", default=None
+)
+"""Set once nobody waits any more for what runs in this context: a task was cancelled."""
+
 
 def no_journal(_notes: list[tuple[str, Json]]) -> None:
     """Drop the notes of a run without a journal."""
@@ -91,9 +97,12 @@ def no_journal(_notes: list[tuple[str, Json]]) -> None:
 
 def drive(machine: Effects[T], write: WriteNotes = no_journal) -> T:
     """Run a machine to its end in plain code; `write` stores its notes."""
+    abandoned = ABANDONED.get()
     try:
         effect = next(machine)
         while True:
+            if abandoned is not None and abandoned.is_set():
+                raise Cancelled("the task that waited for this run was cancelled")
             if type(effect) is Write:
                 # A failing write is not a failing step: it is raised, not handed to the machine.
                 write(effect.notes)

@@ -698,7 +698,8 @@ class Attempt:
     @property
     def is_repeatable(self) -> bool:
         """Whether it is safe to make the call twice."""
-        return not self.writes or self.key is not None
+        retry = self.step.retry
+        return not self.writes or self.key is not None or (retry is not None and retry.safe)
 
 
 def unknown(key: ItemKey, why: str) -> PendingPrompt:

@@ -279,6 +279,11 @@ class Calls:
         """Return whether a write may have happened: it must not be repeated."""
         return not attempt.is_repeatable and outcome_is_unknown(error)
 
+    def _may_repeat(self, attempt: Attempt, retry: Retry, error: Exception) -> bool:
+        """Return whether a call that raised may be made again: never if it may write twice."""
+        is_safe = attempt.is_repeatable or attempt.is_undone or did_not_happen(error)
+        return is_safe and _retriable(retry, error)
+
     def _tool(self, step: CompiledStep) -> Tool:
         return (self._tools if step.kind == "tool" else self._udfs)[step.target]
 
@@ -340,8 +345,8 @@ class Calls:
             except Exception as error:  # noqa: BLE001 - a tool may raise anything; reported
                 may_have_acted |= called and (returned or not did_not_happen(error))
                 attempt.is_undone = not may_have_acted
-                final = returned or self._is_unknown(attempt, error) or count >= retry.attempts
-                if not final and _retriable(retry, error):
+                final = returned or count >= retry.attempts
+                if not final and self._may_repeat(attempt, retry, error):
                     yield _wait_after(retry, count)
                     continue
                 return (yield from self.mended(attempt, error, count, returned=returned))
@@ -465,9 +470,9 @@ class Calls:
         """Retry one item that failed beside others, if its policy says so; else give it up."""
         if isinstance(error, Pause):
             raise error
-        retry = attempt.step.retry
-        final = returned or self._is_unknown(attempt, error)
-        if not final and retry is not None and retry.attempts > 1 and _retriable(retry, error):
+        retry = attempt.step.retry or _ONCE
+        is_left = not returned and retry.attempts > 1
+        if is_left and self._may_repeat(attempt, retry, error):
             yield _wait_after(retry, 1)
             return (yield from self._tried(attempt, 1))
         return (yield from self.mended(attempt, error, 1, returned=returned))

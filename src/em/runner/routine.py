@@ -28,11 +28,15 @@ FieldType = Literal[
 
 
 class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Repeat a step that fails. `errors`: only if the error's type or text contains one of them."""
+    """Repeat a step that fails. `errors`: only if the error's type or text contains one of them.
+
+    safe: a write may be made twice; else it is repeated only where nothing was done.
+    """
 
     attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     backoff: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.1
     errors: Sequence[str] = ()
+    safe: bool = False
 
 
 class Checks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
-from em.errors import EmError, RoutineError, UsageError
+from em.errors import EmError, NoEffect, RoutineError, UsageError
 from em.runner.authorship import refuse_unread
 from em.traces.adapters import adapted
 from em.trust import content_hash
@@ -255,7 +255,7 @@ def _check_arguments(tool: Tool, schema: Any) -> None:
     tool.function = acall if tool.is_async else call
 
 
-class ArgumentsDontFit(ValueError):
+class ArgumentsDontFit(NoEffect, ValueError):
     """The arguments of a call don't fit the tool's schema. The call was not made."""
 
 

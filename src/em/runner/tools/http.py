@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies
 
-from em.errors import NotAllowed
+from em.errors import NoEffect, NotAllowed
 from em.runner.run import StepTimeout, UnknownOutcome
 from em.runner.tools.permissions import check_host, host_of
 from em.settings import AllowSettings
@@ -32,7 +32,7 @@ _REPEATABLE = ("GET", "HEAD")
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "em"}
 
 
-class HttpFailed(Exception):
+class HttpFailed(NoEffect):
     """A request was not sent, or the server answered with an error."""
 
 
