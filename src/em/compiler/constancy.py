@@ -10,7 +10,7 @@ a value of another record, must still do so.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, product
 from typing import Any, NamedTuple
 
@@ -18,10 +18,11 @@ from em.compiler.evidence import is_small
 from em.compiler.example import Example, Read
 from em.compiler.explanation import FromInput, Leaf, Source
 from em.compiler.facts import (
+    ENOUGH_SHARED,
     MOST_STATES,
-    cut_at_values,
     distinct,
-    sentence_pattern,
+    has_parts,
+    text_pattern,
     type_of,
 )
 from em.compiler.places import (
@@ -49,13 +50,14 @@ from em.values.times import is_date
 class Kept(NamedTuple):
     """A record that steps save under a name: what it was in each example that had it.
 
-    beside: the elements of the lists that it was chosen from.
+    beside: the elements of the lists that it was chosen from. known: texts that were known besides.
     """
 
     step: Json
     records: list[tuple[Example, Any]]
     told: frozenset[Place] = frozenset()
     beside: Sequence[Any] = ()
+    known: Collection[str] = ()
 
     @property
     def name(self) -> str:
@@ -130,7 +132,8 @@ class Constancy:
         writer = self._writer
         for role in writer.read_steps:
             rows = [(example, read.result) for example, _, read in writer.space.reads[role]]
-            yield Kept(writer.step_of(role), rows)
+            known = set().union(*(example.known for example in writer.examples))
+            yield Kept(writer.step_of(role), rows, known=known)
         for step, choice in writer.picks:
             told = frozenset(atom.field for atom in choice.atoms)
             beside = [element for row in choice.rows for element in row.elements]
@@ -249,12 +252,8 @@ class Constancy:
         for kept in self._kept:
             records = [record for _, record in kept.records]
             told = "\n".join(field_text(kept.name, tuple(map(str, one))) for one in kept.told)
-            look = Look(f"{used}\n{told}", self._looped())
+            look = Look(f"{used}\n{told}", self._looped(), kept.known)
             schema = look.schema(records, kept.name, kept.beside)
-            if isinstance(records[0], str) and not {"const", "enum"} & schema.keys():
-                sentence = sentence_pattern(cut_at_values(records[0], kept.records[0][0]))
-                is_used = re.search(rf"\b{re.escape(kept.name)}\b", used) is not None
-                schema = sentence if sentence and len(records) == 1 and not is_used else schema
             if schema:
                 total = len(self._writer.examples)
                 held = len({id(example) for example, _ in kept.records})
@@ -299,11 +298,11 @@ class Look:
     """What records must look like again.
 
     used: the expressions of the routine. looped: lists that are gone through, with the name of
-    their element.
+    their element. known: texts that may be other ones in a text.
     """
 
-    def __init__(self, used: str, looped: Mapping[str, str]) -> None:
-        self._used, self._looped = used, looped
+    def __init__(self, used: str, looped: Mapping[str, str], known: Collection[str] = ()) -> None:
+        self._used, self._looped, self._known = used, looped, known
 
     def schema(self, values: Sequence[Any], text: str, beside: Sequence[Any] = ()) -> Json:
         """Return what values that stand under a name must look like; {} if anything goes.
@@ -319,6 +318,10 @@ class Look:
                 items = [item for value in values for item in value]
                 is_gone_through = text in self._looped and all(isinstance(i, dict) for i in items)
                 inner = self.schema(items, self._looped[text]) if is_gone_through else {}
+                if text.isidentifier() and len(items) == len(values) and not self._is_used(text):
+                    # A result that is one record in a list is that record.
+                    inner = self.schema(items, f"{text}[0]")
+                    return {"type": "array", "minItems": 1, "maxItems": 1, "items": inner}
                 return {"type": "array", "minItems": 1, **({"items": inner} if inner else {})}
             return {"type": "array", **({} if any(values) else {"maxItems": 0})}
         is_content = self._is_used(text) or _are_names(beside)
@@ -351,7 +354,17 @@ class Look:
         is_blank = isinstance(first, str) and not first.strip()
         if first is None or isinstance(first, bool) or is_blank or first == 0 or _is_state(first):
             return {"const": first} if is_one else {}
-        return _content(values)
+        return self._wording(values) or _content(values)
+
+    def _wording(self, values: Sequence[Any]) -> Json | None:
+        """Return the words of texts about a record: they say a number, or what was known."""
+        if not all(map(has_parts, values)):
+            return None
+        is_about = any(
+            any(map(str.isdigit, one)) or any(text in one for text in self._known) for one in values
+        )
+        known = [self._known] * len(values)
+        return text_pattern(values, known, ENOUGH_SHARED) if is_about else None
 
 
 def _is_state(value: Any) -> bool:

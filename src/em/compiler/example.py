@@ -30,6 +30,7 @@ from em.compiler.places import (
     Place,
     folded,
     follow,
+    is_code,
     is_exactly,
     is_scalar,
     is_word,
@@ -51,6 +52,8 @@ APPROVAL = "prompt.user"
 """The tool of a question that a person answered: it stands in its place among the writes."""
 MOST_IN_BODY = 6
 """Different writes that are repeated together."""
+FEWEST_SIGNS = 3
+"""Characters of a value that is cut out of a text."""
 MOST_PLACES = 50_000
 """Values of one result that are indexed; what stands behind them explains nothing."""
 
@@ -109,7 +112,7 @@ class Read:
         self.result = result if is_file else structured(result)
         # The result is a text that writes out a structure, which the routine must read too.
         self.raw = result
-        self.is_written_out = isinstance(result, str) and not isinstance(self.result, str)
+        self.is_written_out = self.result is not result
         self._asked = {*asked, *(key_of(one) for one in args.values())}
         self.index: dict[Key, list[tuple[Place, Path]]] = defaultdict(list)
         self.size = 0
@@ -123,7 +126,7 @@ class Read:
             self.index[key_of(value)].append((where, path))
         for place, path, value in wholes(self.result):
             self.index[key_of(value)].append((place, path))
-        if self.is_written_out:
+        if self.is_written_out and isinstance(result, str):
             self.index[key_of(result)].append(((TEXT,), (TEXT,)))
 
     @cached_property
@@ -224,7 +227,7 @@ class Example:
         """Return the same recording as if other inputs had been given."""
         made = copy.copy(self)
         made.inputs, made._said, made._roles = inputs, {}, {}
-        for name in ("result_lists", "scope", "_lists_of", "_given", "_longest_list"):
+        for name in ("result_lists", "scope", "_lists_of", "_given", "_longest_list", "known"):
             vars(made).pop(name, None)
         return made
 
@@ -352,6 +355,17 @@ class Example:
     def _given(self) -> set[Key]:
         """The values of the inputs."""
         return {key_of(value) for _, _, value in walk(self.inputs)}
+
+    @cached_property
+    def known(self) -> Collection[str]:
+        """The texts of inputs and arguments, and the codes that reads returned."""
+        told = [value for _, value in self.said(None).leaves]
+        told += [value for read in self.reads for value in read.args.values()]
+        codes = {one for read in self.reads for _, one in read.values if is_code(one)}
+        texts = {str(one) for one in told if is_scalar(one)} | {
+            one for one in codes if len(one.split()) == 1
+        }
+        return {one for one in texts if len(one) >= FEWEST_SIGNS}
 
     def was_known(self, key: object, before: int) -> bool:
         """Return whether an input has a value, or a read before a number returned it."""

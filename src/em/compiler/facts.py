@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 from em.compiler.condition import Path, number_of
@@ -33,8 +34,10 @@ ENOUGH_RECORDS = 8
 """Records that must agree on a number before it is expected."""
 ENOUGH_LISTS, ENOUGH_WORDS = 3, 6
 """Lists whose elements must all have a flag, or a word, before others must have it."""
-FEWEST_SIGNS, LONGEST_SENTENCE = 3, 200
-"""Characters of an input that is cut out of a text, and of a text that is a state."""
+MOST_TOKENS = 400
+"""Words and signs of a text that is a state."""
+ENOUGH_SHARED = 0.5
+"""The share of its words from which on a field of a record has a wording."""
 MOST_WORDS = 4
 """Words of an enumeration of states."""
 MOST_SIGNS = 2
@@ -82,7 +85,10 @@ def distinct(values: Sequence[Any]) -> dict[Key, Any]:
 
 
 class Records:
-    """The records that one step read, in the light of all records of its tool."""
+    """The records that one step read, in the light of all records of its tool.
+
+    is_searched: if they are lists, an element is chosen, so that there may be more of them.
+    """
 
     def __init__(
         self,
@@ -91,18 +97,21 @@ class Records:
         reads: Sequence[tuple[Example, Read]] = (),
         echoed: Sequence[Container[Key]] | None = None,
         *,
-        is_used: bool = False,
+        is_searched: bool = True,
     ) -> None:
-        self.own, self.pool, self._is_used = own, pool, is_used
+        self.own, self.pool, self._is_searched = own, pool, is_searched
         self._reads, self._echoed = reads, echoed
 
     def schema(self) -> Json:
         """Return what the next such record must look like."""
         if not self.own:
             return {}
+        if not self._is_searched and all(_is_one(value) for value in self.own):
+            inner = [one for each in self.pool if isinstance(each, list) for one in each]
+            only = Records([value[0] for value in self.own], inner, self._reads)
+            return {"type": "array", "minItems": 1, "maxItems": 1, "items": only.schema()}
         if not all(isinstance(one, dict) for one in self.own):
-            state = self._state("", [*self.own]) or self._sentence()
-            return state or {"type": type_of(self.own)}
+            return self._state("", [*self.own]) or {"type": type_of(self.own)}
         if is_by_id(self.own[0]):
             return {"type": "object"}
         names = [name for name in self.own[0] if all(name in one for one in self.own)]
@@ -122,25 +131,22 @@ class Records:
                 made["propertyNames"] = {"enum": [*known]}
         return made
 
-    def _sentence(self) -> Json | None:
-        """Return the pattern of a text that was the same in all recordings but for their inputs."""
-        is_text = all(isinstance(one, str) for one in self.own)
-        if not self._reads or self._is_used or not is_text:
-            return None  # of a text from which a value is taken, the rest may be anything
-        cut = {
-            tuple(cut_at_values(text, example))
-            for text, (example, _) in zip(self.own, self._reads, strict=True)
-        }
-        return sentence_pattern(cut.pop()) if len(cut) == 1 else None
+    def _wording(self, values: Sequence[Any], least: float) -> Json | None:
+        """Return what texts of several words had in common; None if these are no such texts."""
+        if not self._reads or not all(
+            isinstance(one, str) and len(one.split()) > 1 for one in values
+        ):
+            return None
+        return text_pattern(values, [example.known for example, _ in self._reads], least)
 
     def _state(self, name: str, values: list[Any]) -> Json | None:
         """Return what a field must be if it is a state, else None."""
         if self._echoed is not None:
             told = zip(values, self._echoed, strict=True)
-            if all(is_scalar(value) and key_of(value) in asked for value, asked in told):
-                return None  # the result repeats what was asked for
-            if not all(map(is_word, values)):
-                return None  # of what a write returns only words are states
+            is_echo = all(is_scalar(value) and key_of(value) in asked for value, asked in told)
+            # A result may repeat what was asked for; of what a write returns only words are states.
+            if is_echo or not all(map(is_word, values)):
+                return None
         if any(isinstance(value, dict | list) for value in values):
             pool = [one[name] for one in self.pool if isinstance(one, dict) and name in one]
             return _inside(values, pool or values)
@@ -148,7 +154,9 @@ class Records:
             return {"const": values[0]} if len({*values}) == 1 else None
         if all(isinstance(value, int | float) for value in values):
             return _number(values)
-        return self._words(name, values) if all(map(is_word, values)) else None
+        if not all(map(is_word, values)):
+            return self._wording(values, ENOUGH_SHARED if name else ENOUGH_SHARED / 2)
+        return self._words(name, values)
 
     def _words(self, name: str, values: list[Any]) -> Json | None:
         pairs = zip(self._reads, values, strict=True) if self._reads else ()
@@ -170,21 +178,91 @@ class Records:
         return {"enum": sorted(own.values())} if is_chosen else None
 
 
-def cut_at_values(text: str, example: Example) -> list[str]:
-    """Return the parts of a text between the values that the inputs of a recording have."""
-    told = [str(value) for _, value in example.said(None).leaves if is_scalar(value)]
-    known = sorted({one for one in told if len(one) >= FEWEST_SIGNS}, key=len, reverse=True)
-    return re.split("|".join(map(re.escape, known)), text) if known else [text]
+def has_parts(value: Any) -> bool:
+    """Return whether a text has several parts, so that it may say more than one thing."""
+    return isinstance(value, str) and len(re.split(r"[\s|;,]+", value.strip())) > 1
 
 
-def sentence_pattern(parts: Sequence[str]) -> Json | None:
-    """Return the pattern of a short text with anything between its parts; None for other texts."""
-    words = " ".join(parts)
-    is_sentence = len(words.split()) > 1 and len(words) <= LONGEST_SENTENCE and "\n" not in words
-    if not is_sentence or any(map(str.isdigit, words)):
+def _is_one(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 1
+
+
+def text_pattern(
+    texts: Sequence[str], known: Sequence[Collection[str]], least: float = 0.0
+) -> Json | None:
+    """Return the pattern of the words that texts have in common, in their order; None if too few.
+
+    What was known beforehand may be another one, and so may numbers unless enough texts have the
+    same. known: by text, the values that were known. least: the share of its words that a text
+    must have in common with the others.
+    """
+    rows = [_tokens(text, values) for text, values in zip(texts, known, strict=True)]
+    if any(len(row) > MOST_TOKENS for row in rows):
         return None
-    plain = [re.sub(r"\\([ #\-])", r"\1", re.escape(part)) for part in parts]
-    return {"pattern": f"^{'.*'.join(plain)}$"}
+    shared: list[tuple[str, tuple[int, ...]]]
+    shared = [(token, (number,)) for number, (token, _) in enumerate(rows[0])]
+    for row in rows[1:]:
+        matched = SequenceMatcher(
+            None, [one for one, _ in shared], [one for one, _ in row], autojunk=False
+        )
+        shared = [
+            (shared[first + n][0], (*shared[first + n][1], second + n))
+            for first, second, size in matched.get_matching_blocks()
+            for n in range(size)
+        ]
+    kept = [row for row in shared if row[0]]
+    words = sum(token.isalpha() for token, _ in kept)
+    most = max(sum(token.isalpha() for token, _ in row) for row in rows)
+    if not words or words < least * most:
+        return None
+    made, ends = "^", [0] * len(rows)
+    for token, places in kept:
+        spans = [row[place][1] for row, place in zip(rows, places, strict=True)]
+        pairs = zip(texts, ends, spans, strict=True)
+        made += _gap([text[end : span[0]] for text, end, span in pairs]) + _escaped(token)
+        ends = [end for _, end in spans]
+    made += _gap([text[end:] for text, end in zip(texts, ends, strict=True)])
+    return {"pattern": f"{made}$"}
+
+
+def _tokens(text: str, known: Collection[str]) -> list[tuple[str, tuple[int, int]]]:
+    """Return the words and signs of a text with their spans; "" for a number or a known value."""
+    here = sorted((one for one in known if one in text and one != text), key=len, reverse=True)
+    parts = re.finditer("|".join(map(re.escape, here)), text) if here else ()
+    found = [("", (match.start(), match.end())) for match in parts]
+    spans = [span for _, span in found]
+    for match in _TOKEN.finditer(text):
+        if not any(start < match.end() and match.start() < end for start, end in spans):
+            token = match[0]
+            found.append(("" if token[0].isdigit() else token, (match.start(), match.end())))
+    return sorted(found, key=lambda one: one[1])
+
+
+_TOKEN = re.compile(r"[^\W\d_]+|\d(?:[\d.,:/-]*\d)?|[^\w\s]|_")
+
+
+def _gap(contents: Sequence[str]) -> str:
+    """Return the pattern of what stands between two words that all texts have."""
+    if len({*contents}) == 1 and (not contents[0].strip() or len(contents) >= ENOUGH_RECORDS):
+        return r"\s+" if len(contents[0]) > 1 and not contents[0].strip() else _escaped(contents[0])
+    counts = Counter(contents)
+    are_words = not any(char.isdigit() for one in contents for char in one)
+    are_several = len(contents) >= ENOUGH_WORDS and min(counts.values()) > 1
+    if are_words and are_several and len(counts) <= MOST_WORDS:
+        return f"({'|'.join(map(_escaped, sorted(counts)))})"
+    inner = [one.strip() for one in contents]
+    if not all(inner):
+        return r"[\s\S]*" if any("\n" in one for one in contents) else ".*"
+    first = " " if all(one[0] == " " for one in contents) else ""
+    last = " " if all(one[-1] == " " for one in contents) else ""
+    rest = r"[\s\S]+" if any("\n" in one for one in inner) else ".+"
+    if all(len(one.split()) == 1 and any(map(str.isdigit, one)) for one in inner):
+        rest = r"[0-9]\S*" if all(one[0].isdigit() for one in inner) else r"\S+"
+    return first + rest + last
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"\\([ #\-])", r"\1", re.escape(text))
 
 
 def _inside(values: Sequence[Any], pool: Sequence[Any]) -> Json | None:

@@ -176,7 +176,7 @@ class _Assembly:
         self._candidates.check()
         writer.agree()
         self._look(bare=True)
-        relations = Relations(writer, args)
+        relations = self._relations = Relations(writer, args)
         unchanged = Constancy(writer) if writer.caution.by_person else None
         # Without a write nothing can go wrong: what is read is the answer, not a state.
         if slots and unchanged is None:
@@ -433,24 +433,26 @@ class _Assembly:
         args = [step["args"] for step in self._writer.read_steps.values()]
         names = {*_FIELD.findall(json.dumps(args))}
         written = {*_FIELD.findall(json.dumps(self._args))}
+        over = {self._writer.input_text(one) for each in self._writer.blocks for one in each.over}
         for role in self._writer.read_steps:
             step = self._writer.step_of(role)
+            name = str(step["save_as"])
             rows = self._space.reads[role]
             own = [read.result for _, _, read in rows]
             pool = [read.result for read in self._pool.get(role.tool, ())]
             reads = [(example, read) for example, _, read in rows]
             held = len({id(example) for example, _ in reads})
             total = len(self._writer.examples)
-            is_used = self._writer.is_used(str(step["save_as"]))
-            schema = Records(own, pool, reads, is_used=is_used).schema()
-            if self._is_looked_through(str(step["save_as"])):
+            is_searched = name in over or self._relations.is_used(name)
+            schema = Records(own, pool, reads, is_searched=is_searched).schema()
+            if self._is_looked_through(name):
                 schema.pop("minItems", None)
             fields = schema.get("properties", {})
-            for name in fields:
-                if f"{step['save_as']}.{name}" in names and isinstance(own[0][name], str):
-                    fields[name] = {"type": "string"}
-                if fields[name] == {"type": "string"} and f"{step['save_as']}.{name}" in written:
-                    fields[name] |= text_look([one[name] for one in own])
+            for field in fields:
+                if f"{name}.{field}" in names and isinstance(own[0][field], str):
+                    fields[field] = {"type": "string"}
+                if fields[field] == {"type": "string"} and f"{name}.{field}" in written:
+                    fields[field] |= text_look([one[field] for one in own])
             step |= {"expect": schema, "held": f"{held}/{total}"}
         for step, choice in self._writer.picks:
             fields = {

@@ -62,7 +62,7 @@ class Relations:
                 for relation in _RELATIONS:
                     for text, pairs in relation(situations):
                         self._write(text, pairs, block)
-                for text, pairs in windows(situations, self._is_used, self._bounded()):
+                for text, pairs in windows(situations, self.is_used, self._bounded()):
                     self._write(text, pairs, block)
         for step, choice in self._writer.picks:
             block = next((one for one in self._writer.blocks if step in one.steps), None)
@@ -72,7 +72,7 @@ class Relations:
                 for text, pairs in self._orders_of_choice(str(step["save_as"]), choice):
                     self._write(text, pairs, None)
 
-    def _is_used(self, text: str) -> bool:
+    def is_used(self, text: str) -> bool:
         """Return whether a call or a selection is given what an expression says."""
         return re.search(rf"(?<![\w.]){re.escape(text)}(?!\w)", self._used) is not None
 

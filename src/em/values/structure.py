@@ -14,18 +14,44 @@ _COLUMN = re.compile(r"\S+(?: \S+)*")
 _HEADING = re.compile(r"[A-Za-z_#][\w #./()%-]{0,40}")
 
 
+_FENCE = re.compile(r"```[\w+-]{0,20}[ \t]{0,8}\n")
+
+
 def structured(value: Any) -> Any:
-    """Return the structure that a text writes out, or the value itself if there is none."""
-    if not isinstance(value, str):
+    """Return the structure that a text writes out, or the value itself if there is none.
+
+    A single text block of MCP counts as its text, and a text that is one fenced block as what is
+    inside of it.
+    """
+    text = _only_block(value)
+    if not isinstance(text, str):
         return value
+    found = _written_out(text)
+    return value if found is None else found
+
+
+def _only_block(value: Any) -> Any:
+    """Return the text of a result of MCP that has one text block, else the value itself."""
+    blocks = value.get("content") if isinstance(value, dict) else value
+    if isinstance(blocks, list) and len(blocks) == 1 and isinstance(blocks[0], dict):
+        block = blocks[0]
+        if block.get("type") == "text" and isinstance(block.get("text"), str):
+            return block["text"]
+    return value
+
+
+def _written_out(value: str) -> Any:
+    """Return the structure that a text writes out, or None."""
     text = value.strip()
+    fence = _FENCE.match(text)
+    if fence is not None and text.endswith("\n```") and text.count("```") == 2:
+        text = text[fence.end() : -3].strip()
     if text[:1] in ("{", "["):
-        found = _literal(text)
-        return value if found is None else found
+        return _literal(text)
     if "\n" not in text or len(text) > MOST:
-        return value
+        return None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return _fields(lines) or _table(lines) or _columns(text) or value
+    return _fields(lines) or _table(lines) or _columns(text)
 
 
 def _literal(text: str) -> Any:
