@@ -411,10 +411,14 @@ class Memory:
     def retire(self, routine: str, *, by: str = "") -> "InUse":
         """Take a version of a routine out of use, `name@version`; its name means the one before.
 
-        by: who does it, as the log says. `restore` undoes it.
+        by: who does it, as the log says. `restore` undoes it. A skill is accepted again.
         """
         from em.runner.retirement import retire
+        from em.runner.script_skill import find_skill, retire_skill
 
+        skill = find_skill(self.store, routine)
+        if skill is not None:
+            return retire_skill(self.store, skill, by=by)
         return retire(self.store, routine, by=by)
 
     def restore(self, routine: str, *, by: str = "") -> "InUse":

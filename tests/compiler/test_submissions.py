@@ -13,11 +13,12 @@ from tests.compiler.test_session_examples import Work
 
 from em import Memory
 from em.compiler.group import Group
-from em.compiler.proposals import group_of
+from em.compiler.proposals import group_of, open_proposals
 from em.compiler.submission import Submission, judged
 from em.errors import NotFound
 from em.runner.package import find_routine, routine_of
 from em.runner.sandbox.process import Bubblewrap
+from em.runner.script_skill import kept_skills, skills_in_use
 from em.traces.trace import Mission, ToolCall, Trace
 
 needs_bubblewrap = pytest.mark.skipif(bool(Bubblewrap.missing()), reason=Bubblewrap.missing())
@@ -286,6 +287,16 @@ def test_a_right_script_is_right_on_all_recordings(memory: Memory, releases: lis
     told = memory.propose(releases, {**SKILL, "scripts/release.py": SCRIPT})
     assert told["accepted"], told
     assert (told["right"], told["handed_over"], told["wrong"]) == (4, 0, 0)
+    (stored,) = kept_skills(memory.store)
+    assert (stored.ref, stored.state, [*stored.inputs]) == (
+        told["skill"], "proposed", ["note", "version"],
+    )  # fmt: skip
+    assert told["skill"] in [one.key for one in open_proposals(memory.store)]
+    assert memory.accept(told["skill"], by="ana").changed
+    assert told["skill"] not in [one.key for one in open_proposals(memory.store)]
+    assert [one.ref for one in skills_in_use(memory.store)] == [told["skill"]]
+    headless = {"SKILL.md": "Run the script.\n", "scripts/release.py": SCRIPT}
+    assert not memory.propose(releases, headless)["accepted"]
 
 
 @needs_bubblewrap

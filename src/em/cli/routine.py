@@ -46,6 +46,7 @@ from em.runner.package import (
     trials_of,
     write_files,
 )
+from em.runner.script_skill import ScriptSkill, about_of, kept_skills, script_in
 from em.runner.tools import functions_of, load_module
 from em.runner.version_change import changes, file_changes, proof_change
 from em.store.protocol import Artefact, Store
@@ -67,9 +68,10 @@ def routine() -> None:
 @routine.command("list")
 @everywhere
 def list_() -> None:
-    """List every version of every stored routine."""
+    """List every version of every stored routine, and of every script that an agent wrote."""
     store = open_memory().store
     rows = [_row(store, found) for found in kept_routines(store)]
+    rows += [_row_of_skill(one) for one in kept_skills(store)]
 
     def text() -> None:
         if rows:
@@ -99,6 +101,14 @@ def _row(store: Store, found: Artefact) -> Json:
     row |= {"state": standing.state, "by_itself": standing.by_itself, "why": standing.why}
     row["next"] = standing.next
     return row | {"proof": _proof_in_words(texts_of(found))}
+
+
+def _row_of_skill(one: ScriptSkill) -> Json:
+    is_used = one.state == "in use"
+    next_ = "" if is_used else f"em routine accept {one.ref}"
+    found: Json = {"routine": one.ref, "state": one.state, "by_itself": is_used, "next": next_}
+    at = "" if one.at is None else one.at.isoformat(timespec="seconds")
+    return {**found, "at": at, "from_events": one.from_events, "proof": one.tried, "why": ""}
 
 
 def _cell(value: Any) -> str:
@@ -224,6 +234,9 @@ def accept(ref: str, name: str | None, no_allow: bool, yes: bool, by: str | None
     grants: list[Grant] = []
 
     def agree(files: "Mapping[str, str]") -> None:
+        if ROUTINE not in files:
+            _agree_to_skill(files, is_read=yes)
+            return
         grant = grant_for(memory.store, files)
         if grant:
             grant.refuse_untrusted()
@@ -265,11 +278,25 @@ def _show(files: "Mapping[str, str]", grant: "Grant") -> None:
 
 
 def _confirm(grant: "Grant") -> None:
+    fix = "read what it needs, then pass --yes, or --no-allow to leave em.yaml as it is"
+    _ask("Put it in use, and allow it this?", str(grant.file), fix)
+
+
+def _ask(question: str, place: str, fix: str) -> None:
+    """Ask a person; raise if they say no, or if nobody can be asked."""
     if wants_json() or not sys.stdin.isatty():
-        fix = "read what it needs, then pass --yes, or --no-allow to leave em.yaml as it is"
-        raise UsageError("can't ask for confirmation here", place=str(grant.file), fix=fix)
-    if not click.confirm("Put it in use, and allow it this?", err=True):
+        raise UsageError("can't ask for confirmation here", place=place, fix=fix)
+    if not click.confirm(question, err=True):
         raise _Declined
+
+
+def _agree_to_skill(files: "Mapping[str, str]", *, is_read: bool) -> None:
+    """Show the script of a skill, and ask whether agents may run it."""
+    script = script_in(files)
+    if not is_read:
+        note(f"{printable(': '.join(about_of(files)))}\n\n{script}:")
+        note("\n".join(printable(line) for line in files[script].splitlines()))
+        _ask("May agents run this script on your files?", script, "read it, then pass --yes")
 
 
 @routine.command("withdraw")

@@ -615,7 +615,8 @@ def _print_suggestion(one: "Suggestion", proposal: str) -> None:
             return
     if one.kept_as:
         name = one.kept_as.partition("@")[0]
-        click.echo(f"  kept already as {one.kept_as}; with newer traces: em compile --again {name}")
+        again = "" if ":" in name else f"; with newer traces: em compile --again {name}"
+        click.echo(f"  kept already as {one.kept_as}{again}")
         return
     if proposal:
         click.echo(f"  proposed already: em routine accept {proposal}")

@@ -34,6 +34,7 @@ from em.runner.package import (
     texts_of,
 )
 from em.runner.retirement import InUse
+from em.runner.script_skill import accept_skill, find_skill, keep_skill
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
 from em.traces.intake import digest
@@ -140,7 +141,9 @@ def propose_grown(store: Store, grown: Growth) -> None:
     """Tell of a new version that waits for a person; if em made none, ask an agent for it."""
     if grown.new and grown.waits:
         known, _ = made_of(store, find_routine(store, grown.new))
-        _propose_version(store, grown.new, get_traces(store, known), grown.added, grown.waits)
+        proof = routine_of(find_routine(store, grown.new)).trials.summary
+        traces = get_traces(store, known)
+        _propose_version(store, grown.new, proof, traces, grown.added, grown.waits)
     elif grown.added and not grown.new:
         known, _ = made_of(store, find_routine(store, grown.old))
         traces = get_traces(store, [*known, *grown.added])
@@ -158,7 +161,12 @@ def propose_grown(store: Store, grown: Growth) -> None:
 
 
 def _propose_version(
-    store: Store, ref: str, traces: Sequence[KeptTrace], added: Sequence[str], waits: str
+    store: Store,
+    ref: str,
+    proof: str,
+    traces: Sequence[KeptTrace],
+    added: Sequence[str],
+    waits: str,
 ) -> None:
     """Tell of a stored version that waits for a person. added: the traces that are new in it."""
     proposal = Proposal(
@@ -167,7 +175,7 @@ def _propose_version(
         effects=[],
         traces=[kept.id for kept in traces],
         count=len(traces),
-        proof=routine_of(find_routine(store, ref)).trials.summary,
+        proof=proof,
         waits=waits,
         from_events=[kept.event_ids[0] for kept in traces if kept.id in added],
     )
@@ -239,10 +247,16 @@ def accept(
 ) -> InUse:
     """Accept a version of a routine, or a proposal by its key: it is compiled and put in use.
 
+    A skill, `skill:NAME@VERSION`, is accepted too.
     name: of the routine that is compiled from a proposal. It must be a new one, so that a name
     never comes to mean something else.
     agree: is given the files of the package before anything is stored, and raises to stop.
     """
+    skill = find_skill(store, ref)
+    if skill is not None:
+        if agree is not None:
+            agree(skill.files)
+        return accept_skill(store, skill, by=by)
     is_proposal = not any(kept_routines(store, ref.partition("@")[0])) and any(
         one.key == ref for one in _every(store)
     )
@@ -357,8 +371,8 @@ def submit(store: Store, group: str | Sequence[str], written: Submission) -> Jso
 
     Return how often it was right, handed over and wrong, with the first differences. A routine is
     stored out of use: a person reads it and accepts it. It is the next version of a routine if that
-    handed tasks of the group over, or if it has the name of a routine of this kind.
-    A skill is not stored.
+    handed tasks of the group over, or if it has the name of a routine of this kind. A skill is
+    stored out of use too.
     """
     recorded = group_of(store, group)
     before = _next_version_of(store, group).partition("@")[0]
@@ -368,8 +382,18 @@ def submit(store: Store, group: str | Sequence[str], written: Submission) -> Jso
     told = found.as_dict()
     if not found.is_accepted:
         return {**told, "next": "mend it, and send all files again"}
+    events = [event for kept in recorded.traces for event in kept.event_ids]
+    in_use = kept_from(store)
+    added = [one.id for one in recorded.traces if one.event_ids[0] not in in_use]
     if found.draft is None:
-        return {**told, "next": "a person reads it, and keeps it with their skills"}
+        assert found.proof is not None
+        first = recorded.cases[0]
+        given = sorted({**first.inputs, **written.inputs.get(first.name, {})})
+        skill = keep_skill(store, written.files, found.proof, given, events)
+        why = "a person must read its script"
+        _propose_version(store, skill.ref, skill.tried, recorded.traces, added, why)
+        next_ = f"a person reads it and says: em routine accept {skill.ref}"
+        return {**told, "skill": skill.ref, "proof": skill.tried, "next": next_}
     name = found.draft.name
     if name != before and is_of_another_kind(store, name, recorded.traces, {}):
         raise UsageError(
@@ -377,12 +401,9 @@ def submit(store: Store, group: str | Sequence[str], written: Submission) -> Jso
             place="name",
             fix="give it another `name`",
         )
-    events = [event for kept in recorded.traces for event in kept.event_ids]
     kept = keep_routine(store, package_texts(found.draft), events, retired=True)
     waits = standing_of(store, find_routine(store, kept.ref)).why
-    in_use = kept_from(store)
-    added = [one.id for one in recorded.traces if one.event_ids[0] not in in_use]
-    _propose_version(store, kept.ref, recorded.traces, added, waits)
+    _propose_version(store, kept.ref, kept.trials.summary, recorded.traces, added, waits)
     next_ = f"a person reads it and says: em routine accept {kept.ref}"
     return {**told, "routine": kept.ref, "proof": kept.trials.summary, "next": next_}
 

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 from em.compiler.example import Call
 from em.compiler.file_world import FileWorld
 from em.compiler.replay_world import Ended, Outcome, World
-from em.errors import EmError, SandboxRefused, UsageError
+from em.errors import EmError, SandboxRefused
 from em.runner.routine import ToolSpec
 from em.runner.sandbox.process import Bubblewrap
 from em.runner.sandbox.sandbox import interpreter
+from em.runner.script_skill import about_of, script_in
 from em.runner.tools.shell import template_of
 from em.values.canonical import Json
 
-SKILL = "SKILL.md"
 SECONDS = 20.0
 MEMORY = 512 * 1024 * 1024
 LONGEST_SAID = 300
@@ -152,15 +152,7 @@ def _answer(call: Call) -> list[Any]:
 
 
 def script_of(files: Mapping[str, str], tools: Sequence[Json]) -> Script:
-    """Return the script of a skill. Raise UsageError if its files are none, or leave its folder."""
-    scripts = [name for name in files if name.endswith(".py")]
-    if SKILL not in files or len(scripts) != 1:
-        raise UsageError(
-            f"a skill has {SKILL} and one script in Python, got {', '.join(sorted(files)) or '-'}",
-            place="files",
-            fix="send routine.yaml and udf.py, or SKILL.md and scripts/NAME.py",
-        )
-    for name in files:
-        if name.startswith("/") or ".." in Path(name).parts:
-            raise UsageError("a file must stay in the skill's folder", place=name)
-    return Script(files, scripts[0], tools)
+    """Return the script of a skill. Raise UsageError if its files are no skill."""
+    name = script_in(files)
+    about_of(files)
+    return Script(files, name, tools)

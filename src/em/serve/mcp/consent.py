@@ -47,10 +47,10 @@ def tool() -> Json:
 
 
 class _Shown(NamedTuple):
-    """What a person is asked about. digest: of all that they see, and of the routine."""
+    """What a person is asked about. grant: None for a script. digest: of it and of the words."""
 
     words: str
-    grant: "Grant"
+    grant: "Grant | None"
     digest: str
 
 
@@ -98,7 +98,8 @@ def _accepted(desk: "Desk", asked: Accept, agreed: str) -> "Json | _Shown":
 
     def agree(files: Mapping[str, str]) -> None:
         found.append(_shown(desk, files))
-        found[0].grant.refuse_untrusted()
+        if found[0].grant is not None:
+            found[0].grant.refuse_untrusted()
         if found[0].digest != agreed:
             raise _NotAgreed
 
@@ -113,9 +114,15 @@ def _accepted(desk: "Desk", asked: Accept, agreed: str) -> "Json | _Shown":
 
 def _shown(desk: "Desk", files: Mapping[str, str]) -> _Shown:
     from em.runner.package import ROUTINE, parse_yaml, trials_of
+    from em.runner.script_skill import about_of, script_in
     from em.runner.tools import one_line
     from em.runner.tools.grant import grant_for
 
+    if ROUTINE not in files:
+        name, about = about_of(files)
+        script = files[script_in(files)]
+        words = f"May agents run the script of the skill {name} on your files?\n{about}\n\n{script}"
+        return _Shown(words, None, content_hash(msgspec.json.encode([words, dict(files)])))
     text = files[ROUTINE]
     document = parse_yaml(text.encode(), ROUTINE)
     grant = grant_for(desk.store, files)
