@@ -448,15 +448,37 @@ CHECKS = [
     ("", f"make test | tail -1; {COMMIT}"),
     ("", f"set -e\npytest -q\n{COMMIT}"),
     ("", "if pytest -q; then git add -A; git commit -q -m log; fi"),
+    ("pytest -q || echo FAILED", COMMIT),
+    ("pytest -q || true", COMMIT),
+    ("pytest -q && echo OK || echo FAILED", COMMIT),
+    ('make test; echo "exit $?"', COMMIT),
+    ("if pytest -q; then echo good; else echo bad; fi", COMMIT),
+    ("(pytest -q) || { echo FAILED; }", COMMIT),
+    ("(pytest -q || echo FAILED) 2>&1 | tail -2", COMMIT),
+    ("make lint >/dev/null || echo lint >&2; make test || printf 'failed\\n'", COMMIT),
+    ("cd . && timeout 60 pytest -q || echo FAILED", COMMIT),
+    ("pytest -q -x | head -50 || :", COMMIT),
+    ("git diff --check || echo whitespace", COMMIT),
+    ("make test || python -c 'print(1)'", COMMIT),
+    ('bash -c "make test" || cat test.log', COMMIT),
+    ("", f"(make test || echo FAILED) && {COMMIT}"),
+    ("", f"pytest -q || true; {COMMIT}"),
+]
+PRINTED = [
+    ("test -e broken && echo BROKEN || echo clean", "clean"),
+    ("ls broken 2>/dev/null || echo none", "none"),
+    ("make test 2>&1 || true", ""),
+    ("for one in test lint; do make $one || echo $one failed; done", ""),
+    ("make test & wait", ""),
 ]
 
 
-def committed(check: str, commit: str, versions: Sequence[str] = VERSIONS) -> Learnt:
+def committed(check: str, commit: str, shown: str = "3 passed in 0.1{}s") -> Learnt:
     works = []
-    for version in versions:
+    for number, version in enumerate(VERSIONS):
         work = logged(version)
         if check:
-            work.bash(check, "3 passed in 0.1s")
+            work.bash(check, shown.format(number))
         work.bash(commit.format(version), "[main 1234abc] Log")
         works.append(work)
     return learnt(works)
@@ -486,6 +508,27 @@ def test_nothing_is_committed_if_a_check_fails(check: str, commit: str, tmp_path
     assert commits(found, {**PROJECT, "broken": "trailing \n"}, tmp_path / "bad")[1] == 0
 
 
+@pytest.mark.parametrize(("check", "shown"), PRINTED)
+def test_nothing_is_committed_if_a_check_prints_something_else(
+    check: str, shown: str, tmp_path: Path
+) -> None:
+    found = committed(check, COMMIT, shown)
+    assert commits(found, PROJECT, tmp_path / "good") == ("ok", 1)
+    assert commits(found, {**PROJECT, "broken": "trailing \n"}, tmp_path / "bad")[1] == 0
+
+
+def test_a_check_that_only_its_output_tells_must_print_the_same() -> None:
+    with pytest.raises(RoutineError) as raised:
+        committed("make test & wait", COMMIT)
+    assert raised.value.code == "unseen_end"
+    works = [logged(version) for version in VERSIONS]
+    for number, work in enumerate(works):
+        work.bash("for one in test lint; do make $one; done; git push", f"pushed {number}")
+    with pytest.raises(RoutineError) as raised:
+        learnt(works)
+    assert raised.value.code == "unseen_end"
+
+
 @pytest.mark.parametrize("check", ["pytest -q", "git diff --check"])
 def test_a_check_that_one_session_ran_before_its_commit_is_a_step(check: str) -> None:
     works = [logged(version) for version in VERSIONS]
@@ -506,7 +549,7 @@ def test_a_check_that_failed_in_a_session_is_no_step() -> None:
 def test_what_cannot_fail_is_no_check() -> None:
     works = [logged(version) for version in VERSIONS]
     for work in works:
-        work.bash("git diff --stat || true", "LOG.md | 2 ++")
+        work.bash("echo; pwd; echo done", "done")
     assert tools(learnt(works)) == ["FileText", "Insert"]
 
 

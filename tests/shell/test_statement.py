@@ -1,8 +1,8 @@
-"""A command line is taken apart into statements, and known by what of it may fail."""
+"""A command line is taken apart into statements."""
 
 import pytest
 
-from em.shell.statement import can_fail, checked, statements
+from em.shell.statement import statements
 
 
 @pytest.mark.parametrize(
@@ -23,29 +23,3 @@ from em.shell.statement import can_fail, checked, statements
 )  # fmt: skip
 def test_statements(text: str, expected: list[str]) -> None:
     assert [one.text for one in statements(text)] == expected
-
-
-@pytest.mark.parametrize("text", ["true", "echo done", "make || true", "pwd; echo a"])
-def test_what_always_succeeds(text: str) -> None:
-    assert not can_fail(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["ls", "make; true", "make | echo", "echo a > b.txt", "f() { g; }"]
-)
-def test_what_may_fail(text: str) -> None:
-    assert can_fail(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("pytest -q 2>&1 | tail -3 && echo done", "pytest -q"),
-        ("cd src && pytest -q > /dev/null", "cd src && pytest -q"),
-        ("pytest | grep -v warning | head", "pytest | grep -v warning"),
-        ("pytest | tail log.txt", "pytest | tail log.txt"),
-        ("git diff --stat || true", ""),
-    ],
-)
-def test_what_only_shows_an_output_is_no_check(text: str, expected: str) -> None:
-    assert checked(text) == expected

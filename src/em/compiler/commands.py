@@ -199,9 +199,11 @@ def _parts(call: ToolCall, programs: "Programs") -> list[ToolCall]:
     from em.shell.statement import statements
 
     run = command_of(call.tool, call.args) if call.tool in SHELLS else None
-    found = [] if run is None or call.error is not None else statements(run.text)
+    if run is None or call.error is not None or changes_nothing(run.text, programs):
+        return [call]
+    found = statements(_as_told(call, run.text, programs))
     acts = [one for one in found if not one.is_setting]
-    if len(acts) < 2 or all(changes_nothing(one.text, programs) for one in acts):
+    if len(acts) < 2:
         return [call]
     is_look = changes_nothing(acts[-1].text, programs)
     made: list[ToolCall] = []
@@ -219,6 +221,16 @@ def _parts(call: ToolCall, programs: "Programs") -> list[ToolCall]:
             made.append(msgspec.structs.replace(call, args=args, result=result))
             entered = []
     return made
+
+
+def _as_told(call: ToolCall, text: str, programs: "Programs") -> str:
+    """Return a command that fails if it fails, where what it printed tells that it succeeded."""
+    from em.shell.status import settled, status_of
+
+    shown = call.result if isinstance(call.result, str) else None
+    if call.error is not None or not status_of(text).is_hidden or changes_nothing(text, programs):
+        return text
+    return settled(text, shown) or text
 
 
 def changes_nothing(text: str, programs: "Programs") -> bool:
@@ -283,7 +295,7 @@ class Commands:
             return None
         from em.shell.form import form_of
 
-        text = self._text(call.tool, run)
+        text = self._text(call.tool, run._replace(text=_as_told(call, run.text, self._table())))
         form = form_of(text, self._table())
         creates = self._created(call, text)
         self._follow(call, run)

@@ -34,7 +34,17 @@ from em.compiler.file_changes import EDIT
 from em.compiler.forms import FORMS, applied
 from em.compiler.places import Place, key_of
 from em.compiler.prompt import name_of
-from em.compiler.sessions import FEWEST, FILES, Check, Look, Sessions, narrowed
+from em.compiler.sessions import (
+    FEWEST,
+    FILES,
+    Check,
+    Look,
+    Sessions,
+    UnseenEnd,
+    is_told_by_output,
+    narrowed,
+    shown_alike,
+)
 from em.compiler.skeleton import Spot, weakest_and_strongest
 from em.compiler.space import Slot, Space
 from em.compiler.surroundings import contexts, positions, successions
@@ -89,6 +99,11 @@ class SessionSpace(Space):
             raise RoutineError(f"the sessions called {slot.tool} with other arguments")
         leaves = self._leaves_of(number, rows, may_ask=False)
         look = self.sessions.files[number]
+        if any(map(is_told_by_output, calls)) and shown_alike(calls) is None:
+            raise UnseenEnd(
+                f"only the output of {calls[0].title} tells how it ended, and it differed",
+                fix="record sessions that show its exit status",
+            )
         if leaves is None and slot.tool == EDIT and look is not None:
             texts = [look.text(one) or "" for one in rows.sessions]
             edits = narrowed([call.args for call in calls], texts)
@@ -280,6 +295,8 @@ class SessionSpace(Space):
         if leaf.explanations and len({*values}) == 1:
             constant = Constant(key_of(values[0]))
             leaf.explanations[constant] = self._explanation(constant, values, rows, rows.sessions)
+        if any(isinstance(one, FromInput) for one in leaf.explanations):
+            leaf.values = [(one, None) for one in values]
         is_known = any(
             isinstance(one, FromInput) or found.net >= ENOUGH_TO_ACT
             for one, found in leaf.explanations.items()
@@ -440,9 +457,15 @@ class SessionSpace(Space):
         look, names = check.look, [slot.tool for slot in self.slots]
         made = [call for call in look.calls if call is not None]
         is_own = len(made) < FEWEST and self._is_about_session(made[0], look.made[0])
-        if not is_own and self.is_usable(look):
+        is_told = shown_alike(made) is not None
+        if not is_own and is_told and self.is_usable(look):
             return True
         is_last = FILES.isdisjoint(names[check.after :]) and check.after < len(names)
+        if len(made) == self.sessions.size and not is_told:
+            raise UnseenEnd(
+                f"only the output of {made[0].title} tells how it ended, and it differed",
+                fix="record sessions that show its exit status",
+            )
         if len(made) == self.sessions.size and is_last:
             raise RoutineError(
                 f"nothing explains the values of {made[0].title}, which all sessions ran before"

@@ -27,7 +27,7 @@ from em.compiler.list_forms import VALUE
 from em.compiler.places import Place, is_code
 from em.compiler.prompt import inputs_of, requests_of
 from em.compiler.session_space import SessionSpace
-from em.compiler.sessions import Look, gone, sessions_of
+from em.compiler.sessions import Look, gone, is_told_by_output, sessions_of, shown_alike
 from em.compiler.space import Slot
 from em.compiler.steps import Writer, hole
 from em.compiler.surroundings import TELLING, Context, shared_start
@@ -135,7 +135,8 @@ class SessionWriter(Writer):
         name = self.fresh(f"{identifier(call.title)}_passed")
         held = f"{len(look.made)}/{self.space.sessions.size}"
         step = {"type": "tool.call", "tool": look.tool, "args": texts, "save_as": name}
-        return {**step, "held": held}
+        expected = {} if call.result is None else {"expect": {"const": call.result}}
+        return {**step, **expected, "held": held}
 
     def named(self, term: Term, wanted: str) -> str:
         """Return a text as an expression, by a name of its own if it is put together."""
@@ -219,8 +220,12 @@ class _Assembly:
         args = {name: writer.value(term, name) for name, term in terms.items()}
         if "old_string" in terms:
             args["old_string"] = hole(writer.named(terms["old_string"], "old_text"))
-        name = writer.fresh(f"{identifier(self._sessions.effects[0][number].title)}_done")
-        return {"type": "tool.call", "tool": tool, "args": args, "effect": "write", "save_as": name}
+        calls = [own[number] for own in self._sessions.effects]
+        name = writer.fresh(f"{identifier(calls[0].title)}_done")
+        step = {"type": "tool.call", "tool": tool, "args": args, "effect": "write", "save_as": name}
+        if not any(map(is_told_by_output, calls)):
+            return step
+        return {**step, "expect": {"const": shown_alike(calls)}}
 
     # ---- checks
 
@@ -395,7 +400,13 @@ class _Assembly:
             *(call for one in self._space.checks for call in one.look.calls if call),
         ]
         made = [call for call in calls if call.name in used]
-        specs = [msgspec.to_builtins(_overwriting(spec, made)) for spec in specs_of(made).values()]
+        compared = {call.name for call in made if is_told_by_output(call)}
+        specs = [
+            msgspec.to_builtins(_overwriting(spec, made))
+            # What it prints as errors is compared as well.
+            | ({"exit_codes": [0]} if spec.name in compared else {})
+            for spec in specs_of(made).values()
+        ]
         if FILE_THERE in used:
             specs.append({"name": FILE_THERE, "effect": "read"})
         return specs

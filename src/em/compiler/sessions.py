@@ -7,7 +7,7 @@ How a session looked around does not matter; what it looked at may say where a v
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby, permutations
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from em.compiler.surroundings import shared_words
 from em.errors import RoutineError
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
 from em.shell.form import Template, form_of
-from em.shell.statement import checked
+from em.shell.status import settled
 from em.traces.outcomes import outcome_of_call
 from em.traces.trace import Message, ToolCall, Trace
 from em.values.call import Effect
@@ -37,6 +37,12 @@ _DAYS = ["%Y", *(form for form in DATES if len(form) > len("%Y") and "%H" not in
 """The ways to write a day, a month or a year; not an hour, a month or a weekday alone."""
 _TOKEN = re.compile(r"\w[\w.+-]*|\s+|.", re.DOTALL)
 _WORD = re.compile(r"\w+|\S")
+
+
+class UnseenEnd(RoutineError):
+    """Nobody knows whether a command succeeded, so nothing may be done after it."""
+
+    code = "unseen_end"
 
 
 class Look(NamedTuple):
@@ -351,20 +357,39 @@ def _checks(
 def _run_after(session: Session, effects: Sequence[TracedCall], after: int) -> Iterator[TracedCall]:
     """Yield the commands that changed nothing and can fail, run between two effects, each once.
 
-    One that failed, or shows that it did, has an error.
+    One that failed, or shows that it did, has an error. One whose output alone tells has it.
     """
     order = sorted(call.index for call in effects)
     end = order[after] if after < len(order) else len(session.calls)
     runs: dict[tuple[str, Key], TracedCall] = {}
     for call in session.calls[order[after - 1] + 1 : end]:
-        text = Template(call.shell, call.fixed).filled(call.args) if call.shell else ""
-        form = form_of(checked(text)) if checked(text) else None
-        if form is None or call.effect != "read":
+        if call.effect != "read" or not call.shell:
             continue
+        text = command_line(call)
+        told = settled(text, call.result)
+        if told == "":
+            continue
+        form = form_of(text if told is None else told)
         ended = outcome_of_call({"command": text}, call.result, None)
         runs[form.name, key_of(dict(form.args))] = msgspec.structs.replace(
             call, name=form.name, args=dict(form.args), shell=form.text, fixed=dict(form.fixed),
-            effect_inferred=False, result=None, exit_code=0,
-            error="it failed" if call.exit_code or ended == "failure" else None,
+            effect_inferred=False, result=str(call.result).rstrip("\n") if told is None else None,
+            exit_code=0, error="it failed" if call.exit_code or ended == "failure" else None,
         )  # fmt: skip
     yield from runs.values()
+
+
+def command_line(call: TracedCall) -> str:
+    """Return the command of a call by its form."""
+    return Template(call.shell, call.fixed).filled(call.args)
+
+
+def shown_alike(calls: Iterable[TracedCall | None]) -> str | None:
+    """Return what calls printed whose output alone tells that they succeeded; None if it varied."""
+    shown = {call.result for call in calls if call is not None}
+    return str(shown.pop()).rstrip("\n") if len(shown) == 1 else None
+
+
+def is_told_by_output(call: TracedCall) -> bool:
+    """Return whether only what a command printed tells how it ended."""
+    return bool(call.shell) and settled(command_line(call), call.result) is None

@@ -141,12 +141,17 @@ def parse(text: str) -> Script:
 
 @lru_cache(maxsize=2048)
 def _parsed(text: str) -> Script:
+    reader = _Reader(text)
+    reader.read(tree_of(text))
+    return Script(text, reader.commands, reader.is_flat)
+
+
+def tree_of(text: str) -> "Node":
+    """Return the tree of a command that `parse` takes. Raises Opaque if it has an error."""
     root = _parser().parse(text.encode("utf-8", "surrogatepass")).root_node
     if root.has_error:
         raise Opaque("the command has a syntax error, or syntax that is not known")
-    reader = _Reader(text)
-    reader.read(root)
-    return Script(text, reader.commands, reader.is_flat)
+    return root
 
 
 @lru_cache(maxsize=1)
