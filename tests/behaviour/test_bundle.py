@@ -74,7 +74,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def folder(store: Store, tmp_path: Path) -> Path:
     (one,) = list_behaviours(store, limit=2).behaviours
-    export_behaviour(one, tmp_path / "r")
+    export_behaviour(store, one, tmp_path / "r")
     return tmp_path / "r"
 
 

@@ -366,15 +366,15 @@ def closing(store: Any, note: list[str]) -> tuple[Engine, list[str]]:
     return engine.set_agent(agent), closed
 
 
-def test_what_was_learnt_together_is_forgotten_with_either_run(tmp_path: Path) -> None:
+def test_what_was_learnt_from_a_run_is_forgotten_with_it(tmp_path: Path) -> None:
     note = ["what only Ana may know"]
     with Memory(tmp_path / "em.db") as memory:
         engine, _ = closing(memory.store, note)
         assert engine("ana.lima", params=["who"]).stored
         note[0] = "what only Bo may know"
         assert engine("bo.berg", params=["who"]).stored
-        (known,) = engine.cache.find(next(iter(engine.cache._tasks))).stored
-        assert len(known.behaviour.recordings) == 2
+        (way,) = engine.cache.lessons(next(iter(engine.cache._tasks)))
+        assert len(way.stored) == 2
         memory.forget(list(memory.log.read(subject="ana.lima")))
         assert memory.log.verify().ok
         left = [one.body for one in memory.store.artefacts("behaviour")]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from em import Engine
-from em.behaviour.course import Course
+from em.behaviour.course import Course, Tape
 from em.behaviour.result import Result
 
 
@@ -200,18 +200,19 @@ def test_where_no_recording_can_decide_later_nothing_is_written_now(desk: Desk) 
 
 
 def test_each_step_is_run_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = []
-    advance = Course.answer
+    tried: list[Any] = []
 
-    def counted(course: Course, result: Any) -> None:
+    def counted(course: Any, result: Any, advance: Any) -> None:
         tried.append(result)
         advance(course, result)
 
-    monkeypatch.setattr(Course, "answer", counted)
-    counts = []
+    for kind in (Tape, Course):
+        advance = kind.answer
+        monkeypatch.setattr(kind, "answer", lambda *told, advance=advance: counted(*told, advance))
+    counts, first = [], [1000]
     for steps in (10, 100):
         engine = Engine(grace=600)
-        create = engine.function(name="create")(lambda n, after: {"id": f"case-{1000 + n}"})
+        create = engine.function(name="create")(lambda n, after: {"id": f"case-{first[0] + n}"})
 
         def agent(create: Any = create, steps: int = steps) -> str:
             last = "none"
@@ -221,11 +222,14 @@ def test_each_step_is_run_once_however_many_there_are(monkeypatch: pytest.Monkey
 
         engine.set_agent(lambda agent=agent: agent())
         assert engine().stored
-        tried.clear()
-        assert engine().hit
-        counts.append(len(tried))
-    assert counts[0] > 0
-    assert counts[1] <= 11 * counts[0]
+        for changed in (0, 7000):
+            tried.clear()
+            first[0] += changed
+            assert engine().hit, "as recorded, and with other ids"
+            counts.append(len(tried))
+    assert min(counts) > 0
+    assert counts[2] <= 11 * counts[0]
+    assert counts[3] <= 11 * counts[1]
 
 
 def test_a_constant_with_braces_is_no_expression(desk: Desk) -> None:

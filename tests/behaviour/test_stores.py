@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from em import AsyncMemory, Engine, Memory
+from em import AsyncMemory, Check, Engine, Memory
 from em.errors import UsageError
 from em.store import Store
 from em.store.sqlite import SqliteStore
@@ -85,6 +85,49 @@ def test_10_a_hit_asks_the_store_for_the_same_with_ten_times_as_many_stored(tmp_
         more_statements, more_instructions = work_of_a_hit(store, engine)
         assert more_statements == statements
         assert more_instructions == instructions
+
+
+def work_between(store: SqliteStore, steps: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the statements from the end of an agent's run to the first call of the next task."""
+    engine, statements = Engine(store, name=f"of {steps}"), list[str]()
+
+    def look(text: str) -> None:
+        statements.append(text.partition("VALUES")[0])
+
+    def watch(callback: Any) -> None:
+        with store._pool.connection() as connection:
+            connection.set_trace_callback(callback)
+
+    check = Check(lambda number: number, lambda now, then: now == then)
+
+    @engine.function(pre_check=check)
+    def work(number: int) -> None:
+        if number == 0:
+            watch(None)
+
+    def agent(name: str) -> None:
+        for number in range(steps):
+            work(number)
+        watch(look)
+
+    engine.set_agent(agent).finalize()
+    for kind in ("em.behaviour.way.teach", "em.behaviour.cache.teach", "em.behaviour.way.Course"):
+        monkeypatch.setattr(kind, None)  # nothing is compiled, and nothing interpreted
+    engine("warm")
+    assert engine("warm").hit
+    assert engine("ana").stored
+    assert engine("ana").hit
+    return statements
+
+
+def test_10_between_two_runs_a_run_is_stored_in_one_commit_and_nothing_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SqliteStore(tmp_path / "em.db") as store:
+        few, many = (work_between(store, steps, monkeypatch) for steps in (3, 30))
+    assert sum(text.startswith("COMMIT") for text in few) == 2, "one for each run"
+    asked = [sum("INSERT" not in text for text in texts) for texts in (few, many)]
+    assert asked[1] <= 2 * asked[0], "ten times as many calls are not asked about one by one"
 
 
 def test_10_memory_gives_engines_that_live_in_it(tmp_path: Path) -> None:

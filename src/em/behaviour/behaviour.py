@@ -1,22 +1,24 @@
-"""Behaviour: how a task was done, as a routine with what was captured beside its calls."""
+"""Behaviour: one recording of how a task was done, and the routine that recordings teach."""
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from em.behaviour.codec import Form
 from em.compiler.draft import Recorded
+from em.compiler.example import Call
 from em.log.kinds import event_body
 from em.runner.package import read_routine
 from em.runner.routine import Program
+from em.runner.tools import Tool
 from em.values.canonical import Json
 
 KIND = "behaviour"
 """The kind of a behaviour's artefact; the artefact's name is `ENGINE/KEY`."""
 
-FORMAT = 6
+FORMAT = 7
 """The format of the behaviours that are recorded now; older ones are listed, not replayed."""
 
 
@@ -31,121 +33,132 @@ class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
 
 
-class Captures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What stands beside a call of the routine: what its checks saw, and how it was recorded.
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A recorded call, with what its checks saw.
 
     code: the fingerprint of the tool. forms: how arguments are restored from JSON. live: arguments
-    that are the very object that an earlier step returned, by the id of that step.
+    that are the very object that an earlier call returned, by the number of that call. writes,
+    reads: whether it may have changed something, and told something; in doubt both. opaque: its
+    result holds what JSON can't express.
+    """
+
+    tool: str
+    args: Json = {}
+    result: Any = None
+    writes: bool = True
+    reads: bool = True
+    opaque: bool = False
+    code: str = ""
+    forms: Mapping[str, Form] = {}
+    live: Mapping[str, int] = {}
+    pre: Capture | None = None
+    post: Capture | None = None
+    seconds: float = 0.0
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the agent returned, and how it is restored; or the call whose object it is."""
+
+    value: Any = None
+    form: Form = ""
+    live: int | None = None
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What stands beside a call of a routine: what it must return.
 
     asks: the call may have asked something. watched: no check looks at what is done after it, so
     that what it returns must be as recorded. free: paths that later values take, which may differ.
     fixed: paths that hold what nothing explains, which must not; "" for all of the result.
     """
 
-    code: str = ""
-    forms: Mapping[str, Form] = {}
-    live: Mapping[str, str] = {}
     asks: bool = False
     watched: bool = False
     free: Sequence[str] = ()
     fixed: Sequence[str] = ()
-    pre: Capture | None = None
-    post: Capture | None = None
-    seconds: float = 0.0
 
 
-NO_CAPTURES = Captures()
+class Taught(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """The routine that recordings of the same calls teach. beside: by call."""
 
-
-class Step(NamedTuple):
-    """A call of the routine, with what stands beside it."""
-
-    id: str
-    tool: str
-    args: Json
-    save_as: str | None
-    expect: Json | None
-    beside: Captures
-
-
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What stands beside the return: how it is restored, or the step whose object it is."""
-
-    form: Form = ""
-    live: str | None = None
-
-
-class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
-    """One way to do a task: a routine, with what was captured beside its calls.
-
-    captures: by the id of the step. `recordings` are what it was learnt from.
-    """
-
-    task: Any
-    routine: Json = {}
-    captures: Mapping[str, Captures] = {}
-    answer: Answer = Answer()
-    tags: Sequence[str] = ()
-    params: Sequence[str] = ()
-    recordings: Sequence[Recorded] = ()
-    seconds: float = 0.0
-    tokens: int | None = None
-    cost_usd: float | None = None
-    format: int = 1
+    routine: Json
+    beside: Sequence[Beside]
 
     @functools.cached_property
-    def steps(self) -> list[Step]:
+    def calls(self) -> list[Json]:
         """The calls of the routine, in their order."""
-        return [
-            Step(
-                one["id"],
-                one["tool"],
-                one.get("args", {}),
-                one.get("save_as"),
-                one.get("expect"),
-                self.captures.get(one["id"], NO_CAPTURES),
-            )
-            for one in calls_of(self.routine)
-        ]
+        return [one for one in self.routine["steps"] if one["type"] == "tool.call"]
+
+    @property
+    def returns(self) -> Any:
+        """What the routine returns, as a template."""
+        return self.routine["steps"][-1].get("value")
 
     @functools.cached_property
     def program(self) -> Program:
         """The routine, ready to run."""
         return Program(read_routine(self.routine, "behaviour"))
 
-    @property
-    def returns(self) -> Any:
-        """What the routine returns, as a template."""
-        steps = self.routine.get("steps", ())
-        return next((one.get("value") for one in steps if one["type"] == "return"), None)
+    @functools.cached_property
+    def tools(self) -> dict[str, Tool]:
+        """Tools that stand for those of the routine, whose calls are made elsewhere."""
+        return {
+            one["name"]: Tool(one["name"], _stand_in, one["effect"])
+            for one in self.routine["tools"]
+        }
+
+
+def _stand_in(**_args: Any) -> None:
+    """Take any arguments."""
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
+    """One way to do a task, as it was recorded.
+
+    params: the names of what may vary. inputs: the task's arguments and params, under the names
+    that expressions use. taught: the routine, if the recording holds a secret that is not stored.
+    Else it is learnt when it is needed: as long as all is as recorded, the recording is followed.
+    """
+
+    task: Any
+    steps: Sequence[Step] = ()
+    answer: Answer = Answer()
+    inputs: Json = {}
+    tags: Sequence[str] = ()
+    params: Sequence[str] = ()
+    taught: Taught | None = None
+    seconds: float = 0.0
+    tokens: int | None = None
+    cost_usd: float | None = None
+    format: int = 1
 
     @functools.cached_property
-    def way(self) -> bytes:
-        """Bytes that are equal for behaviours which differ in what checks and recordings saw."""
-        beside = [
-            msgspec.structs.replace(step.beside, pre=None, post=None, seconds=0.0)
-            for step in self.steps
+    def recorded(self) -> Recorded:
+        """The recording as the learner reads it."""
+        calls = [
+            Call(one.tool, one.args, one.result, effect="write" if one.writes else "read")
+            for one in self.steps
         ]
-        return msgspec.json.encode((self.routine, beside, self.answer), order="sorted")
+        return Recorded(inputs=self.inputs, calls=calls, output=self.answer.value)
 
     @functools.cached_property
     def shape(self) -> bytes:
-        """Bytes that are equal for the same calls behind checks that saw the same."""
-        found = [
-            (s.tool, s.beside.code, s.beside.forms, s.beside.live, _seen(s.beside.pre),
-             _seen(s.beside.post))
-            for s in self.steps
-        ]  # fmt: skip
-        return msgspec.json.encode((found, self.answer), order="sorted")
+        """Bytes that are equal for recordings of the same calls."""
+        found = [(one.tool, one.code, one.forms, one.live) for one in self.steps]
+        answer = (self.answer.form, self.answer.live)
+        return msgspec.json.encode((found, answer, self.params), order="sorted")
 
+    @functools.cached_property
+    def seen(self) -> bytes:
+        """Bytes that are equal for recordings whose checks saw the same."""
+        found = [[one and one.value for one in (step.pre, step.post)] for step in self.steps]
+        return self.shape + msgspec.json.encode(found, order="sorted")
 
-def calls_of(routine: Json) -> list[Json]:
-    """Return the calls of a routine, in their order."""
-    return [one for one in routine.get("steps", ()) if one.get("type") == "tool.call"]
-
-
-def _seen(capture: Capture | None) -> Any:
-    return None if capture is None else (capture.value,)
+    @functools.cached_property
+    def tape(self) -> bytes:
+        """Bytes that are equal for recordings in which the same was given and returned."""
+        found = [(step.args, step.result) for step in self.steps]
+        return self.shape + msgspec.json.encode((self.inputs, found, self.answer), order="sorted")
 
 
 @event_body("behaviour_recorded")

@@ -15,11 +15,19 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import msgspec
 
 from em.behaviour.agent_run import Run
-from em.behaviour.behaviour import FORMAT, KIND, Behaviour, calls_of
+from em.behaviour.behaviour import FORMAT, KIND, Behaviour, Taught
 from em.behaviour.codec import snapshot
+from em.behaviour.guards import teach
 from em.behaviour.task import Task
-from em.behaviour.way import Way, ways_of
-from em.errors import Conflict, InputError, NotFound, NotRecordable, PositionConflict
+from em.behaviour.way import MOST_RECORDINGS, Lessons, Way, tapes_of, taught_by
+from em.errors import (
+    Conflict,
+    InputError,
+    NotFound,
+    NotRecordable,
+    PositionConflict,
+    RoutineError,
+)
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, behaviour_stream
 from em.store import Commit, Erasure, Store
 from em.store.anchor import anchor
@@ -52,8 +60,9 @@ class Known:
 
     def __init__(self, stored: Sequence[Stored]) -> None:
         self.stored = stored
-        self.ways = ways_of([one for one in stored if one.behaviour.format == FORMAT])
-        self.fitting: tuple[int, list[Way], str] | None = None
+        self.tapes = tapes_of([one for one in stored if one.behaviour.format == FORMAT])
+        self.taught: Sequence[Way] | None = None
+        self.fitting: tuple[int, Collection[str], str] | None = None
 
 
 def behaviour_id(engine: str, key: str, version: int) -> str:
@@ -74,6 +83,7 @@ class Cache:
         self._seq = 0
         self._live: dict[str, str] | None = None
         self._anchors: dict[str, str] = {}
+        self._lessons: Lessons = {}
 
     def find(self, key: str) -> Known:
         """Return the behaviours of a task: reads the stream's head, and loads what is missing."""
@@ -91,6 +101,41 @@ class Cache:
                 while len(self._tasks) > TASKS_LOADED:
                     self._tasks.popitem(last=False)
         return known
+
+    def lessons(self, key: str, known: Known | None = None) -> Sequence[Way]:
+        """Return the ways that the recordings of a task teach: learnt when first needed."""
+        known = self.find(key) if known is None else known
+        if known.taught is None:
+            if len(self._lessons) > TASKS_LOADED:
+                self._lessons.clear()
+            own = [one for one in known.stored if one.behaviour.format == FORMAT]
+            known.taught = taught_by(self._name, own, self._lessons)
+        return known.taught
+
+    @property
+    def _name(self) -> str:
+        """The name of the routines."""
+        return self.engine.rpartition(".")[2]
+
+    def _ready(self, key: str, behaviour: Behaviour) -> Behaviour:
+        """Return a behaviour as it can be stored: with its routine if it holds a secret.
+
+        What is stored then does not show where the secret came from. Raise NotRecordable if a
+        value may come from what can't be inspected.
+        """
+        if any(step.opaque for step in behaviour.steps):
+            teach(self._name, [behaviour])
+        body, redactor = msgspec.to_builtins(behaviour), self.store.redactor
+        text = msgspec.json.encode(body)
+        if not redactor.is_suspect(text) or identical(redactor.value(body), body):
+            return behaviour
+        before = [one.behaviour for one in self.find(key).stored]
+        alike = [one for one in before if one.seen == behaviour.seen][1 - MOST_RECORDINGS :]
+        try:
+            taught = teach(self._name, [*alike, behaviour])
+        except NotRecordable:
+            taught = teach(self._name, [behaviour])
+        return msgspec.structs.replace(behaviour, taught=taught)
 
     def _catch_up(self) -> None:
         """Drop the loaded behaviours that other processes have changed since."""
@@ -118,6 +163,7 @@ class Cache:
         body = event.body
         if body is None or "key" not in body:
             self._tasks.clear()  # an erased event doesn't name its task
+            self._lessons.clear()
             self._live = None
             return
         self._tasks.pop(body["key"], None)
@@ -175,6 +221,7 @@ class Cache:
     ) -> str:
         """Store a behaviour and return its id; the last of `ids` is its recording event's."""
         ids = ids or [new_id()]
+        behaviour = self._ready(key, behaviour)
         recorded = Draft(
             stream=self.stream,
             kind="behaviour_recorded",
@@ -194,14 +241,14 @@ class Cache:
         )
         committed = self._commit([*sources, *others, recorded], [artefact])
         stored = committed.artefacts[0]
-        if not identical(_without_recordings(stored.body), _without_recordings(body)):
+        if not identical(_replayed(stored.body), _replayed(body)):
             # The store redacted a secret: a replay would pass on the redacted value.
             redacted = as_stored(stored)
             if redacted is not None:
                 self.retire(key, redacted, "it contained a secret")
             raise NotRecordable(
                 "a call contains a secret, and secrets are not stored",
-                place=_differing(_without_recordings(body), _without_recordings(stored.body)),
+                place=_differing(_replayed(body), _replayed(stored.body)),
                 fix="declare it in params, or store it in the object that the tool belongs to",
             )
         return behaviour_id(self.engine, key, stored.version)
@@ -277,15 +324,15 @@ class Cache:
         if failures >= after:
             self.retire(key, suspect, f"its last {failures} replays failed")
 
-    def make_room(self, key: str, own: str, again: Collection[str], per_task: int | None) -> None:
-        """Retire what a new behaviour was recorded again of, and the least used beyond a limit."""
+    def make_room(self, key: str, own: str, per_task: int | None) -> None:
+        """Retire what a new behaviour says too, and the least used ones beyond a limit."""
         stored = self.find(key).stored
         new = next((item for item in stored if item.id == own), None)
         if new is None:
             return  # another process has retired it
         before = [item for item in stored if item.version < new.version]
         for item in before:
-            if item.behaviour.format < FORMAT or item.id in again:
+            if item.behaviour.format < FORMAT or _says_the_same(item, new):
                 self.retire(key, item, "it was recorded again")
         stored = self.find(key).stored
         if per_task is None or len(stored) <= per_task:
@@ -332,6 +379,10 @@ def _fold(live: dict[str, str], kind: str, event_id: str, body: Json) -> None:
         live.pop(body.get("recorded", ""), None)
 
 
+def _says_the_same(one: Stored, other: Stored) -> bool:
+    return (one.behaviour.tape, one.behaviour.seen) == (other.behaviour.tape, other.behaviour.seen)
+
+
 def as_stored(artefact: Artefact) -> Stored | None:
     """Return a behaviour, or None if it is retired, erased, or of a newer em."""
     if artefact.retired_at is not None or artefact.body is None:
@@ -351,9 +402,16 @@ def as_stored(artefact: Artefact) -> Stored | None:
     )
 
 
-def _without_recordings(body: Json | None) -> Json:
-    """Return a behaviour as it is replayed: what it was learnt from may hold redacted secrets."""
-    return {name: one for name, one in (body or {}).items() if name != "recordings"}
+def _replayed(body: Json | None) -> Json:
+    """Return what a replay passes on: what a routine was learnt from may hold redacted secrets."""
+    if body is None or "taught" not in body:
+        return body or {}
+    used = {name: one for name, one in body.items() if name not in ("inputs", "answer")}
+    steps = [
+        {name: one for name, one in step.items() if name not in ("args", "result")}
+        for step in body["steps"]
+    ]
+    return {**used, "steps": [*body["taught"]["routine"]["steps"], *steps]}
 
 
 def expired(item: Stored, ttl: timedelta | None) -> bool:
@@ -539,8 +597,24 @@ def _read(body: Json) -> Behaviour:
 
 def steps_in(artefact: Artefact) -> int:
     """Return how many calls a behaviour makes."""
-    body = artefact.body or {}
-    return len(body["steps"] if "steps" in body else calls_of(body.get("routine", {})))
+    return len((artefact.body or {}).get("steps", ()))
+
+
+def taught_of(store: Store, artefact: Artefact) -> Taught:
+    """Return the routine that a behaviour teaches, with others of its task that are in use."""
+    engine, _, key = artefact.name.rpartition("/")
+    cache = Cache(store, engine)
+    for way in cache.lessons(key):
+        if way.taught is not None and any(one.artefact_id == artefact.id for one in way.stored):
+            return way.taught
+    behaviour = behaviour_of(artefact)
+    if behaviour.format < FORMAT:
+        raise RoutineError(
+            "the behaviour was recorded by an older em",
+            place=id_of(artefact),
+            fix="let the engine record the task again",
+        )
+    return behaviour.taught or teach(cache.engine, [behaviour])
 
 
 def forget_behaviour(store: Store, artefact: Artefact, *, only_retire: bool) -> Erasure | None:

@@ -1,160 +1,71 @@
-"""Composition of a behaviour from a run of an agent, alone or with earlier runs of the same calls.
+"""Composition of a behaviour from a run of an agent that succeeded."""
 
-`learning` makes the routine. This module adds what stands beside it: captures, what must return as
-recorded, and which params must be recorded ones, since their use can't be followed.
-"""
-
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from em.behaviour.agent_run import Call, Run, refuse_unfinished, refuse_unknown_effects
-from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Capture, Captures
+from em.behaviour.behaviour import FORMAT, Answer, Behaviour, Capture, Step
 from em.behaviour.codec import NotEncodable, encode
-from em.behaviour.learning import Lesson, Pair, is_made, pairs_of
-from em.behaviour.likeness import is_fact
-from em.behaviour.task import (
-    HOLE,
-    Params,
-    Task,
-    constant_texts,
-    followed,
-    is_plain,
-    param_names,
-    used_by,
-)
-from em.compiler.draft import Recorded
-from em.compiler.evidence import information
-from em.compiler.example import Call as RecordedCall
+from em.behaviour.task import Params, Task, param_names
 from em.errors import NotRecordable
-from em.runner.expressions.language import names_in, whole_expression
-from em.values.canonical import Json, identical, same
-from em.values.leaves import Path, is_informative, leaves, mentioned_in, texts
-
-MOST_RECORDINGS = 16
-"""Recordings of one behaviour that are learnt from; the oldest are left out."""
-MOST_BYTES = 1_000_000
-"""The size of all recordings that are kept with a behaviour, as JSON; the newest is kept anyway."""
-MOST_TRIED = 4
-"""Behaviours that a recording is learnt from together with, the newest."""
-ENOUGH_VALUES = 3
-"""Values of a param with which the same was done: then it does not matter."""
-ENOUGH = 10.0
-"""Bits of a value that two places don't hold by chance."""
-SMALL = 3.5
-"""Values below this many bits (true, 1, 10) stand everywhere, so they say next to nothing."""
-_BETWEEN = re.compile(r"[^\w.-]+")
-_CHOICE = re.compile(r"\b(?:only|only_key)\([^()]*,|\b(?:smallest|largest|where)\(")
 
 
-class Composition:
-    """The behaviour of a run that succeeded, alone or together with earlier recordings of it."""
-
-    def __init__(
-        self, name: str, run: Run, task: Task, value: Any, hint: Any, seconds: float
-    ) -> None:
-        """Take the run of an engine; raise NotRecordable if it can't be stored."""
-        refuse_unfinished(run)
-        refuse_unknown_effects(run.calls)
-        self._calls = [call for call in run.calls if call.ended]
-        if not self._calls:
-            raise NotRecordable(
-                "the agent called no tool",
-                fix="a behaviour is made of calls of decorated tools",
-            )
-        self._run, self._task, self._seconds, self._name = run, task, seconds, name
-        steps = {id(call): number for number, call in enumerate(self._calls)}
-        step_of = {n: steps[id(c)] for n, c in enumerate(run.calls) if id(c) in steps}
-        self._live = [
-            {name: step_of[source] for name, source in call.live.items()} for call in self._calls
-        ]
-        output, self._form, self._live_answer = self._encoded(value, hint)
-        calls = [
-            RecordedCall(c.tool.name, c.args, c.result, effect="write" if c.tool.writes else "read")
-            for c in self._calls
-        ]
-        self._recording = Recorded(inputs=task.inputs, calls=calls, output=output)
-        self.behaviour = self._composed([self._recording])
-
-    def together(self, known: Sequence[Behaviour]) -> tuple[Behaviour, list[int]]:
-        """Return the behaviour that this run and known ones show, with the numbers of those.
-
-        Recordings that contradict each other stay behaviours of their own.
-        """
-        own = self.behaviour
-        alike = [
-            number
-            for number, one in enumerate(known)
-            if one.format == FORMAT and one.shape == own.shape and [*one.params] == [*own.params]
-        ][-MOST_TRIED:]
-        for chosen in (alike, *([one] for one in reversed(alike) if len(alike) > 1)):
-            before = [recording for one in chosen for recording in known[one].recordings]
-            with suppress(NotRecordable):
-                if chosen:
-                    several = [*before, self._recording][-MOST_RECORDINGS:]
-                    return self._composed(several), chosen
-        return own, []
-
-    def _encoded(self, value: Any, hint: Any) -> tuple[Any, Any, int | None]:
-        try:
-            return *encode(value, hint), None
-        except NotEncodable as problem:
-            for number in range(len(self._calls) - 1, -1, -1):
-                if self._calls[number].value is value:
-                    return None, "", number
-            raise NotRecordable(
-                f"the agent's return value can't be stored: {problem}",
-                place="the agent's return value",
-                fix="annotate the agent's return type, or return plain values",
-            ) from None
-
-    def _composed(self, recordings: Sequence[Recorded]) -> Behaviour:
-        lesson = Lesson(self._name, recordings, self._calls, self._live, self._live_answer)
-        found = _Beside(self._task, self._calls, lesson)
-        found.refuse_hidden()
-        params = Params(self._task.params, param_names(self._task.params))
-        ids = lesson.ids
-        captures = {
-            ids[number]: msgspec.structs.replace(
-                found.captures(number),
+def composed(run: Run, task: Task, value: Any, hint: Any, seconds: float) -> Behaviour:
+    """Return the behaviour of a run and its answer; raise NotRecordable if there is none."""
+    refuse_unfinished(run)
+    refuse_unknown_effects(run.calls)
+    calls = [call for call in run.calls if call.ended]
+    if not calls:
+        raise NotRecordable(
+            "the agent called no tool",
+            fix="a behaviour is made of calls of decorated tools",
+        )
+    numbers = {id(call): number for number, call in enumerate(calls)}
+    number_of = {n: numbers[id(call)] for n, call in enumerate(run.calls) if id(call) in numbers}
+    params = Params(task.params, param_names([*task.params]))
+    return Behaviour(
+        task=task.template,
+        inputs=task.inputs,
+        tags=list(task.tags),
+        params=list(task.params),
+        steps=[
+            Step(
+                tool=call.tool.name,
+                args=call.args,
+                result=call.result,
+                writes=call.tool.writes,
+                reads=call.tool.reads,
+                opaque=call.opaque,
                 code=call.tool.code,
                 forms=call.forms,
-                live={name: ids[source] for name, source in self._live[number].items()},
+                live={name: number_of[source] for name, source in call.live.items()},
                 pre=_filled(call.pre, params),
                 post=_filled(call.post, params),
                 seconds=call.seconds,
             )
-            for number, call in enumerate(self._calls)
-        }
-        live = self._live_answer
-        return Behaviour(
-            task=self._task.template,
-            tags=list(self._task.tags),
-            params=list(self._task.params),
-            routine=lesson.document | found.input_schema(),
-            captures=captures,
-            answer=Answer(form=self._form, live=None if live is None else ids[live]),
-            recordings=_small_enough(recordings),
-            seconds=self._seconds,
-            tokens=self._run.tokens,
-            cost_usd=self._run.cost_usd,
-            format=FORMAT,
-        )
+            for call in calls
+        ],
+        answer=_answer(calls, value, hint),
+        seconds=seconds,
+        tokens=run.tokens,
+        cost_usd=run.cost_usd,
+        format=FORMAT,
+    )
 
 
-def _small_enough(recordings: Sequence[Recorded]) -> list[Recorded]:
-    """Return the newest recordings, as many as are kept with a behaviour."""
-    found = [*recordings[-1:]]
-    left = MOST_BYTES - sum(len(msgspec.json.encode(one)) for one in found)
-    for one in reversed(recordings[:-1]):
-        left -= len(msgspec.json.encode(one))
-        if left < 0:
-            break
-        found.insert(0, one)
-    return found
+def _answer(calls: list[Call], value: Any, hint: Any) -> Answer:
+    try:
+        return Answer(*encode(value, hint))
+    except NotEncodable as problem:
+        for number in range(len(calls) - 1, -1, -1):
+            if calls[number].value is value:
+                return Answer(live=number)
+        raise NotRecordable(
+            f"the agent's return value can't be stored: {problem}",
+            place="the agent's return value",
+            fix="annotate the agent's return type, or return plain values",
+        ) from None
 
 
 def _filled(capture: Capture | None, params: Params) -> Capture | None:
@@ -162,253 +73,3 @@ def _filled(capture: Capture | None, params: Params) -> Capture | None:
     if capture is None:
         return None
     return msgspec.structs.replace(capture, value=params.fill(capture.value, cautious=True))
-
-
-class _Beside:
-    """What stands beside the calls of a routine, as far as the values of the recordings show it."""
-
-    def __init__(self, task: Task, calls: Sequence[Call], lesson: Lesson) -> None:
-        self._task, self._calls, self._lesson = task, calls, lesson
-        self._recordings = lesson.recordings
-        newest = lesson.recordings[-1]
-        self._results = [call.result for call in newest.calls]
-        self._args = [*(call.args for call in newest.calls), newest.output]
-        templates = [*lesson.args[:-1], lesson.answer]
-        self._pairs = [[*pairs_of(a, t)] for a, t in zip(self._args, templates, strict=True)]
-        self._names = param_names(task.params)
-        # What nothing explains, by call: constants, and values that the learner would ask for.
-        self._open = [[*self._open_in(number)] for number in range(len(self._pairs))]
-        self._parts = [[*self._parts_in(number)] for number in range(len(self._pairs))]
-
-    def _open_in(self, number: int) -> Iterator[Pair]:
-        asked = [Pair(value, None, "") for value in self._lesson.asked.get(number, ())]
-        for pair in (*self._pairs[number], *asked):
-            if not is_made(pair.template) and not self._is_stated(pair.value):
-                yield pair
-
-    def _is_stated(self, value: Any) -> bool:
-        """Return whether the task itself has a value, apart from its params."""
-        if is_plain(value) or isinstance(value, dict | list):
-            return True
-        own = {*self._names.values()}
-        stated = {name: one for name, one in self._task.inputs.items() if name not in own}
-        if isinstance(value, str) and len(value.split()) > 1:
-            return any(same(leaf, value) for _, leaf in leaves(stated))
-        return any(
-            same(leaf, value) or (isinstance(leaf, str) and mentioned_in(value, leaf))
-            for _, leaf in leaves(self._task.template)
-        )
-
-    def refuse_hidden(self) -> None:
-        """Refuse an id without a source: it may come from an object that can't be inspected."""
-        # An object that is passed on is a handle, such as a page; other objects were read.
-        handles = {source for live in self._lesson.live for source in live.values()}
-        for number, pairs in enumerate(self._open):
-            earlier = [(n, call) for n, call in enumerate(self._calls[:number]) if call.opaque]
-            is_read = any(n not in handles for n, _ in earlier)
-            for value in (pair.value for pair in pairs) if earlier else ():
-                is_text = isinstance(value, str) and is_informative(value)
-                is_id = _is_number(value) and value not in (0, 1, -1)
-                suspect = is_id or (is_text and (is_read or any(map(str.isdigit, value))))
-                if suspect and not self._is_known_before(value, number):
-                    name = earlier[0][1].tool.name
-                    raise NotRecordable(
-                        f"{value!r} may come from the result of {name}, which can't be inspected",
-                        place=self._place_of(value, number),
-                        fix=f"let {name} return a dataclass, a model or plain values",
-                    )
-
-    def _is_known_before(self, value: Any, number: int) -> bool:
-        """Return whether the task, an earlier call or its result has a value."""
-        known = [self._task.inputs, *self._args[:number], *self._results[:number]]
-        return any(
-            same(leaf, value) or (isinstance(leaf, str) and mentioned_in(value, leaf))
-            for _, leaf in leaves(known)
-        )
-
-    def _place_of(self, value: Any, number: int) -> str:
-        if number == len(self._calls):
-            return "the agent's return value"
-        names = (
-            name
-            for name, arg in self._calls[number].args.items()
-            if any(same(leaf, value) for _, leaf in leaves(arg))
-        )
-        name = next(names, "")
-        return f"tool {self._calls[number].tool.name}" + (f", argument {name}" if name else "")
-
-    # ---- what must return as recorded
-
-    def captures(self, number: int) -> Captures:
-        """Return what stands beside a call, without what belongs to its tool."""
-        call = self._calls[number]
-        is_watched = not call.opaque and (
-            self._lesson.is_watched(number) if not call.tool.writes else call.post is None
-        )
-        return Captures(
-            asks=self._asks(number),
-            watched=is_watched,
-            free=sorted(self._free(number)) if is_watched else (),
-            fixed=sorted(self._fixed(number)) if is_watched else (),
-        )
-
-    def _asks(self, number: int) -> bool:
-        """Return whether a call may have been made to know something.
-
-        Not if its name says that it writes, or if it gave something else when it was made again.
-        """
-        call = self._calls[number]
-        again = [c for c in self._calls if c.tool is call.tool and identical(c.args, call.args)]
-        is_changing = any(not identical(one.result, call.result) for one in again)
-        return not call.tool.writes or (call.tool.reads and not is_changing)
-
-    def _free(self, number: int) -> set[str]:
-        """Return the paths of a result that later values take."""
-        own = self._lesson.names[number]
-        pairs = [pair for pairs in self._pairs for pair in pairs]
-        return {
-            _path(parts)
-            for pair in pairs
-            for name, parts in used_by([pair.template])
-            if name == own and self._is_sure(number, parts, pair)
-        }
-
-    def _is_sure(self, number: int, parts: Sequence[str | int], pair: "Pair") -> bool:
-        """Return whether a value comes from there: it says much, or is called so, or varied.
-
-        What a write made is passed on, and seldom looked at.
-        """
-        if self._calls[number].tool.writes or not _is_whole(pair.template):
-            return True
-        if parts[-1:] == (pair.key,):
-            return True
-        if not is_fact(pair.value) and information(pair.value) >= ENOUGH:
-            return True
-        return self._differed(number, parts)
-
-    def _differed(self, number: int, parts: Sequence[str | int] = ()) -> bool:
-        """Return whether a part of a result was not the same in all recordings."""
-        found = []
-        for one in self._recordings:
-            part: Any = one.calls[number].result
-            with suppress(LookupError, TypeError):
-                for key in parts:
-                    part = part[key]
-                found.append(part)
-        return any(not identical(one, found[0]) for one in found)
-
-    def _fixed(self, number: int) -> set[str]:
-        """Return the paths of a result that may have given what nothing explains.
-
-        What the agent used before is not from there, unless it is called like the argument or a
-        write returned it. In `add(cart=1, quantity=1)` only the cart is what `open_cart` returned.
-        """
-        from em.compiler.space import named_alike
-
-        if self._is_chosen_from(number):
-            return {""}
-        own, tool = self._lesson.names[number], self._calls[number].tool
-        known = [self._task.inputs, *self._args[: number + 1]]
-        used = [leaf for _, leaf in leaves(known)]
-        found = set()
-        for later in range(number + 1, len(self._pairs)):
-            taken = used_by([pair.template for pair in self._pairs[later]])
-            for pair in (*self._open[later], *self._parts[later]):
-                for path, leaf in self._holding(pair, number):
-                    place: Any = tuple(part.key for part in path)
-                    is_it = same(leaf, pair.value)
-                    is_new = tool.writes and leaf not in (0, 1, -1)
-                    is_old = any(same(leaf, one) for one in used)
-                    if any(part.in_collection for part in path):
-                        found |= {""} if is_it and not is_old and leaf not in (0, 1, -1) else set()
-                    elif is_it and (own, place) in taken:
-                        continue
-                    elif named_alike(place, pair.key, tool.name) or is_new or not is_old:
-                        found |= {_path(place)} if not self._differed(number, place) else set()
-        return found
-
-    def _is_chosen_from(self, number: int) -> bool:
-        """Return whether an element of a result is taken by what no input says."""
-        name, known = self._lesson.names[number], {*self._task.inputs}
-        templates = [pair.template for pairs in self._pairs[number + 1 :] for pair in pairs]
-        holes = (one for text in texts(templates) for one in HOLE.findall(text))
-        uses = (names_in(one.strip(), "", bare=True) for one in holes if _CHOICE.search(one))
-        return any(name in used and not used & known for used in uses)
-
-    def _parts_in(self, number: int) -> Iterator[Pair]:
-        """Yield the parts of texts that no expression makes."""
-        for pair in self._pairs[number]:
-            if isinstance(pair.template, str) and is_made(pair.template):
-                yield from (Pair(text, None, pair.key) for text in constant_texts(pair.template))
-
-    def _holding(self, pair: Pair, number: int) -> Iterator[tuple[Path, Any]]:
-        """Yield where a result holds a value, or a word or number of a text."""
-        value = pair.value
-        words = _BETWEEN.split(value) if isinstance(value, str) else ()
-        codes = {one.strip(".-") for one in words if any(map(str.isdigit, one))}
-        for path, leaf in leaves(self._results[number]):
-            text = str(leaf)
-            is_part = text in codes or (len(text) > 2 and isinstance(value, str) and text in value)
-            if is_plain(leaf) or not (same(leaf, value) or is_part):
-                continue
-            if text in codes or same(leaf, value) or mentioned_in(text, value, exactly=True):
-                yield path, leaf
-
-    # ---- params
-
-    def input_schema(self) -> Json:
-        """Return what inputs must be: those of which nobody knows what another value would do."""
-        had = {name: self._had(name) for name in self._names.values()}
-        pinned = {
-            name: {"enum": had[name]}
-            for name in had
-            if len(had[name]) < ENOUGH_VALUES and self._is_pinned(name)
-        }
-        is_mixed = any(len(had[name]) > 1 for name in pinned)
-        reads = [number for number in range(len(self._calls)) if self._asks(number)]
-        if is_mixed and any(map(self._differed, reads)):
-            raise NotRecordable("what was read and pinned params both differed")
-        properties: Json = {name: {} for name in self._task.inputs} | pinned
-        return {"input_schema": {"type": "object", "properties": properties}} if pinned else {}
-
-    def _had(self, name: str) -> list[Any]:
-        found: list[Any] = []
-        for one in self._recordings:
-            if not any(identical(one.inputs.get(name), known) for known in found):
-                found.append(one.inputs.get(name))
-        return found
-
-    def _is_pinned(self, name: str) -> bool:
-        """Return whether nobody knows what another value of a param would do."""
-        unchecked = [n for n, c in enumerate(self._calls) if c.tool.writes and c.pre is None]
-        if any(information(pair.value) >= SMALL for n in unchecked for pair in self._open[n]):
-            return True  # another value may lead to another choice
-        value = self._task.inputs[name]
-        # An input of equal value is the param too, so following any of them is enough.
-        alike = {name}
-        if not is_plain(value):
-            alike |= {one for one, its in self._task.inputs.items() if identical(its, value)}
-        every = [pair for pairs in self._pairs for pair in pairs]
-        uses = [pair for pair in every if followed(pair.template, [*alike])]
-        own = [pair for pair in uses if pair.key in alike and _is_whole(pair.template)]
-        if is_plain(value):
-            return not own or own != uses  # yes and no stand everywhere
-        if _is_number(value) and len(self._had(name)) == 1:
-            # 30 may be 10 times 3, and what has its place is not meant in `in 3 days`.
-            known = [leaf for _, leaf in leaves(self._task.inputs)]
-            numbers = [pair.template for pair in every if _is_number(pair.template)]
-            is_in_text = bool(own) and not all(_is_whole(pair.template) for pair in uses)
-            return is_in_text or not uses or any(one not in known for one in numbers)
-        return not uses
-
-
-def _path(parts: Sequence[str | int]) -> str:
-    return "".join(f".{part}" for part in parts)
-
-
-def _is_whole(template: Any) -> bool:
-    return isinstance(template, str) and whole_expression(template) is not None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, Literal, Self, TypeVar, get_args
 import msgspec
 
 from em.behaviour.agent_run import Run, record_calls, running
+from em.behaviour.behaviour import FORMAT, Behaviour
 from em.behaviour.cache import Cache, Known, Stats, read_stats
 from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, encode, hints_of
@@ -24,7 +25,6 @@ from em.behaviour.result import Progress, Result
 from em.behaviour.solver import Solver
 from em.behaviour.task import make_task
 from em.behaviour.tool import Contexts, EngineTool
-from em.behaviour.way import Way
 from em.errors import NotRecordable, UsageError
 from em.log.event import check_name
 from em.runner.drivers import adrive, drive
@@ -174,27 +174,27 @@ class Engine:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def fitting(self, known: Known) -> tuple[list[Way], str]:
-        """Return the ways that this program can replay, and why not the others."""
+    def fitting(self, known: Known) -> tuple[Collection[str], str]:
+        """Return the ids of the behaviours that this program can replay, and why not the others."""
         if self.contexts.is_scoped:
             return self._fitting(known)
         if known.fitting is None or known.fitting[0] != self._changes:
             known.fitting = (self._changes, *self._fitting(known))
         return known.fitting[1], known.fitting[2]
 
-    def _fitting(self, known: Known) -> tuple[list[Way], str]:
-        if known.stored and not known.ways:
-            return [], "the behaviour was recorded by an older em, with other checks"
-        problems = [self._missing_for(way) for way in known.ways]
-        fit = [way for way, problem in zip(known.ways, problems, strict=True) if not problem]
-        return fit, next(filter(None, problems), "")
+    def _fitting(self, known: Known) -> tuple[Collection[str], str]:
+        problems = {one.id: self._missing_for(one.behaviour) for one in known.stored}
+        fit = {name for name, problem in problems.items() if not problem}
+        return fit, next(filter(None, problems.values()), "")
 
-    def _missing_for(self, way: Way) -> str:
-        for step in way.steps:
+    def _missing_for(self, behaviour: Behaviour) -> str:
+        if behaviour.format != FORMAT:
+            return "the behaviour was recorded by an older em, with other checks"
+        for step in behaviour.steps:
             tool = self.tools.get(step.tool)
             if tool is None:
                 return f"tool {step.tool!r} is not defined here"
-            if step.beside.code and tool.code != step.beside.code:
+            if step.code and tool.code != step.code:
                 return f"the code of tool {step.tool!r} or of its checks has changed"
             if tool.is_method and self.contexts.owner_of(tool) is None:
                 return f"set_context was given no object of class {tool.class_name}"

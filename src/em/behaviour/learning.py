@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from em.behaviour.agent_run import Call
+from em.behaviour.behaviour import Behaviour, Step, Taught
 from em.behaviour.course import Course
 from em.behaviour.task import (
     HOLE,
@@ -26,7 +26,6 @@ from em.compiler.evidence import BY_PERSON, CONSTANTS_SHOWN, Caution, informatio
 from em.compiler.example import Call as RecordedCall
 from em.compiler.example import Example
 from em.compiler.places import are_comparable
-from em.compiler.replay_world import program_of
 from em.compiler.steps import read_name
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.runner.expressions.language import names_in, parse_reference, whole_expression
@@ -70,22 +69,15 @@ class Pair(NamedTuple):
 class Lesson:
     """The routine that some recordings of the same calls teach.
 
-    calls: those of the newest one. live: by call, the arguments that are an earlier call's object.
     names: what each result is saved as. args: the templates of each call, the answer being the
     last. asked: by call, values that nothing explains.
     """
 
-    def __init__(
-        self,
-        name: str,
-        recordings: Sequence[Recorded],
-        calls: Sequence[Call],
-        live: Sequence[Mapping[str, int]],
-        live_answer: int | None,
-    ) -> None:
-        self.recordings, self._calls, self.live = recordings, calls, live
-        self._live_answer = live_answer
-        newest = recordings[-1]
+    def __init__(self, name: str, behaviours: Sequence[Behaviour]) -> None:
+        self.recordings = [one.recorded for one in behaviours]
+        self._calls = behaviours[-1].steps
+        self._live_answer = behaviours[-1].answer.live
+        newest = self.recordings[-1]
         self._made = [*newest.calls, RecordedCall(ANSWER, {OUTPUT: newest.output})]
         self.names, self.ids = self._all_names()
         self.args: list[Json] = []
@@ -93,7 +85,9 @@ class Lesson:
         for explained in self._explanations():
             self.asked = explained.asked
             self.args = [
-                self._whole_answer(explained.args[n]) if n == len(calls) else explained.args[n]
+                self._whole_answer(explained.args[n])
+                if n == len(self._calls)
+                else explained.args[n]
                 for n in range(len(self._made))
             ]
             document = self._proved(self._document(name, explained))
@@ -112,7 +106,7 @@ class Lesson:
             wanted = f"{title}_result" if call.effect == "write" else read_name(title)
             saved.append(names.free(identifier(wanted)))
         self._taken = names
-        return saved, [ids.free(identifier(call.tool.name)) for call in self._calls]
+        return saved, [ids.free(identifier(call.tool)) for call in self._calls]
 
     # ---- what the learner says
 
@@ -240,13 +234,13 @@ class Lesson:
 
         Then what it returned must be as recorded.
         """
-        later = [call for call in self._calls[number + 1 :] if call.tool.writes]
+        later = [call for call in self._calls[number + 1 :] if call.writes]
         if later:
             return any(call.pre is None for call in later)
         return self.answer is not None and whole_expression(str(self.answer)) is None
 
     def _document(self, name: str, explained: Explained) -> Json:
-        effects = {c.tool.name: "write" if c.tool.writes else "read" for c in self._calls}
+        effects = {c.tool: "write" if c.writes else "read" for c in self._calls}
         return {
             "version": "1",
             "name": identifier(name),
@@ -282,11 +276,11 @@ class Lesson:
 
     def _call(self, number: int, explained: Explained) -> Json:
         call, own = self._calls[number], self.names
-        live = {name: f"{{{{ {own[source]} }}}}" for name, source in self.live[number].items()}
-        made: Json = {"id": self.ids[number], "type": "tool.call", "tool": call.tool.name}
+        live = {name: f"{{{{ {own[source]} }}}}" for name, source in call.live.items()}
+        made: Json = {"id": self.ids[number], "type": "tool.call", "tool": call.tool}
         made |= {"args": {**self.args[number], **live}, "save_as": own[number]}
         is_seen = not call.opaque and call.post is None
-        if number in explained.expect and is_seen and (call.tool.writes or self.is_watched(number)):
+        if number in explained.expect and is_seen and (call.writes or self.is_watched(number)):
             made["expect"] = explained.expect[number]
         notes = [
             f"the {what} of this call is not part of the routine"
@@ -298,7 +292,7 @@ class Lesson:
     def _echoes(self, number: int) -> Iterator[Json]:
         """Yield that a write returns again what it was given, as it did."""
         call = self._calls[number]
-        if not call.tool.writes or call.post is not None or call.opaque:
+        if not call.writes or call.post is not None or call.opaque:
             return
         args = self.recordings[-1].calls[number].args
         for path, value in leaves(self.recordings[-1].calls[number].result):
@@ -315,7 +309,7 @@ class Lesson:
         A number that a read was made with is an id.
         """
         call = self._calls[number]
-        if not call.tool.writes or call.pre is not None:
+        if not call.writes or call.pre is not None:
             return
         before = self.recordings[-1].calls[:number]
         asked = [leaf for one in before for _, leaf in leaves(one.args)]
@@ -324,7 +318,7 @@ class Lesson:
             if any(same(own, one) for one in asked):
                 continue
             for source, one in enumerate(before):
-                made, is_constant = self._calls[source].tool, not is_made(self.args[number][name])
+                made, is_constant = self._calls[source], not is_made(self.args[number][name])
                 if not made.reads or (made.writes and (is_constant or self.names[source] in text)):
                     continue  # what a write made is compared with what was read
                 for path, value in leaves(one.result):
@@ -339,26 +333,16 @@ class Lesson:
 
         None if it does not do what was recorded.
         """
-        tools = {call.tool.name: call.tool for call in self._calls}
         for _ in range(MOST_REFUTED):
-            program = program_of(document)
-            refuted = ""
+            taught, refuted = Taught(routine=document, beside=()), ""
             for recording in self.recordings:
-                course = Course(program, recording.inputs, tools)
-                for number, call in enumerate(recording.calls):
-                    if course.result is not None:
-                        break
-                    args = {n: one for n, one in course.args.items() if n not in self.live[number]}
-                    if not identical(args, call.args):
-                        return None
-                    course.answer(call.result)
+                course = retraced(taught, recording, self._calls)
+                if course is None:
+                    return None
                 if not course.is_over:
-                    refuted = course.why_stopped()[0] if course.result is not None else ""
+                    refuted = course.why_stopped()[0] if course.is_stopped else ""
                     break
-                assert course.result is not None
-                if self._live_answer is None and not identical(
-                    course.result.output, recording.output
-                ):
+                if self._live_answer is None and not identical(course.output, recording.output):
                     return None
             else:
                 return document
@@ -368,6 +352,19 @@ class Lesson:
                 return None
             document = {**document, "steps": steps}
         return None
+
+
+def retraced(taught: Taught, recording: Recorded, calls: Sequence[Step]) -> Course | None:
+    """Return the course of a routine through a recording; None if it makes another call."""
+    course = Course(taught, recording.inputs)
+    for made, call in zip(calls, recording.calls, strict=True):
+        if course.is_stopped:
+            break
+        args = {name: one for name, one in course.args.items() if name not in made.live}
+        if not identical(args, call.args):
+            return None
+        course.answer(call.result)
+    return course
 
 
 def _without_check(step: Json, refuted: str) -> Json | None:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from em.behaviour.behaviour import Captures
+from em.behaviour.behaviour import Beside
 from em.redaction.redactor import MARKER
 from em.values.canonical import Json, identical
 from em.values.leaves import is_by_id, leaves
@@ -41,7 +41,7 @@ class Returned:
         return _parts(self.result)
 
 
-def difference(now: Returned, recorded: Sequence[Returned], by: Captures, *, writes: bool) -> str:
+def difference(now: Returned, recorded: Sequence[Returned], by: Beside, *, writes: bool) -> str:
     """Return the path of a value that differs from all recordings; "" if none matters."""
     if any(identical(now.result, one.result) for one in recorded):
         return ""

@@ -1,8 +1,9 @@
-"""Replay: run a behaviour's routine behind its checks, with this run's values, until it diverges.
+"""Replay: follow a task's behaviours behind their checks, until they diverge.
 
-The runner's machine runs the routine. It yields the calls; they are made here, behind the checks
-that stand beside them. Where one way does not go on, the next one that makes the same calls so far
-is told what they returned.
+A recording is followed as it is while every call returns what it returned then. Where something
+differs, the routines that recordings teach go on with this run's values: the runner's machine runs
+them, and yields the calls. They are made here, behind the checks that stand beside them. Where one
+way does not go on, the next one that makes the same calls so far is told what they returned.
 """
 
 import time
@@ -16,17 +17,18 @@ from em.behaviour.agent_run import Call, Run
 from em.behaviour.behaviour import Capture, Step
 from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, copy, decode, encode, is_lazy, snapshot
-from em.behaviour.course import Course
+from em.behaviour.course import Course, Tape
 from em.behaviour.likeness import Returned, difference
 from em.behaviour.result import Done, short
 from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.behaviour.way import Way
 from em.errors import EmError, NotRecordable
-from em.runner.drivers import Effects
+from em.runner.drivers import Consult, Effects
 from em.runner.expressions.language import compile_value
 from em.runner.run import did_not_happen
 from em.traces.recorder import error_text
-from em.values.canonical import Json, identical
+from em.values.canonical import Json, identical, same
+from em.values.leaves import leaves
 
 FAILURES = (EmError, ValueError, TypeError, LookupError)
 """What evaluating an expression raises if a value is not there."""
@@ -68,14 +70,21 @@ class Replay:
 
     def __init__(
         self,
-        ways: Sequence[tuple[Way, int]],
+        tapes: Sequence[tuple[Way, int]],
+        lessons: Callable[[], Sequence[tuple[Way, int]]],
+        are_all: bool,
         inputs: Json,
         tools: Mapping[str, EngineTool],
         contexts: Contexts,
         budget: tuple[float, float],
     ) -> None:
-        """Take the ways that may be replayed, each with its behaviours as bits."""
-        self._ways, self._inputs = ways, inputs
+        """Take the ways that may be replayed, each with its behaviours as bits.
+
+        tapes: recordings with just these inputs; are_all: there are no others. lessons: returns
+        what recordings teach. It takes time, and is called if it is needed.
+        """
+        self._tapes, self._lessons, self._are_all = tapes, lessons, are_all
+        self._inputs = inputs
         self._tools, self._contexts = tools, contexts
         self._factor, self._grace = budget
         self.taken: list[Made] = []
@@ -112,9 +121,9 @@ class Replay:
         return self._farthest.cause if self._refused else ""
 
     @property
-    def followed(self) -> tuple[Way, int]:
-        """The way that came farthest, with its behaviours as bits."""
-        return (self._farthest.way, self._farthest.mask) if self._refused else self._ways[0]
+    def followed(self) -> tuple[Way, int] | None:
+        """The way that came farthest, with its behaviours as bits; None if there was none."""
+        return (self._farthest.way, self._farthest.mask) if self._refused else None
 
     @property
     def has_begun(self) -> bool:
@@ -124,21 +133,38 @@ class Replay:
     def run(self, hint: Any) -> Effects[bool]:
         """Replay; return whether it reached the end. If not, `reason` and `done` say more."""
         try:
-            for way, mask in self._ways:
-                if (yield from self._follow(way, mask, hint)):
-                    return True
-                if self._refused[-1].cause in ("time", "error"):
-                    break
-            return False
+            if (yield from self._try(self._tapes, hint)):
+                return True
+            if self._is_hopeless:
+                return False
+            ways = yield Consult(self._lessons)
+            if ways:
+                self._refused = []
+            return (yield from self._try(ways, hint))
         finally:
             self.seconds = time.perf_counter() - self.started
 
+    @property
+    def _is_hopeless(self) -> bool:
+        """Whether no lesson can go on: a call failed, or all is as recorded but for the checks."""
+        causes = [one.cause for one in self._refused]
+        is_all = self._are_all and {*causes} == {"check"}
+        return is_all or causes[-1:] in (["time"], ["error"])
+
+    def _try(self, ways: Sequence[tuple[Way, int]], hint: Any) -> Effects[bool]:
+        """Follow ways until one reaches its end."""
+        for way, mask in ways:
+            self._now = way, mask
+            if (yield from self._follow(way, mask, hint)):
+                return True
+            if self._refused[-1].cause in ("time", "error"):
+                break
+        return False
+
     def interrupted(self, error: BaseException) -> None:
         """Set the reason of a replay that an error from outside ended."""
-        way, mask = self.followed
-        why = f"it was interrupted by {type(error).__name__}"
         self._refused = []
-        self._refuse(way, mask, "error", why)
+        self._refuse(*self._now, "error", f"it was interrupted by {type(error).__name__}")
 
     def _refuse(
         self,
@@ -157,9 +183,9 @@ class Replay:
 
     def _follow(self, way: Way, mask: int, hint: Any) -> Effects[bool]:
         """Follow a way; return whether it reached the end."""
-        course = Course(way.program, self._inputs, self._tools)
+        course = way.course(self._inputs)
         for place in range(len(way.steps)):
-            if course.result is not None:
+            if course.is_stopped:
                 break
             made = self._prepared(way, mask, place, course.args)
             if made is None:
@@ -176,7 +202,8 @@ class Replay:
 
     def _prepared(self, way: Way, mask: int, place: int, args: Json) -> Made | None:
         """Return a call with this run's arguments, also if it was made; None if it can't be."""
-        step, live = way.steps[place], way.live[place]
+        step = way.steps[place]
+        live = step.live
         args = {name: one for name, one in args.items() if name not in live} if live else args
         known = self.taken[place] if place < len(self.taken) else self._refused_call
         wanted = (step.tool, live)
@@ -188,7 +215,7 @@ class Replay:
         tool = self._tools[step.tool]
         try:
             # A tool may change its arguments; the record of the call must not change with them.
-            arguments = tool.restored(copy(args), step.beside.forms)
+            arguments = tool.restored(copy(args), step.forms)
         except FAILURES as error:
             why = f"step {place + 1} ({tool.name}): its arguments can't be restored: {error}"
             self._refuse(way, mask, "value", why)
@@ -217,7 +244,7 @@ class Replay:
         Where no check tells them apart, the results of all calls must be those of a recording, and
         no check may have refused one that was recorded with the same.
         """
-        if not way.parts[place]:
+        if way.taught is not None and not way.parts[place]:
             return mask
         exact = mask & way.exact([one.result for one in self.taken[:place]])
         if exact and place not in self._checked:
@@ -275,7 +302,10 @@ class Replay:
         check = made.tool.post_check
         if check is not None and way.post[place]:
             mask = yield from self._compare(way, mask, place, made, check, "post-check")
-        beside = step.beside
+        beside = way.beside(place)
+        if way.taught is None and mask and not identical(made.result, step.result):
+            why = f"step {place + 1} ({step.tool}) returned something else than when recorded"
+            return self._refuse(way, mask, "value", why, place + 1)
         if not beside.watched or not mask:
             return mask
         now = Returned(made.args, made.result, self._inputs)
@@ -321,7 +351,7 @@ class Replay:
 
     # ---- the end
 
-    def _end(self, way: Way, mask: int, course: Course, hint: Any) -> bool:
+    def _end(self, way: Way, mask: int, course: Course | Tape, hint: Any) -> bool:
         """Set the answer if the routine has returned one; return whether it has."""
         place = course.answered
         if not course.is_over:
@@ -330,14 +360,14 @@ class Replay:
         mask = self._parted(way, mask, place)
         if not mask:
             return False
-        assert course.result is not None
+        answer = way.behaviour.answer
         try:
-            self.value = decode(copy(course.result.output), way.behaviour.answer.form, hint)
+            self.value = decode(copy(course.output), answer.form, hint)
         except FAILURES as error:
             self._refuse(way, mask, "value", f"the answer can't be restored: {error}")
             return False
-        if way.live_answer is not None:
-            self.value = self.taken[way.live_answer].value
+        if answer.live is not None:
+            self.value = self.taken[answer.live].value
         self.ended = way, mask
         return True
 
@@ -348,20 +378,25 @@ class Replay:
 
         Calls whose arguments need results that are not there are left out.
         """
-        way, _ = self.followed
-        results = [one.result for one in self.taken]
-        scope = dict(self._inputs)
-        live = {step.id: one for step, one in zip(way.steps, way.live, strict=True)}
-        found = []
-        for step in way.behaviour.routine["steps"]:
+        way, _ = self._now if self.followed is None else self.followed
+        made = len(self.taken)
+        if way.taught is None:
+            return [(self._tools[step.tool], step.args) for step in way.steps[made:]]
+        scope, number, found = dict(self._inputs), 0, []
+        for step in way.taught.routine["steps"]:
             with suppress(*FAILURES):
                 if step["type"] == "let":
                     scope[step["save_as"]] = compile_value(step["value"], "")(scope)
-                elif step["type"] == "tool.call" and results:
-                    scope[step.get("save_as", "")] = results.pop(0)
-                elif step["type"] == "tool.call":
-                    own = {n: one for n, one in step["args"].items() if n not in live[step["id"]]}
+            if step["type"] != "tool.call":
+                continue
+            if number < made:
+                scope[step["save_as"]] = self.taken[number].result
+            else:
+                live = way.steps[number].live
+                own = {name: one for name, one in step["args"].items() if name not in live}
+                with suppress(*FAILURES):
                     found.append((self._tools[step["tool"]], compile_value(own, "")(scope)))
+            number += 1
         return found
 
     def recount(self, run: Run) -> list[Call]:
@@ -369,15 +404,18 @@ class Replay:
         for made in self.taken:
             call = Call(made.tool)
             call.began = run.tick()
-            call.args, call.forms = made.args, dict(made.step.beside.forms)
+            call.args, call.forms = made.args, dict(made.step.forms)
             call.live = dict(made.live)
             call.value, call.result = made.value, made.result
             call.opaque = not made.is_complete
             call.seconds = made.seconds
             call.replayed = True
             call.owner = made.bound.owner
+            known = [leaf for one in run.calls for _, leaf in leaves(one.result)]
             call.fixed = {
-                n: one for n, one in made.args.items() if "{{" not in str(made.step.args[n])
+                name: one
+                for name, one in made.args.items()
+                if not any(same(one, leaf) for leaf in known)
             }
             call.pre = self._capture(run, made, made.tool.pre_check, "pre-check")
             call.ended = run.tick()
@@ -408,16 +446,16 @@ def _difference(place: str, now: Any, then: Any, verdict: Any) -> Callable[[], s
     return text
 
 
-def _why_stopped(way: Way, course: Course) -> str:
+def _why_stopped(way: Way, course: Course | Tape) -> str:
     """Say why a routine does not go on, and where."""
     step_id, why, about = course.why_stopped()
     if step_id == "input":
         return why
     number, steps = course.answered, way.steps
-    if number and steps[number - 1].id == step_id:
-        last = steps[number - 1]
-        where = about.removeprefix(last.save_as or last.id).lstrip(".") or "result"
-        return f"step {number} ({last.tool}) returned another {where}: {why}"
+    calls = () if way.taught is None else way.taught.calls
+    if number and calls[number - 1]["id"] == step_id:
+        where = about.removeprefix(calls[number - 1]["save_as"]).lstrip(".") or "result"
+        return f"step {number} ({steps[number - 1].tool}) returned another {where}: {why}"
     if number < len(steps):
         return f"before step {number + 1} ({steps[number].tool}): {why}"
     return f"before the answer: {why}"

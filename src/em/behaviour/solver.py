@@ -5,12 +5,13 @@ One machine for plain and for async agents; `em.runner.drivers` drives it.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from em.behaviour.agent_run import Inside, Run, current, refuse_unfinished
+from em.behaviour.behaviour import Behaviour
 from em.behaviour.cache import Known, Stored, expired
-from em.behaviour.composition import Composition
+from em.behaviour.composition import composed
 from em.behaviour.hand_over import HandOver
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved
@@ -56,15 +57,30 @@ class Solver:
         except StoreError as error:  # the agent can work without the store
             self._reason, self._problem = f"the store could not be read: {error}", error
             return (yield from self._run_agent(task))
-        ways, self._reason = self._usable(known)
-        if not ways:
-            self._looked_at = known.stored[: -LOOKED_AT - 1 : -1]
+        usable, self._reason = self._usable(known)
+        self._looked_at = known.stored[: -LOOKED_AT - 1 : -1]
+        if not usable:
             return (yield from self._run_agent(task))
-        budget = (engine.budget, engine.grace)
-        replay = Replay(ways, task.inputs, engine.tools, engine.contexts, budget)
+
+        def lessons() -> list[tuple[Way, int]]:
+            return _with_masks(engine.cache.lessons(task.key, known), usable)
+
+        own = [way for way in known.tapes if not task.params or way.behaviour.inputs == task.inputs]
+        tapes = _with_masks(own, usable)
+        replay = Replay(
+            tapes,
+            lessons,
+            sum(mask.bit_count() for _, mask in tapes) == len(usable),
+            task.inputs,
+            engine.tools,
+            engine.contexts,
+            (engine.budget, engine.grace),
+        )
         if (yield from self._replaying(task, replay)):
             return (yield from self._hit(task, replay))
-        self._looked_at, self._reason = newest(*replay.followed, LOOKED_AT), replay.reason
+        self._reason = replay.reason or "no behaviour was recorded with these params"
+        if replay.followed is not None:
+            self._looked_at = newest(*replay.followed, LOOKED_AT)
         if replay.has_begun:
             self._replay = replay
             yield from self._trying(lambda: self._note_divergence(task, replay))
@@ -82,19 +98,16 @@ class Solver:
 
     # ---- replays
 
-    def _usable(self, known: Known) -> tuple[list[tuple[Way, int]], str]:
-        """Return the ways that may be replayed, with their behaviours, and why not the others."""
+    def _usable(self, known: Known) -> tuple[Collection[str], str]:
+        """Return the ids of the behaviours that may be replayed, and why not the others."""
         if not known.stored:
-            return [], "no behaviour is stored for this task"
-        (ways, reason), ttl = self._engine.fitting(known), self._engine.ttl
+            return (), "no behaviour is stored for this task"
+        (fit, reason), ttl = self._engine.fitting(known), self._engine.ttl
         if ttl is None:
-            return [(way, way.all) for way in ways], reason
-        rows = [
-            (way, sum(1 << n for n, one in enumerate(way.stored) if not expired(one, ttl)))
-            for way in ways
-        ]
+            return fit, reason
         old = f"the behaviour is older than {ttl.total_seconds():g} s"
-        return [(way, mask) for way, mask in rows if mask], reason or old
+        found = {one.id for one in known.stored if one.id in fit and not expired(one, ttl)}
+        return found, reason or old
 
     def _replaying(self, task: Task, replay: Replay) -> Effects[bool]:
         token = current.set(Inside(None))
@@ -252,26 +265,20 @@ class Solver:
         before: Sequence[str],
     ) -> Effects[None]:
         """Store the run and its behaviour; if that fails, `problem` says why."""
-        engine, name = self._engine, self._engine.name.rpartition(".")[2]
+        engine = self._engine
 
-        def store(made: Composition) -> str:
+        def store(made: Behaviour) -> str:
             refuse_unfinished(run)
-            known = engine.cache.find(task.key).stored
-            behaviour, numbers = made.together([item.behaviour for item in known])
-            again = [known[number] for number in numbers]
-            sources = [*before, *(item.event for item in again if item.event), *run.uses.take()]
-            stored = engine.cache.record(task, run, behaviour, [missed], result.value, sources)
-            ids = {item.id for item in again}
-            engine.cache.make_room(task.key, stored, ids, engine.max_per_task)
+            sources = [*before, *run.uses.take()]
+            stored = engine.cache.record(task, run, made, [missed], result.value, sources)
+            engine.cache.make_room(task.key, stored, engine.max_per_task)
             if engine.max_behaviours is not None:
                 engine.cache.limit(engine.max_behaviours)
             return stored
 
         try:
             # Under asyncio in a thread: tasks that the agent left running get their turn.
-            made = yield Consult(
-                lambda: Composition(name, run, task, result.value, engine.returns, seconds)
-            )
+            made = yield Consult(lambda: composed(run, task, result.value, engine.returns, seconds))
         except Exception as error:  # noqa: BLE001 - the run itself went well
             problem = _store_problem(error)
             _warn(problem)
@@ -300,6 +307,18 @@ class Solver:
             self._engine.cache.log(draft)
         except Exception as problem:  # noqa: BLE001 - the error being raised matters more
             _warn(_store_problem(problem))
+
+
+def _with_masks(ways: Sequence[Way], usable: Collection[str]) -> list[tuple[Way, int]]:
+    """Return ways with those of their behaviours that are usable, as bits."""
+    found = []
+    for way in ways:
+        mask = way.all
+        if not all(one.id in usable for one in way.stored):
+            mask = sum(1 << n for n, one in enumerate(way.stored) if one.id in usable)
+        if mask:
+            found.append((way, mask))
+    return found
 
 
 def _store_problem(error: Exception) -> EmError:

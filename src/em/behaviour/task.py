@@ -268,9 +268,9 @@ def _input_names(names: tuple[str, ...]) -> list[str]:
     return [free.free(identifier(name)) for name in names]
 
 
-def param_names(params: Json) -> dict[str, str]:
+def param_names(params: Sequence[str]) -> dict[str, str]:
     """Return the name that each param has in expressions."""
-    return _inputs({}, params)[1]
+    return dict(zip(params, _input_names(tuple(params)), strict=True))
 
 
 def _kind(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from em.behaviour.behaviour import Behaviour
+from em.behaviour.behaviour import Behaviour, Taught
 from em.behaviour.bundle import export_behaviour
 from em.behaviour.cache import (
     Counts,
@@ -18,6 +18,7 @@ from em.behaviour.cache import (
     read_stats,
     short_id,
     steps_in,
+    taught_of,
 )
 from em.cli.options import everywhere, limited, open_memory
 from em.cli.output import count, emit, note, print_table
@@ -84,29 +85,32 @@ def show(behaviour: str) -> None:
     store = open_memory().store
     artefact = find_behaviour(store, behaviour)
     found = behaviour_of(artefact)
+    taught = taught_of(store, artefact)
     counts = read_stats(store).behaviours.get(id_of(artefact), Counts())
     summary = _summary(artefact, counts)
     emit(
-        {**summary, "behaviour": artefact.body},
-        lambda: _print_behaviour(id_of(artefact), summary["state"], found, counts),
+        {**summary, "behaviour": {**(artefact.body or {}), "routine": taught.routine}},
+        lambda: _print_behaviour(id_of(artefact), summary["state"], found, taught, counts),
     )
 
 
-def _print_behaviour(name: str, state: str, found: Behaviour, counts: Counts) -> None:
+def _print_behaviour(
+    name: str, state: str, found: Behaviour, taught: Taught, counts: Counts
+) -> None:
     click.echo(f"{name}  {state}")
     click.echo(f"task {_text(found.task)}" + (f"  tags {_text(found.tags)}" if found.tags else ""))
     rows = [
         (
             str(number),
             step.tool,
-            f"{step.beside.seconds * 1e3:.1f}",
-            *("" if c is None else _text(c.value) for c in (step.beside.pre, step.beside.post)),
-            _text(step.args),
+            f"{step.seconds * 1e3:.1f}",
+            *("" if c is None else _text(c.value) for c in (step.pre, step.post)),
+            _text(call["args"]),
         )
-        for number, step in enumerate(found.steps, 1)
+        for number, (step, call) in enumerate(zip(found.steps, taught.calls, strict=True), 1)
     ]
     print_table(("step", "tool", "ms", "before", "after", "arguments"), rows)
-    click.echo(f"returns {_text(found.returns)}")
+    click.echo(f"returns {_text(taught.returns)}")
     click.echo(
         f"{count(counts.hits, 'hit')}, {count(counts.misses, 'miss').replace('misss', 'misses')},"
         f" {count(counts.hand_overs, 'hand-over')}, {count(counts.failures, 'failure')};"
@@ -162,7 +166,7 @@ def export(behaviour: str, output: str) -> None:
     """Write a behaviour as a routine package. You can edit it, and run it with `em run`."""
     store = open_memory().store
     artefact = find_behaviour(store, behaviour)
-    steps = export_behaviour(artefact, Path(output))
+    steps = export_behaviour(store, artefact, Path(output))
     emit(
         {"id": id_of(artefact), "folder": output, "steps": steps},
         f"{count(steps, 'call')} in {output}",

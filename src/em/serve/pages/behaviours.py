@@ -15,6 +15,7 @@ from em.behaviour.cache import (
     recent_counts,
     recent_uses,
     steps_in,
+    taught_of,
 )
 from em.behaviour.task import HOLE
 from em.serve.auth import PAGES
@@ -120,6 +121,7 @@ def get_behaviour(request: AnyRequest) -> Response[str]:
         engine=engine,
         state=_state(artefact),
         behaviour=None if artefact.body is None else behaviour_of(artefact),
+        taught=None if artefact.body is None else taught_of(service.store, artefact),
         counts=_counts(service.store, artefact),
         uses=recent_uses(service.store, engine, key=key),
     )
