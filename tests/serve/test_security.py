@@ -8,8 +8,9 @@ import pytest
 from served import Serve, Served
 from tests.cli.em_command import em
 
-from em import Settings
+from em import Memory, Settings
 from em.errors import Forbidden, Unauthorized, UsageError
+from em.runner.package import keep_routine
 from em.serve.auth import Hosts, Tokens, refuse_open_door
 from em.settings import ApiSettings, TokenSettings
 
@@ -110,6 +111,55 @@ def test_tokens_are_limited_to_reading_and_to_subjects(serve: Serve, tmp_path: P
         headers={**bearer(ana), "Idempotency-Key": "same"},
     )
     assert (one.status_code, other.status_code) == (201, 201)
+
+
+GREETING = """
+version: "1"
+name: greeting
+input_schema: {type: object, required: [name], properties: {name: {type: string}}}
+steps:
+  - {id: ask, type: prompt.user, prompt: {message: "Greet?", fields: [{name: ok, type: confirm}]}}
+  - {id: done, type: return, value: "hello {{ name }}"}
+"""
+
+
+def test_a_token_limited_to_a_subject_runs_routines_about_it(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "em.yaml").write_text("api: {tokens: [{env: ANA_TOKEN, subjects: [ana]}]}\n")
+    ana = "ana-token-0123456789abc"
+    with Memory(tmp_path / "em.db") as memory:
+        keep_routine(memory.store, {"routine.yaml": GREETING})
+    service = serve(env={"EM_API_TOKEN": TOKEN, "ANA_TOKEN": ana})
+
+    def post(path: str, body: object, token: str = ana) -> httpx.Response:
+        return service.http.post(path, json=body, headers=bearer(token))
+
+    def get(path: str) -> httpx.Response:
+        return service.http.get(path, headers=bearer(ana))
+
+    run = {"routine": "greeting", "input": {"name": "Ana"}}
+    assert post("/runs", {**run, "subject": "ana"}).status_code == 403, "it is a proposal"
+    assert post("/routines/greeting/accept", {}).status_code == 403
+    assert post("/routines/greeting/accept", {}, TOKEN).status_code == 200
+    for subject in ({}, {"subject": "bo"}):
+        assert post("/runs", {**run, **subject}).status_code == 403
+        assert post("/runs/prepare", {**run, **subject}).status_code == 403
+    others = post("/runs", {**run, "subject": "bo"}, TOKEN).json()["run_id"]
+    own = post("/runs", {**run, "subject": "ana"})
+    assert (own.status_code, own.json()["status"]) == (201, "needs_input")
+    mine = own.json()["run_id"]
+    assert get(f"/runs/{mine}").status_code == 200
+    answers = {"answers": {"ask": {"ok": True}}}
+    assert post(f"/runs/{mine}/answers", answers).json()["output"] == "hello Ana"
+    assert [one["run_id"] for one in get("/runs?subject=ana").json()["runs"]] == [mine]
+    hidden = get(f"/runs/{others}").json()["error"]
+    assert hidden == {**get("/runs/none").json()["error"], "message": hidden["message"]}
+    assert get(f"/runs/{others}").status_code == 404
+    assert post(f"/runs/{others}/answers", answers).status_code == 404
+    assert post(f"/runs/{others}/cancel", {}).status_code == 404
+    assert post(f"/runs/{others}/retry", {}).status_code == 404
+    for path in ("/runs", "/runs?subject=bo", "/metrics", "/workflow-runs"):
+        assert get(path).status_code == 403, path
+    assert post("/workflow-runs", {"workflow": "w", "subject": "ana"}).status_code == 403
 
 
 def test_a_body_is_limited_before_it_is_read(serve: Serve) -> None:

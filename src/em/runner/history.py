@@ -4,7 +4,7 @@
 inspects a run uses it; only this module and `em.runner.journal` know the kinds of events.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -282,10 +282,16 @@ def _has_marker(value: Any) -> bool:
     return MARKER.search(msgspec.json.encode(value).decode()) is not None
 
 
-def read_run(store: Store, run_id: str, kind: RunKind | None = "routine") -> PastRun:
+def read_run(
+    store: Store,
+    run_id: str,
+    kind: RunKind | None = "routine",
+    subjects: Collection[str] | None = None,
+) -> PastRun:
     """Read one run in one pass over its stream. `kind` None: of a routine or of a workflow.
 
-    Raises NotFound for a run that is not there, that was erased, or of the other kind.
+    Raises NotFound for a run that is not there, that was erased, of the other kind, or, if
+    `subjects` are given, about nobody of them.
     """
     found = list(store.read(EventQuery(stream=run_stream(run_id))))
     events = [event for event in found if event.body is not None and event.kind != "erased"]
@@ -293,7 +299,7 @@ def read_run(store: Store, run_id: str, kind: RunKind | None = "routine") -> Pas
     started = {"routine": [ROUTINE_STARTED], "workflow": [WORKFLOW_STARTED]}.get(
         kind or "", [ROUTINE_STARTED, WORKFLOW_STARTED]
     )
-    if first in started:
+    if first in started and (subjects is None or events[0].subject in subjects):
         is_partial = any(event.body is None for event in found)
         return PastRun(run_id, events, found[-1].pos, is_partial=is_partial)
     if kind == "workflow":
@@ -302,7 +308,7 @@ def read_run(store: Store, run_id: str, kind: RunKind | None = "routine") -> Pas
             fix="`em workflow inspect --all` lists the runs of workflows",
         )
     fix = "`em runs list` lists the runs of routines"
-    if first == WORKFLOW_STARTED:
+    if first == WORKFLOW_STARTED and subjects is None:
         fix = "it is a workflow's: see `em workflow inspect` and `em workflow resume`"
     raise NotFound(f"there is no run {run_id!r}", fix=fix)
 

@@ -201,7 +201,7 @@ def get_ready(request: AnyRequest) -> Response[HealthOut]:
 def get_metrics(request: AnyRequest) -> Response[str]:
     """Return metrics in the text format of Prometheus."""
     service = service_of(request)
-    service.caller(request)
+    service.caller(request).must_see(None)
     text = service.metrics.text(service.store.health())
     return Response(text, media_type="text/plain; version=0.0.4")
 

@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.compiler.checks import checks_of, document_of
 from em.compiler.match import LEAST_LIKENESS
-from em.errors import UsageError
+from em.errors import Forbidden, UsageError
 from em.log.event import EventQuery, run_stream
 from em.log.summary import Cursor
 from em.runner import cancellation
@@ -28,6 +28,7 @@ from em.runner.history import (
     run_query,
 )
 from em.runner.package import (
+    KeptRoutine,
     current_version,
     find_routine,
     kept_routines,
@@ -59,6 +60,7 @@ from em.serve.api.shapes import (
     WorkflowRunOut,
     fill,
 )
+from em.serve.auth import Caller
 from em.serve.service import (
     AnyRequest,
     Key,
@@ -67,6 +69,7 @@ from em.serve.service import (
     Offset,
     Pending,
     Place,
+    Service,
     errors,
     page,
     service_of,
@@ -201,13 +204,16 @@ def match_request(request: AnyRequest, data: JSONBody[MatchIn]) -> MatchOut:
 async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) -> Response[RunOut]:
     """Run a stored routine, with the tools that it declares and em.yaml allows.
 
-    With an Idempotency-Key, an interrupted run is resumed.
+    With an Idempotency-Key, an interrupted run is resumed. A token limited to subjects names one of
+    them, and runs what is in use.
     """
     service = service_of(request)
+    caller = service.caller(request, "write")
+    caller.must_see(data.subject)
 
     def go(data: RunIn, run_id: str) -> RunOut:
         # Pass the routine itself: the name alone could be taken for a folder on this machine.
-        routine = routine_of(find_routine(service.store, data.routine))
+        routine = _served_routine(service, caller, data.routine)
         answers = data.answers or None
         if not service.store.head(run_stream(run_id))[0]:
             result = service.memory.run(
@@ -219,7 +225,7 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
                 client=service.model() if data.llm else None,
             )
             return fill(RunOut, result)
-        past = read_run(service.store, run_id)
+        past = read_run(service.store, run_id, subjects=caller.subjects)
         if past.status == "running":
             return fill(RunOut, service.memory.resume(run_id, answers=answers))
         return _run(past)
@@ -237,10 +243,11 @@ async def post_run(request: AnyRequest, data: JSONBody[RunIn], key: Key = None) 
 def prepare_run(request: AnyRequest, data: JSONBody[RunIn]) -> PreparedOut:
     """Run a stored routine up to its first write, and return what it would write."""
     service = service_of(request)
-    service.caller(request, "write").must_see(None)
+    caller = service.caller(request, "write")
+    caller.must_see(data.subject)
     service.refuse_secrets(data)
     found = service.memory.prepare(
-        routine_of(find_routine(service.store, data.routine)),
+        _served_routine(service, caller, data.routine),
         data.input,
         answers=data.answers or None,
         subject=data.subject,
@@ -258,13 +265,27 @@ async def commit_run(
     With an Idempotency-Key, the response is repeated. An interrupted run is not begun again.
     """
     service = service_of(request)
+    caller = service.caller(request, "write")
+    caller.must_see(data.subject)
 
     def go(data: CommitIn, run_id: str) -> RunOut:
         if service.store.head(run_stream(run_id))[0]:
-            return _run(read_run(service.store, run_id))
+            return _run(read_run(service.store, run_id, subjects=caller.subjects))
         return fill(RunOut, service.memory.commit(data.plan, run_id=run_id, subject=data.subject))
 
     return await respond_with_run(request, key, data, go, 201)
+
+
+def _served_routine(service: Service, caller: Caller, ref: str) -> KeptRoutine:
+    """Return a stored routine that a caller may run; one who is limited runs what is in use."""
+    artefact = find_routine(service.store, ref)
+    if caller.subjects is not None and not standing_of(service.store, artefact).by_itself:
+        raise Forbidden(
+            f"the routine {artefact.ref} is not in use, and this token is limited to subjects",
+            place="routine",
+            fix="ask who owns the memory to accept it",
+        )
+    return routine_of(artefact)
 
 
 D = TypeVar("D", bound=msgspec.Struct)
@@ -280,7 +301,6 @@ async def respond_with_run(
     Forgetting an event of the run forgets the response. A secret in what was sent is refused.
     """
     service = service_of(request)
-    service.caller(request, "write").must_see(None)
     service.refuse_secrets(data)
 
     def work(data: D, pending: Pending) -> None:
@@ -309,7 +329,7 @@ def page_of_runs(
 ) -> tuple[list[tuple[RunSummary, Json]], Pagination]:
     """Return a page of runs in short, each with the body of the event that ended or paused it."""
     service = service_of(request)
-    service.caller(request).must_see(None)
+    service.caller(request).must_see(subject if kind == "routine" else None)
     chosen: RunFilter = {
         "name": name,
         "status": status,
@@ -365,8 +385,8 @@ def ending(end: Json) -> Json:
 def get_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
     """Return a run's status, and its output, its failure, its pending prompt or its reason."""
     service = service_of(request)
-    service.caller(request).must_see(None)
-    return _run(read_run(service.store, run_id))
+    caller = service.caller(request)
+    return _run(read_run(service.store, run_id, subjects=caller.subjects))
 
 
 def _run(past: PastRun) -> RunOut:
@@ -391,6 +411,8 @@ async def post_answers(
 ) -> Response[RunOut]:
     """Answer a run's prompts, by the ids of their steps, and resume it."""
     service = service_of(request)
+    caller = service.caller(request, "write")
+    read_run(service.store, run_id, subjects=caller.subjects)
 
     def go(data: AnswersIn, _new_id: str) -> RunOut:
         read_served_run(service.store, run_id)
@@ -412,7 +434,9 @@ async def retry_run(
     says so.
     """
     service = service_of(request)
-    by = service.caller(request, "write").name
+    caller = service.caller(request, "write")
+    read_run(service.store, run_id, subjects=caller.subjects)
+    by = caller.name
 
     def go(data: RetryIn, _new_id: str) -> RunOut:
         refuse_retry(read_stored_run(service.store, run_id), UsageError)
@@ -434,7 +458,7 @@ def cancel_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
     """Stop a run before its next step, wherever it runs. What was done stays done."""
     service = service_of(request)
     caller = service.caller(request, "write")
-    caller.must_see(None)
+    read_run(service.store, run_id, subjects=caller.subjects)
     return _run(cancellation.cancel_run(service.store, run_id, by=caller.name, kind="routine"))
 
 

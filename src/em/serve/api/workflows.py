@@ -64,6 +64,7 @@ async def post_workflow_run(
 ) -> Response[WorkflowRunOut]:
     """Run a workflow of em.yaml. With an Idempotency-Key, an interrupted run is resumed."""
     service = service_of(request)
+    service.caller(request, "write").must_see(None)
 
     def go(data: WorkflowRunIn, run_id: str) -> WorkflowRunOut:
         result = _runner(service).start(
@@ -140,6 +141,7 @@ async def post_workflow_answers(
 ) -> Response[WorkflowRunOut]:
     """Answer a run's prompts and gates, by the names of their steps, and resume it."""
     service = service_of(request)
+    service.caller(request, "write").must_see(None)
 
     def go(data: AnswersIn, _new_id: str) -> WorkflowRunOut:
         read_served_run(service.store, run_id, "workflow")
@@ -163,6 +165,7 @@ async def retry_workflow_run(
     says so.
     """
     service = service_of(request)
+    service.caller(request, "write").must_see(None)
     by = service.caller(request, "write").name
 
     def go(data: RetryIn, _new_id: str) -> WorkflowRunOut:
