@@ -19,7 +19,7 @@ from em.settings import AllowSettings
 from em.traces.trace import Message, Mission, ToolCall, Trace
 
 Files = Mapping[str, str]
-ALLOW = AllowSettings(folders=["."], commands=["bash", "git"])
+ALLOW = AllowSettings(folders=["."], commands=["bash", "git", "grep"])
 
 
 class Work:

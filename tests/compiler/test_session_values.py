@@ -132,6 +132,24 @@ def test_a_form_that_recordings_do_not_tell_from_another_is_handed_over(tmp_path
     assert run(found, {name: "Two_Sails"}, {}, tmp_path / "b") == ("needs_input", {})
 
 
+SERVICES = ["gateway", "billing", "search", "mailer", "imports"]
+
+
+@pytest.mark.parametrize("every", [1, 2], ids=["always", "by some clients"])
+def test_a_line_break_behind_an_output_is_no_part_of_it(every: int, tmp_path: Path) -> None:
+    works = []
+    for number, (name, words) in enumerate(zip(SERVICES, NOTED, strict=True)):
+        count = 4 + 7 * number
+        work = Work(words.format(name), {"report.md": "# Errors\n"})
+        work.bash(f"grep -c ERROR {name}.log", f"{count}" + "\n" * (number % every == 0))
+        work.change("report.md", f"# Errors\n- {name}: {count} errors\n")
+        works.append(work)
+    found = learnt(works)
+    files = {"report.md": "# Errors\n", "proxy.log": "ERROR x\n" * 3}
+    after = {**files, "report.md": "# Errors\n- proxy: 3 errors\n"}
+    assert run(found, "Note proxy", files, tmp_path) == ("ok", after)
+
+
 # --- the day --------------------------------------------------------------------------------------
 
 DAYS = ["2026-03-01", "2026-04-09", "2026-05-02", "2026-06-05"]

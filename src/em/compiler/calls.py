@@ -53,6 +53,14 @@ class TracedCall(msgspec.Struct):
         return self.name.rpartition("_")[0] if self.shell else self.name
 
     @property
+    def shown(self) -> Any:
+        """What it returned; of a command, which some clients record with a line break at its end,
+        as em's own tools return it.
+        """
+        is_output = bool(self.shell) and isinstance(self.result, str)
+        return self.result.rstrip("\n") if is_output else self.result
+
+    @property
     def failed(self) -> bool:
         """Whether the call ended in an error."""
         return self.error is not None

@@ -592,7 +592,7 @@ def _calls(
             error = None
         effect: Effect = "write" if keep_all else call.effect
         is_glance = effect == "read" and (bool(call.shell) or is_coding_tool(call.name))
-        yield Call(call.name, call.args, call.result, error, effect, call.is_udf, is_glance)
+        yield Call(call.name, call.args, call.shown, error, effect, call.is_udf, is_glance)
     yield from map(_question, asked)
 
 

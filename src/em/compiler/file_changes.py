@@ -199,7 +199,7 @@ class _Followed:
         found = _whole_file(call)
         if found is None:
             if isinstance(call.result, str):
-                call.result = self._folder.marked(call.result)
+                call.result = self._folder.marked(call.shown)
             self._made.append(call)
             return
         path, text = found

@@ -373,7 +373,7 @@ def _run_after(session: Session, effects: Sequence[TracedCall], after: int) -> I
         ended = outcome_of_call({"command": text}, call.result, None)
         runs[form.name, key_of(dict(form.args))] = msgspec.structs.replace(
             call, name=form.name, args=dict(form.args), shell=form.text, fixed=dict(form.fixed),
-            effect_inferred=False, result=str(call.result).rstrip("\n") if told is None else None,
+            effect_inferred=False, result=call.shown if told is None else None,
             exit_code=0, error="it failed" if call.exit_code or ended == "failure" else None,
         )  # fmt: skip
     yield from runs.values()
@@ -386,8 +386,8 @@ def command_line(call: TracedCall) -> str:
 
 def shown_alike(calls: Iterable[TracedCall | None]) -> str | None:
     """Return what calls printed whose output alone tells that they succeeded; None if it varied."""
-    shown = {call.result for call in calls if call is not None}
-    return str(shown.pop()).rstrip("\n") if len(shown) == 1 else None
+    shown = {str(call.shown) for call in calls if call is not None}
+    return shown.pop() if len(shown) == 1 else None
 
 
 def is_told_by_output(call: TracedCall) -> bool:
