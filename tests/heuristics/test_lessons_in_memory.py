@@ -15,14 +15,16 @@ from em.heuristics.brief import after_failure
 from em.heuristics.health import goes_along_with_failures
 from em.heuristics.heuristic import Evidence, Heuristic, Lesson, Use, list_heuristics
 from em.heuristics.lessons import Heuristics
+from em.heuristics.reflection import call_ids
 from em.llm import ScriptedClient
 from em.llm.wires import Reply
+from em.log.event import Draft
 from em.recall.search import LessonRecall
 from em.store.postgres import PostgresStore
-from em.store.protocol import Within
+from em.store.protocol import Commit, Within
 from em.store.sqlite import SqliteStore
 from em.testing import SECRET
-from em.traces.trace import Mission, Outcome, ToolCall, Trace
+from em.traces.trace import KeptTrace, Mission, Outcome, ToolCall, Trace, trace_events
 
 TASK = "Load the order of ana@example.com"
 
@@ -127,6 +129,43 @@ def test_a_lesson_in_words_is_told_again_at_the_failure_that_shows_it(memory: Me
     with pytest.raises(InputError, match="no event"):  # a lesson for everybody is not shown by hers
         memory.lesson("so", "do", evidence=own)
     assert memory.lesson("so", "do", evidence=own, subject="ana").lesson.subject == "ana"
+
+
+def test_a_failure_of_a_shell_is_known_by_what_was_printed_and_not_by_its_status(
+    memory: Memory,
+) -> None:
+    failed = "exit code 1: no database here\n"
+    kept = memory.add_trace(
+        Trace(mission=Mission(TASK), events=[call("exec_command", failed, cmd="sh load.sh")])
+    )
+    lesson = memory.lesson(
+        "it is not set up", "Run make.", evidence=call_ids(kept_of(memory, kept))
+    )
+    assert lesson.lesson.error == "no database here"
+    assert after_failure(memory.store, "Bash", "Exit code 1\nno database here") == [lesson]
+    assert after_failure(memory.store, "Bash", "Exit code 1\nno such file") == []
+    assert after_failure(memory.store, "insert", "no database here") == []
+
+
+def test_the_failure_of_a_call_that_was_stored_before_it_ended_is_known(memory: Memory) -> None:
+    drafts = trace_events(
+        Trace(mission=Mission(TASK), events=[call("load", None)]), "t1", known_ids=True
+    )
+    (begun,) = (one for one in drafts if one.kind == "tool_call")
+    body = {name: value for name, value in begun.body.items() if name != "result"}
+    ended = Draft(
+        stream=begun.stream,
+        kind="call_ended",
+        body={"call": begun.id, "error": "no table here", "from_events": [begun.id]},
+    )
+    events = [msgspec.structs.replace(one, body=body) if one is begun else one for one in drafts]
+    memory.store.commit(Commit(events=[*events[:-1], ended, events[-1]]))
+    lesson = memory.lesson("it is not set up", "Run make.", evidence=[begun.id]).lesson
+    assert (lesson.error, list(lesson.evidence.failed)) == ("no table here", [begun.id])
+
+
+def kept_of(memory: Memory, trace_id: str) -> KeptTrace:
+    return next(one for one in memory.traces() if one.id == trace_id)
 
 
 def test_reflecting_again_on_the_same_trace_changes_nothing(memory: Memory) -> None:

@@ -17,6 +17,7 @@ from em.heuristics.heuristic import (
 )
 from em.heuristics.relevance import Search, Wanted, rank
 from em.llm.client import LlmClient, ask_struct
+from em.runner.tools.coding import SHELLS
 from em.store.protocol import Store
 
 HEADING = (
@@ -70,10 +71,15 @@ def after_failure(store: Store, tool: str, printed: object) -> list[Heuristic]:
 
     printed: what the call printed or returned.
     """
+
+    def is_shell(lesson: Lesson) -> bool:
+        """Whether both are a shell, which a hook may name in another way than the transcript."""
+        return tool in SHELLS and lesson.program in SHELLS
+
     found = [
         get_heuristic(store, heuristic_id)
         for heuristic_id, lesson in every_lesson(store)
-        if lesson.error and lesson.is_told and lesson.program in ("", tool)
+        if lesson.error and lesson.is_told and (lesson.program in ("", tool) or is_shell(lesson))
         if fits(lesson.error, printed)
     ]
     return sorted(found, key=lambda one: -one.use.learned)

@@ -28,6 +28,8 @@ GAP = "…"
 _MARKS = ".,;:!?()[]{}\"'"
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_STATUS = re.compile(r"\s*exit code -?\d+:?", re.IGNORECASE)
+"""How a program ended, before what it printed."""
 _QUOTED = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'|`[^`]*`|‘[^’]*’|“[^”]*”")
 _OF_ONE_TIME = re.compile(r"[\d/\\@=]|\w[.:]\w")
 """What a word has that is a number, a path, an address, the name of a file, or has a value."""
@@ -37,7 +39,9 @@ def error_text(error: Any) -> str:
     """Return the line of an error that tells what went wrong: of a traceback the last one."""
     if isinstance(error, dict):
         error = error.get("message") or error.get("error") or msgspec.json.encode(error).decode()
-    lines = _lines(str(error))
+    text = str(error)
+    status = _STATUS.match(text)
+    lines = (_lines(text[status.end() :]) if status else []) or _lines(text)
     if not lines:
         return "an error without words"
     told = lines[-1] if lines[0].startswith("Traceback") else _first_in_words(lines)

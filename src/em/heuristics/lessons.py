@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from em.compiler.calls import calls_of
+from em.compiler.calls import TracedCall, calls_of
 from em.errors import InputError
 from em.heuristics import health
 from em.heuristics.brief import brief
-from em.heuristics.failure import error_shape, session_of
+from em.heuristics.failure import Session, session_of, shape_of_call
 from em.heuristics.heuristic import (
     Briefing,
     Evidence,
@@ -25,7 +25,7 @@ from em.heuristics.heuristic import (
     learned_from,
     restore_heuristics,
 )
-from em.heuristics.reflection import mine, reflect
+from em.heuristics.reflection import call_ids, mine, reflect
 from em.heuristics.relevance import Search, Wanted
 from em.llm.client import LlmClient
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery
@@ -37,9 +37,8 @@ from em.store import redactor_of
 from em.store.protocol import Store
 from em.text.terms import STOP_WORDS
 from em.traces.catalogue import get_traces, trace_ids
-from em.traces.trace import KeptTrace, Outcome, ToolCall, Trace, as_kept, trace_events
+from em.traces.trace import KeptTrace, Outcome, Trace, as_kept, trace_events
 from em.values.ids import new_id
-from em.values.leaves import texts
 
 Sees = Callable[[str | None], bool]
 
@@ -159,30 +158,36 @@ class Heuristics:
         If one is a call that failed, the lesson is about that failure of its tool.
         """
         shown = self.check_evidence(event_ids, lesson.subject, sees, place)
-        failed = [one for one in shown if (one.body or {}).get("error") is not None]
-        traces = [
+        traces = dict.fromkeys(
             one.stream.removeprefix(TRACE_PREFIX)
             for one in shown
             if one.stream.startswith(TRACE_PREFIX)
-        ]
+        )
+        failed: dict[str, tuple[TracedCall, Session]] = {}
+        for kept in get_traces(self._store, [*traces]) if traces else ():
+            calls, _ = calls_of(kept.trace, {}, as_made=True)
+            session = session_of(kept.trace, calls)
+            pairs = zip(call_ids(kept), calls, strict=True)
+            failed |= {event_id: (call, session) for event_id, call in pairs if call.failed}
         # Nobody's event says by itself whether it went wrong: then the lesson does.
-        against = failed or (shown if lesson.polarity == "failure" else [])
-        against_ids = [one.id for one in against]
+        against = [one.id for one in shown if one.id in failed]
+        if lesson.polarity == "failure" and not against:
+            against = [one.id for one in shown]
         made = msgspec.structs.replace(
             lesson,
             evidence=Evidence(
-                failed=against_ids,
-                worked=[one.id for one in shown if one.id not in against_ids],
+                failed=against,
+                worked=[one.id for one in shown if one.id not in against],
             ),
         )
-        if not failed or failed[0].kind != "tool_call" or not traces:
+        call, session = failed.get(against[0], (None, None)) if against else (None, None)
+        if call is None or session is None or call.is_udf:
             return made
-        (kept,) = get_traces(self._store, traces[:1])
-        call = msgspec.convert({**(failed[0].body or {}), "type": "tool_call"}, ToolCall)
-        calls, _ = calls_of(kept.trace, {}, as_made=True)
-        error = error_shape(call.error, texts(call.args), session_of(kept.trace, calls))
         return msgspec.structs.replace(
-            made, tools=[*made.tools] or [call.tool], program=call.tool, error=error
+            made,
+            tools=[*made.tools] or [call.name],
+            program=call.name,
+            error=shape_of_call(call, session),
         )
 
     def check_evidence(
