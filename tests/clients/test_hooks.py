@@ -24,7 +24,8 @@ from em.cli import install
 from em.clients import hook
 from em.clients.advice import HEADING, MOST_TOKENS, Advice
 from em.clients.hook_service import HookService, end_service
-from em.clients.launch import socket_of
+from em.clients.launch import launch_of, socket_of
+from em.clients.plugin import FOLDER, marketplace
 from em.errors import EmError
 from em.heuristics.brief import cost
 from em.heuristics.failure import error_shape
@@ -301,6 +302,29 @@ def test_a_session_is_recorded_as_it_goes_and_an_import_later_adds_nothing(
     memory.import_files(copy)
     (again,) = memory.traces()
     assert (again.id, len(again.event_ids)) == (trace.id, events)
+
+
+def test_a_session_whose_transcript_comes_after_its_last_hook_is_recorded(
+    memory: Memory, tmp_path: Path
+) -> None:
+    service = HookService(memory, tmp_path / "s")
+    transcript = tmp_path / "s1.jsonl"
+    service.record(event("UserPromptSubmit", transcript_path=str(transcript)))
+    transcript.write_text("".join(lines_of_a_session(tmp_path)))
+    service._sessions.read_on_all()
+    (trace,) = memory.traces()
+    assert [call.result for call in trace.trace.calls] == ["a.txt"]
+
+
+def test_claude_code_waits_for_the_hook_after_which_it_may_end(tmp_path: Path) -> None:
+    files = marketplace(launch_of(str(tmp_path / "em.db"), str(tmp_path)))
+    hooks = json.loads(files[FOLDER / "hooks/hooks.json"])["hooks"]
+    unawaited = [name for name, ((entry,),) in by_event(hooks) if entry.get("async")]
+    assert unawaited == ["SessionStart"]
+
+
+def by_event(hooks: dict[str, Any]) -> list[tuple[str, list[Any]]]:
+    return [(name, [one["hooks"] for one in entries]) for name, entries in hooks.items()]
 
 
 @pytest.mark.parametrize("seen_at", ["a prompt", "the end"])

@@ -54,31 +54,30 @@ def told(agent: CodingAgent) -> str:
     return text.partition(HEADING)[2][:1500]
 
 
-def test_sessions_are_recorded_and_their_lesson_reaches_the_next_one(
+def test_sessions_are_recorded_and_a_lesson_from_them_reaches_the_next_one(
     installed: CodingAgent, db: Path
 ) -> None:
     agent = installed
     (agent.folder / "order.sh").write_text(ORDER)
     steps = [agent.shell(command) for command in ("sh order.sh", "touch customer", "sh order.sh")]
-    for name in ("ana", "bo"):
-        agent.run(f"place the order of {name}", *steps, "It is placed.")
-        assert told(agent) == ""
-        for made in ("customer", "order"):
-            (agent.folder / made).unlink()
+    agent.run("place the order of ana", *steps, "It is placed.")
+    for made in ("customer", "order"):
+        (agent.folder / made).unlink()
     with Memory(db) as memory:
-        until(lambda: any(memory.heuristics.every()))
-        first, second = (one.trace for one in memory.traces() if one.trace.calls)
-        assert first.mission.goal == "place the order of ana"
-        assert [bool(call.error) for call in first.calls] == [True, False, False]
-        assert len(second.calls) == 3
-        (lesson,) = memory.heuristics.every()
-        assert "touch customer" in lesson.lesson.action
+        until(lambda: any(len(one.trace.calls) == 3 for one in memory.traces()))
+        (kept,) = (one for one in memory.traces() if one.trace.calls)
+        assert kept.trace.mission.goal == "place the order of ana"
+        assert [bool(call.error) for call in kept.trace.calls] == [True, False, False]
+        assert not any(memory.heuristics.every())  # a shell may do anything: somebody must read it
+        pairs = zip(kept.trace.events, kept.happened_ids, strict=True)
+        failed = [one for event, one in pairs if getattr(event, "error", None)]
+        memory.lesson("an order has no customer", "touch customer", evidence=failed)
 
-        agent.run("now the order of eve", agent.shell("sh order.sh"), "I see.")
-        assert "no customer: insert them first" in told(agent)
+        agent.run("now do it for eve", agent.shell("sh order.sh"), "I see.")
+        assert "an order has no customer" in told(agent)
         assert "touch customer" in told(agent)
 
-        until(lambda: len(memory.traces()) == 4)
+        until(lambda: len(memory.traces()) == 3)
         calls = [len(one.trace.calls) for one in memory.traces()]
         memory.import_files(agent.sessions())
         assert [len(one.trace.calls) for one in memory.traces()] == calls

@@ -30,6 +30,7 @@ class LiveSessions:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._open: OrderedDict[Path, Reading] = OrderedDict()
+        self._awaited: dict[Path, None] = {}
         self._in_databases: dict[tuple[Path, str], None] = {}
         self._times_lost = memory.store.times_lost
 
@@ -44,8 +45,8 @@ class LiveSessions:
         return [one for file in (path, *_sub_agents(path)) for one in self._read(file)]
 
     def read_on_all(self) -> None:
-        """Store what is new in every transcript that is open."""
-        for path in [*self._open]:
+        """Store what is new in every transcript that is open, or was not there yet."""
+        for path in [*self._open, *self._awaited]:
             self._read(path)
 
     def end(self, path: Path, session: str = "") -> list[str]:
@@ -60,7 +61,8 @@ class LiveSessions:
 
     def end_all(self) -> list[str]:
         """Store the rest of every session. Return the ids of their traces."""
-        of_files = [trace_id for path in [*self._open] for trace_id in self._end(path)]
+        paths = [*self._open, *self._awaited]
+        of_files = [trace_id for path in paths for trace_id in self._end(path)]
         return of_files + [
             trace_id
             for path, session in [*self._in_databases]
@@ -109,7 +111,9 @@ class LiveSessions:
             self._open.move_to_end(path)
             return found
         if not path.exists():
+            self._awaited[path] = None  # a session's first hooks come before its transcript
             return None
+        self._awaited.pop(path, None)
         with opened(path) as file:
             shape = find_shape(file, str(path))
         if shape.is_document:

@@ -20,8 +20,12 @@ _CLAUDE_EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUseFailure", "Sto
 """Calls that went well need no hook: the service reads them in the session's transcript."""
 _CODEX_EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
 """Codex has no event of its own for calls that fail."""
-_UNANSWERED = ("SessionStart", "Stop")
-"""Events for which em has nothing to tell, so that the agent need not wait."""
+_CLAUDE_UNAWAITED, _CODEX_UNAWAITED = ("SessionStart",), ("SessionStart", "Stop")
+"""Events for which em has nothing to tell, so that the agent need not wait.
+
+`claude -p` ends at once after a `Stop` that nobody waits for: the hook is killed, and `SessionEnd`
+does not come.
+"""
 _TIMEOUT = 2
 """Seconds after which an agent ends a hook; the hook itself gives up much earlier."""
 _FIRST_START = 120
@@ -58,20 +62,20 @@ def marketplace(launch: Launch) -> dict[Path, str]:
         FOLDER / ".claude-plugin/plugin.json": _json(about),
         FOLDER / ".codex-plugin/plugin.json": _json(about | paths),
         FOLDER / ".mcp.json": _json({"mcpServers": {"em": server}}),
-        FOLDER / "hooks/hooks.json": _json(_hooks(launch, _CLAUDE_EVENTS)),
-        FOLDER / "hooks/codex.json": _json(_hooks(launch, _CODEX_EVENTS)),
+        FOLDER / "hooks/hooks.json": _json(_hooks(launch, _CLAUDE_EVENTS, _CLAUDE_UNAWAITED)),
+        FOLDER / "hooks/codex.json": _json(_hooks(launch, _CODEX_EVENTS, _CODEX_UNAWAITED)),
         FOLDER / "hooks/em_hook.py": Path(hook.__file__).read_text(encoding="utf-8"),
         FOLDER / "skills/em/SKILL.md": SKILL,
     }
 
 
-def _hooks(launch: Launch, events: Sequence[str]) -> dict[str, Any]:
+def _hooks(launch: Launch, events: Sequence[str], unawaited: Sequence[str]) -> dict[str, Any]:
     """Return a file of hooks."""
     command = launch.hook_command('"${CLAUDE_PLUGIN_ROOT}"/hooks/em_hook.py')
     entry = {"type": "command", "command": command, "timeout": _TIMEOUT}
     return {
         "hooks": {
-            event: [{"hooks": [{**entry, **({"async": True} if event in _UNANSWERED else {})}]}]
+            event: [{"hooks": [{**entry, **({"async": True} if event in unawaited else {})}]}]
             for event in events
         }
     }
