@@ -24,8 +24,8 @@ FILE = Path("skills/em/SKILL.md")
 SKILL = """\
 ---
 name: em
-description: Use routines and lessons from earlier sessions. Use it when a task was done before, \
-when a note from em names a routine, or when a command failed in a way that may be known.
+description: Use routines and lessons from earlier sessions, when a task was done before, a note \
+from em names a routine, or a command failed.
 ---
 
 # em, the memory of earlier sessions

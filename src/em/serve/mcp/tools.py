@@ -83,7 +83,9 @@ class Ask(Arguments, frozen=True):
         ]
         | None
     ) = None
-    action: Annotated[str, _about("To check against the rules.", min_length=1)] | None = None
+    action: (
+        Annotated[str, _about("Returns the rules that it would break.", min_length=1)] | None
+    ) = None
     details: Annotated[Json, _about("Of the action.")] = {}
     only: Annotated[
         Json,
@@ -136,7 +138,7 @@ class Lesson(Arguments, frozen=True):
 class Propose(Arguments, frozen=True):
     """A group of recorded tasks, and the routine for them."""
 
-    group: Annotated[str, _about("Without it: the groups there are.")] | None = None
+    group: Annotated[str, _about("Without it: all groups.")] | None = None
     files: Annotated[
         dict[str, str], _about("routine.yaml and udf.py, or a skill's. Without: recordings.")
     ] = {}
@@ -324,8 +326,8 @@ def hints(*, is_read: bool, is_destructive: bool = False, is_open: bool = False)
 
 
 def _remember(desk: "Desk", caller: Caller, given: Remember) -> Json:
-    """Remember a text of a subject (a person or thing), or a stored `event`, with the facts that
-    it states or ends; or facts alone. With neither: their schema.
+    """Remember a text about a subject, or a stored `event`, with the facts that it states or ends;
+    or facts alone. With neither: the schema.
     """
     caller.must_see(given.subject)
     about = {**msgspec.structs.asdict(read(Said, given.context)), "at": given.at}
@@ -380,8 +382,8 @@ def _as_record(fact: Json) -> Json:
 
 
 def _ask(desk: "Desk", caller: Caller, given: Ask) -> Json:
-    """Look up what is known. A question returns passages and the subject's classes; then `code`
-    over these computes the answer. `action` returns the rules that it would break.
+    """Look up what is known: for a question, passages and the subject's classes; then `code` over
+    these computes the answer.
     """
     caller.must_see(given.subject)
     if given.subject is None and (given.question is None or given.code or given.action):
@@ -549,7 +551,7 @@ def _step(number: int, given: Json) -> Json:
 
 def _propose(desk: "Desk", caller: Caller, given: Propose) -> Json:
     """Write a routine for tasks that recur: get the groups, then a group's recordings and the
-    format, then send files. They are tried on all recordings; a person may accept what is right.
+    format, then send files. What is right on all recordings, a person may accept.
     """
     caller.must_see(None)
     return desk.memory.propose(given.group, given.files, name=given.name or "", inputs=given.inputs)
