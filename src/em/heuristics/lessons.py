@@ -180,9 +180,9 @@ class Heuristics:
                 worked=[one.id for one in shown if one.id not in against],
             ),
         )
-        call, session = failed.get(against[0], (None, None)) if against else (None, None)
-        if call is None or session is None or call.is_udf:
+        if not against or against[0] not in failed or failed[against[0]][0].is_udf:
             return made
+        call, session = failed[against[0]]
         return msgspec.structs.replace(
             made,
             tools=[*made.tools] or [call.name],
