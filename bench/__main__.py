@@ -96,6 +96,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "state-records": state.as_records,
     "state-sentences": state.as_sentences,
     "state-compile": state.compiling,
+    "state-observe": state.observing,
     "state-subjects": state.many_subjects,
     "state_text": state_text.figures,
     "workflow": workflow.overhead,

@@ -8,8 +8,10 @@ import resource
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +266,39 @@ def loading(folder: Path, records: list[dict[str, Any]]) -> Iterator[Figure]:
         in_turns(ours, theirs, rounds=7),
         5.0,
     )
+
+
+def observing() -> Iterator[Figure]:
+    """Observing texts one by one, beside appending the same events to the log."""
+    numbers = count()
+
+    def text() -> str:
+        return f"I had tea number {next(numbers)} with Lia, and we talked about the trip to Rome."
+
+    with tempfile.TemporaryDirectory() as name, Memory(Path(name) / "em.db") as memory:
+
+        def ours() -> float:
+            return work_of(lambda: memory.observe("ana", text(), speaker="Ana"))
+
+        def theirs() -> float:
+            def append() -> None:
+                body = {"text": text(), "speaker": "Ana"}
+                memory.log.append(
+                    stream="subject/ana", kind="observation", body=body, subject="ana"
+                )
+
+            return work_of(append)
+
+        sides = in_turns(ours, theirs, rounds=25)
+    yield time_figure("observe 100 texts", "log.append of the same (processor time)", sides, 1.1)
+
+
+def work_of(call: Callable[[], object]) -> float:
+    """The processor seconds of a hundred calls: the clock says more of the disk, and of others."""
+    start = time.process_time()
+    for _ in range(100):
+        call()
+    return time.process_time() - start
 
 
 def megabytes() -> float:
