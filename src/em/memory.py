@@ -969,7 +969,7 @@ class Memory:
         **how: Any,
     ) -> tuple[int, dict[str, str]]:
         """Checkpoint many subjects, or all, on all cores. Return the count and the failures."""
-        from em.state.subjects import checkpoint_many, subjects_of
+        from em.state.portions import checkpoint_many, subjects_of
 
         names = subjects_of(self.store) if subjects is None else subjects
         return checkpoint_many(self.subjects, names, processes=processes, db=self._db, **how)

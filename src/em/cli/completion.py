@@ -62,7 +62,7 @@ def _routines(ctx: click.Context) -> Iterator[str]:
 
 
 def _subjects(ctx: click.Context) -> Iterator[str]:
-    from em.state.subjects import subjects_of
+    from em.state.portions import subjects_of
     from em.store import open_store
 
     with closing(open_store(_memory(ctx), create=False)) as store:

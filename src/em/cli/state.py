@@ -305,7 +305,7 @@ def _checkpoint_all(memory: Memory, processes: int | None, options: dict[str, An
 def _checkpoint_forever(
     memory: Memory, subjects: tuple[str, ...], every: float, how: dict[str, Any]
 ) -> None:
-    from em.state.subjects import subjects_of
+    from em.state.portions import subjects_of
 
     seen = 0
     while True:

@@ -21,7 +21,15 @@ from em.state.knowledge import Knowledge
 from em.state.origin import Origin, Why, items_of, origin_of_entry, origin_of_record
 from em.state.rows import Block, rows_decoder
 from em.state.rules import Alert, UserRule
-from em.state.schema import PROFILE, Constraint, Coverage, Entry, StateSchema, TypeSchema
+from em.state.schema import (
+    PROFILE,
+    Constraint,
+    Coverage,
+    Entry,
+    FieldSchema,
+    StateSchema,
+    TypeSchema,
+)
 from em.state.snapshot import Snapshot
 from em.state.types import converter
 from em.state.unread import Mentions, Unread, by_mention
@@ -279,11 +287,11 @@ class State:
 
     def history(self, field: str) -> list[tuple[list[Any], Any]]:
         """Return all values of a field with the keys of their records, oldest first."""
-        type_, name = self._field(field)
+        type_, wanted = self.find_field(field)
         found = []
         for key, facts in self._histories(type_):
             for given, entries in facts.items():
-                if type_.fields[given].name == name:
+                if given == wanted.given:
                     by_time = [self._entry(entry) for entry in entries]
                     by_time.sort(key=lambda entry: (entry.at, entry.recorded_at))
                     found += [(key, one) for one in by_time]
@@ -302,7 +310,8 @@ class State:
             mentions.add_record("", value, to_micros(found.at))
             unread = [one.event_id for one in mentions.texts(self._store, self._unread_ids)]
             return msgspec.structs.replace(found, unread=tuple(unread))
-        type_, name = self._field(what)
+        type_, field = self.find_field(what)
+        name = field.name
         entries = [entry for known, entry in self.history(what) if list(known) == list(key)]
         chosen = self._settled(type_, name, entries) if entries else None
         if chosen is None:
@@ -437,7 +446,7 @@ class State:
             )
         return found[0]
 
-    def _field(self, field: str) -> tuple[TypeSchema, str]:
+    def find_field(self, field: str) -> tuple[TypeSchema, FieldSchema]:
         """Find the type and the field that `profile.city`, `Profile.city` or `city` names."""
         for type_ in self.schema.types.values():
             if type_.key is None:
@@ -448,7 +457,7 @@ class State:
                     owner = field.removesuffix(f".{name}")
                     is_own = field == name and type_.given == PROFILE
                     if is_own or (owner != field and owner.lower() in owners):
-                        return type_, known.name
+                        return type_, known
         known_names = [one.name for one in self.schema.types.get(PROFILE, _NO_TYPE).fields.values()]
         raise NotFound(
             f"no single-valued field {field!r}",

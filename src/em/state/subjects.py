@@ -1,16 +1,13 @@
 """The states of a store's subjects: checkpoint them, load them, ask questions, record decisions.
 
-Memory delegates to `Subjects`. `checkpoint_many` compiles many subjects with all cores.
+Memory delegates to `Subjects`.
 """
 
-import os
 import random
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from keyword import iskeyword
 from typing import Any
 
@@ -18,8 +15,10 @@ import msgspec
 
 from em.errors import EmError, InputError, NotFound, PositionConflict, UsageError
 from em.llm.client import LlmClient
-from em.log.event import SUBJECT_PREFIX, Draft, EventQuery, subject_stream
+from em.log.event import Draft, EventQuery, subject_stream
 from em.settings import StateSettings
+from em.state import decisions
+from em.state.cadence import Cadence
 from em.state.checkpoint import (
     ATTEMPTS,
     Checkpoint,
@@ -31,27 +30,20 @@ from em.state.checkpoint import (
     schema_in,
 )
 from em.state.evolution import Change, Dependent, compare
-from em.state.fold import merged_key
 from em.state.questions import Answer, Asker, run_own_code
-from em.state.rules import UserRule, dependents, load_rules, rule_key
+from em.state.rules import UserRule, dependents, load_rules
 from em.state.schema import (
     KIND,
     PROFILE,
     Decision,
-    FieldSchema,
-    Policy,
-    PolicyName,
     Question,
     Verdict,
 )
 from em.state.state import State
-from em.state.types import holds, resolve
-from em.store import open_store
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Passage, Store
 from em.values.canonical import Json, uncollected
 from em.values.ids import new_id
-from em.values.mismatch import closest
-from em.values.times import Moment, moment, parse_duration
+from em.values.times import Moment, moment
 
 QUESTIONS = "questions"
 MAX_QUESTIONS = 200
@@ -325,177 +317,35 @@ class Subjects:
             key = [key]
         if not key or type_ == PROFILE:
             raise InputError("a key needs at least one field, and Profile has none", place="key")
-        decision = _decided(subject, Decision(type=type_, key=list(key), by=by))
-        return self.decide(subject, lambda: Commit(events=[decision]))
+        key_ = decisions.decided(subject, Decision(type=type_, key=list(key), by=by))
+        return self.decide(subject, lambda: Commit(events=[key_]))
 
     def _add(self, make: Callable[..., Draft], subject: str, *given: Any, **how: Any) -> str:
-        """Commit an event that is made of what is stored now; return its id."""
-        return self.decide(subject, lambda: Commit(events=[make(subject, *given, **how)]))
+        """Commit an event that is made of the state as it is now; return its id."""
+        return self.decide(
+            subject, lambda: Commit(events=[make(self.state(subject), *given, **how)])
+        )
 
     def resolve(self, subject: str, field: str, **decision: Any) -> str:
-        """Record a person's decision about a field (see `decision`); return the event's id."""
-        return self._add(self.decision, subject, field, **decision)
-
-    def decision(
-        self,
-        subject: str,
-        field: str,
-        *,
-        value: Any = None,
-        event: str | None = None,
-        policy: PolicyName | None = None,
-        order: Sequence[str] = (),
-        key: Sequence[Any] | None = None,
-        by: str = "",
-    ) -> Draft:
-        """Make the event that decides a field: by a value, by an event's value, or by a policy.
-
-        Where an event has several values for the field, `value` and `key` say which is right.
-        by: who decides.
-        """
-        if (policy is None) == (value is None and event is None):
-            raise UsageError(
-                "resolve needs a value, an event or a policy, and no policy beside the others",
-                place="resolve",
-            )
-        if policy == "source" and not order:
-            raise UsageError("the policy `source` needs an order of sources", place="order")
-        state = self.state(subject)
-        type_, name = state._field(field)
-        known = next(known for known in type_.fields.values() if known.name == name)
-        given = known.given
-        if policy is not None:
-            chosen = Policy(policy, list(order))
-            decision = Decision(type=type_.given, field=given, policy=chosen, by=by)
-            return _decided(subject, decision)
-        if event is None:
-            _check_held(known, value)
-        if event is not None:
-            history = state.history(f"{type_.name}.{name}")
-            key, value = _value_of(event, history, field, value, key)
-        decision = Decision(
-            type=type_.given,
-            field=given,
-            value=value,
-            event=event,
-            record_key=list(key or ()),
-            by=by,
-        )
-        return _decided(subject, decision)
+        """Record a person's decision about a field (`field_decision`); return its event's id."""
+        return self._add(decisions.field_decision, subject, field, **decision)
 
     def correct(
         self, subject: str, record: Any, changes: Mapping[str, Any], *, by: str = ""
     ) -> str:
         """Record a person's correction of a record's fields; return the event's id."""
-        return self._add(self.correction, subject, record, changes, by=by)
-
-    def correction(
-        self, subject: str, record: Any, changes: Mapping[str, Any], *, by: str = ""
-    ) -> Draft:
-        """Make the event that corrects a record; it is found by its event in the state of now."""
-        if not changes:
-            raise InputError("a correction needs at least one field", place="changes")
-        place = self._place(subject, record)
-        named = self._given(subject, place, dict(changes))
-        return _decided(subject, Decision(place=place, changes=named, by=by))
+        return self._add(decisions.correction, subject, record, changes, by=by)
 
     def retract(self, subject: str, what: Any, key: Sequence[Any] = (), *, by: str = "") -> str:
         """Take back a record, by itself or its event, or the value of a field (`profile.city`)."""
-        return self._add(self.retraction, subject, what, key, by=by)
-
-    def retraction(
-        self, subject: str, what: Any, key: Sequence[Any] = (), *, by: str = ""
-    ) -> Draft:
-        """Make the event that takes back a record, or the value of a field."""
-        if not isinstance(what, str):
-            return self.record_retraction(subject, what, by=by)
-        state = self.state(subject)
-        try:
-            type_, name = state._field(what)
-        except NotFound:
-            if not any(self._store.read(EventQuery(ids=[what], subject=subject))):
-                raise
-            return self.record_retraction(subject, what, by=by)
-        given = next(known.given for known in type_.fields.values() if known.name == name)
-        decision = Decision(
-            type=type_.given, field=given, record_key=list(key), retract=True, by=by
-        )
-        return _decided(subject, decision)
-
-    def record_retraction(self, subject: str, record: Any, *, by: str = "") -> Draft:
-        """Make the event that takes back a record, given itself or by the id of its event."""
-        return _decided(subject, Decision(place=self._place(subject, record), by=by))
+        return self._add(decisions.retraction, subject, what, key, by=by)
 
     def same(self, subject: str, one: Sequence[Any], other: Sequence[Any], **how: str) -> str:
         """Record that two records with a key are one: the first one's fields become the other's.
 
         `undo` parts them again. Return the event's id. how: their `type_`, and `by` whom.
         """
-        return self._add(self.merging, subject, one, other, **how)
-
-    def merging(
-        self,
-        subject: str,
-        one: Sequence[Any],
-        other: Sequence[Any],
-        type_: str = "Person",
-        *,
-        by: str = "",
-    ) -> Draft:
-        """Make the event that makes two records one."""
-        state = self.state(subject)
-        known = next(
-            (found for found in state.schema.types.values() if type_ in (found.given, found.name)),
-            None,
-        )
-        if known is None or not known.key:
-            raise NotFound(
-                f"{subject!r} has no records of {type_!r} with a key",
-                place="type",
-                fix="`em state code SUBJECT` shows the types; `em state key` declares a key",
-            )
-        keys = [merged_key(state.schema, known.given, key) for key in (one, other)]
-        stored = [list(key) for key, _ in state._histories(known)]
-        for key in keys:
-            if key not in stored:
-                raise NotFound(f"no {type_} with the key {key}", place="key")
-        if keys[0] == keys[1]:
-            raise InputError(f"{list(one)} and {list(other)} are one record already", place="key")
-        decision = Decision(type=known.given, same=keys[0], record_key=keys[1], by=by)
-        return _decided(subject, decision)
-
-    def _given(self, subject: str, place: str, changes: Json) -> Json:
-        """Return changes by the names that the fields were given with.
-
-        A field that the type does not have, or a value that it can't hold, is refused: a typo would
-        leave the record out of every sum.
-        """
-        type_ = self.state(subject).schema.types[place.rsplit("/", 2)[0]]
-        fields = {field.given: field for field in type_.fields.values()}
-        fields |= {field.name: field for field in type_.fields.values()}
-        found: Json = {}
-        for name, value in changes.items():
-            if name not in fields:
-                names = [field.name for field in type_.fields.values()]
-                raise NotFound(
-                    f"a {type_.name} has no field {name!r}",
-                    place=name,
-                    fix=closest(name, names) or f"it has: {', '.join(names[:20])}",
-                )
-            _check_held(fields[name], value)
-            found[fields[name].given] = value
-        return found
-
-    def _place(self, subject: str, record: Any) -> str:
-        state = self.state(subject)
-        if isinstance(record, str):
-            return state.place(record)
-        for name, type_ in state.collections.items():
-            if type_.key is None:
-                for one in state.collection(name):
-                    if one.event_ids == record.event_ids and repr(one) == repr(record):
-                        return state.place(one)
-        return state.place(record)
+        return self._add(decisions.merging, subject, one, other, **how)
 
     def judge(self, subject: str, rule: str, verdict: Verdict, *, by: str = "") -> str:
         """Record a person's verdict on a rule that a model derived, and apply it.
@@ -503,34 +353,16 @@ class Subjects:
         The verdict is about the rule's content: a rule that changes later is proposed anew. Return
         the event's id.
         """
-        event = self._add(self.verdict, subject, rule, verdict, by=by)
+        event = self._add(decisions.rule_verdict, subject, rule, verdict, by=by)
         self.checkpoint(subject, accept=True)
         return event
 
-    def verdict(self, subject: str, rule: str, verdict: Verdict, *, by: str = "") -> Draft:
-        """Make the event of a verdict on a rule."""
-        found = [one for one in self.state(subject).rules if one.id == rule]
-        if not found:
-            raise NotFound(
-                f"no rule {rule!r} about {subject!r}",
-                place="rule",
-                fix="`em rules SUBJECT` lists the rules",
-            )
-        return _decided(subject, Decision(rule=rule_key(found[0]), verdict=verdict, by=by))
-
     def undo(self, subject: str, decision: str, *, by: str = "") -> str:
         """Take back a decision, or an earlier undo, by its event; return the new event's id."""
-        return self._add(self._undoing, subject, decision, by=by)
-
-    def _undoing(self, subject: str, decision: str, by: str) -> Draft:
-        found = next(iter(self._store.read(EventQuery(ids=[decision]))), None)
-        if found is None or found.kind != "decided" or found.stream != subject_stream(subject):
-            raise NotFound(
-                f"no decision {decision} about {subject!r}",
-                place="event",
-                fix="`em log show --kind decided` lists them",
-            )
-        return _decided(subject, Decision(undo=decision, by=by))
+        return self.decide(
+            subject,
+            lambda: Commit(events=[decisions.undoing(self._store, subject, decision, by)]),
+        )
 
     def observed(self, heads: Mapping[str | None, int]) -> None:
         """Checkpoint the subjects that are due by `checkpoint_every`.
@@ -556,96 +388,10 @@ class Subjects:
             return 0
 
 
-def _check_held(field: FieldSchema, value: Any) -> None:
-    """InputError if a field's type can't hold a value that a person decided."""
-    if holds(field, msgspec.to_builtins(value)):
-        return
-    like = f"give a value such as {field.examples[0].text}" if field.examples else "see the type"
-    quoting = "" if isinstance(value, str) else "; a text in quotes stays a text: '\"1\"'"
-    raise InputError(
-        f"{field.name!r} holds {resolve(field, 'object').annotation}, not {value!r:.60}",
-        place=field.name,
-        fix=like + quoting,
-    )
-
-
 def _has_older_name(body: Json) -> bool:
     """Tell whether a collection of a stored state is not the plain plural: an older em gave it."""
     names = [one["collection"] for one in (body.get("types") or {}).values()]
     return any(name.endswith("_") and not iskeyword(name[:-1]) for name in names)
-
-
-def _value_of(
-    event: str,
-    history: Sequence[tuple[list[Any], Any]],
-    field: str,
-    value: Any,
-    key: Sequence[Any] | None,
-) -> tuple[list[Any], Any]:
-    """Return the key and the value that an event has for a field; it must be only one."""
-    found = [
-        (known, entry.value)
-        for known, entry in history
-        if event in entry.event_ids
-        and (key is None or list(known) == list(key))
-        and (value is None or entry.value == value)
-    ]
-    if not found:
-        raise NotFound(f"event {event} has no such value for {field}", place="event")
-    if any(one != found[0] for one in found):
-        raise InputError(
-            f"event {event} has several values for {field}",
-            place="event",
-            fix="say which one is right: give the value, and the key of the record, too",
-        )
-    return found[0]
-
-
-def _decided(subject: str, decision: Decision) -> Draft:
-    body: Json = msgspec.to_builtins(decision)
-    return Draft(stream=subject_stream(subject), kind="decided", body=body, subject=subject)
-
-
-class Cadence:
-    """Decides when a checkpoint is due: after a number of events, or a time."""
-
-    def __init__(self, every: int | str | None) -> None:
-        self._events, self._seconds = _every(every)
-        self._last: dict[str, tuple[int, float]] = {}
-        self._lock = threading.Lock()
-
-    @property
-    def is_set(self) -> bool:
-        """Tell whether checkpoints are ever due."""
-        return bool(self._events or self._seconds)
-
-    def is_due(self, subject: str, pos: int, watermark: Callable[[str], int]) -> bool:
-        """Tell whether a subject is due, whose stream now ends at `pos`."""
-        with self._lock:
-            if subject not in self._last:
-                self._last[subject] = (watermark(subject), time.monotonic())
-            last, at = self._last[subject]
-        if self._events:
-            return pos - last >= self._events
-        return pos > last and time.monotonic() - at >= (self._seconds or 0)
-
-    def done(self, subject: str, watermark: int) -> None:
-        """Note that a subject was checkpointed."""
-        with self._lock:
-            self._last[subject] = (watermark, time.monotonic())
-
-
-def _every(given: int | str | None) -> tuple[int | None, float | None]:
-    if given is None:
-        return None, None
-    text = str(given).strip()
-    if text.isdecimal() and len(text) < 10 and (events := int(text)):
-        return events, None
-    expected = "a number of events (500) or a duration (10m)"
-    every = parse_duration(text, "checkpoint_every", expected=expected, error=UsageError)
-    if not every:
-        raise UsageError(f"checkpoint_every must be above zero, got {text!r}")
-    return None, every.total_seconds()
 
 
 def _plain_row(row: Json) -> Json:
@@ -659,116 +405,3 @@ def _part(value: Any, part: str) -> Any:
     if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
         return value[int(part)]
     return None
-
-
-PORTION = 50
-"""Subjects that a process gets at a time, and writes in one transaction."""
-MANY_EVENTS = 20_000
-"""Write a portion early once it has this many events, to bound memory."""
-
-NEWS = ("observation", "read", "decided", "erased")
-"""Kinds of events that change a state."""
-
-
-def subjects_of(store: Store, after: int = 0) -> list[str]:
-    """List the subjects with observations, sorted by name; only those with news after a seq."""
-    if not after:
-        return [name.removeprefix(SUBJECT_PREFIX) for name in store.streams(SUBJECT_PREFIX)]
-    news = store.rows(EventQuery(kinds=NEWS, after=after))
-    return sorted({row.subject for row in news if row.subject is not None})
-
-
-def checkpoint_many(
-    subjects: Subjects,
-    names: Iterable[str],
-    *,
-    processes: int | None = None,
-    db: str | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _all: None,
-    **how: Any,
-) -> tuple[int, dict[str, str]]:
-    """Checkpoint subjects with all cores; return how many succeeded, and the errors of others.
-
-    db: the store's address for the other processes; by default the one that em would choose.
-    progress: called with the number of subjects that were looked at, and of all of them.
-    """
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    wanted = processes or os.cpu_count() or 1
-    every = list(names)
-    done = 0
-    failed: dict[str, str] = {}
-
-    def take(report: tuple[int, dict[str, str]]) -> None:
-        nonlocal done
-        done += report[0]
-        failed.update(report[1])
-        progress(done + len(failed), len(every))
-
-    if wanted == 1:
-        for portion in _portions(every):
-            take(_portion(subjects, portion, how))
-        return done, failed
-    # Spawn, don't fork: a child must not inherit the store's connections.
-    with ProcessPoolExecutor(wanted, mp_context=get_context("spawn")) as pool:
-        jobs = [
-            pool.submit(_in_process, db, subjects.settings, portion, how)
-            for portion in _portions(every)
-        ]
-        for job in jobs:
-            take(job.result())
-    return done, failed
-
-
-def _portions(names: Iterable[str]) -> Iterator[list[str]]:
-    left = iter(names)
-    while portion := list(islice(left, PORTION)):
-        yield portion
-
-
-_opened: dict[str | None, Subjects] = {}
-
-
-def _in_process(
-    db: str | None, settings: StateSettings, names: Sequence[str], how: dict[str, Any]
-) -> tuple[int, dict[str, str]]:
-    if db not in _opened:
-        _opened[db] = Subjects(open_store(db, None, create=False), settings)
-    return _portion(_opened[db], names, how)
-
-
-def _portion(
-    subjects: Subjects, names: Sequence[str], how: dict[str, Any]
-) -> tuple[int, dict[str, str]]:
-    """Compile subjects and write many at a time, because all processes share the write lock."""
-    failed: dict[str, str] = {}
-    waiting: list[Compiled] = []
-    for name in names:
-        try:
-            found = subjects.compile(name, **how)
-        except EmError as error:
-            failed[name] = str(error)
-            continue
-        if found.commit is not None:
-            waiting.append(found)
-        if len(waiting) >= PORTION or sum(one.report.new_events for one in waiting) >= MANY_EVENTS:
-            failed |= _write(subjects, waiting, how)
-            waiting = []
-    if waiting:
-        failed |= _write(subjects, waiting, how)
-    return len(names) - len(failed), failed
-
-
-def _write(subjects: Subjects, waiting: Sequence[Compiled], how: dict[str, Any]) -> dict[str, str]:
-    failed: dict[str, str] = {}
-    try:
-        subjects.write(waiting)
-    except EmError:
-        # One of them has new events or can't be written: write each on its own.
-        for one in waiting:
-            try:
-                subjects.checkpoint(one.report.subject, **how)
-            except EmError as error:
-                failed[one.report.subject] = str(error)
-    return failed

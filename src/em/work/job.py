@@ -15,7 +15,7 @@ from em.log.summary import Summary, event_summary
 from em.memory import Memory
 from em.redaction.redactor import Redactor
 from em.runner.package import find_routine
-from em.state.subjects import subjects_of
+from em.state.portions import subjects_of
 from em.values.canonical import Json, canonical
 from em.values.ids import new_ids
 

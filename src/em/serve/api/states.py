@@ -46,9 +46,15 @@ from em.serve.service import (
     page,
     service_of,
 )
+from em.state.decisions import (
+    correction,
+    field_decision,
+    record_retraction,
+    retraction,
+    rule_verdict,
+)
 from em.state.schema import KIND
 from em.state.state import State
-from em.state.subjects import Subjects
 from em.store.protocol import Commit
 from em.values.ids import new_id
 
@@ -199,9 +205,10 @@ async def post_resolve(
 ) -> Response[Kept]:
     """Record a person's decision about a field; the next checkpoint applies it."""
 
-    def draft(subjects: Subjects, data: ResolveIn) -> Draft:
-        decision = msgspec.structs.asdict(data)
-        return subjects.decision(decision.pop("subject"), decision.pop("field"), **decision)
+    def draft(state: State, data: ResolveIn) -> Draft:
+        given = msgspec.structs.asdict(data)
+        del given["subject"]
+        return field_decision(state, given.pop("field"), **given)
 
     return await _decide(request, data, key, draft)
 
@@ -210,7 +217,7 @@ D = TypeVar("D", ResolveIn, CorrectIn, RetractIn, RuleIn)
 
 
 async def _decide(
-    request: AnyRequest, data: D, key: str | None, draft: Callable[[Subjects, D], Draft]
+    request: AnyRequest, data: D, key: str | None, draft: Callable[[State, D], Draft]
 ) -> Response[Kept]:
     """Store a person's decision once, whatever else is written about the subject meanwhile."""
     service = service_of(request)
@@ -221,7 +228,7 @@ async def _decide(
         event = new_id()
 
         def change() -> Commit:
-            made = draft(service.memory.subjects, data)
+            made = draft(service.memory.subjects.state(data.subject), data)
             made = msgspec.structs.replace(made, id=event, body={**made.body, "by": caller.name})
             return Commit(events=[made], request=pending.answer(Kept(event), 201, (event,)))
 
@@ -239,8 +246,8 @@ async def post_correct(
     A fact is corrected with `/resolve`.
     """
 
-    def draft(subjects: Subjects, data: CorrectIn) -> Draft:
-        return subjects.correction(data.subject, data.event_id, data.changes)
+    def draft(state: State, data: CorrectIn) -> Draft:
+        return correction(state, data.event_id, data.changes)
 
     return await _decide(request, data, key, draft)
 
@@ -251,12 +258,12 @@ async def post_retract(
 ) -> Response[Kept]:
     """Take back a fact or a record; the next checkpoint applies it. The log still has both."""
 
-    def draft(subjects: Subjects, data: RetractIn) -> Draft:
+    def draft(state: State, data: RetractIn) -> Draft:
         if (data.field is None) == (data.event_id is None):
             raise UsageError("expected either `field` or `event_id`", place="field")
         if data.field is not None:
-            return subjects.retraction(data.subject, data.field, data.key)
-        return subjects.record_retraction(data.subject, data.event_id)
+            return retraction(state, data.field, data.key)
+        return record_retraction(state, data.event_id)
 
     return await _decide(request, data, key, draft)
 
@@ -272,8 +279,8 @@ def get_rules(request: AnyRequest, subject: Subject) -> Rules:
 async def post_rule(request: AnyRequest, data: JSONBody[RuleIn], key: Key = None) -> Response[Kept]:
     """Record a person's verdict on a derived rule; the next checkpoint applies it."""
 
-    def draft(subjects: Subjects, data: RuleIn) -> Draft:
-        return subjects.verdict(data.subject, data.rule, data.verdict)
+    def draft(state: State, data: RuleIn) -> Draft:
+        return rule_verdict(state, data.rule, data.verdict)
 
     return await _decide(request, data, key, draft)
 
