@@ -66,6 +66,18 @@ def test_the_configured_model_reads_other_words_if_it_is_asked_for(
     assert (ran.code, ran.out) == (0, '"hello Ana"\n')
 
 
+@pytest.mark.parametrize(
+    ("words", "greeted"),
+    [("as always", True), ("Say hello to Ana.", True), ("Say hello to Bob.", False)],
+)
+def test_inputs_beside_a_request_count_unless_it_contradicts_them(
+    words: str, *, greeted: bool
+) -> None:
+    ran = em("run", "greet", f"request={words}", "who=Ana")
+    assert (ran.code == 0) == greeted
+    assert ran.out == ('"hello Ana"\n' if greeted else ran.out)
+
+
 @pytest.mark.parametrize("mode", ["off", "shadow"])
 def test_routines_that_are_switched_off_are_not_looked_for(
     monkeypatch: pytest.MonkeyPatch, mode: str

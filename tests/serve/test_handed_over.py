@@ -99,6 +99,19 @@ def test_a_request_in_words_fits_a_template_or_is_asked_for_once(service: Served
     assert (done["status"], done["output"]) == ("ok", "100 for W-1")
 
 
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [("as we said", "100 for W-1"), ("please refund W-1", "100 for W-1"), ("refund W-2", None)],
+)
+def test_inputs_beside_a_request_count_unless_it_contradicts_them(
+    service: Served, words: str, output: str | None
+) -> None:
+    given = {"routine": "refund", "input": {"request": words, "order_id": "W-1"}}
+    run = service.post("/runs", given).json()
+    assert run.get("output") == output
+    assert run["status"] == ("ok" if output else "needs_input")
+
+
 def test_an_agent_is_told_to_do_it_itself() -> None:
     async def work(client: Client) -> None:
         answer = await client.call_tool("refund", {"order_id": "W-9"})
