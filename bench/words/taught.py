@@ -16,7 +16,7 @@ from bench.words.cases import Case
 from bench.words.recorded import mixed
 from em.llm import ScriptedClient
 from em.runner.package import find_routine, routine_of
-from em.values.json_schema import properties_of
+from em.values.json_schema import by_names, properties_of
 
 YES, NO = {"reason": "as it was asked", "yes": True}, {"reason": "not asked", "yes": False}
 
@@ -32,12 +32,17 @@ class Taught(NamedTuple):
 
     def lacks(self, inputs: Mapping[str, Any]) -> list[str]:
         """Return the inputs that no recording had."""
-        return [name for name in inputs if name not in properties_of(self.schema)]
+        return [name for name in by_names(self.schema, dict(inputs)) if name not in self._known]
+
+    @property
+    def _known(self) -> Mapping[str, Any]:
+        return properties_of(self.schema)
 
     def reading(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a model answers that reads these inputs in a request."""
         lacks = self.lacks(inputs)
-        known = {name: one for name, one in inputs.items() if name not in lacks}
+        named = by_names(self.schema, dict(inputs))
+        known = {name: one for name, one in named.items() if name not in lacks}
         missing = [name for name in self.schema.get("required", ()) if name not in known]
         return {"fits": True, "inputs": known, "missing": missing, "not_expressed": lacks}
 

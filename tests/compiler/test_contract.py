@@ -88,6 +88,24 @@ def test_an_input_that_decides_anything_else_keeps_its_limits(more: Json) -> Non
     assert joined({"type": "integer", "minimum": 1}, [CALL, more]) == LEARNT["properties"]["nights"]
 
 
+@pytest.mark.parametrize(
+    ("description", "limits"),
+    [
+        ("in the customer's words", {"minLength": 1}),
+        ("either late or lost", {"enum": ["late", "lost"]}),
+        ("", {"enum": ["late", "lost"]}),
+    ],
+)
+def test_words_that_a_description_of_a_text_does_not_have_are_no_limit(
+    description: str, limits: Json
+) -> None:
+    learnt = {"properties": {"why": {"type": "string", "enum": ["late", "lost"]}}}
+    step = {"type": "tool.call", "tool": "cancel", "args": {"why": "{{ why }}"}}
+    tools = {"cancel": {"why": {"type": "string", "description": description}}}
+    made = with_contracts(learnt, [step], tools, [{"why": "late"}])["properties"]["why"]
+    assert made == {"type": "string", **limits, "description": description}
+
+
 def test_a_check_of_the_input_stays_and_decides_nothing() -> None:
     check = {"type": "assert", "check": "nights < room.free"}
     assert joined({"minimum": 1}, [check, CALL]) == {"type": "integer", "minimum": 1}

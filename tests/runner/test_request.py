@@ -327,6 +327,13 @@ def test_numbers_in_words_are_read() -> None:
     assert [*numbers_in(words)] == [205, 1000, 32, 12]
 
 
+def test_a_model_may_use_the_names_of_the_recordings() -> None:
+    schema = {"type": "object", "properties": {"the_days": {"type": "integer", "title": "days"}}}
+    found = Reading(True, {"days": 3}, [], [])
+    bound = checked(Routine(name="r", input_schema=schema), "for 3 days", found, {}, AT)
+    assert (bound.inputs, bound.problem) == ({"the_days": 3}, "")
+
+
 WISHED = "BT-44 from 2 May 2026 for 5 nights, berth 7 was too loud"
 YES, NO = {"yes": True, "reason": "nothing else is asked"}, {"yes": False, "reason": "too loud"}
 

@@ -75,6 +75,8 @@ def _joined(learnt: Any, declared: Any) -> Any:
     if not isinstance(learnt, dict) or not isinstance(declared, dict):
         return learnt
     made = dict(learnt)
+    if made.get("type") == declared.get("type") == "string" and _is_free(made, declared):
+        made = {name: one for name, one in made.items() if name != "enum"} | {"minLength": 1}
     if declared.keys() & {"enum", "pattern", "minimum", "maximum", "exclusiveMinimum", "format"}:
         made = {name: one for name, one in made.items() if name not in _LOOKS}
     if (made.get("type"), declared.get("type")) == ("integer", "number"):
@@ -89,3 +91,11 @@ def _joined(learnt: Any, declared: Any) -> Any:
         elif word not in ("type", "minItems"):
             made[word] = one
     return made
+
+
+def _is_free(learnt: Json, declared: Json) -> bool:
+    """Return whether a text is described, and recorded words are none that the description has."""
+    said = str(declared.get("description", "")).casefold()
+    is_limited = declared.keys() & {"enum", "pattern", "format"}
+    words = [str(one).casefold() for one in learnt.get("enum", ())]
+    return bool(said and words and not is_limited) and not all(one in said for one in words)

@@ -118,6 +118,9 @@ def checked(
     """
     wishes = [one for one in reading.not_expressed if one.strip()]
     schema = routine.input_schema or {}
+    # A model may say `days` where the routine says `the_days`, as recordings did.
+    named = json_schema.by_names(schema, reading.inputs)
+    reading = msgspec.structs.replace(reading, inputs=named)
     problem = "" if reading.fits else "the model says that the request asks for something else"
     if unclear := [name for name in reading.missing if name in reading.inputs]:
         problem = problem or f"the model gives {unclear[0]!r}, and says that it is missing"
