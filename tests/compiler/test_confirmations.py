@@ -9,7 +9,6 @@ from bench.words import desks
 from bench.words.recorded import results
 
 from em import Memory, tool
-from em.compiler.confirmations import confirmed
 from em.runner.package import find_routine, routine_of
 
 KINDS = [*desks.kinds()]
@@ -130,36 +129,3 @@ def test_a_number_of_the_request_must_be_that_of_the_record(memory: Memory) -> N
         request = f"Close ida@mail.example, phone {phone}"
         memory.run("close", {"request": request}, desk.tools)
     assert desk.closed == ["g3"]
-
-
-READ = {"type": "tool.call", "tool": "find", "args": {"q": "{{ email }}"}, "save_as": "guest"}
-OTHER = {"type": "tool.call", "tool": "get", "args": {"of": "{{ guest.id }}"}, "save_as": "more"}
-WRITE = {"type": "tool.call", "tool": "do", "args": {}, "effect": "write"}
-
-
-@pytest.mark.parametrize(
-    ("check", "when", "names"),
-    [
-        ("guest.name == name", None, {"name"}),
-        ("name in guest.names", None, {"name"}),
-        ("guest.name == name", "given(name)", {"name"}),
-        ("guest.name == name", "given(email)", set()),
-        ("guest.name == name", "other == 'x'", set()),
-        ("guest.name != name", None, set()),
-        ("guest.name == name or true", None, set()),
-        ("guest.email == email", None, set()),
-        ("more.email == email", None, set()),
-        ("more.name == name", None, {"name"}),
-        ("other == name", None, set()),
-        ("name == 'x'", None, set()),
-        ("(guest.names | length) == name", None, {"name"}),
-        ("guest.name is defined", None, set()),
-    ],
-)
-def test_only_what_was_read_without_an_input_confirms_it(
-    check: str, when: str | None, names: set[str]
-) -> None:
-    test = {"type": "assert", "check": check} | ({} if when is None else {"when": when})
-    schema = {"properties": {one: {"type": "string"} for one in ("email", "name", "other")}}
-    assert confirmed({"input_schema": schema, "steps": [READ, OTHER, test, WRITE]}) == names
-    assert confirmed({"input_schema": schema, "steps": [READ, OTHER, WRITE, test]}) == set()

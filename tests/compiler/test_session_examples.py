@@ -229,7 +229,19 @@ def test_a_version_that_not_every_prompt_says_is_asked_for() -> None:
     others = [logged(version, words="log the next one") for version in VERSIONS[1:]]
     found = learnt([*worded("log {}"), *others])
     assert found.asked == ["version"]
-    assert found.routine["requests"] == ["log {version}", "log the next one"]
+    assert {*found.routine["requests"]} == {"log {version}", "log the next one"}
+
+
+def test_a_ticket_that_no_input_takes_is_no_words_of_a_prompt(tmp_path: Path) -> None:
+    words = [f"log {{}}, ticket T-{number}1" for number in range(1, 1 + len(VERSIONS))]
+    found = learnt(
+        [logged(one, words=text.format(one)) for one, text in zip(VERSIONS, words, strict=True)]
+    )
+    assert "T-11" not in str(found.routine["requests"])
+    told = run(found, words[0].format(VERSIONS[0]), {"LOG.md": LOG}, tmp_path / "a")
+    assert told == ("ok", entered(VERSIONS[0]))
+    made = run(found, words[0].format("9.9.9"), {"LOG.md": LOG}, tmp_path / "b")
+    assert made == ("needs_input", {"LOG.md": LOG})
 
 
 def test_two_sessions_are_enough_where_they_show_it(tmp_path: Path) -> None:

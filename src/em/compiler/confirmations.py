@@ -6,10 +6,9 @@ must agree with that record before anything is written. Its words are a hole in 
 another name is understood: that of somebody else hands over.
 """
 
-import ast
 import copy
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from em.compiler.example import Example
@@ -20,11 +19,17 @@ from em.compiler.request_templates import cut_out, is_private
 from em.compiler.requested import stands_in
 from em.compiler.term import unused
 from em.redaction.redactor import MARKER
-from em.runner.expressions.language import names_in
 from em.values import json_schema
 from em.values.canonical import Json
-from em.values.leaves import scalars, texts
-from em.values.syntax_tree import expression_of
+from em.values.leaves import scalars
+
+
+class Confirmed(NamedTuple):
+    """A routine and its examples with the inputs that its reads confirm, and their names."""
+
+    document: Json
+    examples: Sequence[Example]
+    names: Collection[str]
 
 
 class Shown(NamedTuple):
@@ -47,7 +52,7 @@ class Shown(NamedTuple):
 
 def with_confirmations(
     document: Json, examples: Sequence[Example], saved: Sequence[Json]
-) -> tuple[Json, list[Example]]:
+) -> Confirmed:
     """Return a routine, and its examples, with the inputs that its reads confirm.
 
     saved: by example, what the steps of the routine saved.
@@ -69,7 +74,8 @@ def with_confirmations(
             made = [wide.get(number, each) for number, each in enumerate(made)]
             schema |= own
             inputs[name] = one, len(said)
-    return {**document, "input_schema": schema, "steps": [*_checked(document, inputs)]}, made
+    steps = [*_checked(document, inputs)]
+    return Confirmed({**document, "input_schema": schema, "steps": steps}, made, inputs.keys())
 
 
 def _told(
@@ -121,40 +127,6 @@ def _varied(step: Json, paths: Sequence[Sequence[str]]) -> Json:
         if "const" in schema:
             schema["type"] = "number" if is_number(schema.pop("const")) else "string"
     return made
-
-
-def confirmed(document: Json) -> set[str]:
-    """Return the inputs that must agree with something that was read, wherever they are given.
-
-    What was asked for with the input itself may only repeat it, and confirms nothing.
-    """
-    names = {*document["input_schema"].get("properties", {})}
-    # By what was read, the names that it was asked for with, also by way of other reads.
-    asked: dict[str, set[str]] = {}
-    found = set[str]()
-    for step in document["steps"]:
-        if _writes(step):
-            break
-        if step["type"] == "tool.call" and "save_as" in step:
-            own = {one for text in texts(step.get("args")) for one in names_in(text, "")}
-            asked[step["save_as"]] = own.union(*(asked[one] for one in own & asked.keys()))
-        for name in names & _compared(step):
-            others = names_in(step["check"], "", bare=True) - {name}
-            is_read = bool(others) and others <= asked.keys()
-            if is_read and step.get("when") in (None, f"given({name})"):
-                found |= {name} - {one for other in others for one in asked[other]}
-    return found
-
-
-def _compared(step: Json) -> set[str]:
-    """Return the names that an assert compares as they are: with `==`, or as a member."""
-    try:
-        check = expression_of(step["check"]) if step["type"] == "assert" else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()  # it is more than a comparison
-    if not isinstance(check, ast.Compare) or not isinstance(check.ops[0], ast.Eq | ast.In):
-        return set()
-    return {one.id for one in (check.left, *check.comparators) if isinstance(one, ast.Name)}
 
 
 def _first_reads(steps: Sequence[Json]) -> Iterator[Json]:

@@ -6,16 +6,14 @@ session did for it is an input, whatever the words around it are. It is named af
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from em.compiler.alignment import COARSE, Column, Span, cut, explained, pieces_of, places_of
 from em.compiler.calls import identifier
 from em.compiler.file_changes import EDIT
 from em.compiler.sessions import Sessions, gone
 from em.compiler.term import unused
-from em.errors import RoutineError
 from em.runner.expressions.texts import kind_of, part_of
-from em.runner.template import parse_template
 from em.text.terms import STOP_WORDS
 from em.values.leaves import texts
 
@@ -225,43 +223,3 @@ def _look(values: Sequence[str]) -> str:
         return "file"
     kinds = {kind_of(value) for value in values}
     return kinds.pop() if len(kinds) == 1 and not kinds & {"text", "word", "code"} else ""
-
-
-# --- templates ------------------------------------------------------------------------------------
-
-
-def requests_of(
-    prompts: Sequence[str], inputs: Mapping[str, tuple[str, ...]], asked: Sequence[str] = ()
-) -> list[str]:
-    """Return the prompts with holes for inputs, each wording once.
-
-    A prompt that does not say all inputs as they were used gives none; those that are asked for
-    need not be said.
-    """
-    found: dict[str, None] = {}
-    for number, prompt in enumerate(prompts):
-        own = {name: values[number] for name, values in inputs.items()}
-        made = _masked(prompt, own, asked)
-        if made and _is_template(made):
-            found[made] = None
-    return [*found]
-
-
-def _is_template(text: str) -> bool:
-    try:
-        parse_template(text)
-    except RoutineError:
-        return False
-    return True
-
-
-def _masked(prompt: str, values: Mapping[str, str], asked: Sequence[str]) -> str:
-    names = {value: name for name, value in reversed([*values.items()])}
-    pieces = [*cut(prompt, names)]
-    said = {names[piece] for piece, is_value in pieces if is_value}
-    if not values.keys() <= {*said, *asked}:
-        return ""
-    return "".join(
-        f"{{{names[piece]}}}" if is_value else piece.replace("{", "{{").replace("}", "}}")
-        for piece, is_value in pieces
-    )

@@ -13,7 +13,7 @@ import msgspec
 
 from em.compiler.calls import TracedCall, calls_of, identifier, plain_name, specs_of
 from em.compiler.checks import checks_of_reason, with_struck
-from em.compiler.confirmations import confirmed, with_confirmations
+from em.compiler.confirmations import with_confirmations
 from em.compiler.contract import with_contracts
 from em.compiler.evidence import BY_PERSON, CONSTANTS_SHOWN, Caution, is_small
 from em.compiler.example import APPROVAL, Call, Example, example_of
@@ -307,8 +307,8 @@ class Recordings:
             world = as_recorded(Recording(one.inputs, one.calls), {})
             world.run(program)
             saved.append(world.saved)
-        document, complete = with_confirmations(document, complete, saved)
-        templates = request_templates(complete, document["input_schema"], confirmed(document))
+        document, said, names = with_confirmations(document, complete, saved)
+        templates = request_templates(said, document["input_schema"], names)
         if not templates:
             return found
         head = {name: document[name] for name in ("version", "name", "checks", "input_schema")}

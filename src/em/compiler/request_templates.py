@@ -38,6 +38,11 @@ _BEFORE, _AFTER = r"(?<!\w)(?<!\w[-./@:+'])", r"(?!\w)(?![-./@:+']\w)"
 """Whole words: `10` stands in `10 people`, not in `2026-10-02`."""
 _WHOLE, _LOOSE = (_BEFORE, _AFTER), (r"(?<!\w)", r"(?!\w)")
 """What stands around a value; in a request that says all of them only so, `Ann` in `Ann's` too."""
+_FINE = (
+    rf"(?:{_BEFORE}|(?<=[^\W\d])(?=\d))",
+    rf"(?:{_AFTER}|(?<=\d)(?=[^\W\d]))",
+)
+"""The same for digits beside a letter: `1.2` in `v1.2`, where a schema tells them from words."""
 _LIMITS = frozenset({"enum", "const", "pattern", "format"})
 """Words of a schema that say what a text must be."""
 _CHUNK = re.compile(r"[^\s,;!?\"()]+")
@@ -148,7 +153,8 @@ def cut_out(example: Example, schema: Json) -> Cut | None:
         return None
     parts: list[Part] = [(example.request, None)]
     if said:
-        ways = ([*_cut(example.request, said, *around)] for around in (_WHOLE, _LOOSE))
+        fine = (_FINE,) if all(one.schema.keys() & _LIMITS for one in said) else ()
+        ways = ([*_cut(example.request, said, *around)] for around in (*fine, _WHOLE, _LOOSE))
         parts = next((way for way in ways if _says_all(way, said)), [])
     return Cut(parts, settings) if parts else None
 
@@ -396,15 +402,16 @@ def _hole(value: Said, text: str, limits: Mapping[str, str]) -> str:
     text: what stands in the request for the value.
     """
     hole = _named(value, text)
-    is_limited = value.schema.keys() & _LIMITS or not _may_be_text(value.schema)
-    if is_limited or value.hole not in limits:
+    if _is_limited(value.schema) or value.hole not in limits:
         return f"{{{hole}}}"
     return f"{{{hole}:{limits[value.hole]}}}"
 
 
-def _may_be_text(schema: Json) -> bool:
+def _is_limited(schema: Json) -> bool:
+    """Return whether a schema says what a text must be, or that it is none."""
     kinds = schema.get("type", "string")
-    return "string" in (kinds if isinstance(kinds, list) else [kinds])
+    is_text = "string" in (kinds if isinstance(kinds, list) else [kinds])
+    return bool(schema.keys() & _LIMITS) or not is_text
 
 
 def _limits(examples: Sequence[Example]) -> dict[str, str]:

@@ -17,7 +17,7 @@ import msgspec
 from em.compiler.alignment import FINE
 from em.compiler.calls import TracedCall, identifier, specs_of
 from em.compiler.evidence import SHORT_TEXT
-from em.compiler.example import Role
+from em.compiler.example import Call, Example, Role
 from em.compiler.explanation import Explanation, FromText
 from em.compiler.facts import Inputs, look_of
 from em.compiler.file_changes import EDIT
@@ -25,7 +25,8 @@ from em.compiler.forms import FORMS, applied
 from em.compiler.learner import Learnt, in_order, unconfirmed, with_ids, words_in
 from em.compiler.list_forms import VALUE
 from em.compiler.places import Place, is_code
-from em.compiler.prompt import inputs_of, requests_of
+from em.compiler.prompt import inputs_of, is_said
+from em.compiler.request_templates import request_templates
 from em.compiler.session_space import SessionSpace
 from em.compiler.sessions import Look, gone, is_told_by_output, sessions_of, shown_alike
 from em.compiler.space import Slot
@@ -194,17 +195,29 @@ class _Assembly:
         used = {
             name: values for name, values in self._space.inputs.items() if name in words_in(body)
         }
+        schema = self._input_schema(body)
         routine: Json = {
             "version": "1",
             "name": self._name,
             "checks": "hand_over",
-            "input_schema": self._input_schema(body),
-            "requests": requests_of(self._sessions.prompts, used, self._space.asked),
+            "input_schema": schema,
+            "requests": request_templates([*self._examples(used)], schema),
             "tools": self._tools(body),
             "steps": body,
         }
         asked, values = self._space.asked, self._space.inputs
         return Learnt(routine, writer.constants, asked, values=values)
+
+    def _examples(self, used: Mapping[str, Sequence[str]]) -> Iterator[Example]:
+        """Yield the sessions with the inputs that they need; what is asked for need not be said."""
+        for number, prompt in enumerate(self._sessions.prompts):
+            inputs = {
+                name: values[number]
+                for name, values in used.items()
+                if name not in self._space.asked or is_said(values[number], prompt)
+            }
+            calls = [Call(one.name, one.args) for one in self._sessions.effects[number]]
+            yield Example(inputs, calls, request=prompt, name=f"session {number}")
 
     def _terms(self, number: int, slot: Slot) -> dict[str, Term]:
         writer, found = self._writer, dict[str, Term]()
