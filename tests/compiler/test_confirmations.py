@@ -13,9 +13,10 @@ from em.runner.package import find_routine, routine_of
 
 KINDS = [*desks.kinds()]
 GUESTS = {
-    "gus@mail.example": {"guest": "g1", "name": "Gus Lund", "phone": 5551},
-    "ada@mail.example": {"guest": "g2", "name": "Ada Byrne", "phone": 5552},
-    "ida@mail.example": {"guest": "g3", "name": "Ida Jo van Ost", "phone": 5553},
+    "gus@mail.example": {"guest": "g1", "name": "Gus Lund", "phone": 5551, "room": "garden"},
+    "ada@mail.example": {"guest": "g2", "name": "Ada Byrne", "phone": 5552, "room": "tower"},
+    "ida@mail.example": {"guest": "g3", "name": "Ida Jo van Ost", "phone": 5553, "room": "garden"},
+    "bo@mail.example": {"guest": "g4", "name": "Bo Roe", "phone": 7, "room": "tower"},
 }
 
 
@@ -28,6 +29,21 @@ def test_recorded_requests_of_kinds_with_reads_are_done_again(kind: Any, size: i
     assert not [one for one in found if one[1] == "wrong"]
     if size == 12:
         assert {how for _, how in found} == {"right"}
+
+
+@pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind["name"])
+@pytest.mark.parametrize("words", ["not", "unless he objects", "Friday", "twice"])
+def test_words_put_in_anywhere_lead_to_no_write(kind: Any, words: str) -> None:
+    """All holes of these kinds take ids, dates, or what a read confirms."""
+    asked = [case["request"].split(" ") for case in kind["recorded"][::3]]
+    hostile = [
+        {**kind["fresh"][0], "request": " ".join([*one[:place], words, *one[place:]])}
+        for one in asked
+        for place in range(len(one) + 1)
+    ]
+    found = [*results({**kind, "fresh": hostile}, 12)]
+    assert len(found) > len(hostile) // 2
+    assert {how for sort, how, *_ in found if sort != "same"} <= {"asked", "unlike"}
 
 
 class Desk:
@@ -129,3 +145,32 @@ def test_a_number_of_the_request_must_be_that_of_the_record(memory: Memory) -> N
         request = f"Close ida@mail.example, phone {phone}"
         memory.run("close", {"request": request}, desk.tools)
     assert desk.closed == ["g3"]
+
+
+def test_what_several_people_said_is_no_wording_if_others_said_something_else(
+    memory: Memory,
+) -> None:
+    request = "Close the {} account of {}@mail.example"
+    rooms = {"gus": "garden", "ida": "garden", "ada": "tower", "bo": "tower"}
+    desk = learn(memory, *(request.format(room, name) for name, room in rooms.items()))
+    for name, room in rooms.items():
+        for said in ("garden", "tower"):
+            memory.run("close", {"request": request.format(said, name)}, desk.tools)
+        assert len(desk.closed) == 1, f"{room} is the only account of {name}"
+        desk.closed.clear()
+
+
+def test_a_small_number_may_stand_in_a_record_by_chance(memory: Memory) -> None:
+    desk = learn(memory, "Close bo@mail.example with 7 others")
+    for request in ("Close bo@mail.example with 7 others", "Close ida@mail.example with 7 others"):
+        memory.run("close", {"request": request}, desk.tools)
+    assert desk.closed == ["g4"]
+
+
+def test_a_routine_without_templates_has_no_further_inputs(memory: Memory) -> None:
+    desk = Desk()
+    with memory.record("close", {"request": "Gus Lund, as always", "email": "gus@mail.example"}):
+        desk.do("gus@mail.example")
+    memory.compile([one.id for one in memory.traces()], name="close")
+    routine = routine_of(find_routine(memory.store, "close"))
+    assert (routine.requests, [*(routine.input_schema or {})["properties"]]) == ((), ["email"])

@@ -11,12 +11,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from em.compiler.evidence import is_small
 from em.compiler.example import Example
 from em.compiler.forms import FIRST_WORD, LAST_WORD, applied
 from em.compiler.list_forms import VALUE
 from em.compiler.places import is_number
 from em.compiler.request_templates import cut_out, is_private
-from em.compiler.requested import stands_in
+from em.compiler.requested import is_named, stands_in
 from em.compiler.term import unused
 from em.redaction.redactor import MARKER
 from em.values import json_schema
@@ -70,9 +71,9 @@ def with_confirmations(
             for number, value in said.items()
         }
         # The request must still say each input apart from the others.
-        if len(kinds) == 1 and all(_free(each, schema | own) for each in wide.values()):
+        if len(kinds) == 1 and all(_free(each, {**schema, **own}) for each in wide.values()):
             made = [wide.get(number, each) for number, each in enumerate(made)]
-            schema |= own
+            schema = {**schema, **own}
             inputs[name] = one, len(said)
     steps = [*_checked(document, inputs)]
     return Confirmed({**document, "input_schema": schema, "steps": steps}, made, inputs.keys())
@@ -83,8 +84,9 @@ def _told(
 ) -> Iterator[tuple[Shown, dict[int, Any]]]:
     """Yield what requests say that a read shows, with its value by the number of the example.
 
-    A value that no other subject's requests have is a value, and no wording. Many words are the
-    first of some text: a part of a value counts where requests differ in it.
+    What is said of one place counts where requests differ in it, else where only one subject's
+    have it; of a small number the name must stand in the request, too. Many words are the first of
+    some text: of a part of a value both must be so.
     """
     found: dict[Shown, dict[int, Any]] = defaultdict(dict)
     for number, (example, own) in enumerate(zip(examples, shown, strict=True)):
@@ -100,10 +102,18 @@ def _told(
     for one, values in found.items():
         differing[one._replace(form=VALUE)] |= {*values.values()}
     for one in sorted(found, key=lambda each: (each.form != VALUE, -len(found[each]))):
-        is_clear = one.form == VALUE or len(differing[one._replace(form=VALUE)]) > 1
-        said = found[one].items()
-        if is_clear and any(is_private(str(text), examples[n], examples) for n, text in said):
-            yield one, found[one]
+        said, others = found[one], differing[one._replace(form=VALUE)]
+        is_own = any(is_private(str(text), examples[n], examples) for n, text in said.items())
+        if one.form == VALUE:
+            is_chance = all(
+                is_number(value) and is_small(value) and not is_named(one.path, examples[n].request)
+                for n, value in said.items()
+            )
+            is_value = len({*said.values()}) > 1 or (is_own and not is_chance)
+        else:
+            is_value = len(others) > 1 and is_own
+        if is_value:
+            yield one, said
 
 
 def _checked(document: Json, inputs: Mapping[str, tuple[Shown, int]]) -> Iterator[Json]:
