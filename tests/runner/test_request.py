@@ -189,6 +189,9 @@ def test_courtesies_are_left_out_only_where_they_are_listed(folder: Path) -> Non
     bound = bind(routine, {"request": words}, courtesies=["hello"])
     assert bound.inputs == {"boat": "BT-9", "since": "2026-06-01", "nights": 2}
     assert bind(routine, {"request": f"don't {words}"}, courtesies=["hello"]).problem
+    for many in ("hello, " * 100_000 + words, words + " Hello." * 100_000, "helloo " + words):
+        found = bind(routine, {"request": many}, courtesies=["hello", "hell"])
+        assert (found.problem == "") == ("helloo" not in many)
 
 
 @pytest.mark.parametrize(

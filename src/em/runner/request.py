@@ -140,7 +140,7 @@ def _suggested(routine: Routine, text: str, missing: Sequence[str]) -> Json:
         for name in missing
         if (own := properties[name]).keys() & _LIMITS or own.get("type") in ("integer", "number")
     }
-    words = {*(bare for word in text.split() if (bare := word.strip(_AROUND)))}
+    words = {word.strip(_AROUND): None for word in text.split()}
     plain = f" {' '.join(word.strip(_AROUND) for word in text.split())} ".casefold()
     fitting: dict[str, list[Any]] = {}
     for name, own in limited.items():
