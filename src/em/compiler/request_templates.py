@@ -56,7 +56,7 @@ def request_templates(
     schema: of its inputs. confirmed: those that must agree with what is read before anything is
     written, so that their holes need no limit.
     """
-    limits = {hole: one for hole, one in _limits(examples).items() if hole not in confirmed}
+    limits = {hole: one for hole, one in _limits(examples, schema).items() if hole not in confirmed}
     made = [_wording(one, examples, schema, limits) for one in examples]
     # What the words don't name is known by recordings in the same words, which must agree.
     told = Counter((one.form, one.settings) for one in made if one is not None)
@@ -414,13 +414,13 @@ def _is_limited(schema: Json) -> bool:
     return bool(schema.keys() & _LIMITS) or not is_text
 
 
-def _limits(examples: Sequence[Example]) -> dict[str, str]:
+def _limits(examples: Sequence[Example], schema: Json) -> dict[str, str]:
     """Return by hole what texts were recorded there."""
     texts = defaultdict[str, list[str]](list)
-    for one in examples:
-        for hole, text in _texts_in(one.inputs):
-            texts[hole].append(text)
-    return {hole: _limit(held) for hole, held in texts.items()}
+    for example in examples:
+        for one in _said(example.inputs, schema, (), None):
+            texts[one.hole] += islice(one.forms, 1)
+    return {hole: _limit(held) for hole, held in texts.items() if held}
 
 
 def _limit(recorded: Sequence[str]) -> str:
@@ -431,18 +431,6 @@ def _limit(recorded: Sequence[str]) -> str:
         are_names = all(is_capital(one) for text in recorded for one in text.split())
         return f"{most}^" if are_names and most > 1 else f"{most}"
     return "1+" if most == 1 else f"{most}+{signs}"  # the signs of one word end nothing
-
-
-def _texts_in(value: Any, hole: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the texts of inputs, each with the name of its hole."""
-    if isinstance(value, str):
-        yield hole, value
-    elif isinstance(value, list):
-        for one in value:
-            yield from _texts_in(one, hole)
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            yield from _texts_in(one, f"{hole}.{name}" if hole else name)
 
 
 def _private(cut: Cut, example: Example, examples: Sequence[Example]) -> Iterator[tuple[int, int]]:
