@@ -147,7 +147,9 @@ def test_a_line_break_behind_an_output_is_no_part_of_it(every: int, tmp_path: Pa
     found = learnt(works)
     files = {"report.md": "# Errors\n", "proxy.log": "ERROR x\n" * 3}
     after = {**files, "report.md": "# Errors\n- proxy: 3 errors\n"}
-    assert run(found, "Note proxy", files, tmp_path) == ("ok", after)
+    assert run(found, "Note proxy", files, tmp_path / "a") == ("ok", after)
+    files = {**files, "proxy.log": "ERROR x\n"}
+    assert run(found, "Note proxy", files, tmp_path / "b") == ("needs_input", files)
 
 
 # --- the day --------------------------------------------------------------------------------------

@@ -139,9 +139,11 @@ def _is_text(values: Sequence[tuple[Any, str | None]]) -> bool:
 
 def _counted(values: Sequence[tuple[Any, str | None]]) -> str:
     """Return the expression of the number that stands here, or of the length of a list, or ""."""
-    if all(form == LENGTH for _, form in values):
+    if values and all(form == LENGTH for _, form in values):
         return LENGTH
-    return VALUE if all(type(value) is int for value, _ in values) else ""
+    if values and all(isinstance(value, str) and value.isdigit() for value, _ in values):
+        return f"{VALUE} | int"
+    return VALUE if values and all(type(value) is int for value, _ in values) else ""
 
 
 def _holes(built: Sequence[Any], number: int) -> Iterator[Hole]:

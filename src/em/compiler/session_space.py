@@ -295,7 +295,7 @@ class SessionSpace(Space):
         if leaf.explanations and len({*values}) == 1:
             constant = Constant(key_of(values[0]))
             leaf.explanations[constant] = self._explanation(constant, values, rows, rows.sessions)
-        if any(isinstance(one, FromInput) for one in leaf.explanations):
+        if not any(isinstance(one, FromForm) for one in leaf.explanations):
             leaf.values = [(one, None) for one in values]
         is_known = any(
             isinstance(one, FromInput) or found.net >= ENOUGH_TO_ACT
