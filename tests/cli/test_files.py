@@ -2,9 +2,11 @@
 
 import json
 import os
+import sqlite3
 import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -217,3 +219,24 @@ def test_a_trace_is_compiled_from_a_pipe(tmp_path: Path) -> None:
         ran = em("compile", "pipe", "-o", "routine")
         assert written.result() == len(trace)
     assert (ran.code, Path("routine/routine.yaml").exists()) == (0, True), ran.err
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
+def test_a_device_is_no_file_to_read(device: str) -> None:
+    for command in (("observe", "ana", "--file", device), ("log", "import", device)):
+        said = em(*command)
+        assert said.code == 2, command
+        assert f"error: {device}: expected a file, found a device" in said.err
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"null", b"\xff\xfe", b'{"types": [1]}'])
+def test_a_damaged_artefact_is_an_error_and_no_traceback(body: bytes) -> None:
+    assert em("observe", "ana", '{"city": "Porto"}', "--type", "Profile").code == 0
+    assert em("checkpoint", "ana").code == 0
+    with closing(sqlite3.connect(".em/em.db")) as connection, connection:
+        connection.execute("UPDATE artefacts SET body = ? WHERE kind = 'state'", (body,))
+    for command in (("state", "show", "ana"), ("ask", "ana", "what is the city?")):
+        said = em(*command)
+        assert said.code in (1, 2), said.out
+        assert said.err.startswith("error: "), said.err
+        assert "Traceback" not in said.err

@@ -74,9 +74,13 @@ def test_there_is_a_database_a_service_and_two_workers(compose: dict[str, Any]) 
     for name in ("service", "worker"):
         one = services[name]
         assert one["read_only"] is True
-        assert one["cap_drop"] == ["ALL"]
         assert one["depends_on"]["postgres"] == {"condition": "service_healthy"}
         assert one["command"][0] == "em"
+    for one in services.values():
+        assert one["cap_drop"] == ["ALL"]
+        assert one["security_opt"] == ["no-new-privileges:true"]
+        assert {"mem_limit", "cpus", "pids_limit"} <= set(one)
+    assert ".env" in (ROOT / ".gitignore").read_text().splitlines()
     # Published to this machine alone, and no secret has a value in the file.
     assert services["service"]["ports"] == ["127.0.0.1:8765:8765"]
     text = (ROOT / "compose.yaml").read_text()

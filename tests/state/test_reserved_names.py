@@ -54,15 +54,3 @@ def test_a_field_may_be_named_like_what_its_class_is_written_with(compiled: Any,
     given = {name: "2024-05-02", "date": "2024-05-03", "many": ["a"], "when": "10:30"}
     (found,) = (state := compiled(given)).things
     assert state.as_record(found) == given
-
-
-def test_a_state_whose_collections_an_older_em_named_is_compiled_again(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory.observe("ana", {"name": "one"}, type="Action")
-    with monkeypatch.context() as older:
-        older.setattr("em.state.types._plural", lambda word: f"{word}s_")
-        assert list(memory.checkpoint("ana").collections) == ["actions_"]
-    state = memory.state("ana")
-    assert list(state.collections) == ["actions"]
-    assert [one.name for one in state.actions_] == ["one"]

@@ -3,6 +3,7 @@
 import getpass
 import os
 import shlex
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -301,6 +302,9 @@ def reading(file: str) -> Iterator[tuple[IO[bytes], str]]:
             yield spool, STDIN
         return
     with open_file(file) as source:
+        mode = os.fstat(source.fileno()).st_mode
+        if (stat.S_ISCHR(mode) and file != os.devnull) or stat.S_ISBLK(mode):
+            raise InputError("expected a file, found a device", place=file, fix="name a file")
         if source.seekable():
             skip_bom(source)
             yield source, file

@@ -64,7 +64,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "mcp": ("em.cli.mcp:mcp", "Serve the memory to an agent, as an MCP server."),
         "behaviours": (
             "em.cli.behaviours:behaviours",
-            "List, show, export, import and forget recorded behaviours.",
+            "List, show, export and forget recorded behaviours.",
         ),
     },
     "State": {

@@ -8,7 +8,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from keyword import iskeyword
 from typing import Any
 
 import msgspec
@@ -157,8 +156,8 @@ class Subjects:
         )
 
     def _is_outdated(self, artefact: Artefact) -> bool:
-        """Tell whether part of a state was erased since, or an older em named its collections."""
-        if artefact.body is None or _has_older_name(artefact.body):
+        """Tell whether part of a state was erased since it was compiled."""
+        if artefact.body is None:
             return True
         query = EventQuery(
             stream=subject_stream(artefact.name),
@@ -386,12 +385,6 @@ class Subjects:
             return load_schema(self._store, subject)[0].watermark
         except NotFound:
             return 0
-
-
-def _has_older_name(body: Json) -> bool:
-    """Tell whether a collection of a stored state is not the plain plural: an older em gave it."""
-    names = [one["collection"] for one in (body.get("types") or {}).values()]
-    return any(name.endswith("_") and not iskeyword(name[:-1]) for name in names)
 
 
 def _plain_row(row: Json) -> Json:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.errors import ClaimLost, Conflict
+from em.errors import ClaimLost, Conflict, StoreCorrupt
 from em.store.preparation import PreparedArtefact
 from em.store.protocol import Artefact, Card, Claim, Held, Record, RequestOutcome
 from em.store.register import Tally, new_seal, register_artefacts
@@ -150,12 +150,24 @@ def to_artefact(row: tuple[Any, ...]) -> Artefact:
         kind=row[1],
         name=row[2],
         version=row[3],
-        body=None if row[4] is None else msgspec.json.decode(row[4]),
+        body=None if row[4] is None else _body(row),
         hash=row[5],
         from_events=tuple(msgspec.json.decode(row[6])),
         created_at=from_micros(row[7]),
         retired_at=None if row[8] is None else from_micros(row[8]),
     )
+
+
+def _body(row: tuple[Any, ...]) -> dict[str, Any]:
+    """Decode the body of an artefact; who may write to the file may have damaged it."""
+    try:
+        return msgspec.json.decode(row[4], type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise StoreCorrupt(
+            "the stored body is not the JSON object that em wrote",
+            place=f"{row[1]} {row[2]}@{row[3]}",
+            fix="restore a backup; `em log export` saves the events, of which it can be made again",
+        ) from None
 
 
 def retire_artefacts(session: Session, ids: Sequence[str], moment: int) -> list[str]:
