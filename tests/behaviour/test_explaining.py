@@ -161,3 +161,48 @@ def test_three_recordings_with_other_params_show_that_a_constant_is_one() -> Non
     assert engine("di-4004", "pro", params=["user", "plan"]).hit
     assert writes[-1] == ("di-4004", "pro", 90)
     assert not engine("di-4004", "basic", params=["user", "plan"]), "only one plan was seen"
+
+
+def test_a_param_is_known_only_in_the_states_in_which_it_was_recorded() -> None:
+    engine, writes, state = Engine(), [], [1]
+
+    @engine.function(
+        effect="write", pre_check=Check(lambda: state[0], lambda now, then: now == then)
+    )
+    def open_door() -> None:
+        writes.append("opened")
+
+    @engine.function(effect="write")
+    def tell(code: str) -> None:
+        writes.append(code)
+
+    def agent(who: str) -> None:
+        open_door()
+        tell(f"code {len(who) * 1777}")
+
+    engine.set_agent(agent)
+    for state[0], who in ((1, "ana lima"), (2, "ana lima"), (2, "bo bergen")):
+        assert engine(who, params=["who"]).stored
+    state[0] = 1
+    assert engine("ana lima", params=["who"]).hit
+    assert not engine("bo bergen", params=["who"]).hit
+
+
+def test_states_that_show_the_same_are_learnt_from_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from em.behaviour import way
+
+    taught, teach = [], way.teach
+    monkeypatch.setattr(way, "teach", lambda *args: taught.append(args) or teach(*args))
+    engine, state = Engine(), [0]
+    check = Check(lambda: state[0], lambda now, then: now == then)
+
+    @engine.function(effect="read", pre_check=check)
+    def greet(name: str) -> str:
+        return name.upper()
+
+    engine.set_agent(greet)
+    for state[0] in range(20):
+        assert engine("ana lima", params=["name"]).stored
+    for state[0] in (3, 17):
+        assert engine("bo bergen", params=["name"]).value == "BO BERGEN"
+    assert len(taught) == 1

@@ -200,21 +200,22 @@ def tapes_of(stored: "Sequence[Stored]") -> list[Way]:
 def taught_by(name: str, stored: "Sequence[Stored]", known: Lessons) -> list[Way]:
     """Return the ways that recordings teach, in the order of trying them.
 
-    Those whose checks saw the same are learnt from together. What others teach serves for them
-    too, if it does what they show. known: what was learnt before.
+    Those whose checks saw the same are learnt from together. What one recording alone teaches
+    serves another that is alone too, if it does what that shows. known: what was learnt before.
     """
     groups: dict[bytes, list[Stored]] = {}
     for item in stored:
         groups.setdefault(item.behaviour.seen, []).append(item)
     found: list[Way] = []
+    of_one: list[Way] = []
     for items in reversed(groups.values()):
-        own = items[-MOST_RECORDINGS:]
-        shared = next((way for way in found if all(map(way.teaches, own))), None)
+        shared = next((way for way in of_one if len(items) == 1 and way.teaches(items[0])), None)
         if shared is not None:
-            shared.add(own)
+            shared.add(items)
             continue
-        for chosen, taught in _lessons(name, own, known):
-            found.append(Way(chosen, taught))
+        own = [Way(*lesson) for lesson in _lessons(name, items[-MOST_RECORDINGS:], known)]
+        found += own
+        of_one += own if len(items) == 1 else []
     return _in_order(found)
 
 
