@@ -36,7 +36,7 @@ def _beside(template: Template, n: int) -> set[tuple[int, str]]:
 def swapped(
     schema: Json, beside: Beside, inputs: Json, said: Mapping[str, set[tuple[int, str]]]
 ) -> tuple[str, str] | None:
-    """Return two inputs whose values stand where the other's stand; None if none do.
+    """Return two inputs whose values both stand where the other's stand; None if none do.
 
     said: by input, the words beside its value in this request.
     """
@@ -45,8 +45,12 @@ def swapped(
         # Words that both have tell nothing.
         own = {one: beside[one] - beside[other], other: beside[other] - beside[one]}
         right = len(said[one] & own[one]) + len(said[other] & own[other])
-        crossed = len(said[one] & own[other]) + len(said[other] & own[one])
-        if crossed > right and _fit(properties, one, inputs[other], other, inputs[one]):
+        crossed = len(said[one] & own[other]), len(said[other] & own[one])
+        if (
+            all(crossed)
+            and sum(crossed) > right
+            and _fit(properties, one, inputs[other], other, inputs[one])
+        ):
             return one, other
     return None
 
