@@ -89,6 +89,21 @@ def test_a_stay_does_not_end_before_it_begins(tmp_path: Path) -> None:
     stays.does(given, ("ROOM-408", "2025-08-20", "2025-08-25"))
 
 
+def test_how_many_things_are_given_has_no_limit_in_another_number(tmp_path: Path) -> None:
+    things = ["bag", "bike", "boat", "sledge"]
+    rents = learnt(
+        tmp_path,
+        "rent",
+        [
+            {"person": f"USR-40{n}", "days": n + 2, "items": things[:many]}
+            for n, many in enumerate([2, 1, 3, 2], 1)
+        ],
+    )
+    for days in (1, 3):
+        given = {"person": "USR-408", "days": days, "items": things[:3]}
+        rents.does(given, ("USR-408", days, things[:3]))
+
+
 def test_a_read_may_be_called_as_its_argument(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.read("get_van", ("van",), lambda van, is_new: {"id": van, "state": "free"})

@@ -57,7 +57,10 @@ def test_two_values_that_stand_beside_the_words_of_the_other_hand_over(
         ("Ulm is where we are, Graz is where we go", {"home": "ulm", "goal": "graz"}),
         ("Ulm to Graz", {"home": "ulm", "goal": "graz"}),
         ("4 bags and one seat", {"bags": 4, "seats": 1}),
-        ("We leave Ulm and from Graz we go on", {"home": "ulm", "goal": "graz"}),  # one word is little
+        (
+            "We leave Ulm and from Graz we go on",
+            {"home": "ulm", "goal": "graz"},
+        ),  # one word is little
         ("from Linz to Linz", {"home": "linz", "goal": "linz"}),
     ],
 )

@@ -475,16 +475,17 @@ def _are_kin(row: tuple[Said, Said], situation: Situation) -> bool:
 def _are_near(row: tuple[Said, Said], situation: Situation) -> bool:
     """Return whether two values are so close that either may well limit the other.
 
-    Both are given or stand in one record, they are the length of a list and a number, their names
-    have a word in common, or they are times of which one is given or the time of a clock. Of two
-    prices under one name either may be the larger.
+    Both are given or stand in one record, they are the length of a list and a number that was
+    read, their names have a word in common, or they are times of which one is given or the time of
+    a clock. Of two prices under one name either may be the larger.
     """
     one, other = row
     if one.holder == other.holder or (one.words & other.words and one.words != other.words):
         return True
     given = [each.text in situation.inputs for each in row]
     if any(each.text.endswith("| length") for each in row):
-        return type(one.value) is type(other.value) is int
+        # How many things somebody brings has no limit in how many days he stays.
+        return type(one.value) is type(other.value) is int and not all(given)
     context = {known.name for known in situation.known if known.is_context}
     is_time = isinstance(one.value, str)
     return all(given) or (is_time and (any(given) or bool({one.holder, other.holder} & context)))
