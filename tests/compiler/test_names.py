@@ -46,9 +46,54 @@ def name_of(*traces: KeptTrace) -> str:
     return compile_several(traces, force=True).draft.routine.name
 
 
-def test_coding_sessions_are_named_after_the_files_that_they_changed() -> None:
+def test_coding_sessions_are_named_after_what_is_done_with_what_they_changed() -> None:
     files = ("pyproject.toml", "docs/CHANGELOG.md")
-    assert name_of(changed(*files), changed(*files, number=2)) == "change_pyproject_changelog"
+    assert name_of(changed(*files), changed(*files, number=2)) == "bump_version_changelog"
+
+
+REQUESTS = (
+    "Please rename the key {} to it",
+    "the key {} should be called it, please",
+    "rename {} please, Ana",
+)
+
+
+def asked(goal: str, number: int, *names: str) -> KeptTrace:
+    """A session that changed a file of keys, asked for so."""
+    kept = changed("keys.txt", number=number)
+    goal = goal.format(names[0] if names else f"k_{number}")
+    said = [Message(role="user", text=goal), *kept.trace.events[1:]]
+    trace = msgspec.structs.replace(kept.trace, mission=Mission(goal), events=said)
+    return as_kept(trace, f"asked{number}")
+
+
+def test_courtesies_and_names_of_people_are_no_part_of_a_name() -> None:
+    several = [asked(one, number) for number, one in enumerate(REQUESTS, 1)]
+    assert name_of(*several) == "rename_key"
+    alike = [asked(REQUESTS[0], number) for number in (1, 2, 3)]
+    assert name_of(*alike) == "rename_key"
+
+
+def test_requests_without_a_common_word_leave_the_name_to_the_files() -> None:
+    assert name_of(asked("now {}", 1), asked("{}, then", 2)) == "change_keys"
+
+
+def test_inputs_are_named_by_the_word_that_most_prompts_have_before_them() -> None:
+    traces = []
+    for number, (words, table, column) in enumerate(
+        [
+            ("add the column {1} to {0}", "users", "born_on"),
+            ("migration for the table {0}, new column {1}", "pets", "chip_id"),
+            ("{0} needs {1}", "visits", "paid_at"),
+        ]
+    ):
+        goal = words.format(table, column)
+        given = {"file_path": "/srv/m.sql", "content": f"ALTER TABLE {table} ADD {column}\n"}
+        events = [Message(role="user", text=goal), ToolCall(tool="Write", args=given, result="ok")]
+        trace = Trace(app={"cwd": "/srv"}, mission=Mission(goal), events=events, outcome="success")
+        traces.append(as_kept(trace, f"trace{number}"))
+    schema = compile_several(traces, force=True).draft.routine.input_schema or {}
+    assert set(schema["properties"]) == {"table", "column"}
 
 
 def test_the_file_of_one_session_is_not_in_the_name() -> None:
@@ -57,8 +102,7 @@ def test_the_file_of_one_session_is_not_in_the_name() -> None:
 
 def test_files_that_only_one_session_changed_are_not_in_the_name() -> None:
     one, two = changed("a.md", "log.md"), changed("b.md", "log.md", number=2)
-    assert name_of(one, two) == "change_log"
-    assert name_of(changed("a.md"), changed("b.md", number=2)) == "change_md"
+    assert name_of(one, two) == "bump_version"
 
 
 @pytest.mark.parametrize("last", ["Bash", "exec_command", "TodoWrite", "bash"])
@@ -123,17 +167,14 @@ def test_kinds_with_the_same_last_write_are_two_routines(memory: Memory) -> None
 def test_sessions_that_change_the_same_files_for_another_task_are_another_routine(
     memory: Memory,
 ) -> None:
-    def asked(words: str, number: int) -> str:
-        kept = changed("log.md", number=number)
-        mission = Mission(f"{words} v1.2.{number}")
-        said = [Message(role="user", text=mission.goal), *kept.trace.events[1:]]
-        return memory.add_trace(msgspec.structs.replace(kept.trace, mission=mission, events=said))
+    def added(words: str, number: int) -> str:
+        return memory.add_trace(asked(f"{words} v1.2.{number}", number).trace)
 
-    memory.compile([asked("note the release", n) for n in (1, 2, 3)], name="note")
-    other = [asked("translate every heading into german", n) for n in (4, 5, 6)]
+    memory.compile([added("note the release", n) for n in (1, 2, 3)], name="note")
+    other = [added("translate every heading into german", n) for n in (4, 5, 6)]
     traces = get_traces(memory.store, other)
     assert is_of_another_kind(memory.store, "note", traces, {})
-    again = get_traces(memory.store, [asked("please note the release", 7)])
+    again = get_traces(memory.store, [added("please note the release", 7)])
     assert not is_of_another_kind(memory.store, "note", again, {})
 
 

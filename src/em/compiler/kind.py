@@ -13,14 +13,16 @@ from typing import NamedTuple
 
 from em.compiler.calls import TracedCall, calls_of, identifier
 from em.compiler.commands import is_bookkeeping
+from em.compiler.example import request_of
+from em.compiler.file_changes import session_of
 from em.compiler.session_effects import session_effects
+from em.compiler.session_name import asking_words, name_in_words
 from em.errors import EmError
 from em.runner.package import kept_routines, proof_of, routine_of, texts_of
 from em.runner.routine import Routine, ToolSpec
 from em.runner.tools.coding import OWN_SERVER, is_coding_tool
 from em.runner.trial import AS_RECORDED
 from em.store.protocol import Artefact, Store
-from em.text.terms import STOP_WORDS
 from em.traces.catalogue import attempts, get_traces
 from em.traces.trace import KeptTrace, ToolCall, Trace, UdfCall
 from em.values.call import Effect
@@ -102,19 +104,6 @@ def are_one_kind(some: Sequence[Kind], others: Sequence[Kind]) -> bool:
     return bool(effects) or not {one.way for one in some}.isdisjoint(one.way for one in others)
 
 
-def asking_words(request: str) -> list[str]:
-    """Return the words of a request that say what to do: no values, and no names."""
-    found: dict[str, None] = {}
-    is_start = True
-    for token in request[:1_000].split():
-        word = token.strip(",.;:!?()")
-        is_plain = word.isascii() and word.isalpha() and len(word) > 1
-        if is_plain and (is_start or word.islower()) and word.lower() not in STOP_WORDS:
-            found[word.lower()] = None
-        is_start = token.endswith((".", "!", "?", ":"))
-    return [*found]
-
-
 def are_alike(one: Sequence[str], other: Sequence[str]) -> bool:
     """Return whether two requests have at least half of the shorter one's words in common.
 
@@ -152,14 +141,17 @@ def _task(goal: str, effects: tuple[str, ...]) -> str:
 def name_of(traces: Sequence[Trace], declared: Declared) -> str:
     """Name a routine after all tools that its traces write with, else after their last call.
 
-    The tools of coding agents (`Bash`, `Write`) say nothing: there their arguments do.
+    The tools of coding agents (`Bash`, `Write`) say nothing: there the requests do, else what they
+    changed.
     """
     last = [call.tool for call in traces[0].calls[-1:] if isinstance(call, ToolCall)]
     is_coding = any(is_coding_tool(tool) or is_bookkeeping(tool) for tool in last)
     made = [_made(trace, declared) for trace in traces]
     writes = [[one for one in calls if one.effect == "write" and not one.is_udf] for calls in made]
     if is_coding:
-        named = _session_name(traces) or _joined([one.title for one in writes[0] or made[0]][-1:])
+        asked = name_in_words([request_of(trace) for trace in traces], _session_writes(traces))
+        last_title = [one.title for one in writes[0] or made[0]][-1:]
+        named = asked or _session_name(traces) or _joined(last_title)
     else:
         named = _joined([*dict.fromkeys(one.title for calls in writes for one in calls)])
     return identifier(named or _joined([one.title for one in made[0]][-1:]) or "task")
@@ -176,6 +168,13 @@ def _joined(titles: Sequence[str]) -> str:
     counts = range(min(len(titles), PARTS_OF_NAME), 0, -1)
     texts = (" and ".join(titles[:count]) for count in counts)
     return next((one for one in texts if len(one) <= LONGEST_NAME), "".join(titles[:1]))
+
+
+def _session_writes(traces: Sequence[Trace]) -> list[list[TracedCall]]:
+    """Return what each session changed or ran."""
+    sessions = (session_of(trace, {}) for trace in traces)
+    calls = [[] if one is None else one.calls for one in sessions]
+    return [[one for one in own if one.effect == "write"] for own in calls]
 
 
 def _session_name(traces: Sequence[Trace]) -> str:

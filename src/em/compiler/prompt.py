@@ -143,6 +143,8 @@ def _named(columns: Sequence[tuple[str, ...]], found: Sessions) -> dict[str, tup
         old = _replaced_by(column, found)
         if name in PLAIN and old in wanted:
             wanted[column] = f"new_{wanted[old]}"
+        elif name in PLAIN:
+            wanted[column] = _mostly_before(column, found, 1) or name
     counts = Counter(wanted.values())
     named: dict[str, tuple[str, ...]] = {}
     for column, plain in wanted.items():
@@ -188,22 +190,31 @@ def _is_replaced(column: tuple[str, ...], found: Sessions) -> bool:
 
 def name_of(column: tuple[str, ...], found: Sessions) -> str:
     """Name an input after the key that its value is written behind, after its looks, or after the
-    word that stands before it in all prompts.
+    word that stands before it in most prompts.
     """
     written = [[text for call in own for text in texts(call.args)] for own in found.effects]
-    said = [[one] for one in found.prompts]
+    keys = _words_before(column, written, _KEY).most_common()
     return (
-        _word_before(column, written, _KEY)
+        next((name for name, count in keys if count == len(column)), "")
         or _look(column)
-        or _word_before(column, said, _BEFORE)
+        or _mostly_before(column, found, min(2, len(column)))
         or ("note" if any(" " in value for value in column) else "name")
     )
 
 
-def _word_before(
+def _mostly_before(column: tuple[str, ...], found: Sessions, least: int) -> str:
+    """Return the word that more prompts than any other have before the value; "" if none does."""
+    said = [[one] for one in found.prompts]
+    (name, count), (_, other) = (
+        *_words_before(column, said, _BEFORE).most_common(2), ("", 0), ("", 0),
+    )[:2]  # fmt: skip
+    return name if count >= least and count > other else ""
+
+
+def _words_before(
     column: tuple[str, ...], shown: Sequence[Sequence[str]], pattern: re.Pattern[str]
-) -> str:
-    """Return the word that stands before the value of each session, "" if there is none."""
+) -> Counter[str]:
+    """Count the words that stand before the value of a session, by sessions."""
     names: Counter[str] = Counter()
     for value, own in zip(column, shown, strict=True):
         found = {
@@ -213,7 +224,7 @@ def _word_before(
             if (match := pattern.search(text[:at].rpartition("\n")[2]))
         }
         names.update(found - STOP_WORDS)
-    return next((name for name, count in names.most_common() if count == len(column)), "")
+    return names
 
 
 def _look(values: Sequence[str]) -> str:
