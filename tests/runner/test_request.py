@@ -9,6 +9,7 @@ import pytest
 
 from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
+from em.runner import reading as reading_module
 from em.runner.engine import arun_routine, run_routine
 from em.runner.package import Package
 from em.runner.reading import Reading, checked, misread, unexpressed
@@ -445,3 +446,25 @@ def renewal(folder: Path, text: str, inputs: dict[str, str], replies: list[Any])
     result = run_routine(folder, {"request": text}, tools, client=client)
     assert (result.status == "ok") == bool(renewed)
     return renewed
+
+
+@pytest.mark.parametrize("part", ["5 {n} ", "5 may {n} ", "half {n} past ten "])
+def test_a_long_request_is_read_in_as_many_steps_as_it_has_words(
+    monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    read: list[int] = []
+    plain = reading_module.spans
+
+    def counted(words: Any, *args: Any, **options: Any) -> Any:
+        read.append(len(words))
+        return plain(words, *args, **options)
+
+    monkeypatch.setattr(reading_module, "spans", counted)
+    steps = []
+    for count in (20, 200):
+        text = "".join(part.format(n=2000 + number % 90) for number in range(count))
+        read.clear()
+        misread(SCHEMA, text, {"n": 5}, {}, AT)
+        unexpressed(SCHEMA, text, {"n": 5}, AT)
+        steps.append(sum(read))
+    assert steps[1] <= 11 * steps[0]

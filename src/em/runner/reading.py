@@ -20,7 +20,7 @@ from em.runner.neighbourhood import neighbourhood, swapped
 from em.runner.request import Bound, joined, unreadable
 from em.runner.routine import Routine
 from em.text.clock import clock_times
-from em.text.dates import spans
+from em.text.dates import TRIGGERS, spans
 from em.text.numbers import halves_in, numbers_in, with_ordinals
 from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.values import json_schema
@@ -412,15 +412,22 @@ class Said:
 
     def _of_date(self, n: int, day: date) -> set[int]:
         """Return the tokens of the date that a token is the day of; nothing if it is none."""
-        for first, end in ((n, n + 3), (n, n + 4), (max(n - 1, 0), n + 2)):
-            near = {*range(first, min(end, len(self._tokens)))}
+        for near in self._around(n):
             if self._names(day, near) and not self._names(day, near - {n}):
                 return near
         return set()
 
+    def _around(self, n: int) -> Iterator[set[int]]:
+        """Yield the tokens that may be a date with the token of its day."""
+        for first, end in ((n, n + 3), (n, n + 4), (max(n - 1, 0), n + 2)):
+            yield {*range(first, min(end, len(self._tokens)))}
+
     def _names(self, day: date, tokens: set[int]) -> bool:
-        words = words_of(" ".join(self._tokens[n] for n in sorted(tokens)))
-        return day in _days(words, self._at)
+        return day in self._days_of(tokens)
+
+    def _days_of(self, tokens: set[int]) -> set[date]:
+        near = [self._tokens[n] for n in sorted(tokens)]
+        return set() if TRIGGERS.isdisjoint(near) else {*_days(words_of(" ".join(near)), self._at)}
 
     def count(self, plain: str) -> int:
         """Count how often a text stands in the request as whole words."""
@@ -485,7 +492,10 @@ class Said:
                 yield quoted, False
 
     def _is_of_date(self, n: int, days: Collection[date]) -> bool:
-        return any(self._of_date(n, day) for day in days if _number(self._tokens[n]) == day.day)
+        """Return whether a token is the day of one of these dates."""
+        number = _number(self._tokens[n])
+        named = set[date]().union(*map(self._days_of, self._around(n))) if days else ()
+        return any(day in days and day.day == number for day in named)
 
     def _lone_numbers(self) -> Iterator[tuple[int, float]]:
         """Yield the tokens that are numbers by themselves: 8 in "over $8", not in "W-8" or "#8"."""
