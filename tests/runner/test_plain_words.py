@@ -50,6 +50,7 @@ def test_a_value(expression: str, words: str) -> None:
         ("name not in file_text", "`name` is not in `file_text`"),
         ('order.id in every(user, "orders.*.id")', "`order.id` is one of `user.orders.*.id`"),
         ("order.total | float > 0", "`order.total` is above 0"),
+        ("order.by | string | lower == user.id", "`order.by` is `user.id`"),
         ('stands_once(text, old, "lines")', "`old` stands once in `text`"),
         ("stands_in(text, name)", "`name` stands in `text`"),
         ("not stands_in(text, name)", "`name` does not stand in `text`"),

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, product
 from typing import Any, NamedTuple
 
+from em.compiler.equalities import are_named_alike, bare, equal_text
 from em.compiler.evidence import is_small
 from em.compiler.example import Example, Read
 from em.compiler.explanation import FromInput, Leaf, Source
@@ -25,6 +26,7 @@ from em.compiler.facts import (
     text_pattern,
     type_of,
 )
+from em.compiler.memberships import contained_text, lists_of
 from em.compiler.places import (
     ELEMENT,
     Over,
@@ -39,6 +41,7 @@ from em.compiler.places import (
     plain,
     walk,
 )
+from em.compiler.situation import Pair
 from em.compiler.steps import Writer, hole
 from em.compiler.term import field_text, fits_text, singular
 from em.runner.expressions.language import acting
@@ -189,8 +192,9 @@ class Constancy:
             for place, value in plain(kept.records[0][1]):
                 if place in kept.told:
                     continue
-                if place and isinstance(value, str | int | float) and not is_small(value):
+                if place and isinstance(value, str | int | float):
                     self._relate(kept, place, value, self._kept[:number])
+            self._relate_lists(kept, self._kept[:number])
 
     def _relate_dates(self) -> None:
         """Write that a date is still before or after the inputs' dates, and those read alone."""
@@ -202,7 +206,7 @@ class Constancy:
                 text = field_text(kept.name, tuple(map(str, place)))
                 for other, moment in moments:
                     if len(moment) == len(value) and moment != value:
-                        self._check(text, other, ">" if value > moment else "<")
+                        self._write(f"{text} {'>' if value > moment else '<'} {other}")
 
     def _moments(self) -> Iterator[tuple[str, str]]:
         """Yield the dates that are no part of a record, if this is the one recording."""
@@ -218,31 +222,43 @@ class Constancy:
                 yield text, reads[0].result
 
     def _relate(self, kept: Kept, place: Place, value: Any, earlier: Sequence[Kept]) -> None:
+        """Write that a field of a record still equals what it did: an input, or another record."""
         text = field_text(kept.name, tuple(map(str, place)))
-        example = kept.records[0][0]
-        for where, one in example.said(None).leaves:
-            if ELEMENT not in where and is_scalar(one) and same(one, value):
-                if all(
-                    same(at(record, place), at(each.inputs, where)) for each, record in kept.records
-                ):
-                    self._check(text, self._writer.input_text(where))
-                return
-        if not isinstance(value, str) or not (is_code(value) or is_word(value)):
-            return
-        for other in earlier:
-            if other.step not in self._writer.top:
-                continue
-            places = (where for where, one in plain(other.records[0][1]) if same(one, value))
-            found = next(places, None)
-            if found is None:
-                continue
-            pairs = zip(kept.records, other.records, strict=False)
-            if all(same(at(one, place), at(two, found)) for (_, one), (_, two) in pairs):
-                self._check(text, field_text(other.name, tuple(map(str, found))))
+        values = [at(record, place) for _, record in kept.records]
+        for other_text, others in self._values(kept, earlier):
+            is_telling = not is_small(value) or are_named_alike(text, other_text)
+            if is_telling and bare(others[0]) == bare(value):
+                self._write(equal_text(text, other_text, _pairs(values, others)))
                 return
 
-    def _check(self, text: str, other: str, sign: str = "==") -> None:
-        self._writer.write_check(f"{text} {sign} {other}", None, len(self._writer.examples))
+    def _relate_lists(self, kept: Kept, earlier: Sequence[Kept]) -> None:
+        """Write that what was in a list of a record still is: who may, and who owns it."""
+        lists = [dict(lists_of(kept.name, record)) for _, record in kept.records]
+        for text, first in lists[0].items():
+            keys = {*map(bare, first)}
+            values = [one.get(text, ()) for one in lists]
+            for other_text, others in self._values(kept, earlier):
+                if not is_small(others[0]) and bare(others[0]) in keys:
+                    self._write(contained_text(other_text, text, _pairs(others, values)))
+                    break
+
+    def _values(self, kept: Kept, earlier: Sequence[Kept]) -> Iterator[tuple[str, list[Any]]]:
+        """Yield the inputs, and the fields of earlier records, with what they were each time."""
+        for where, value in self._writer.examples[0].said(None).leaves:
+            if ELEMENT not in where and is_scalar(value):
+                values = [at(example.inputs, where) for example, _ in kept.records]
+                yield self._writer.input_text(where), values
+        for other in earlier:
+            if other.step in self._writer.top:
+                records = [record for _, record in other.records[: len(kept.records)]]
+                for where, value in plain(records[0]):
+                    if is_number(value) or is_code(value) or is_word(value):
+                        text = field_text(other.name, tuple(map(str, where)))
+                        yield text, [at(record, where) for record in records]
+
+    def _write(self, check: str) -> None:
+        if check:
+            self._writer.write_check(check, None, len(self._writer.examples))
 
     # ---- what must stay as it was
 
@@ -285,6 +301,10 @@ class Constancy:
             for place, name in block.over.items()
             if isinstance(place[0], Over)
         }
+
+
+def _pairs(values: Sequence[Any], others: Sequence[Any]) -> list[Pair]:
+    return [Pair(one, other, ()) for one, other in zip(values, others, strict=False)]
 
 
 def _texts(value: Any) -> Iterator[str]:

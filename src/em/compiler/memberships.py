@@ -1,13 +1,14 @@
-"""Memberships: a word that is always, or never, among those of a list, and must be so again."""
+"""Memberships: a value that is always, or never, among those of a list, and must be so again."""
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK
-from em.compiler.places import is_word
+from em.compiler.equalities import bare
+from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information, is_small
+from em.compiler.places import is_code, is_number, is_scalar, is_word, plain
 from em.compiler.situation import (
     MOST_CROSSED,
     Known,
@@ -20,19 +21,42 @@ from em.compiler.situation import (
 )
 from em.compiler.term import field_text
 from em.values.canonical import same
+from em.values.leaves import is_by_id
+
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    "": lambda value: value,
+    " | string": str,
+    " | int": int,
+    " | lower": lambda value: value.lower(),
+    " | upper": lambda value: value.upper(),
+}
+"""Forms of a value in which it may stand in a list."""
+
+
+class _Places(NamedTuple):
+    """The values of a record by their expressions: single words, and lists with their keys."""
+
+    single: dict[str, list[Any]]
+    lists: dict[str, list[Any]]
+    keys: dict[str, frozenset[str]]
 
 
 class _Listed(NamedTuple):
-    """A word in one situation, and the words of a record by their places, single and in lists."""
+    """A value in one situation, and those of a record."""
 
     word: Said
     single: dict[str, list[Any]]
     lists: dict[str, list[Any]]
+    keys: dict[str, frozenset[str]]
 
     def pair(self, places: Sequence[str]) -> Pair:
         """Return the word and all words at some places."""
-        every = self.single | self.lists
-        return Pair(self.word.value, [one for place in places for one in every[place]], ())
+        found = [self.lists.get(place) or self.single.get(place, []) for place in places]
+        return Pair(self.word.value, [one for each in found for one in each], ())
+
+    def has(self, place: str) -> bool:
+        """Return whether the value is at a place."""
+        return bare(self.word.value) in self.keys[place]
 
 
 def memberships(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pair]]]:
@@ -42,9 +66,12 @@ def memberships(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pai
     substance is in the list of allergies: a word that other recordings show in such a list.
     """
     facts: dict[tuple[str, str], list[_Listed]] = defaultdict(list)
+    places: dict[int, _Places] = {}
     for situation in situations:
         for known in situation.known:
-            for one in _listed(situation, known):
+            if id(known.record) not in places:
+                places[id(known.record)] = _places_in(known)
+            for one in _listed(situation, known, places[id(known.record)]):
                 facts[one.word.text, known.name].append(one)
     tried = math.log2(1 + len(facts))
     for rows in facts.values():
@@ -53,52 +80,96 @@ def memberships(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pai
             yield from _never(rows)
 
 
-def _listed(situation: Situation, known: Known) -> "Iterator[_Listed]":
-    """Yield the words that may be among those of a record."""
-    single, lists = _word_places(known)
-    for word in said_in(situation) if lists and not known.when else ():
+def _listed(situation: Situation, known: Known, places: _Places) -> Iterator[_Listed]:
+    """Yield the values that may be among those of a record."""
+    for word in said_in(situation) if places.lists and not known.when else ():
         is_own = word.holder == known.name or word.value in known.asked.values()
         is_here = not situation.own or {word.holder, known.name} & situation.own
-        if is_word(word.value) and not word.when and not is_own and is_here:
-            yield _Listed(word, single, lists)
+        is_telling = is_word(word.value) or is_code(word.value) or is_number(word.value)
+        if is_telling and not word.when and not is_own and is_here:
+            yield _Listed(word, *places)
 
 
-def _always(rows: "Sequence[_Listed]", tried: float) -> Iterator[tuple[str, list[Pair]]]:
-    """Yield that a word is always in a list, or else is one other word."""
+def _always(rows: Sequence[_Listed], tried: float) -> Iterator[tuple[str, list[Pair]]]:
+    """Yield that a value is always in a list, or that a word else is one other word."""
     single = [one for one in rows[0].single if all(one in row.single for row in rows)]
     lists = [one for one in rows[0].lists if all(one in row.lists for row in rows)]
+    alone = {one: [row.has(one) for row in rows] for one in (*single, *lists)}
     for way in [*((one,) for one in lists), *product(single, lists)]:
+        is_needed = len(way) == 1 or (
+            is_word(rows[0].word.value) and all({*alone[one]} == {True, False} for one in way)
+        )
+        if not is_needed or not all(map(any, zip(*(alone[one] for one in way), strict=True))):
+            continue
         pairs = [row.pair(way) for row in rows]
-        alone = [{_is_in(*row.pair([one])[:2]) for row in rows} for one in way]
-        is_needed = len(way) == 1 or alone == [{True, False}] * 2
-        if is_needed and all(_is_in(*pair[:2]) for pair in pairs):
-            if surprise_of(pairs, _is_in) - tried >= ENOUGH_TO_CHECK:
-                yield f"{rows[0].word.text} in {_joined(way, lists)}", pairs
+        found = contained_text(rows[0].word.text, _joined(way, lists), pairs)
+        if found and _bits(pairs) - tried >= ENOUGH_TO_CHECK:
+            yield found, pairs
             return
 
 
-def _never(rows: "Sequence[_Listed]") -> Iterator[tuple[str, list[Pair]]]:
+def contained_text(text: str, list_text: str, pairs: Sequence[Pair]) -> str:
+    """Return the check that a value stands in a list, in some form; "" if none does."""
+    form = next((form for form, made in _FORMS.items() if _stands_in(pairs, made)), None)
+    return "" if form is None else f"{text}{form} in {list_text}"
+
+
+def _stands_in(pairs: Sequence[Pair], form: Callable[[Any], Any]) -> bool:
+    """Return whether each value stands in its list just so, if it is written in this form."""
+    try:
+        return all(form(pair.one) in pair.other for pair in pairs)
+    except (AttributeError, ValueError):
+        return False
+
+
+def _bits(pairs: Sequence[Pair]) -> float:
+    """Return the evidence for a membership: of small numbers only what they say counts."""
+    ones = {bare(pair.one): pair.one for pair in pairs}
+    if all(map(is_small, ones.values())):
+        longest = max(len(pair.other) for pair in pairs)
+        return sum(map(information, ones.values())) - len(ones) * math.log2(longest)
+    return surprise_of(pairs, _is_in)
+
+
+def _never(rows: Sequence[_Listed]) -> Iterator[tuple[str, list[Pair]]]:
     """Yield that a word is in no list of words of its kind."""
     for one in rows[0].lists:
         if len(rows) < ENOUGH_TO_ACT or any(one not in row.lists for row in rows):
             continue
+        if any(row.has(one) for row in rows) or not all(is_word(row.word.value) for row in rows):
+            continue
         pairs = [row.pair((one,)) for row in rows]
         crossed = product(pairs[:MOST_CROSSED], repeat=2)
-        is_of_kind = any(_is_in(word.one, words.other) for word, words in crossed)
-        if is_of_kind and not any(_is_in(*pair[:2]) for pair in pairs):
+        if any(_is_in(word.one, words.other) for word, words in crossed):
             yield f"{rows[0].word.text} not in {one}", pairs
 
 
-def _word_places(known: Known) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Return the words of a record by their places: single ones, and lists of them."""
+def _places_in(known: Known) -> _Places:
+    """Return the single words of a record, and the lists of scalars in it by their expressions."""
     single = {text: [value] for text, value in fields(known, nested=False) if is_word(value)}
     record = known.record if isinstance(known.record, dict) else {}
-    lists = {
-        field_text(known.name, (name,)): value
-        for name, value in record.items()
-        if isinstance(value, list) and all(map(is_word, value))
-    }
-    return single, lists
+    lists = {text: found for text, found in lists_of(known.name, record) if found}
+    every = {**single, **lists}
+    keys = {text: frozenset(map(bare, found)) for text, found in every.items()}
+    return _Places(single, lists, keys)
+
+
+def lists_of(text: str, value: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the lists of scalars in a record, and the fields of records in its lists."""
+    if isinstance(value, dict) and not is_by_id(value):
+        for name, one in value.items():
+            yield from lists_of(field_text(text, (str(name),)), one)
+    elif isinstance(value, list) and all(map(is_scalar, value)):
+        yield text, value
+    elif isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        found: dict[str, list[Any]] = defaultdict(list)
+        for row in value:
+            for place, one in plain(row):
+                if all(str(name).isidentifier() for name in place):
+                    found[".".join(map(str, place))].append(one)
+        for path, values in found.items():
+            if len(values) == len(value):
+                yield f'every({text}, "{path}")', values
 
 
 def _joined(places: Sequence[str], lists: Collection[str]) -> str:

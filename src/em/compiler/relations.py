@@ -18,12 +18,13 @@ from itertools import combinations
 from typing import Any
 
 from em.compiler.choice import Choice
-from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information, is_small
+from em.compiler.equalities import equalities, is_nested
+from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information
 from em.compiler.example import Example, Read, Role, Turn
 from em.compiler.explanation import SHARE
 from em.compiler.facts import pattern_of
 from em.compiler.memberships import memberships
-from em.compiler.places import ELEMENT, are_comparable, is_code, is_number, is_word, key_of
+from em.compiler.places import ELEMENT, are_comparable, is_code, is_number, key_of
 from em.compiler.situation import Known, Pair, Said, Situation, fields, said_in, surprise_of
 from em.compiler.steps import Block, Writer
 from em.compiler.term import field_text
@@ -254,7 +255,7 @@ def _identifiers(situations: Sequence[Situation]) -> Found:
         bits = sum({key_of(pair.one): information(pair.one) for pair in pairs}.values()) - tried
         if text in told or bits < ENOUGH_TO_ACT:
             continue
-        if _is_nested(text) and len(pairs) < len(situations):
+        if is_nested(text) and len(pairs) < len(situations):
             continue
         if all(same(pair.one, pair.other) for pair in pairs):
             told.add(text)
@@ -307,57 +308,10 @@ def _as_pairs(rows: Sequence[tuple[Said, Said]]) -> list[Pair]:
 
 
 def _equalities(situations: Sequence[Situation]) -> Found:
-    """Yield that a word in one record is that of another, which other records would not have."""
-    facts = _pairs(situations, _may_be_equal)
-    tried = math.log2(1 + len(facts))
-    inputs = {one.holder for one in situations[0].inputs.values()}
-    linked = {
-        frozenset((known.name, re.split(r"[.\[]", text, maxsplit=1)[0]))
-        for situation in situations
-        for known in situation.known
-        for text in known.asked
-    }
-    # A record that repeats twice what it was asked by says nothing more by it.
-    echoed = {text.partition(" == ")[0] for text, _ in _echoes(situations)}
-    told: dict[str, str] = {}
-    for (text, other_text), rows in facts.items():
-        if {text, other_text} <= echoed:
-            continue
-        holders = frozenset(one.holder for one in rows[0])
-        # Of inputs, and of a record that was read by another one, more is known than equality.
-        if holders in linked or holders & inputs:
-            continue
-        pairs = _as_pairs(rows)
-        is_told = told.get(text, text) == told.get(other_text, other_text)
-        is_rare = len(pairs) < SHARE * len(situations)
-        is_inside = text.rpartition(".")[0] == other_text.rpartition(".")[0]
-        is_deep = not is_inside and (_is_nested(text) or _is_nested(other_text))
-        if is_told or is_rare or is_deep:
-            continue
-        if not all(same(pair.one, pair.other) for pair in pairs):
-            continue
-        if max(surprise_of(pairs, same), _told(pairs)) - tried >= ENOUGH_TO_CHECK:
-            told[other_text] = told.setdefault(text, text)
-            yield f"{text} == {other_text}", pairs
-
-
-def _may_be_equal(value: Any) -> bool:
-    """Return whether a value is equal to another one for a reason: words, ids, larger numbers."""
-    if is_number(value):
-        return not is_small(value)
-    return is_code(value) or (isinstance(value, str) and is_word(value))
-
-
-def _is_nested(text: str) -> bool:
-    return len(re.findall(r"[.\[]", text)) > 1
-
-
-def _told(pairs: Sequence[Pair]) -> float:
-    """Return the bits of the identifiers that stood in two records: no chance puts them there."""
-    ids = {
-        pair.one for pair in pairs if is_code(pair.one) and not are_comparable(pair.one, pair.one)
-    }
-    return sum(map(information, ids))
+    """Yield that values of records are equal; what repeats twice why it was read says nothing."""
+    yield from equalities(
+        situations, [text.partition(" == ")[0] for text, _ in _echoes(situations)]
+    )
 
 
 def _orders(situations: Sequence[Situation]) -> Found:

@@ -18,6 +18,8 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
 _CONSTANTS = {"true": "true", "false": "false", "none": "empty", "None": "empty"}
 _STATEMENTS = frozenset("given distinct stands_once stands_in lists_only".split())
 """Functions that are said as a whole sentence."""
+_WRITTEN = frozenset(("float", "string", "lower", "upper", "int"))
+"""Forms in which a value is compared, which its words don't say."""
 _SUMS: dict[type[ast.operator], str] = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times"}
 
 
@@ -147,7 +149,7 @@ def _computed(node: ast.BinOp) -> str | None:
     """Say what a sum, a joined text or a text that is read as a number is; None for others."""
     if isinstance(node.op, ast.MatMult):
         return f"the text {_quoted(_joined(node))}"
-    if isinstance(node.op, ast.BitOr) and ast.unparse(node.right) == "float":
+    if isinstance(node.op, ast.BitOr) and ast.unparse(node.right) in _WRITTEN:
         return _said(node.left)
     sign = _SUMS.get(type(node.op))
     return sign and f"{_said(node.left)} {sign} {_said(node.right)}"
