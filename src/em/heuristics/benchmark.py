@@ -6,7 +6,8 @@ Some tasks have no lesson at all.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import log2
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from em.heuristics.lessons import Heuristics
 from em.heuristics.relevance import EVERYBODY
 from em.log.event import HEURISTIC_PREFIX
 from em.recall.embed import Embed
-from em.recall.search import LessonRecall
+from em.recall.search import Hit, LessonRecall
 from em.store.protocol import Store
 from em.store.sqlite import IN_MEMORY, SqliteStore
 
@@ -160,8 +161,6 @@ DEPTH = 10
 KS = (1, 3, 5)
 RESAMPLES = 1_000
 
-Method = Callable[[SeededTask], Sequence[str]]
-
 
 class Scores(msgspec.Struct, frozen=True):
     """Scores of a method. silent: the share of tasks without a lesson that it left unanswered."""
@@ -200,12 +199,28 @@ def evaluate(
     if not 1 <= tasks <= 900:
         raise UsageError(f"tasks must be 1 to 900, got {tasks}", place="tasks")
     made = seeded_set(seed, tasks)
+    asked = [*made.tasks, *made.silent]
+    found: dict[str, list[Sequence[str]]] = {}
     with SqliteStore(IN_MEMORY) as store:
         _fill(store, made)
-        methods = _methods(store, made, seed, embed, progress)
-        ranks = {name: [_reciprocal(method, t) for t in made.tasks] for name, method in methods}
-        scores = {name: _scores(method, made) for name, method in methods}
-    margins = [ours - theirs for ours, theirs in zip(ranks["em"], ranks["bm25"], strict=True)]
+        book = Heuristics(store, embed=embed)
+        book.embed_all()
+        by_words = LessonRecall(store, passed_over=frozenset())
+        ids = sorted(lesson.id for lesson in made.lessons)
+        chance = random.Random(seed)  # noqa: S311 - a benchmark is to be repeatable, not secret
+        methods: dict[str, Callable[[SeededTask], Sequence[str]]] = {
+            "em": lambda task: book.brief(task.text, DEPTH, tools=task.tools).ids,
+            "bm25": lambda task: _ids(by_words(task.text, EVERYBODY, DEPTH)),
+            "random": lambda _task: chance.sample(ids, DEPTH),
+        }
+        for name, method in methods.items():
+            found[name] = []
+            for task in asked:
+                found[name].append(method(task))
+                progress(sum(map(len, found.values())), len(methods) * len(asked))
+    ranks = [[*map(_reciprocal, found[name], made.tasks)] for name in ("em", "bm25")]
+    margins = [ours - theirs for ours, theirs in zip(*ranks, strict=True)]
+    scores = {name: _scores(answers, made) for name, answers in found.items()}
     return Evaluation(
         seed, len(made.tasks), len(made.lessons), scores, fmean(margins), _interval(margins, seed)
     )
@@ -220,63 +235,26 @@ def _fill(store: Store, made: SeededSet) -> None:
             feedback(store, [heuristic_id], "failure")
 
 
-def _methods(
-    store: Store,
-    made: SeededSet,
-    seed: int,
-    embed: Embed | None,
-    progress: Callable[[int, int], None],
-) -> list[tuple[str, Method]]:
-    book = Heuristics(store, embed=embed)
-    by_words = LessonRecall(store, passed_over=frozenset())
-    book.embed_all()
-    answers: dict[str, Sequence[str]] = {}
-    ids = sorted(lesson.id for lesson in made.lessons)
-    chance = random.Random(seed)  # noqa: S311 - a benchmark is to be repeatable, not secret
-
-    def ours(task: SeededTask) -> list[str]:
-        return book.brief(task.text, DEPTH, tools=task.tools).ids
-
-    def bm25(task: SeededTask) -> list[str]:
-        hits = by_words(task.text, EVERYBODY, DEPTH)
-        return [hit.passage.stream.removeprefix(HEURISTIC_PREFIX) for hit in hits]
-
-    def remembered(name: str, method: Method) -> Method:
-        def answer(task: SeededTask) -> Sequence[str]:
-            key = f"{name} {task.text} {task.tools}"
-            if key not in answers:
-                answers[key] = method(task)
-                progress(len(answers), 3 * (len(made.tasks) + len(made.silent)))
-            return answers[key]
-
-        return answer
-
-    plain: list[tuple[str, Method]] = [
-        ("em", ours),
-        ("bm25", bm25),
-        ("random", lambda _task: chance.sample(ids, DEPTH)),
-    ]
-    return [(name, remembered(name, method)) for name, method in plain]
+def _ids(hits: Iterable[Hit]) -> list[str]:
+    return [hit.passage.stream.removeprefix(HEURISTIC_PREFIX) for hit in hits]
 
 
-def _scores(method: Method, made: SeededSet) -> Scores:
+def _scores(answers: Sequence[Sequence[str]], made: SeededSet) -> Scores:
+    fitting, silent = answers[: len(made.tasks)], answers[len(made.tasks) :]
     return Scores(
-        hit={str(k): fmean(_hit(method(task), task, k) for task in made.tasks) for k in KS},
-        mrr=fmean(_reciprocal(method, task) for task in made.tasks),
-        ndcg=fmean(_ndcg(method(task), task) for task in made.tasks),
-        silent=fmean(not method(task) for task in made.silent),
+        hit={str(k): fmean(map(partial(_hit, k), fitting, made.tasks)) for k in KS},
+        mrr=fmean(map(_reciprocal, fitting, made.tasks)),
+        ndcg=fmean(map(_ndcg, fitting, made.tasks)),
+        silent=fmean(not one for one in silent),
     )
 
 
-def _hit(found: Sequence[str], task: SeededTask, k: int) -> float:
+def _hit(k: int, found: Sequence[str], task: SeededTask) -> float:
     return float(not task.gains.keys().isdisjoint(found[:k]))
 
 
-def _reciprocal(method: Method, task: SeededTask) -> float:
-    for place, heuristic_id in enumerate(method(task), 1):
-        if heuristic_id in task.gains:
-            return 1 / place
-    return 0.0
+def _reciprocal(found: Sequence[str], task: SeededTask) -> float:
+    return next((1 / place for place, one in enumerate(found, 1) if one in task.gains), 0.0)
 
 
 def _ndcg(found: Sequence[str], task: SeededTask) -> float:

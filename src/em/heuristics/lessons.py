@@ -95,7 +95,7 @@ class Heuristics:
         traces = get_traces(self._store, trace_ids)
         lessons: list[Lesson] = []
         for stored in traces:
-            lessons += _of_one(stored, client)
+            lessons += self.lessons_of(stored, client)
             progress(1)
         return lessons
 
@@ -109,7 +109,7 @@ class Heuristics:
 
     def lessons_of(self, stored: KeptTrace, client: LlmClient | None = None) -> list[Lesson]:
         """Find the lessons of a trace without storing them."""
-        return _of_one(stored, client)
+        return [*mine(stored), *(() if client is None else reflect(stored, client))]
 
     def keep(
         self,
@@ -296,8 +296,3 @@ class Heuristics:
     def every_trace(self) -> list[str]:
         """The ids of the traces there are, oldest first."""
         return trace_ids(self._store)
-
-
-def _of_one(stored: KeptTrace, client: LlmClient | None) -> list[Lesson]:
-    by_model = [] if client is None else reflect(stored, client)
-    return [*mine(stored), *by_model]

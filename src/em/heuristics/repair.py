@@ -79,21 +79,6 @@ def _is_readable(call: TracedCall) -> bool:
     return not (call.is_udf or is_free or is_bookkeeping(call.name))
 
 
-class _Known(NamedTuple):
-    """Words of messages and results, and values of results with the tools that returned them.
-
-    Each has the place of the first call that may have used it.
-    """
-
-    words: dict[str, int]
-    sources: defaultdict[str, dict[str, int]]
-
-    def hear(self, at: int, text: str) -> None:
-        """Note the words of a text that is known from this call on."""
-        for word in words_of(text):
-            self.words.setdefault(word, at)
-
-
 class _Session:
     """The calls of a trace by their places, so that each repair is found without reading them all.
 
@@ -120,20 +105,26 @@ class _Session:
             self._writes.append(call.index)
 
     @cached_property
-    def _known(self) -> _Known:
-        """The words and values that the agent had seen, read when they are first asked for."""
-        seen = _Known({}, defaultdict(dict))
+    def _seen(self) -> dict[str, dict[str, int]]:
+        """The words that the agent had seen (by ""), and values by the tools that returned them.
+
+        Each has the place of the first call that may have used it. Read when first asked for.
+        """
+        seen: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        heard = [(0, "", self._trace.mission.goal)]
         at = 0
-        seen.hear(at, self._trace.mission.goal)
         for event in self._trace.events:
             if isinstance(event, Message):
-                seen.hear(at, event.text if event.role == "user" else "")
+                heard += [(at, "", event.text)] if event.role == "user" else []
             elif not isinstance(event, Approval):
                 at += 1
-                found = (str(leaf) for _, leaf in leaves(event.result))
-                for text in {*found, *texts(event.result, names=True)}:
-                    seen.hear(at, text)
-                    seen.sources[text].setdefault(self._calls[at - 1].name, at)
+                found = {str(leaf) for _, leaf in leaves(event.result)}
+                found.update(texts(event.result, names=True))
+                heard += [(at, self._calls[at - 1].name, text) for text in found]
+        for at, tool, text in heard:
+            seen[text].setdefault(tool, at)
+            for word in words_of(text):
+                seen[word].setdefault("", at)
         return seen
 
     def repair(self, call: TracedCall) -> Repair | None:
@@ -152,7 +143,8 @@ class _Session:
         if last - first != 1:
             return None
         write = self._calls[self._writes[first]]
-        return _made_first(call, write, worked) if _has_failed(call, write, worked) else None
+        failed = _as_failed(call, write, worked)
+        return None if failed is None else _made_first(failed, write, worked)
 
     def _given_otherwise(self, failed: TracedCall, worked: TracedCall) -> Repair | None:
         """Return the one argument that differs, if the error is about it."""
@@ -196,13 +188,12 @@ class _Session:
         if not wrong or not right or not all(map(is_informative, right)):
             return ""
         words = [words_of(str(leaf)) for leaf in wrong]
-        since = [max(self._known.words.get(one, sys.maxsize) for one in w) for w in words if w]
-        is_known = any(place <= at for place in since)
-        found = set.intersection(
-            *({name for name, since in self._known.sources[str(leaf)].items() if since <= at}
-              for leaf in right)
-        )  # fmt: skip
+        is_known = any(one and all("" in self._seen_by(word, at) for word in one) for one in words)
+        found = set.intersection(*(self._seen_by(str(leaf), at) for leaf in right)) - {""}
         return "" if is_known else " or ".join(sorted(found))
+
+    def _seen_by(self, text: str, at: int) -> set[str]:
+        return {tool for tool, since in self._seen.get(text, {}).items() if since <= at}
 
 
 def _next(places: Sequence[int], call: TracedCall) -> int:
@@ -213,14 +204,16 @@ def _next(places: Sequence[int], call: TracedCall) -> int:
 # --- the write between ----------------------------------------------------------------------------
 
 
-def _has_failed(call: TracedCall, write: TracedCall, worked: TracedCall) -> bool:
-    """Tell whether a call failed: by its error, or by what it printed.
+def _as_failed(call: TracedCall, write: TracedCall, worked: TracedCall) -> TracedCall | None:
+    """Return a call that failed: by its error, or by what it printed; None if it did not.
 
     A failure that nobody marked is told by its result: made again after a write, the call returned
     another one, and the same as that write.
     """
-    is_other = call.result is not None and not identical(call.result, worked.result)
-    return call.failed or (is_other and identical(write.result, worked.result))
+    is_same = call.result is None or identical(call.result, worked.result)
+    if call.failed or is_same or not identical(write.result, worked.result):
+        return call if call.failed else None
+    return msgspec.structs.replace(call, error=call.result, result=None)
 
 
 def _made_first(failed: TracedCall, write: TracedCall, worked: TracedCall) -> Repair | None:
@@ -252,13 +245,7 @@ def _made_first(failed: TracedCall, write: TracedCall, worked: TracedCall) -> Re
         if more or len(other.names) < 2 or not _is_made_by(theirs, name, write, failed):
             return None
         action = f"First make sure that the {theirs} exists; {other.label} takes it as {name}."
-    return Repair(_as_failed(failed), worked, one.label, action, (one.label, other.label))
-
-
-def _as_failed(call: TracedCall) -> TracedCall:
-    if call.failed:
-        return call
-    return msgspec.structs.replace(call, error=call.result, result=None)
+    return Repair(failed, worked, one.label, action, (one.label, other.label))
 
 
 def _is_made_by(theirs: str, name: str, write: TracedCall, failed: TracedCall) -> bool:
