@@ -18,6 +18,7 @@ CALLS = 200
 ROUTINES = 100
 STARTS = 15
 READY = 1.3
+MOST_TO_START, MOST_TO_END = 500, 200
 BARE = """\
 import anyio
 from mcp.server import Server
@@ -142,11 +143,22 @@ def start() -> Iterator[Figure]:
             print(
                 f"    a bare Python start: best {min(nothing):.0f}, median {median(nothing):.0f} ms"
             )
+            ended = median(one[-1] for one, _ in pairs)
+            yield Figure(
+                f"em mcp, {what}: ended after the end of its input",
+                ended, "the bar", MOST_TO_END, "ms", ended / MOST_TO_END, 1.0, False,
+            )  # fmt: skip
             for at, answer in enumerate(messages):
                 mine = [one[at] for one, _ in pairs]
                 other = [one[at] for _, one in pairs]
                 best = min(mine) / min(other)
                 print(f"    best: {min(mine):.0f} ms beside {min(other):.0f} ms, ratio {best:.3f}")
+                if answer == "tools/list" and messages is HANDSHAKE:
+                    yield Figure(
+                        f"em mcp with {ROUTINES} routines, {what}: ready",
+                        median(mine), "the bar", MOST_TO_START, "ms",
+                        median(mine) / MOST_TO_START, 1.0, False,
+                    )  # fmt: skip
                 yield Figure(
                     f"em mcp with {ROUTINES} routines, {what}: `{answer}` answered",
                     median(mine),
@@ -176,7 +188,10 @@ MODERN: dict[str, Any] = {"server/discover": _ENVELOPE, "tools/list": _ENVELOPE}
 
 
 def _until_answered(command: list[str], messages: dict[str, Any], folder: Path) -> list[float]:
-    """Return for each message the milliseconds from starting a process until its answer."""
+    """Return for each message the milliseconds from starting a process until its answer.
+
+    Behind them, those from the end of its input until the process has ended.
+    """
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     began = time.perf_counter()
     with subprocess.Popen(
@@ -193,8 +208,10 @@ def _until_answered(command: list[str], messages: dict[str, Any], folder: Path) 
             if method == "initialize":
                 _say(process.stdin, method="notifications/initialized")
         assert len(answer["result"]["tools"]) >= ROUTINES
+        began = time.perf_counter()
         process.stdin.close()
-    return found
+        process.wait()
+        return [*found, (time.perf_counter() - began) * 1e3]
 
 
 def _say(to: IO[bytes], **message: Any) -> None:
