@@ -1,5 +1,6 @@
 """Hooks are answered from memory: quickly or not at all, bounded, and never with a command."""
 
+import io
 import json
 import os
 import re
@@ -314,6 +315,27 @@ def test_a_session_whose_transcript_comes_after_its_last_hook_is_recorded(
     service._sessions.read_on_all()
     (trace,) = memory.traces()
     assert [call.result for call in trace.trace.calls] == ["a.txt"]
+
+
+@pytest.mark.parametrize(("is_killed", "starts"), [(True, 1), (False, 0)])
+def test_a_hook_that_is_killed_before_it_starts_the_service_leaves_that_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_killed: bool, starts: int
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    address = hook.address_of("s.sock")
+    hook.make_private(str(Path(address).parent))
+    before = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    hook.note_start(address, str(before.pid))
+    if is_killed:
+        before.kill()
+        before.wait()
+    started: list[Any] = []
+    monkeypatch.setattr(hook, "start", lambda *command: started.append(command))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
+    hook.main("s.sock", str(tmp_path), "em")
+    assert (len(started), hook.is_starting(address)) == (starts, True)
+    before.kill()
+    before.communicate()
 
 
 def test_claude_code_waits_for_the_hook_after_which_it_may_end(tmp_path: Path) -> None:

@@ -75,15 +75,39 @@ def starting(address: str) -> str:
 
 
 def is_starting(address: str) -> bool:
-    """Tell whether a service was started lately; if not, note that one is now."""
+    """Tell whether a service was started lately; if not, note that this hook starts one now.
+
+    An agent that ends kills the hooks that it does not wait for: one that is gone starts nothing.
+    """
     try:
-        if time() - os.stat(starting(address)).st_mtime < STARTING:
+        with open(starting(address)) as file:
+            hook = file.read()
+        is_fresh = time() - os.stat(starting(address)).st_mtime < STARTING
+        if is_fresh and (not hook.isdecimal() or is_alive(int(hook))):
             return True
     except FileNotFoundError:
         pass
-    with open(starting(address), "wb") as file:
-        os.utime(file.fileno())
+    note_start(address, str(os.getpid()))
     return False
+
+
+def is_alive(process: int) -> bool:
+    """Tell whether a process goes on."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it is somebody else's
+    return True
+
+
+def note_start(address: str, hook: str = "") -> None:
+    """Note that a service is being started, or the process of the hook that is about to."""
+    with open(starting(address), "w") as file:
+        file.write(hook)
+        file.flush()
+        os.utime(file.fileno())
 
 
 def start(folder: str, command: list[str]) -> None:
@@ -114,6 +138,7 @@ def main(address: str, folder: str, *command: str) -> None:
             leave(address, question)
             if not is_starting(address):
                 start(folder, list(command))
+                note_start(address)
         elif answer:
             sys.stdout.buffer.write(answer)
     except Exception:  # noqa: BLE001, S110 - whatever is wrong with em, the agent goes on
