@@ -119,7 +119,9 @@ class LiveSessions:
         if shape.is_document:
             return None  # one line so far
         store = self._memory.store
-        found = self._open[path] = Reading(store, shape, FileState(store, path), str(path))
+        found = self._open[path] = Reading(
+            store, shape, FileState(store, path), str(path), source="agent"
+        )
         if len(self._open) > MOST_OPEN:
             self._open.popitem(last=False)[1].finish()
         return found

@@ -4,6 +4,7 @@ Traces become `recordings`, the `learner` writes the routine that all of them ag
 tries it in their own world. Only what does there what was recorded is returned.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,6 +114,8 @@ def compile_several(
             struck=[*dict.fromkeys([*general(before.struck if before else ()), *struck])],
         )
         learnt, proof = _proved(made, force=force)
+        sources = Counter(kept.trace.origin for kept in usable)
+        proof = msgspec.structs.replace(proof, sources=dict(sorted(sources.items())))
         made.require_said(learnt)
     draft = _draft(made, learnt, proof, usable, load_udfs(udfs))
     improved = None if client is None else _improved(draft, made, usable, client)

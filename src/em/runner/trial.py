@@ -22,6 +22,8 @@ LEFT_OUT = "left out"
 """The trials in which a recording is not learnt from."""
 ENOUGH = 3
 """Times that a routine must be right on recordings that it was not learnt from."""
+OPEN_WORLD = "web"
+"""The source of recordings that had read what anybody may have written."""
 
 
 OPEN_SHOWN = 5
@@ -51,11 +53,13 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
     is_outdated: the routine was changed after the trials.
     were_shown: the model that wrote the routine was shown these traces. It was not written again
     without each of them, so these trials don't show what it does with others.
+    read_openly: how many recordings acted on what they had read in the open.
     """
 
     made: Sequence[Trial] = ()
     is_outdated: bool = False
     were_shown: bool = False
+    read_openly: int = 0
 
     def __len__(self) -> int:
         return len(self.made)
@@ -76,6 +80,8 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
             return ""
         changed = f" ({OWN_TRACES})" if self.were_shown else ""
         changed += " (before the routine was changed)" if self.is_outdated else ""
+        if self.read_openly:
+            changed += f" ({self.read_openly} had read what anybody may have written)"
         return f"{_counted(self.made)}{changed}"
 
     @property
@@ -121,6 +127,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     routine: the hash of the routine.yaml that was tried. trials: by how the recordings were
     replayed. were_shown: as of `Trials`.
     open: constants that few recordings show, and inputs that nothing explains.
+    sources: how many recordings come from where, each from the least trusted of what it has read.
     """
 
     at: datetime
@@ -128,6 +135,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trials: Mapping[str, Sequence[Trial]]
     were_shown: bool = False
     open: Sequence[str] = ()
+    sources: Mapping[str, int] = {}
 
     @property
     def is_proved(self) -> bool:
@@ -167,6 +175,10 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             shown = ", ".join(self.open[:OPEN_SHOWN])
             more = f" and {len(self.open) - OPEN_SHOWN} more" if self.open[OPEN_SHOWN:] else ""
             return f"its {len(own)} recordings leave open: {shown}{more}"
+        if self.sources and set(self.sources) == {OPEN_WORLD}:
+            return (
+                "all of its recordings acted on what they had read, which anybody may have written"
+            )
         return ""
 
     def count(self, verdict: Verdict, how: str = "") -> int:
@@ -177,7 +189,11 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def sentences(self) -> list[str]:
         """The trials in one sentence for each sort."""
-        return [f"{how}: {_counted(trials)}" for how, trials in self.trials.items() if trials]
+        made = [f"{how}: {_counted(trials)}" for how, trials in self.trials.items() if trials]
+        if set(self.sources) - {"own"}:
+            shown = ", ".join(f"{count} {source}" for source, count in self.sources.items())
+            made.append(f"recorded by: {shown}")
+        return made
 
     def reasons(self, verdict: Verdict) -> list[str]:
         """Return why trials ended so, one sentence each."""
@@ -194,6 +210,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             self.trials.get(LEFT_OUT, ()),
             is_outdated=self.routine != hash_of(routine),
             were_shown=self.were_shown,
+            read_openly=self.sources.get(OPEN_WORLD, 0),
         )
 
 

@@ -15,7 +15,7 @@ from em.redaction.redactor import MARKER
 from em.store.protocol import Commit, Store
 from em.traces.exclusion import is_left_alone
 from em.traces.outcomes import command_of, outcome_of_call
-from em.traces.trace import KeptTrace, Outcome, end_of, kept_trace
+from em.traces.trace import KeptTrace, Outcome, Source, end_of, kept_trace
 from em.values.canonical import Json
 
 WAITING = 256
@@ -142,8 +142,9 @@ class Incoming:
         *,
         tokens: int | None = None,
         key: str | None = None,
+        open_world: bool = False,
     ) -> None:
-        """Add a call; its result may follow.
+        """Add a call; its result may follow. open_world: anybody may have written it.
 
         Calls may share an id: those of one turn get their results in order, and a call of an
         earlier turn that got none gets none any more. With a `key`, an open call of the same id
@@ -159,6 +160,8 @@ class Incoming:
             body["started_at"] = at.isoformat()
         if tokens is not None:
             body["tokens"] = tokens
+        if open_world:
+            body["open_world"] = True
         entry = self._add("tool_call", body, at, key)
         entry.is_open, entry.turn = True, self._turn
         waiting = self._open.get(call_id or "", [])
@@ -369,6 +372,8 @@ class Incoming:
     def _start(self) -> None:
         self._started = True
         body: Json = {"goal": self.goal or self._first_said, "input": self.input, "app": self.app}
+        if self._intake.source != "own":
+            body["source"] = self._intake.source
         if self.parent:
             body["parent"] = self.parent
         if self.parent_call:
@@ -464,8 +469,10 @@ class Intake:
         stream: str = transcript_stream("-"),
         previous: Mapping[int, Known] | None = None,
         subject: str | None = None,
+        source: Source = "imported",
     ) -> None:
         self.store = store
+        self.source = source
         self.stream = stream
         self._subject = subject
         self._previous = previous or {}

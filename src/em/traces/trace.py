@@ -33,6 +33,7 @@ class ToolCall(
     """A tool was called, with its result or its error.
 
     destructive: whether the tool declares that it may destroy something, as `destructiveHint` does.
+    open_world: whether it returns what anybody may have written, as `openWorldHint` says.
     """
 
     tool: str
@@ -45,6 +46,7 @@ class ToolCall(
     duration_ms: float | None = None
     effect: Effect | None = None
     destructive: bool | None = None
+    open_world: bool | None = None
     tokens: int | None = None
     cost_usd: float | None = None
 
@@ -100,6 +102,11 @@ class Mission(msgspec.Struct, frozen=True, omit_defaults=True):
     input_summary: Json = {}
 
 
+Source = Literal["own", "agent", "imported", "web"]
+"""Where a trace comes from, the most trusted first: this process, an agent that em was installed
+into, a file, or text that anybody may have written."""
+
+
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt at a task. `final_output` is UNSET where the recording has none.
 
@@ -121,8 +128,15 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thoughts: Any = None
     tags: Sequence[str] = ()
     usage: Usage = Usage()
+    source: Source = "own"
     parent: str | None = None
     parent_call: str | None = None
+
+    @property
+    def origin(self) -> Source:
+        """The least trusted of what it comes from, with what its calls returned."""
+        calls = (call for call in self.calls if isinstance(call, ToolCall))
+        return "web" if any(call.open_world for call in calls) else self.source
 
     @property
     def calls(self) -> list[Call]:
@@ -184,6 +198,7 @@ class _Step(msgspec.Struct, frozen=True):
     error: Any = None
     effect: Effect | None = None
     destructive: bool | None = None
+    open_world: bool | None = None
 
     @property
     def failure(self) -> Any:
@@ -248,6 +263,7 @@ def _from_trajectory(trajectory: _Trajectory) -> Trace:
             error=step.failure,
             effect=step.effect,
             destructive=step.destructive,
+            open_world=step.open_world,
         )
         for step in trajectory.steps
         if step.action
@@ -270,6 +286,7 @@ class TraceStarted(msgspec.Struct, frozen=True):
     app: Json | None = None
     input: Any = None
     tools: Json | None = None
+    source: Source = "own"
     parent: str | None = None
     parent_call: str | None = None
     from_events: list[str] = []
@@ -396,6 +413,8 @@ def trace_events(
         started["tools"] = dict(trace.tools)
     if trace.tags:
         started["tags"] = trace.tags
+    if trace.source != "own":
+        started["source"] = trace.source
     if trace.parent:
         started["parent"] = trace.parent
     if trace.parent_call:
@@ -481,6 +500,7 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
             thoughts=ended.get("thoughts"),
             tags=started.get("tags", ()),
             usage=msgspec.convert(ended.get("usage", {}), Usage),
+            source=started.get("source", "own"),
             parent=started.get("parent"),
             parent_call=started.get("parent_call"),
         )

@@ -27,7 +27,7 @@ from em.store.protocol import Store
 from em.store.sqlite import is_open_here
 from em.traces.formats import Importer, Reader, importer_of, importers
 from em.traces.intake import Intake, Known, Problem
-from em.traces.trace import KeptTrace
+from em.traces.trace import KeptTrace, Source
 from em.values.canonical import uncollected
 from em.values.files import BOM, open_file
 from em.values.paths import path_to_text, shown
@@ -547,7 +547,7 @@ def import_session(store: Store, path: Path, session: str) -> list[str]:
     """Import one session of a program's database. Return the ids of the traces that have news."""
     importer = _database_importer(str(path), str(path))
     for tries in range(1, TRIES + 1):
-        intake = Intake(store, stream=FileState(store, path).stream)
+        intake = Intake(store, stream=FileState(store, path).stream, source="agent")
         reader = importer.reader(intake)
         try:
             for value in _documents_of(str(path), importer, session):
@@ -619,11 +619,20 @@ class Reading:
     """One file while it is read. `read_on` reads the lines that were added since."""
 
     def __init__(
-        self, store: Store, shape: Shape, state: FileState, name: str, *, subject: str | None = None
+        self,
+        store: Store,
+        shape: Shape,
+        state: FileState,
+        name: str,
+        *,
+        subject: str | None = None,
+        source: Source = "imported",
     ) -> None:
         self._store, self._shape, self._state = store, shape, state
         self._name = shown(name)  # it is stored as the place of each line
-        self._intake = Intake(store, stream=state.stream, previous=state.previous, subject=subject)
+        self._intake = Intake(
+            store, stream=state.stream, previous=state.previous, subject=subject, source=source
+        )
         self._reader: Reader = shape.importer.reader(self._intake)
         self.offset = 0
         self._number = 0

@@ -279,7 +279,7 @@ def _of_another_shape() -> Iterator[None]:
 
 def _keep(store: Store, spans: Sequence[Span], subject: str | None) -> None:
     for tries in range(1, TRIES + 1):
-        intake = Intake(store, subject=subject)
+        intake = Intake(store, subject=subject, source="agent")
         try:
             with _of_another_shape():
                 add_spans(intake, NAME, [msgspec.structs.replace(span) for span in spans])

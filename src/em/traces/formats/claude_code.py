@@ -22,6 +22,8 @@ REMEMBERED = 1024
 MOST_CALLS = 16_384
 """How many calls are remembered, to find one that is told again."""
 _SESSION = ("sessionId", "isSidechain", "parentUuid")
+_FETCHES = frozenset({"WebFetch", "WebSearch"})
+"""Tools that return pages of the web."""
 _SPAWNS = frozenset({"Task", "Agent"})
 _STREAM = frozenset({"system", "assistant", "user", "result"})
 
@@ -156,7 +158,7 @@ class _Reader:
             if name in _SPAWNS and isinstance(args.get("prompt"), str):
                 _remember(self._prompts, digest(args["prompt"]), str(call_id))
             if not self._is_told_again(trace, call_id, hash(_encode((name, args)))):
-                trace.call(name, args, call_id, at, tokens=tokens)
+                trace.call(name, args, call_id, at, tokens=tokens, open_world=name in _FETCHES)
         elif kind == "tool_result":
             self._result(trace, block, line, at)
         elif isinstance(block, str):

@@ -246,7 +246,7 @@ class _Reader:
             return True
         if kind == "WebSearch":
             if self._is_new("event", "web_search_call", text_or_json(item.get("action"))):
-                trace.call("web_search", {"query": item.get("query")}, item_id, at)
+                trace.call("web_search", {"query": item.get("query")}, item_id, at, open_world=True)
                 trace.result(item_id, item.get("results"), None, at)
             return True
         called = _called(item)

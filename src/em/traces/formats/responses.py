@@ -123,7 +123,8 @@ def _add_call(trace: Incoming, item: Json, kind: str, at: Any, key: str | None) 
     name = str(item.get("name") or kind.removesuffix("_call"))
     fields = ("arguments", "input", "action", "queries", "code")
     given: Any = next((item[field] for field in fields if item.get(field) is not None), {})
-    trace.call(name, as_args(given), call_id, at, key=key)
+    is_open = kind == "web_search_call"
+    trace.call(name, as_args(given), call_id, at, key=key, open_world=is_open)
     if kind not in ("function_call", "custom_tool_call", "local_shell_call", "computer_call"):
         result = item.get("output", item.get("results", item.get("status")))
         trace.result(call_id, as_value(result), item.get("error"), at)

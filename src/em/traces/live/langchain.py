@@ -151,7 +151,7 @@ class EmCallbackHandler(BaseCallbackHandler):
 
     def _store_trace(self, spans: list[Span]) -> None:
         """Store a run as a trace, without the chains inside: they are structure, not actions."""
-        intake = Intake(self._store, subject=self._subject)
+        intake = Intake(self._store, subject=self._subject, source="own")
         known = {span.id for span in spans}
         root = next((span.id for span in spans if not span.parent), "")
         for span in spans:

@@ -79,7 +79,7 @@ class EmTracingProcessor(TracingProcessor):
     def _store_trace(self, spans: list[Span]) -> None:
         if not spans:
             return
-        intake = Intake(self._store, subject=self._subject)
+        intake = Intake(self._store, subject=self._subject, source="own")
         add_spans(intake, NAME, spans)
         intake.close()
         self.trace_ids += [one for one in intake.trace_ids if one not in self.trace_ids]
