@@ -34,12 +34,12 @@ LEARNT = 6
 """Chores of a kind that are learnt from; the others are new."""
 
 
-def _rows(names: str, *rows: str) -> list[Values]:
+def rows(names: str, *rows: str) -> list[Values]:
     """Return chores by their names: one row of values, separated by `|`, for each."""
     return [dict(zip(names.split(), map(str.strip, row.split("|")), strict=True)) for row in rows]
 
 
-def _looked(agent: Agent, path: str, seed: int) -> str:
+def looked(agent: Agent, path: str, seed: int) -> str:
     """Read a file by one tool or another, and return its text."""
     if seed % 2:
         agent.bash(f"cat {path}", "Read it")
@@ -48,7 +48,7 @@ def _looked(agent: Agent, path: str, seed: int) -> str:
     return (agent.folder / path).read_text()
 
 
-def _wander(agent: Agent, seed: int) -> None:
+def wander(agent: Agent, seed: int) -> None:
     draw = random.Random(seed)
     for command in draw.sample(["ls", "ls -la", "cat README.md", "find . -name '*.md'"], 2):
         agent.bash(command, "Look around")
@@ -63,7 +63,7 @@ def _insert(agent: Agent, path: str, before: str, line: str, seed: int) -> None:
         agent.edit(path, before, line + before)
 
 
-def _sorted_in(text: str, start: str, line: str) -> str:
+def sorted_in(text: str, start: str, line: str) -> str:
     """Return a text with a line at its place among those that begin alike."""
     rows = text.splitlines(keepends=True)
     own = [number for number, row in enumerate(rows) if row.startswith(start)]
@@ -81,13 +81,13 @@ def _words(name: str) -> list[str]:
 
 
 def _bump(agent: Agent, value: Values, seed: int) -> None:
-    _wander(agent, seed)
-    text = _looked(agent, "pyproject.toml", seed)
+    wander(agent, seed)
+    text = looked(agent, "pyproject.toml", seed)
     old = text.partition('version = "')[2].partition('"')[0]
     agent.edit("pyproject.toml", f'version = "{old}"', f'version = "{value["version"]}"')
-    _looked(agent, "src/kiln/__init__.py", seed + 1)
+    looked(agent, "src/kiln/__init__.py", seed + 1)
     agent.edit("src/kiln/__init__.py", f'"{old}"', f'"{value["version"]}"')
-    text = _looked(agent, "CHANGELOG.md", seed)
+    text = looked(agent, "CHANGELOG.md", seed)
     entry = f"## {value['version']} - {agent.day}\n\n- {value['note']}\n\n"
     _insert(agent, "CHANGELOG.md", text[text.index("## ") :].partition("\n")[0], entry, seed)
     agent.bash("python3 check.py", "Check")
@@ -110,7 +110,7 @@ _BUMP = Kind(
         "please set the version to {version} and note: {note}",
         "{version} is due ({note})",
     ],
-    _rows(
+    rows(
         "version note",
         "0.4.0 | Glaze in two layers", "0.4.1 | Fix the door sensor", "0.5.0 | Read cone charts",
         "0.5.1 | Stop at 1300 degrees", "0.6.0 | Log each firing", "1.0.0 | Drop the old panel",
@@ -127,10 +127,10 @@ _KEYS = "ttl retries depth color mail_host page_size locale burst workers".split
 def _rename(agent: Agent, value: Values, seed: int) -> None:
     old, new = value["old"], value["new"]
     if seed % 2:
-        _wander(agent, seed)
+        wander(agent, seed)
     agent.bash(f"grep -rnw {old} .", "Find it")
     for path in ("config.yaml", "src/settings.py", "docs/keys.md"):
-        text = _looked(agent, path, seed)
+        text = looked(agent, path, seed)
         line = next(row for row in text.split("\n") if old in row)
         agent.edit(path, line, line.replace(old, new))
     agent.bash("git diff --stat || true", "Look at it")
@@ -152,7 +152,7 @@ _RENAME = Kind(
         "please change {old} into {new} in config, code and docs",
         "{old} -> {new}",
     ],
-    _rows(
+    rows(
         "old new",
         "ttl | lifetime", "retries | attempts", "depth | max_depth", "color | accent",
         "mail_host | smtp_server", "page_size | rows", "locale | language", "burst | peak",
@@ -166,8 +166,8 @@ _RENAME = Kind(
 
 def _route(agent: Agent, value: Values, seed: int) -> None:
     name = value["name"]
-    _wander(agent, seed)
-    _looked(agent, "app/routes.py", seed)
+    wander(agent, seed)
+    looked(agent, "app/routes.py", seed)
     page = f'from app.http import page\n\n\n@page\ndef {name}(request):\n    """Show {name}."""\n'
     page += f'    return request.render("{name}.html")\n'
     agent.create(f"app/views/{name}.py", page)
@@ -192,7 +192,7 @@ _ROUTE = Kind(
         "please add {name} to the routes, with a view",
         "{name} gets its own page",
     ],
-    _rows("name", "orders", "returns", "coupons", "wishlist", "invoices", "refunds", "stores",
+    rows("name", "orders", "returns", "coupons", "wishlist", "invoices", "refunds", "stores",
           "gifts", "stock"),
     _route,
 )  # fmt: skip
@@ -202,11 +202,11 @@ _ROUTE = Kind(
 
 def _depend(agent: Agent, value: Values, seed: int) -> None:
     line = f"{value['name']}>={value['version']}"
-    _wander(agent, seed)
-    text = _looked(agent, "requirements.txt", seed)
-    agent.write("requirements.txt", _sorted_in(text, "", f"{line}\n"))
-    text = _looked(agent, "pyproject.toml", seed + 1)
-    agent.write("pyproject.toml", _sorted_in(text, '    "', f'    "{line}",\n'))
+    wander(agent, seed)
+    text = looked(agent, "requirements.txt", seed)
+    agent.write("requirements.txt", sorted_in(text, "", f"{line}\n"))
+    text = looked(agent, "pyproject.toml", seed + 1)
+    agent.write("pyproject.toml", sorted_in(text, '    "', f'    "{line}",\n'))
 
 
 _DEPEND = Kind(
@@ -224,7 +224,7 @@ _DEPEND = Kind(
         "please put {name} {version} into both lists",
         "new dependency: {name}, version {version}",
     ],
-    _rows(
+    rows(
         "name version",
         "msgspec | 0.18", "click | 8.1", "pyyaml | 6.0", "jinja2 | 3.1", "boto3 | 1.34",
         "tenacity | 8.2", "numpy | 1.26", "duckdb | 0.10", "orjson | 3.9",
@@ -238,8 +238,8 @@ _DEPEND = Kind(
 def _component(agent: Agent, value: Values, seed: int) -> None:
     name = value["name"]
     dashed = "-".join(_words(name)).lower()
-    _wander(agent, seed)
-    _looked(agent, "src/components/index.ts", seed)
+    wander(agent, seed)
+    looked(agent, "src/components/index.ts", seed)
     agent.create(
         f"src/components/{name}.tsx",
         f'import "./{dashed}.css";\n\nexport function {name}() {{\n'
@@ -252,7 +252,7 @@ def _component(agent: Agent, value: Values, seed: int) -> None:
     )
     text = (agent.folder / "src/components/index.ts").read_text()
     line = f'export {{ {name} }} from "./{name}";\n'
-    agent.write("src/components/index.ts", _sorted_in(text, "export", line))
+    agent.write("src/components/index.ts", sorted_in(text, "export", line))
 
 
 _COMPONENT = Kind(
@@ -269,7 +269,7 @@ _COMPONENT = Kind(
         "new component: {name}",
         "please make {name}",
     ],
-    _rows("name", "DatePicker", "TabList", "FileTree", "ColorSwatch", "ZoomSlider", "HelpMenu",
+    rows("name", "DatePicker", "TabList", "FileTree", "ColorSwatch", "ZoomSlider", "HelpMenu",
           "LogViewer", "UserBadge", "BreadCrumb"),
     _component,
 )  # fmt: skip
@@ -278,7 +278,7 @@ _COMPONENT = Kind(
 
 
 def _tag(agent: Agent, value: Values, seed: int) -> None:
-    text = _looked(agent, "package.json", seed)
+    text = looked(agent, "package.json", seed)
     old = text.partition('"version": "')[2].partition('"')[0]
     agent.edit("package.json", f'"{old}"', f'"{value["version"]}"')
     agent.bash("make test" if seed % 2 else "make test 2>&1 | tail -2", "Run the tests")
@@ -304,7 +304,7 @@ _TAG = Kind(
         "we ship {version} now",
         "version {version}: commit and tag it",
     ],
-    _rows("version", "2.0.1", "2.1.0", "2.1.1", "2.2.0", "3.0.0", "3.0.1", "3.1.0", "3.2.0",
+    rows("version", "2.0.1", "2.1.0", "2.1.1", "2.2.0", "3.0.0", "3.0.1", "3.1.0", "3.2.0",
           "4.0.0"),
     _tag,
 )  # fmt: skip
@@ -320,7 +320,7 @@ def _convert(agent: Agent, value: Values, seed: int) -> None:
     if seed % 2:
         agent.bash(f"head -2 {path}", "Look at it")
     agent.bash(f"python3 tools/to_json.py {path} > json/{stem}.json", "Convert it")
-    _looked(agent, "json/index.md", seed)
+    looked(agent, "json/index.md", seed)
     text = (agent.folder / "json/index.md").read_text()
     agent.write("json/index.md", f"{text}- [{stem}]({stem}.json)\n")
 
@@ -341,7 +341,7 @@ _CONVERT = Kind(
         "{path} -> json, and list it",
         "turn {path} into JSON and add it to the index",
     ],
-    _rows("path", *(f"data/{name}.csv" for name in _TABLES)),
+    rows("path", *(f"data/{name}.csv" for name in _TABLES)),
     _convert,
 )
 
@@ -351,8 +351,8 @@ _CONVERT = Kind(
 def _post(agent: Agent, value: Values, seed: int) -> None:
     title = value["title"]
     slug = title.lower().replace(" ", "-")
-    _wander(agent, seed)
-    text = _looked(agent, "templates/post.md", seed)
+    wander(agent, seed)
+    text = looked(agent, "templates/post.md", seed)
     text = text.replace("TITLE", title).replace("DATE", agent.day).replace("SLUG", slug)
     agent.create(f"posts/{agent.day}-{slug}.md", text)
 
@@ -371,7 +371,7 @@ _POST = Kind(
         "we want a post about {title}",
         "{title} (post, from the template)",
     ],
-    _rows("title", "Spring Cleaning", "Why We Moved", "Ten Small Tools", "Notes On Tides",
+    rows("title", "Spring Cleaning", "Why We Moved", "Ten Small Tools", "Notes On Tides",
           "A Week Offline", "The Blue Door", "Letters From Oslo", "Fixing The Boat",
           "Hello Again"),
     _post,
@@ -387,7 +387,7 @@ def _count(agent: Agent, value: Values, seed: int) -> None:
     if seed % 2:
         agent.bash("ls logs", "Look")
     found = agent.bash(f"grep -c ERROR logs/{name}.log", "Count")
-    text = _looked(agent, "report.md", seed)
+    text = looked(agent, "report.md", seed)
     agent.write("report.md", f"{text}- {name}: {found} errors\n")
 
 
@@ -406,7 +406,7 @@ _COUNT = Kind(
         "errors in {service} please, into report.md",
         "{service}: errors?",
     ],
-    _rows("service", *_SERVICES),
+    rows("service", *_SERVICES),
     _count,
 )  # fmt: skip
 
@@ -440,7 +440,7 @@ _MIGRATE = Kind(
         "please add {column} to the table {table}",
         "migration for {table}, new column {column}",
     ],
-    _rows(
+    rows(
         "table column",
         "users | email", "books | isbn", "loans | due_on", "users | phone", "shelves | label",
         "books | year", "loans | fee", "users | locale", "shelves | floor",
@@ -452,12 +452,12 @@ _MIGRATE = Kind(
 
 
 def _translate(agent: Agent, value: Values, seed: int) -> None:
-    _wander(agent, seed)
+    wander(agent, seed)
     for language in ("en", "de", "fr"):
         path = f"locales/{language}.json"
-        text = _looked(agent, path, seed)
+        text = looked(agent, path, seed)
         line = f'  "{value["key"]}": "{value[language]}",\n'
-        agent.write(path, _sorted_in(text, '  "', line))
+        agent.write(path, sorted_in(text, '  "', line))
 
 
 _TRANSLATE = Kind(
@@ -478,7 +478,7 @@ _TRANSLATE = Kind(
         'new key {key}, in English "{en}", in German "{de}" and in French "{fr}"',
         'translate {key}: "{en}" is "{de}" and "{fr}"',
     ],
-    _rows(
+    rows(
         "key en de fr",
         "cart.pay | Pay | Zahlen | Payer", "user.mail | Mail | Post | Courriel",
         "app.title | Shop | Laden | Boutique", "help.title | Help | Hilfe | Aide",
@@ -496,7 +496,7 @@ _MODULES = "parse store fetch merge render export check plan solve".split()
 
 def _header(agent: Agent, value: Values, seed: int) -> None:
     path = value["path"]
-    text = _looked(agent, path, seed)
+    text = looked(agent, path, seed)
     head = f"# Copyright {agent.day[:4]} Ana Ruiz\n# SPDX-License-Identifier: MIT\n\n"
     first = text.partition("\n")[0]
     if seed % 2:
@@ -519,7 +519,7 @@ _HEADER = Kind(
         "licence for {path}",
         "the header is missing in {path}",
     ],
-    _rows("path", *(f"src/{name}.py" for name in _MODULES)),
+    rows("path", *(f"src/{name}.py" for name in _MODULES)),
     _header,
 )  # fmt: skip
 

@@ -103,6 +103,64 @@ def test_a_date_is_one_word_in_all_forms_in_which_it_is_written(tmp_path: Path) 
     assert made == ("ok", {"days/20270105.md": "# January 5, 2027\n\n2027-01-05\n"})
 
 
+def test_a_number_is_the_next_one_also_without_the_zeros_in_front(tmp_path: Path) -> None:
+    works = []
+    for number, words in enumerate(NOTED, 2):
+        name = f"{number:04}-{MODULES[number - 2]}.md"
+        work = Work(words.format(MODULES[number - 2]), {})
+        work.bash("ls adr", f"{number - 1:04}-old.md")
+        work.write(f"adr/{name}", f"# {number}. {MODULES[number - 2]}\n")
+        works.append(work)
+    files = {"adr/0011-old.md": "x\n"}
+    made = run(learnt(works), "Note sign", files, tmp_path)
+    assert made == ("ok", {**files, "adr/0012-sign.md": "# 12. sign\n"})
+
+
+def test_what_values_share_says_nothing_about_the_lines_of_a_list(tmp_path: Path) -> None:
+    works = []
+    for number, words in enumerate(NOTED, 11):
+        rows = "".join(f"2026-W{one},x\n" for one in range(10, number))
+        work = Work(words.format(f"2026-W{number}"), {"rota.csv": f"week,who\n{rows}"})
+        work.change("rota.csv", f"week,who\n{rows}2026-W{number},x\n")
+        works.append(work)
+    files = {"rota.csv": "week,who\n2026-W50,x\n2026-W51,x\n"}
+    made = run(learnt(works), "Note 2026-W52", files, tmp_path)
+    assert made == ("ok", {"rota.csv": f"{files['rota.csv']}2026-W52,x\n"})
+
+
+def test_an_address_of_mail_is_one_word_of_a_request(tmp_path: Path) -> None:
+    works = []
+    for name, words in zip(MODULES, NOTED, strict=True):
+        work = Work(words.format(f"{name}@example.org"), {})
+        work.write(f"owners/{name}@example.org.txt", f"{name}@example.org\n")
+        works.append(work)
+    found = learnt(works)
+    assert found.routine["requests"][0].startswith("Note {")
+    (name,) = inputs(found)
+    made = run(found, {name: "find@example.org"}, {}, tmp_path)
+    assert made == ("ok", {"owners/find@example.org.txt": "find@example.org\n"})
+
+
+def test_a_file_that_every_session_changed_may_be_named_in_one_request(tmp_path: Path) -> None:
+    works = []
+    for name, words in zip(MODULES, [f"{NOTED[0]}, in report.md", *NOTED[1:]], strict=True):
+        work = Work(words.format(name), {"report.md": "# Report\n"})
+        work.change("report.md", f"# Report\n- {name}\n")
+        works.append(work)
+    made = run(learnt(works), "Note sign, in report.md", {"report.md": "# Report\n"}, tmp_path)
+    assert made == ("ok", {"report.md": "# Report\n- sign\n"})
+
+
+def test_a_file_that_is_one_value_on_a_line_keeps_its_line_break(tmp_path: Path) -> None:
+    works = []
+    for version, words in zip(PATCHES, SAID, strict=True):
+        work = Work(words.format(v=version), {})
+        work.write(f"releases/{version}", f"{version}\n")
+        works.append(work)
+    made = run(learnt(works), "Release 2.0.0", {}, tmp_path)
+    assert made == ("ok", {"releases/2.0.0": "2.0.0\n"})
+
+
 MODULES = ["list", "show", "edit", "drop", "make"]
 
 

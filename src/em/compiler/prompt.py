@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from em.compiler.alignment import COARSE, Column, Span, cut, explained, pieces_of, places_of
+from em.compiler.alignment import Column, Span, cut, explained, pieces_of, places_of
 from em.compiler.calls import identifier
 from em.compiler.file_changes import EDIT
 from em.compiler.sessions import Sessions, gone
@@ -25,6 +25,8 @@ _KEY = re.compile(r"([A-Za-z][A-Za-z_]*?)_*[\"'`]?[ \t]*[:=][ \t]*[\"'`]?\Z")
 """Matches the key that stands before a value: `__version__ = "`."""
 _BEFORE = re.compile(r"\s([a-z]+):?\s+[\"'`]?\Z", re.IGNORECASE)
 """Matches the word before a value, not the first one: that is what to do."""
+_WORD = re.compile(r"[\w.+/@:#~-]*\w")
+"""A word of a prompt; an address of mail is one."""
 _VERSION = re.compile(r"v?\d+(?:\.\d+)+\S*")
 _FILE = re.compile(r"\S*/\S*|\S+\.[a-z]\w{0,4}")
 
@@ -89,9 +91,9 @@ def _whole(column: tuple[str, ...], prompts: Sequence[str]) -> tuple[str, ...]:
     sides = set()
     for value, prompt in zip(column, prompts, strict=True):
         start, stop = said_at(value, prompt)[0]
-        words = [one.span() for one in COARSE.finditer(prompt)]
-        first = max(one for one, _ in words if one <= start)
-        last = min(one for _, one in words if one >= stop)
+        words = [one.span() for one in _WORD.finditer(prompt)]
+        first = max((one for one, _ in words if one <= start), default=start)
+        last = min((one for _, one in words if one >= stop), default=stop)
         sides.add((prompt[first:start], prompt[stop:last]))
     before, after = sides.pop()
     return column if sides else tuple(f"{before}{value}{after}" for value in column)

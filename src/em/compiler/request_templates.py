@@ -462,11 +462,13 @@ def _edges(chunk: re.Match[str]) -> tuple[int, int]:
 
 
 def is_private(value: str, example: Example, examples: Sequence[Example]) -> bool:
-    """Return whether the requests of one subject only have a value."""
+    """Return whether the requests of one subject only have a value, and no call of others."""
     pattern = re.compile(f"{_BEFORE}{re.escape(value)}{_AFTER}", re.IGNORECASE)
     sharing = {
         one.subject or one.name or f"#{number}"
         for number, one in enumerate(examples)
-        if one is example or pattern.search(one.request)
+        if one is example
+        or pattern.search(one.request)
+        or value in texts([call.args for call in one.calls])
     }
     return len(sharing) < FEWEST_SUBJECTS

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.compiler.alignment import COARSE, Column, explained, joined, pieces_of, places_of
+from em.compiler.alignment import COARSE, Column, cut, explained, joined, pieces_of, places_of
 from em.compiler.calls import TracedCall
 from em.compiler.evidence import CONSTANTS_SHOWN, ENOUGH_TO_ACT, SHORT_TEXT
 from em.compiler.example import Example, Read, Role
@@ -32,6 +32,7 @@ from em.compiler.explanation import (
 )
 from em.compiler.file_changes import EDIT
 from em.compiler.forms import FORMS, applied
+from em.compiler.list_forms import VALUE
 from em.compiler.places import Place, key_of
 from em.compiler.prompt import name_of
 from em.compiler.sessions import (
@@ -57,6 +58,8 @@ MOST_RIVALS = 4
 """Explanations of one column by the parts of one text."""
 MOST_COMBINED = 64
 """Ways to take one token of each text that are tried."""
+WIDEST = 7
+"""Digits of a number with zeros in front, and one more."""
 _DATE = re.compile(r"\b(?:19|20)\d\d-\d\d-\d\d\b|\b\d{1,2}\.\d{1,2}\.\d{2,4}\b")
 
 
@@ -146,7 +149,10 @@ class SessionSpace(Space):
         texts = [look.text(one) or "" for one in rows.sessions]
         new = [str(own[number].args["new_string"]) for own in self.sessions.effects]
         leaf = self._empty(values, rows)
-        for position in positions(texts, new, values):
+        marks = self._marks(new, rows)
+        heads = [next(cut(one, own))[0] for one, own in zip(new, marks, strict=True)]
+        heads = [one.partition("\n")[0] for one in heads]
+        for position in positions(texts, new, values, heads):
             effect = number if position.takes_new else None
             args = (position.how, *position.about)
             source = FromText(self._role(look), "line_place", args, effect)
@@ -352,15 +358,28 @@ class SessionSpace(Space):
                 yield FromText(self._role(look), "between", (*context, "line"))
 
     def _by_succession(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
-        """Yield the looks that showed the numbers of which the values are the next ones."""
+        """Yield the looks that showed the numbers of which the values are the next ones.
+
+        They may be shown with zeros in front.
+        """
         if not all(one.isdecimal() and int(one) for one in values):
             return
         for look, made in self._looks_before(rows):
             texts = [look.text(number) or "" for number in made]
             own = [value for n, value in zip(rows.sessions, values, strict=True) if n in made]
-            context = next(successions(texts, own), None)
-            if len({*own}) >= min(FEWEST, len(own)) and context and self.is_usable(look):
-                yield _Found(FromText(self._role(look), "next_number", context), made)
+            for width in range(WIDEST):
+                wide = [one.zfill(width) for one in own]
+                context = next(successions(texts, wide), None)
+                if len({*own}) < min(FEWEST, len(own)) or not context or not self.is_usable(look):
+                    continue
+                source = FromText(self._role(look), "next_number", context)
+                if wide == own:
+                    yield _Found(source, made)
+                else:
+                    some = Rows(tuple(made), tuple(0 for _ in made))
+                    part = self._explanation(source, wide, some, made)
+                    yield _Found(FromForm(f"{VALUE} | int", source), made, [part])
+                break
 
     def _by_forms(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
         """Yield the parts of shown texts that give the values in a plain form."""

@@ -87,7 +87,7 @@ from em.compiler.term import (
     singular,
     unused,
 )
-from em.runner.expressions.language import acting
+from em.runner.expressions.language import acting, whole_expression
 from em.values.canonical import Json, same
 
 
@@ -677,10 +677,12 @@ class Writer:
         """Return a term as a value of a step; write the steps that it needs."""
         if not isinstance(term, Text):
             return hole(self.text(term, hint))
-        return "".join(
+        made = "".join(
             quoted(json.loads(part.json)) if isinstance(part, Value) else hole_text(self.text(part))
             for part in self.checked(term).parts
         )
+        # White space around a single expression would not be written.
+        return made if whole_expression(made) is None else hole(self.text(term))
 
     def _text(self, term: Term, hint: str) -> str:
         if isinstance(term, Result):

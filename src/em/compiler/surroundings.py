@@ -170,16 +170,21 @@ class Position(NamedTuple):
             return None
 
 
-def positions(texts: Sequence[str], new: Sequence[str], lines: Sequence[int]) -> Iterator[Position]:
-    """Yield all that gives the line in each text, the most telling first."""
-    for one in dict.fromkeys(_candidates(texts, new, lines)):
+def positions(
+    texts: Sequence[str], new: Sequence[str], lines: Sequence[int], heads: Sequence[str]
+) -> Iterator[Position]:
+    """Yield all that gives the line in each text, the most telling first.
+
+    heads: what the new lines begin with before their first value, which may be another one.
+    """
+    for one in dict.fromkeys(_candidates(texts, heads, lines)):
         found = [one.line(text, own) for text, own in zip(texts, new, strict=True)]
         if found == [*lines]:
             yield one
 
 
 def _candidates(
-    texts: Sequence[str], new: Sequence[str], lines: Sequence[int]
+    texts: Sequence[str], heads: Sequence[str], lines: Sequence[int]
 ) -> Iterator[Position]:
     rows = [text.split("\n") for text in texts]
     below = [own[line] for own, line in zip(rows, lines, strict=True)]
@@ -193,9 +198,8 @@ def _candidates(
             yield Position("before first", (start, kinds.pop()))
     yield from _around("after", rows, lines, -1)
     yield from _around("before", rows, lines, 1)
-    first = [text.partition("\n")[0] for text in new]
     for others in (above, below):
-        start = shared_words([*first, *others])
+        start = shared_words([*heads, *others])
         if start.strip():
             yield Position("after block", (start,))
             yield Position(IN_ORDER, (start,))
