@@ -6,8 +6,7 @@ subject's stream has moved on since it was read; then the checkpoint compiles ag
 
 import random
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -17,17 +16,16 @@ from em.llm.client import LlmClient
 from em.log.event import Draft, EventQuery, subject_stream
 from em.state.evolution import Break, Change, Dependent, breaks, compare
 from em.state.fold import (
-    Fact,
     Folded,
     Material,
     broken_constraints,
-    entity,
     fold,
+    records_of,
     sort_events,
 )
 from em.state.knowledge import Knowledge
 from em.state.reader import read_by_model, read_given
-from em.state.rows import Seen, block_id, blocks, prove
+from em.state.rows import prove
 from em.state.schema import (
     FORMAT,
     KIND,
@@ -264,7 +262,7 @@ class Run:
         fresh: bool,
     ) -> Compiled:
         accepted = self._check_breaks(old, new, folded.refused)
-        records = list(self._records(new, folded, fresh=fresh))
+        records = [one for _, one in records_of(new, folded, None if fresh else self._store)]
         self._store.database.refuse_code(f"the classes of the state of {self._subject!r}")
         prove(new, records)
         new.watermark = material.last_pos + len(drafts)
@@ -322,36 +320,6 @@ class Run:
         gone = {constraint.id for constraint, _ in broken}
         new.constraints = [one for one in new.constraints if one.id not in gone]
         return found
-
-    def _records(self, new: StateSchema, folded: Folded, *, fresh: bool) -> Iterator[Record]:
-        for given, seen in folded.seen.items():
-            yield from self._blocks(new.types[given], seen, fresh=fresh)
-        if folded.unstructured:
-            yield from self._blocks(new.unstructured, folded.unstructured, fresh=fresh)
-        by_type: defaultdict[str, list[Fact]] = defaultdict(list)
-        for fact in folded.facts:
-            by_type[fact.type].append(fact)
-        for given, facts in by_type.items():
-            yield from self._entities(new.types[new.renames.get(given, given)], facts, fresh=fresh)
-
-    def _blocks(self, type_: TypeSchema, seen: list[Seen], *, fresh: bool) -> Iterator[Record]:
-        opened = None
-        if not fresh and type_.open_rows:
-            ids = [block_id(type_.blocks)]
-            opened = next(self._store.records(self._subject, type_.name, ids), None)
-        return blocks(self._subject, type_, seen, opened)
-
-    def _entities(self, type_: TypeSchema, facts: list[Fact], *, fresh: bool) -> Iterator[Record]:
-        holders = list(dict.fromkeys(fact.holder for fact in facts))
-        known: dict[str, Record] = {}
-        if not fresh:
-            found = self._store.records(self._subject, type_.name, holders)
-            known = {record.id: record for record in found}
-        by_holder: defaultdict[str, list[Fact]] = defaultdict(list)
-        for fact in facts:
-            by_holder[fact.holder].append(fact)
-        for holder in holders:
-            yield entity(self._subject, type_, known.get(holder), holder, by_holder[holder])
 
     def _gone(self, records: Sequence[Record]) -> list[Record]:
         """Delete the stored records that are not among these."""

@@ -5,7 +5,7 @@ without asking a model again.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -13,10 +13,11 @@ import msgspec
 
 from em.errors import InputError
 from em.log.event import Row
-from em.state.rows import Seen, placed
+from em.state.rows import Seen, block_id, blocks, placed
 from em.state.rules import check_constraint, read_constraint, rule_key
 from em.state.schema import (
     PROFILE,
+    UNSTRUCTURED,
     Constraint,
     Decision,
     Entry,
@@ -24,17 +25,17 @@ from em.state.schema import (
     Handed,
     How,
     StateSchema,
-    Status,
     TypeSchema,
 )
 from em.state.statement import Text
 from em.state.types import fold_records, type_of
-from em.store.protocol import Record
+from em.store.protocol import Record, Store
 from em.values.canonical import Json
 from em.values.times import moment, to_micros
 
 UNREAD = "nobody has read it"
 """Why a text is listed that neither a caller nor a model has read."""
+SAID = Text.__struct_fields__[4:]
 UNNAMED = "Record"
 """The type of records that name none."""
 
@@ -76,20 +77,44 @@ def entity(
     )
 
 
+def records_of(
+    schema: StateSchema, folded: "Folded", store: Store | None
+) -> Iterator[tuple[str, Record]]:
+    """Yield the records that events add to a state, with the names that their types were given.
+
+    store: has the records that they go on with; None to write all of them from the beginning.
+    """
+    subject, opened = schema.subject, None
+    todo = [(given, schema.types[given], seen) for given, seen in folded.seen.items()]
+    todo += [(UNSTRUCTURED, schema.unstructured, folded.unstructured)]
+    for given, type_, seen in todo:
+        if store is not None and type_.open_rows:
+            opened = next(store.records(subject, type_.name, [block_id(type_.blocks)]), None)
+        if seen:
+            yield from ((given, one) for one in blocks(subject, type_, seen, opened))
+        opened = None
+    by_type: defaultdict[str, defaultdict[str, list[Fact]]] = defaultdict(lambda: defaultdict(list))
+    for fact in folded.facts:
+        by_type[schema.renames.get(fact.type, fact.type)][fact.holder].append(fact)
+    for given, holders in by_type.items():
+        type_ = schema.types[given]
+        stored = store.records(subject, type_.name, list(holders)) if store is not None else ()
+        known = {record.id: record for record in stored}
+        for holder, facts in sorted(holders.items()):
+            yield given, entity(subject, type_, known.get(holder), holder, facts)
+
+
 def holder_id(key: Sequence[Any]) -> str:
     """Return the id of the record with this key: a hash, since keys may be anything."""
     return sha256(msgspec.json.encode(list(key))).hexdigest()[:32]
 
 
 class Item(NamedTuple):
-    """A record on its way into the state, and where it comes from."""
+    """A record on its way into the state. read: how, unless it was given as a record."""
 
     seen: Seen
     source: str
-    status: Status = "stated"
-    how: How = "record"
-    words: str = ""
-    speaker: str = ""
+    read: Entry | None = None
 
 
 class Correction(NamedTuple):
@@ -211,11 +236,10 @@ def _observation(material: Material, event: str, body: Json, at: int, known: int
     record = body.get("record")
     if record is None:
         material.times[event] = (at, known)
-        said = [body.get(name) or "" for name in ("speaker", "source", "role", "addressee")]
-        material.speech[event] = said[0] or said[2]
-        text, (speaker, source, role, to) = body["text"], said
-        read = body.get("facts"), body.get("rules")
-        material.texts.append(Text(event, text, at, known, speaker, source, role, to, *read))
+        said = {name: body[name] for name in SAID if body.get(name) is not None}
+        text = Text(event, body["text"], at, known, **said)
+        material.speech[event] = text.speaker or text.role
+        material.texts.append(text)
         return
     own = record.get("type")
     given = body.get("type") or (own if isinstance(own, str) and own else UNNAMED)
@@ -335,18 +359,9 @@ def _fold_type(
             schema.coverage.structured -= 1
             continue
         key = tuple(one.record[name] for name in type_.key)
+        own = Entry(None, one.at, one.recorded_at, list(one.events), item.source, how="record")
         for name, value in one.record.items():
-            entry = Entry(
-                value,
-                one.at,
-                one.recorded_at,
-                list(one.events),
-                item.source,
-                item.status,
-                item.how,
-                item.words,
-                item.speaker,
-            )
+            entry = msgspec.structs.replace(item.read or own, value=value)
             folded.facts.append(Fact(type_.given, key, name, entry))
 
 
@@ -427,12 +442,15 @@ def _fold_extractions(
                 op = op if event in known else "add"
                 known.add(event)
             if op == "add":
-                found = _item(item, extraction.method, material, (at, recorded_at))
-                grouped[item["type"]].append(found)
+                read = _entry(item, extraction.method, material, (at, recorded_at))
+                seen = Seen(item["record"], tuple(item["events"]), read.at, read.recorded_at)
+                grouped[item["type"]].append(Item(seen, read.source, read))
         for item in extraction.facts:
             if item.get("op") not in ("same", "doubt"):  # a doubt is of an older version
                 used.update(item["events"])
-                folded.facts.append(_fact(item, extraction.method, material, (at, recorded_at)))
+                entry = _entry(item, extraction.method, material, (at, recorded_at))
+                key = tuple(item.get("key") or ())
+                folded.facts.append(Fact(item.get("type") or PROFILE, key, item["field"], entry))
         for item in extraction.constraints:
             used.update(item.get("events") or ())
         _count_read(schema, extraction, used, material, folded, (at, recorded_at))
@@ -470,46 +488,21 @@ def _leave(
     folded.unstructured.append(Seen({"reason": reason}, (event,), *times))
 
 
-def _item(item: Json, how: How, material: Material, times: tuple[int, int]) -> Item:
-    when, known = _when(item, material, times)
-    seen = Seen(item["record"], tuple(item["events"]), when, known)
-    return Item(seen, item.get("source") or "", _status(item), how, *_said(item, material))
-
-
-def _when(item: Json, material: Material, times: tuple[int, int]) -> tuple[int, int]:
-    """Return when something held, and when it was recorded."""
-    at, known = material.times.get(item["events"][0], times)
-    return (at if item.get("at") is None else to_micros(partial_moment(item["at"]))), known
-
-
-def _said(item: Json, material: Material) -> tuple[str, str]:
-    """Return the words that say something, and who said them."""
-    words = item.get("evidence") or ()
-    return " … ".join(words), material.speech.get(item["events"][0], "")
-
-
-def _status(item: Json) -> Status:
-    status: Status = item.get("status") or "inferred"
-    return status
-
-
-def _fact(item: Json, how: How, material: Material, times: tuple[int, int]) -> Fact:
-    at, known = _when(item, material, times)
-    source = item.get("source") or ""
-    words, speaker = _said(item, material)
-    entry = Entry(
+def _entry(item: Json, how: How, material: Material, times: tuple[int, int]) -> Entry:
+    """Return the value of what was read, when it held, and who said it in which words."""
+    events = item["events"]
+    at, known = material.times.get(events[0], times)
+    return Entry(
         item.get("value"),
-        at,
+        at if item.get("at") is None else to_micros(partial_moment(item["at"])),
         known,
-        list(item["events"]),
-        source,
-        _status(item),
+        list(events),
+        item.get("source") or "",
+        item.get("status") or "inferred",
         how,
-        words,
-        speaker,
+        " … ".join(item.get("evidence") or ()),
+        material.speech.get(events[0], ""),
     )
-    type_ = item.get("type") or PROFILE
-    return Fact(type_, tuple(item.get("key") or ()), item["field"], entry)
 
 
 def partial_moment(text: str) -> Any:

@@ -93,13 +93,6 @@ def read_constraint(given: Json, schema: StateSchema, events: list[str]) -> Cons
         draft = msgspec.convert(given, ConstraintDraft)
     except msgspec.ValidationError as error:
         raise InputError(mismatch(error).message, place=mismatch(error).place(place)) from None
-    return checked_constraint(draft, schema, events)
-
-
-def checked_constraint(
-    draft: ConstraintDraft, schema: StateSchema, events: list[str]
-) -> Constraint:
-    """Check a constraint and fix its times; InputError says what can't be compiled."""
     constraint = check_shape(draft, events)
     check_constraint(constraint, schema)
     return constraint

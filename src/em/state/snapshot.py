@@ -11,9 +11,8 @@ from itertools import takewhile
 from typing import TypeVar
 
 from em.log.event import EventQuery, subject_stream
-from em.state.fold import Fact, entity, fold, sort_events
-from em.state.rows import blocks
-from em.state.schema import KIND, PROFILE, UNSTRUCTURED, StateSchema
+from em.state.fold import fold, records_of, sort_events
+from em.state.schema import KIND, PROFILE, StateSchema
 from em.store.protocol import Record, Store
 
 Result = TypeVar("Result")
@@ -64,29 +63,7 @@ class Snapshot:
             for type_ in old.types.values()
             if type_.key is not None and type_.given != PROFILE
         }
-        folded = fold(new, material, keys)
         found: defaultdict[str, list[Record]] = defaultdict(list)
-        for given, seen in folded.seen.items():
-            type_ = new.types[given]
-            found[_name(old, given)] += blocks(old.subject, type_, seen, None)
-        if folded.unstructured:
-            found[UNSTRUCTURED] += blocks(old.subject, new.unstructured, folded.unstructured, None)
-        for fact in _by_holder(folded.facts):
-            given = new.renames.get(fact[0].type, fact[0].type)
-            record = entity(old.subject, new.types[given], None, fact[0].holder, fact)
-            found[_name(old, given)].append(record)
+        for given, record in records_of(new, fold(new, material, keys), None):
+            found[old.types[given].name if given in old.types else given].append(record)
         return found
-
-
-def _name(schema: StateSchema, given: str) -> str:
-    type_ = schema.types.get(given)
-    return given if type_ is None else type_.name
-
-
-def _by_holder(facts: list[Fact]) -> Iterator[list[Fact]]:
-    """Group facts by their record, in the order of the store: by type and id."""
-    grouped: defaultdict[tuple[str, str], list[Fact]] = defaultdict(list)
-    for fact in facts:
-        grouped[fact.type, fact.holder].append(fact)
-    for _, found in sorted(grouped.items()):
-        yield found

@@ -251,8 +251,7 @@ class State:
             history: dict[str, tuple[Any, ...]] = {}
             for given, entries in facts.items():
                 field = type_.fields[given]
-                by_time = sorted(entries, key=lambda entry: (entry.at, entry.recorded_at))
-                history[field.name] = tuple(self._entry(entry) for entry in by_time)
+                history[field.name] = tuple(self._by_time(entries))
                 chosen = self._settled(type_, field.name, history[field.name])
                 if chosen is None:
                     continue
@@ -268,6 +267,10 @@ class State:
             object.__setattr__(one, "history", history)
             found.append(one)
         return found
+
+    def _by_time(self, entries: Iterable[Entry]) -> list[Any]:
+        """Return the values of a field as the module has them, oldest first."""
+        return sorted(map(self._entry, entries), key=lambda entry: (entry.at, entry.recorded_at))
 
     def _entry(self, entry: Entry) -> Any:
         return self.module.Entry(
@@ -292,9 +295,7 @@ class State:
         for key, facts in self._histories(type_):
             for given, entries in facts.items():
                 if given == wanted.given:
-                    by_time = [self._entry(entry) for entry in entries]
-                    by_time.sort(key=lambda entry: (entry.at, entry.recorded_at))
-                    found += [(key, one) for one in by_time]
+                    found += [(key, one) for one in self._by_time(entries)]
         return found
 
     @property
@@ -340,8 +341,7 @@ class State:
                 continue
             for given, entries in facts.items():
                 name = type_.fields[given].name
-                by_time = sorted(map(self._entry, entries), key=lambda e: (e.at, e.recorded_at))
-                chosen = self._settled(type_, name, by_time)
+                chosen = self._settled(type_, name, self._by_time(entries))
                 if chosen is not None and chosen.value is not None:
                     unread = self._unread_of(type_, name, chosen, key)
                     found[name] = origin_of_entry(chosen, unread)
@@ -483,9 +483,7 @@ class State:
         if all(entry.value == entries[0].value for entry in entries):
             return
         field = type_.fields[given]
-        by_time = sorted(
-            (self._entry(entry) for entry in entries), key=lambda e: (e.at, e.recorded_at)
-        )
+        by_time = self._by_time(entries)
         chosen = self._settled(type_, field.name, by_time)
         policy = policy_of(self.schema, type_, field)
         value = None if chosen is None else chosen.value

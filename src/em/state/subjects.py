@@ -69,31 +69,16 @@ class Subjects:
         self.rules: list[UserRule] = [*own, *rules]
         self._cadence = Cadence(settings.checkpoint_every)
 
-    def checkpoint(
-        self,
-        subject: str,
-        *,
-        client: LlmClient | None = None,
-        accept: bool = False,
-        again: bool = False,
-        rebuild: bool = False,
-    ) -> Checkpoint:
-        """Compile what is new about a subject; return the report."""
-        options = self._options(subject, client, accept=accept, again=again, rebuild=rebuild)
-        return self._checkpoint(subject, options).report
+    def checkpoint(self, subject: str, **how: Any) -> Checkpoint:
+        """Compile what is new about a subject; return the report.
 
-    def checkpoint_state(
-        self,
-        subject: str,
-        *,
-        client: LlmClient | None = None,
-        accept: bool = False,
-        again: bool = False,
-        rebuild: bool = False,
-    ) -> State:
+        how: as for `Memory.checkpoint`: client, accept, again, rebuild.
+        """
+        return self._checkpoint(subject, self._options(subject, **how)).report
+
+    def checkpoint_state(self, subject: str, **how: Any) -> State:
         """Compile what is new about a subject; return its state with the report."""
-        options = self._options(subject, client, accept=accept, again=again, rebuild=rebuild)
-        compiled = self._checkpoint(subject, options)
+        compiled = self._checkpoint(subject, self._options(subject, **how))
         state = State(self._store, compiled.schema, compiled.report.version, user_rules=self.rules)
         state.report = compiled.report
         return state

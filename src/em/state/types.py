@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from copy import deepcopy
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ _KNOWN = frozenset(
     + "PLN CZK HUF MXN ZAR KRW SGD HKD".split()
 )
 _DAY_MONTH = re.compile(r"(\d{1,2})\.? ([A-Za-z]{3,9})\.?,? (\d{4})")
-_MONTH_DAY = re.compile(r"([A-Za-z]{3,9})\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})")
+_MONTH_DAY = re.compile(r"([A-Za-z]{3,9})\.? (\d{1,2})(?:[a-z]{2})?,? (\d{4})")
 _NUMERIC_DATES = (
     (re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})"), (1, 2, 3)),
     (re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})"), (3, 2, 1)),
@@ -121,13 +122,6 @@ def _slashed(text: str, order: str) -> date | None:
     return date(year, second, first) if order == "dmy" else date(year, first, second)
 
 
-def _dated_in_words(text: str) -> date | None:
-    try:
-        return _in_words(text)
-    except (ValueError, KeyError):
-        return None
-
-
 def to_time(text: str) -> time | None:
     """Read a time of day."""
     try:
@@ -184,7 +178,7 @@ _TESTS: tuple[tuple[str, Callable[[str], Any]], ...] = (
     ("money", to_money),
 )
 _WORDY: tuple[tuple[str, Callable[[str], Any]], ...] = (
-    ("date", _dated_in_words),
+    ("date", to_date),
     ("money", to_money),
 )
 
@@ -195,7 +189,8 @@ _NOT_WORD = re.compile(r"[^A-Za-z0-9]+")
 
 
 _FIELDS = frozenset(
-    "as_given bool datetime dict event_ids field float history int list str tuple".split()
+    {"as_given", "datetime", "event_ids", "field", "history"}
+    | {one.__name__ for one in (bool, dict, float, int, list, str, tuple)}
 )
 """Names that the body of a generated class uses, which a field can't have."""
 _CLASSES = frozenset(dir(builtins)) | frozenset(
@@ -475,11 +470,7 @@ def _of_family(family: str, field: FieldSchema, kinds: Mapping[str, int]) -> Typ
         return _numbers(field, kinds)
     if family == "bool":
         return Typed("bool", "bool" if "bool_text" in kinds else "plain")
-    return {
-        "time": Typed("datetime.time", "time"),
-        "datetime": Typed("datetime.datetime", "datetime"),
-        "money": Typed("Money", "money"),
-    }[family]
+    return Typed("Money" if family == "money" else f"datetime.{family}", family)
 
 
 def _dates(kinds: Mapping[str, int]) -> Typed | None:
@@ -664,25 +655,16 @@ def _list_converter(inner: Convert | None) -> Convert:
     return convert
 
 
-def _dated(order: str) -> Convert:
+def _timed(read: Callable[[str], Any]) -> Convert:
+    """Return the converter of texts that are read as a date, a time or both."""
+
     def convert(value: Any) -> Converted:
-        found = to_date(value, order) if isinstance(value, str) else None
-        written = None if found is None else found.isoformat()
+        found = read(value) if isinstance(value, str) else None
+        is_moment = isinstance(found, datetime)
+        written = found and (written_datetime(found) if is_moment else found.isoformat())
         return written, written == value
 
     return convert
-
-
-def _timed(value: Any) -> Converted:
-    found = to_time(value) if isinstance(value, str) else None
-    written = None if found is None else found.isoformat()
-    return written, written == value
-
-
-def _momentary(value: Any) -> Converted:
-    found = to_datetime(value) if isinstance(value, str) else None
-    written = None if found is None else written_datetime(found)
-    return written, written == value
 
 
 def _whole(value: Any) -> Converted:
@@ -718,11 +700,11 @@ def _number(value: Any) -> Converted:
 
 
 _CONVERTERS: Mapping[str, Convert] = {
-    "date": _dated(""),
-    "datedmy": _dated("dmy"),
-    "datemdy": _dated("mdy"),
-    "time": _timed,
-    "datetime": _momentary,
+    "date": _timed(to_date),
+    "datedmy": _timed(partial(to_date, order="dmy")),
+    "datemdy": _timed(partial(to_date, order="mdy")),
+    "time": _timed(to_time),
+    "datetime": _timed(to_datetime),
     "int": _whole,
     "decimal": _exactly,
     "bool": _truth,
