@@ -94,7 +94,12 @@ _LINE = re.compile(r'^(e\d+) \S+ "[^"]*" \[[^]]*\]: (".*")$', re.MULTILINE)
 
 
 def reading_model(request: Any) -> Any:
-    """A scripted model that reads the sentences back, as far as they are in its prompt."""
+    """A scripted model that reads the sentences back, as far as they are in its prompt.
+
+    To the second question it answers that all of it is stated.
+    """
+    if asked := re.findall(r"^(s\d+) ", request.prompt, re.MULTILINE):
+        return {"stated": asked}
     records = []
     for label, text in _LINE.findall(request.prompt):
         said = json.loads(text)

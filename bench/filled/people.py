@@ -52,7 +52,7 @@ def fill(memory: Memory, count: int, records: int) -> None:
     memory.observe(first, "No allergies known.", at="2024-10-03", source="form")
     visit = "Developed an NSAID sensitivity, moderate; confirmed on 1 April."
     memory.observe(first, visit, at="2025-04-02", source="doctor")
-    memory.checkpoint(first, llm=ScriptedClient([READ]))
+    memory.checkpoint(first, llm=ScriptedClient([READ, {"stated": ["s1", "s2", "s3"]}]))
     for number, subject in enumerate(PEOPLE[:count]):
         memory.observe_many(_about(number, subject, records if number < 2 else 30))
         memory.checkpoint(subject)

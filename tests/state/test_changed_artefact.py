@@ -64,7 +64,7 @@ def test_an_edited_name_is_refused_and_nothing_runs(edit: Callable[[Any], None])
     rows.close()
     with Memory("em.db") as memory:
         state = memory.state("ana")
-        with pytest.raises(StateInvalid, match="is no name"):
+        with pytest.raises(StateInvalid, match="expected a name that em gives"):
             print(state.code)
         with pytest.raises(StateInvalid):
             print(state.module)

@@ -130,7 +130,7 @@ def test_a_correction_goes_with_the_record_that_it_corrects(memory: Memory) -> N
     assert [one.cost for one in memory.checkpoint("ana").trips] == [11]
     memory.forget(event)
     assert not hasattr(memory.state("ana"), "trips")
-    with pytest.raises(NotFound, match="no record"):
+    with pytest.raises(NotFound, match="expected one record"):
         memory.correct("ana", event, cost=12)
 
 
@@ -139,7 +139,7 @@ def test_a_correction_needs_one_record_and_changes(memory: Memory) -> None:
     state = memory.checkpoint("ana")
     with pytest.raises(InputError, match="at least one field"):
         memory.correct("ana", state.trips[0])
-    with pytest.raises(NotFound, match="no record"):
+    with pytest.raises(NotFound, match="expected one record"):
         memory.correct("ana", "nothing", to="Oslo")
 
 

@@ -93,7 +93,7 @@ def test_active_windows(memory: Memory) -> None:
         ({"message": "{drug.__class__}"}, "the name of a detail"),
         ({"message": "{drug!r}"}, "the name of a detail"),
         ({"message": "{0}"}, "the name of a detail"),
-        ({"message": "{drug"}, "has no partner"),
+        ({"message": "{drug"}, "braces in pairs"),
         ({"when": {"op": "==", "left": {"item": "x"}, "right": {"value": 1}}}, "no field 'x'"),
         ({"when": {"op": "exec", "left": {}, "right": {}}}, "op is 'exec'"),
         ({"when": {"python": "1"}}, "expected a condition"),

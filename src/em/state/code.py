@@ -260,23 +260,32 @@ _SANDBOX = Dialect(
 
 def write_module(schema: StateSchema, *, examples: bool = True) -> str:
     """Write the module. Without examples it shows types only, no values of records."""
+    about = f'"""State of {_doc(schema.subject)}. Compiled by em: changes here are lost."""\n'
+    parts = [about, *_parts(schema, _MODULE._replace(examples=examples))]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def write_shape(schema: StateSchema) -> str:
+    """Write the module that this process runs: the same for all subjects of the same shape.
+
+    It has no docstrings, no texts of records, and takes the values of rules from `values`.
+    """
+    return "\n".join(_parts(schema, _SHAPE))
+
+
+def _parts(schema: StateSchema, dialect: Dialect) -> Iterator[str]:
     check_names(schema)
     names = ClassNames(schema)
-    parts = [
-        f'"""State of {_doc(schema.subject)}. Compiled by em: changes here are lost."""',
-        "",
-        _header(schema),
-        BASE,
-        *_classes(schema, names, _MODULE._replace(examples=examples)),
-    ]
-    parts += ["", *_state(schema)]
-    parts.append(ARBITRATION)
-    parts += _arbitration(schema)
-    parts += [RULES, *_comparison(schema)]
-    parts += _rules(schema)
-    parts += _names_table(schema, names)
-    parts.append(AS_RECORD)
-    return "\n".join(parts).rstrip() + "\n"
+    yield from (_header(schema), BASE, *_classes(schema, names, dialect), "", *_state(schema))
+    yield from (ARBITRATION, *_arbitration(schema), RULES, *_comparison(schema))
+    made = list(enumerate(ordered(schema.constraints), 1))
+    for number, constraint in made:
+        yield from _functions(constraint, number, schema, None if dialect.documented else [])
+    if dialect.documented:
+        yield from ("", "", "RULES: tuple[Rule, ...] = (")
+        yield from (_rule(constraint, number) for number, constraint in made)
+        yield from (")", "")
+    yield from (*_names_table(schema, names), AS_RECORD)
 
 
 def class_lines(schema: StateSchema) -> Iterator[str]:
@@ -294,28 +303,6 @@ def class_lines(schema: StateSchema) -> Iterator[str]:
 def _fields(type_: TypeSchema, names: "ClassNames") -> str:
     fields = type_.fields.values()
     return ", ".join(f"{one.name}: {_wide(names.typed(one).annotation)}" for one in fields)
-
-
-def write_shape(schema: StateSchema) -> str:
-    """Write the module that this process runs: the same for all subjects of the same shape.
-
-    It has no docstrings, no texts of records, and takes the values of rules from `values`.
-    """
-    check_names(schema)
-    names = ClassNames(schema)
-    parts = [
-        _header(schema),
-        BASE,
-        *_classes(schema, names, _SHAPE),
-        "",
-        *_state(schema),
-        ARBITRATION,
-    ]
-    parts += [*_arbitration(schema), RULES, *_comparison(schema)]
-    for number, constraint in enumerate(ordered(schema.constraints), 1):
-        parts += _functions(constraint, number, schema, [])
-    parts += [*_names_table(schema, names), AS_RECORD]
-    return "\n".join(parts)
 
 
 def write_sandbox_code(schema: StateSchema) -> str:
@@ -366,7 +353,7 @@ def _check_fields(type_: TypeSchema) -> None:
 def _check_name(name: str, what: str) -> None:
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise StateInvalid(
-            f"{name[:60]!r} is no name of a {what} that em gives",
+            f"expected a name that em gives to a {what}, got {name[:60]!r}",
             place="the stored state",
             fix="somebody changed it; compile the state again from the log: em checkpoint SUBJECT",
         )
@@ -600,19 +587,6 @@ def _settled(policy: Policy) -> str:
     return {"latest": "latest", "confirmed": "confirmed_first", "ask": "ask"}[policy.name] + (
         "(entries)"
     )
-
-
-def _rules(schema: StateSchema) -> Iterator[str]:
-    made: list[str] = []
-    for number, constraint in enumerate(ordered(schema.constraints), 1):
-        yield from _functions(constraint, number, schema, None)
-        made.append(_rule(constraint, number))
-    yield ""
-    yield ""
-    yield "RULES: tuple[Rule, ...] = ("
-    yield from made
-    yield ")"
-    yield ""
 
 
 def _header(schema: StateSchema) -> str:

@@ -156,7 +156,7 @@ class Conditions:
         for way in ("plus", "minus"):
             if given.get(way) is not None:
                 if found.kind not in ("", "date", "datetime"):
-                    raise self._error(f"only dates can be moved, and {found.code} is none")
+                    raise self._error(f"`{way}` needs a date, got {found.code}")
                 found = Operand(self._moved(found.code, given, way), found.kind)
         return found
 

@@ -14,7 +14,7 @@ from typing import Any
 from em.state.statement import Text, has_name
 from em.state.types import CURRENCIES, text_kind, to_date, to_decimal, to_money
 from em.text.dates import Span, month_of, spans
-from em.text.numbers import InDigits, in_digits, numbers_in
+from em.text.numbers import MINUS, InDigits, in_digits, numbers_in
 from em.text.terms import stems_of, words_of
 from em.values.times import from_micros
 
@@ -28,7 +28,7 @@ _CLOCK = re.compile(
 _PARTIAL = re.compile(r"(\d{4})(?:-(\d{2}))?")
 _CONTINUED = re.compile(r"[.,:]?\d")
 """What stands behind digits that are only a part of a number or a time."""
-_BEGUN = re.compile(r"(?:\d[.,:]|(?<!\w)-[$€£¥₹]?|\b(?:minus|negative) )$")
+_BEGUN = re.compile(rf"(?:\d[.,:]|(?<!\w)-[$€£¥₹]?|\b(?:{'|'.join(MINUS)}) )$")
 """What stands before digits that are only a part of a number or a time, or have a sign."""
 
 

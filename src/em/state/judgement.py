@@ -231,7 +231,7 @@ class Judge:
         self, one: Statement, key: list[str] | None, said: Evidence, item: Json
     ) -> tuple[Json, str]:
         if key is None or len(key) != len(one.key):
-            raise Refused(f"the key {one.key} does not fit the type {one.type!r}")
+            raise Refused(f"expected the key {key} of a {one.type}, got {one.key}")
         current = self._known.current(one.type, one.key, one.field)
         if one.op == "retract" and current is None:
             raise Refused(f"{one.field} has no value to take back")
@@ -257,7 +257,7 @@ class Judge:
         """Check a record with a key: its fields are facts."""
         values = [one.record.get(name) for name in key]
         if one.op == "retract" or None in values:
-            raise Refused(f"a {one.type} is named by its key {', '.join(key)}, and its `field`")
+            raise Refused(f"expected the key {key} of a {one.type}, and a `field` to take back")
         self._named(one.type, values, said)
         fields = {name: value for name, value in one.record.items() if name not in key}
         self._grounded(one.type, fields, said)
@@ -303,7 +303,7 @@ class Judge:
         if one.type != PROFILE:
             found = [known for known in found if known.type == one.type]
         if not found or any(known.record != found[0].record for known in found):
-            raise Refused(f"{len(found)} known records are {one.known!r:.200}")
+            raise Refused(f"expected one known record {one.known!r:.200}, found {len(found)}")
         return found[-1]
 
     def _grounded(self, type_: str, values: Json, said: Evidence) -> None:

@@ -134,7 +134,7 @@ def _check_slots(message: str, place: str) -> None:
                 fix="write {name}: attributes, indexes and format specs are not allowed",
             )
     if re.sub(_SLOT, "", message).count("{") or "}" in _SLOT.sub("", message):
-        raise InputError("a brace has no partner", place=place)
+        raise InputError("expected braces in pairs, as in {name}", place=place)
 
 
 def _time(given: str | None, place: str) -> str | None:

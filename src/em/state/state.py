@@ -438,9 +438,8 @@ class State:
                     if one is record or record in one.event_ids:
                         found.append(place)
         if len(found) != 1:
-            what = "no record" if not found else f"{len(found)} records"
             raise NotFound(
-                f"{what} without a key from {record!r:.80}",
+                f"expected one record without a key from {record!r:.80}, found {len(found)}",
                 place="record",
                 fix="give a record of the current state, such as state.trips[0]",
             )

@@ -275,10 +275,7 @@ EXAMPLES = 3
 EXAMPLE = 40
 MAX_LEVELS = 8
 """How deep classes may be nested."""
-TEXTS = frozenset(
-    "text date date_dmy date_mdy date_slashed time datetime".split()
-    + "int_text decimal_text bool_text money".split()
-)
+TEXTS = frozenset({"text", "bool_text", "date_dmy", "date_mdy", "date_slashed", *dict(_TESTS)})
 
 
 def type_of(schema: StateSchema, given: str, key: list[str] | None = None) -> TypeSchema:
@@ -421,7 +418,7 @@ _FAMILIES: Mapping[str, frozenset[str]] = {
     "number": frozenset({"int", "float", "int_text", "decimal_text"}),
 }
 _IDENTIFIER = re.compile(
-    r"(^|_)(id|ids|zip|zipcode|postcode|code|phone|tel|isbn|iban|account|number|no|ref|serial|"
+    r"(^|_)(ids?|zip|zipcode|postcode|code|phone|tel|isbn|iban|account|number|no|ref|serial|"
     r"sku|ssn|ean|upc|pin)$"
 )
 """Names of fields whose digits identify something: they stay texts."""

@@ -27,7 +27,7 @@ _ORDINALS = {
     "twelfth": 12,
 }
 _HALF = "half"
-_MINUS = frozenset({"minus", "negative"})
+MINUS = frozenset({"minus", "negative"})
 _DIGITS = re.compile(
     r"(?<![\w.,])(?P<sign>-?)[$€£¥₹]?(?P<inner>-?)(?P<digits>\d(?:[\d.,]*\d)?)(?P<thousand>k\b)?",
     re.IGNORECASE,
@@ -45,7 +45,7 @@ def numbers_in(words: Sequence[str]) -> Iterator[int]:
             run = []
         if word in NUMBERS:
             if not run:
-                is_negative = number > 0 and words[number - 1] in _MINUS
+                is_negative = number > 0 and words[number - 1] in MINUS
             run.append(word)
 
 
@@ -114,7 +114,7 @@ def in_digits(text: str) -> Iterator[InDigits]:
     for found in _DIGITS.finditer(text):
         start = found.start("digits")
         before = text[max(0, found.start() - 12) : found.start()].lower().split()
-        is_negative = found["sign"] or found["inner"] or _MINUS.intersection(before[-1:])
+        is_negative = found["sign"] or found["inner"] or MINUS.intersection(before[-1:])
         factor = (-1 if is_negative else 1) * (1000 if found["thousand"] else 1)
         for value in _readings(found["digits"]):
             after = text[found.end() : found.end() + 12]
