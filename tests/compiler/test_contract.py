@@ -89,20 +89,22 @@ def test_an_input_that_decides_anything_else_keeps_its_limits(more: Json) -> Non
 
 
 @pytest.mark.parametrize(
-    ("description", "limits"),
+    ("description", "words", "is_limit"),
     [
-        ("in the customer's words", {"minLength": 1}),
-        ("either late or lost", {"enum": ["late", "lost"]}),
-        ("", {"enum": ["late", "lost"]}),
+        ("title of the play", ["Faust", "The Seagull"], False),
+        ("either Economy or Business", ["Business", "Economy"], True),
+        ("in the customer's words", ["late", "lost"], True),
+        ("", ["Faust", "The Seagull"], True),
     ],
 )
-def test_words_that_a_description_of_a_text_does_not_have_are_no_limit(
-    description: str, limits: Json
+def test_names_are_no_limit_of_a_text_whose_description_does_not_list_them(
+    description: str, words: list[str], *, is_limit: bool
 ) -> None:
-    learnt = {"properties": {"why": {"type": "string", "enum": ["late", "lost"]}}}
-    step = {"type": "tool.call", "tool": "cancel", "args": {"why": "{{ why }}"}}
-    tools = {"cancel": {"why": {"type": "string", "description": description}}}
-    made = with_contracts(learnt, [step], tools, [{"why": "late"}])["properties"]["why"]
+    learnt = {"properties": {"what": {"type": "string", "enum": words}}}
+    step = {"type": "tool.call", "tool": "cancel", "args": {"what": "{{ what }}"}}
+    tools = {"cancel": {"what": {"type": "string", "description": description}}}
+    made = with_contracts(learnt, [step], tools, [{"what": words[0]}])["properties"]["what"]
+    limits = {"enum": words} if is_limit else {"minLength": 1}
     assert made == {"type": "string", **limits, "description": description}
 
 

@@ -42,6 +42,26 @@ def test_type_hints_say_what_a_parameter_may_be() -> None:
     assert declared_parameters(book) == PARAMETERS
 
 
+def pay(amount: float, reason: str, to, account: str, notify: bool = True):  # type: ignore[no-untyped-def]  # as people write tools
+    """Pay an amount.
+
+    Args:
+        amount (float): in cents, not euros
+        reason: either 'refund' or 'salary'
+
+    :param to: name of the person
+    """
+
+
+def test_a_docstring_says_what_parameters_are_for() -> None:
+    assert declared_parameters(pay) == {
+        "amount": {"type": "number", "description": "in cents, not euros"},
+        "reason": {"type": "string", "description": "either 'refund' or 'salary'"},
+        "to": {"description": "name of the person"},
+        "notify": {"type": "boolean"},
+    }
+
+
 def test_a_definition_says_it_too_without_references() -> None:
     schema = {
         "type": "object",

@@ -94,8 +94,10 @@ def _joined(learnt: Any, declared: Any) -> Any:
 
 
 def _is_free(learnt: Json, declared: Json) -> bool:
-    """Return whether a text is described, and recorded words are none that the description has."""
+    """Return whether recorded words are names, of which a described text may have any other."""
     said = str(declared.get("description", "")).casefold()
     is_limited = declared.keys() & {"enum", "pattern", "format"}
-    words = [str(one).casefold() for one in learnt.get("enum", ())]
-    return bool(said and words and not is_limited) and not all(one in said for one in words)
+    words = [str(one) for one in learnt.get("enum", ())]
+    is_listed = all(one.casefold() in said for one in words)
+    has_names = any(one != one.casefold() for one in words)
+    return bool(said) and has_names and not is_limited and not is_listed

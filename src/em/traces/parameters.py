@@ -1,9 +1,12 @@
 """Parameters: what a tool declares that its arguments may be, as far as JSON Schema says it.
 
-It comes from the type hints of a function, or from the definition that models get. A trace has it
-for the tools that were called, so that a routine need not guess limits from few recordings.
+It comes from the type hints and the docstring of a function, or from the definition that models
+get. A trace has it for the tools that were called, so that a routine need not guess limits from few
+recordings.
 """
 
+import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,6 +18,8 @@ from em.values.canonical import Json
 
 LARGEST = 20_000
 """Bytes of a declaration that is stored; a longer one is left out."""
+LONGEST = 300
+"""Characters of a description that a docstring has of a parameter."""
 _DEEPEST = 4
 _SAID = (
     *("type", "format", "pattern", "description", "minimum", "maximum", "exclusiveMinimum"),
@@ -36,14 +41,21 @@ def declared_parameters(function: Callable[..., Any], schema: Json | None = None
 def _hinted(function: Callable[..., Any]) -> Json:
     try:
         hints = typing.get_type_hints(function, include_extras=True)
+        found: Json = {name: {} for name in inspect.signature(function).parameters}
     except Exception:  # noqa: BLE001 - names that are not defined, and a foreign class's own code
         return {}
-    found: Json = {}
     for name, hint in hints.items():
         with suppress(TypeError, ValueError):  # a type that JSON has no form for
             (schema,), parts = msgspec.json.schema_components([hint])
             found[name] = _said(schema, {"$defs": parts}, 0)
     found.pop("return", None)
+    doc = inspect.getdoc(function) or ""
+    for name, one in found.items():
+        told = re.search(
+            rf"(?m)^[ \t]*(?::param )?{re.escape(name)}\b[^\n:]{{0,60}}:[ \t]*(\S.*)", doc
+        )
+        if told and "description" not in one:
+            one["description"] = told[1][:LONGEST].strip()
     return found
 
 
