@@ -128,3 +128,14 @@ def test_a_request_is_given_alone(also: tuple[str, ...]) -> None:
 
 def test_a_run_needs_a_routine_or_a_request() -> None:
     assert em("run").code == 2
+
+
+@pytest.mark.parametrize("value", ["", "null", '"{{ who[:0] }}"'])
+def test_a_run_that_returns_nothing_says_that_it_is_done(value: str) -> None:
+    text = GREET.replace('"hello {{ who }}"', value).replace("greet", "hush")
+    with Memory(".em/em.db") as memory:
+        keep_routine(memory.store, {"routine.yaml": text})
+    ran = em("run", "hush", "who=Ana")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err
+    assert em("run", "hush", "who=Ana", "--json").json["status"] == "ok"

@@ -582,6 +582,9 @@ def _print_result(result: RunResult, options: str, *, journalled: bool) -> None:
         print_prompt(result.pending_prompt)
         again = f"{how_to_resume(result.run_id, options)} " if journalled else ""
         note(f"  try: {again}{how_to_answer(result.pending_prompt)}")
+    elif result.output in (None, ""):
+        done = sum(one.status == "done" for one in result.steps)
+        note(f"done, in {count(done, 'step')}; it returns nothing")
     else:
         print_json(result.output)
 
