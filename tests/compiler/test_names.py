@@ -78,22 +78,39 @@ def test_requests_without_a_common_word_leave_the_name_to_the_files() -> None:
     assert name_of(asked("now {}", 1), asked("{}, then", 2)) == "change_keys"
 
 
-def test_inputs_are_named_by_the_word_that_most_prompts_have_before_them() -> None:
+def migrations(*requests: str) -> list[KeptTrace]:
+    """Sessions that wrote a migration, asked for so."""
+    rows = [("users", "born_on"), ("pets", "chip_id"), ("visits", "paid_at"), ("bills", "due_on")]
     traces = []
-    for number, (words, table, column) in enumerate(
-        [
-            ("add the column {1} to {0}", "users", "born_on"),
-            ("migration for the table {0}, new column {1}", "pets", "chip_id"),
-            ("{0} needs {1}", "visits", "paid_at"),
-        ]
-    ):
+    for number, (words, (table, column)) in enumerate(zip(requests, rows, strict=False)):
         goal = words.format(table, column)
         given = {"file_path": "/srv/m.sql", "content": f"ALTER TABLE {table} ADD {column}\n"}
         events = [Message(role="user", text=goal), ToolCall(tool="Write", args=given, result="ok")]
-        trace = Trace(app={"cwd": "/srv"}, mission=Mission(goal), events=events, outcome="success")
+        mission = Mission(goal)
+        trace = Trace(app={"cwd": "/srv"}, mission=mission, events=events, outcome="success")
         traces.append(as_kept(trace, f"trace{number}"))
+    return traces
+
+
+def test_inputs_are_named_by_the_word_that_most_prompts_have_before_them() -> None:
+    traces = migrations(
+        "add the column {1} to {0}", "migration for the table {0}, new column {1}", "{0} needs {1}"
+    )
     schema = compile_several(traces, force=True).draft.routine.input_schema or {}
     assert set(schema["properties"]) == {"table", "column"}
+
+
+def test_what_fewer_recordings_teach_has_inputs_of_the_same_names() -> None:
+    # Without one of the first two, as many prompts say `field` as `column`.
+    traces = migrations(
+        "to {0} add the column {1}",
+        "for {0} the column {1}",
+        "to {0} with the field {1}",
+        "{0}: {1}",
+    )
+    draft = compile_several(traces).draft
+    assert "column" in (draft.routine.input_schema or {})["properties"]
+    assert draft.trials.count("right") == len(traces), draft.trials.reasons()
 
 
 def test_the_file_of_one_session_is_not_in_the_name() -> None:

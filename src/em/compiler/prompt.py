@@ -142,6 +142,8 @@ def _is_made(column: tuple[str, ...], columns: Sequence[tuple[str, ...]]) -> boo
 def _named(columns: Sequence[tuple[str, ...]], found: Sessions) -> dict[str, tuple[str, ...]]:
     wanted = {column: name_of(column, found) for column in columns}
     for column, name in [*wanted.items()]:
+        if column in found.names:
+            continue
         old = _replaced_by(column, found)
         if name in PLAIN and old in wanted:
             wanted[column] = f"new_{wanted[old]}"
@@ -150,7 +152,8 @@ def _named(columns: Sequence[tuple[str, ...]], found: Sessions) -> dict[str, tup
     counts = Counter(wanted.values())
     named: dict[str, tuple[str, ...]] = {}
     for column, plain in wanted.items():
-        name = plain if counts[plain] == 1 else _told_apart(plain, column, found)
+        is_known = counts[plain] == 1 or column in found.names
+        name = plain if is_known else _told_apart(plain, column, found)
         named[unused(name, named)] = column
     return named
 
@@ -197,7 +200,8 @@ def name_of(column: tuple[str, ...], found: Sessions) -> str:
     written = [[text for call in own for text in texts(call.args)] for own in found.effects]
     keys = _words_before(column, written, _KEY).most_common()
     return (
-        next((name for name, count in keys if count == len(column)), "")
+        found.names.get(column, "")
+        or next((name for name, count in keys if count == len(column)), "")
         or _look(column)
         or _mostly_before(column, found, min(2, len(column)))
         or ("note" if any(" " in value for value in column) else "name")

@@ -66,6 +66,7 @@ class Recordings:
         self._review, self._struck = review, struck
         self._secrets: dict[str, str] = {}
         self._titles: dict[str, str] = {}
+        self._session_inputs: Mapping[str, Sequence[Any]] = {}
         self._is_session = (
             len(traces) >= FEWEST_SESSIONS
             and not keep_all
@@ -110,7 +111,12 @@ class Recordings:
 
     def _learnt_sessions(self, chosen: Sequence[int]) -> Learnt:
         traces = [self._traces[number].trace for number in chosen]
-        return learn_sessions(self.name, traces, self._declared)
+        # What some sessions say may give an input another name than what all say.
+        named = {
+            tuple(values[number] for number in chosen): name
+            for name, values in self._session_inputs.items()
+        }
+        return learn_sessions(self.name, traces, self._declared, named)
 
     def _as_said(self, found: Learnt) -> Learnt:
         """Return what was learnt with what a person said about it."""
@@ -373,6 +379,7 @@ class Recordings:
             # Commands have arguments with names of their own, as other calls do.
             raise RoutineError("the sessions changed no file but by commands", place="traces")
         learnt = self._learnt_sessions(range(len(self._traces)))
+        self._session_inputs = learnt.values
         said = {name: one for name, one in learnt.values.items() if name not in learnt.asked}
         for number, kept in enumerate(self._traces):
             session = session_of(kept.trace, self._declared)

@@ -45,10 +45,16 @@ LONGEST_FACT = 80
 
 
 def learn_sessions(
-    name: str, traces: Sequence[Trace], declared: Mapping[str, Effect | None] | None = None
+    name: str,
+    traces: Sequence[Trace],
+    declared: Mapping[str, Effect | None] | None = None,
+    names: Mapping[tuple[str, ...], str] | None = None,
 ) -> Learnt:
-    """Learn a routine from sessions that did the same. Raises RoutineError if they did not."""
-    sessions = sessions_of(traces, declared)
+    """Learn a routine from sessions that did the same. Raises RoutineError if they did not.
+
+    names: of inputs by their values, as more sessions than these named them.
+    """
+    sessions = sessions_of(traces, declared)._replace(names=names or {})
     wide, narrow = (inputs_of(sessions, are_whole=one) for one in (True, False))
     if wide != narrow:
         try:

@@ -81,7 +81,8 @@ class Sessions(NamedTuple):
 
     effects: of each session. files: by effect, the look at the file that it changes. looks: what
     else they read before they acted. checks: what had to succeed between effects and behind them.
-    has_days: it is known when each session was.
+    has_days: it is known when each session was. names: of inputs whose values are known already,
+    as more sessions than these named them.
     """
 
     prompts: list[str]
@@ -91,6 +92,7 @@ class Sessions(NamedTuple):
     looks: list[Look]
     checks: list[Check]
     has_days: bool
+    names: Mapping[tuple[str, ...], str] = {}
 
     @property
     def size(self) -> int:
