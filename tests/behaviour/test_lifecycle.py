@@ -4,6 +4,7 @@ import functools
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import msgspec
 import pytest
 
 from em import Check, Engine, Memory
+from em.behaviour import cache
 from em.errors import UsageError
 from em.log.event import EventQuery
+from em.values.times import now
 
 equal = lambda now, then: now == then  # noqa: E731 - the comparison of most checks here
 
@@ -244,14 +247,17 @@ def test_a_replay_that_takes_too_long_stops_and_hands_over(world: World) -> None
     assert engine.stats().failures == 1
 
 
-def test_what_is_older_than_its_ttl_does_not_answer(world: World) -> None:
-    engine = make(world, ttl=0.05)
+def test_what_is_older_than_its_ttl_does_not_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make(world, ttl=60)
     engine(1)
     assert engine(1)
-    time.sleep(0.06)
+    monkeypatch.setattr(cache, "now", lambda: now() + timedelta(seconds=61))
     result = engine(1)
     assert not result
-    assert result.reason == "the behaviour is older than 0.05 s"
+    assert result.reason == "the behaviour is older than 60 s"
+    monkeypatch.undo()
     assert engine(1), "it was recorded again"
     assert engine.stats().retired == 1, "in the place of the one that said the same"
 

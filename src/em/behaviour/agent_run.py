@@ -98,27 +98,25 @@ class Run(Recorder):
         """Return the next number of the run's clock, which orders starts and ends of calls."""
         return next(self._ticks)
 
-    def cannot_store(self, problem: EmError) -> None:
+    def cannot_store(self, why: str, *, place: str = "", fix: str = "") -> None:
         """Note why this run can't be stored; the first reason counts.
 
         What was stored of it already is taken out of use.
         """
         if self.problem is None:
-            self.problem = problem
-            super().mark_incomplete(str(problem))
+            self.problem = NotRecordable(why, place=place, fix=fix)
+            super().mark_incomplete(str(self.problem))
 
     def mark_incomplete(self, why: str) -> None:
         """Note that calls may be missing: such a run can't be stored."""
-        self.cannot_store(NotRecordable(why))
+        self.cannot_store(why)
 
     def left_behind(self, tool: str) -> None:
         """Note that work which the agent began called a tool after the agent had returned."""
         self.cannot_store(
-            NotRecordable(
-                "it was still running when the agent returned",
-                place=f"tool {tool}",
-                fix="let the agent wait for the calls that it starts",
-            )
+            "it was still running when the agent returned",
+            place=f"tool {tool}",
+            fix="let the agent wait for the calls that it starts",
         )
 
     def begin(self, tool: EngineTool, bound: Bound) -> Call:
@@ -144,20 +142,16 @@ class Run(Recorder):
         given = None if self._contexts is None else self._contexts.owner_of(tool)
         if given is not None and given is not owner:
             self.cannot_store(
-                NotRecordable(
-                    f"the agent called it on another {type(owner).__name__}"
-                    " than the one given to set_context",
-                    place=f"tool {tool.name}",
-                    fix="give set_context, or context, the object that the agent uses",
-                )
+                f"the agent called it on another {type(owner).__name__}"
+                " than the one given to set_context",
+                place=f"tool {tool.name}",
+                fix="give set_context, or context, the object that the agent uses",
             )
         if self._owners.setdefault(tool.class_name, owner) is not owner:
             self.cannot_store(
-                NotRecordable(
-                    f"the agent called it on two objects of class {tool.class_name}",
-                    place=f"tool {tool.name}",
-                    fix="use one object of each class, and pass what differs as an argument",
-                )
+                f"the agent called it on two objects of class {tool.class_name}",
+                place=f"tool {tool.name}",
+                fix="use one object of each class, and pass what differs as an argument",
             )
 
     def _take(self, call: Call, name: str, value: Any) -> None:
@@ -169,21 +163,17 @@ class Run(Recorder):
                 call.live[name] = source
                 return
             self.cannot_store(
-                NotRecordable(
-                    f"it was a {type(value).__qualname__}, and {problem.why}"
-                    if problem.path
-                    else problem.why,
-                    place=f"tool {call.tool.name}, argument {name}{problem.path}",
-                    fix="annotate the argument with its type if that is a dataclass or a model,"
-                    " or pass plain values",
-                )
+                f"it was a {type(value).__qualname__}, and {problem.why}"
+                if problem.path
+                else problem.why,
+                place=f"tool {call.tool.name}, argument {name}{problem.path}",
+                fix="annotate the argument with its type if that is a dataclass or a model,"
+                " or pass plain values",
             )
             return
         except Exception as error:  # noqa: BLE001 - a foreign class's own code
             place = f"tool {call.tool.name}, argument {name}"
-            self.cannot_store(
-                NotRecordable(f"it can't be stored: {error_text(error)}", place=place)
-            )
+            self.cannot_store(f"it can't be stored: {error_text(error)}", place=place)
             return
         call.args[name] = encoded
         if form:
@@ -199,11 +189,9 @@ class Run(Recorder):
         """Record what a call returned."""
         if is_lazy(value):
             self.cannot_store(
-                NotRecordable(
-                    f"it returned a {type(value).__qualname__}, whose work is not done yet",
-                    place=f"tool {call.tool.name}",
-                    fix="decorate an async function, or return finished values such as a list",
-                )
+                f"it returned a {type(value).__qualname__}, whose work is not done yet",
+                place=f"tool {call.tool.name}",
+                fix="decorate an async function, or return finished values such as a list",
             )
         call.value = value
         call.result, is_complete = snapshot(value)
@@ -254,11 +242,9 @@ def record_call(
         except BaseException as error:  # noqa: BLE001 - the wrapper raises it; a generator can't
             return None, error
         run.cannot_store(
-            NotRecordable(
-                "it took arguments that its signature does not declare",
-                place=f"tool {tool.name}",
-                fix="decorate a function that declares all its parameters",
-            )
+            "it took arguments that its signature does not declare",
+            place=f"tool {tool.name}",
+            fix="decorate a function that declares all its parameters",
         )
         return value, None
     token = current.set(Inside(run))
@@ -290,18 +276,16 @@ def _captured(
     try:
         seen_now = yield tool.capture(check, bound)
     except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-        run.cannot_store(NotRecordable(f"its capture raised {error_text(error)}", place=place))
+        run.cannot_store(f"its capture raised {error_text(error)}", place=place)
         return None
     try:
         value, form = encode(seen_now, tool.captured_type(check))
         return Capture(value, form, time.perf_counter() - started)
     except NotEncodable as problem:
         run.cannot_store(
-            NotRecordable(
-                f"the value that its capture returned can't be stored: {problem}",
-                place=place,
-                fix="let the capture return plain values, or annotate its dataclass or model",
-            )
+            f"the value that its capture returned can't be stored: {problem}",
+            place=place,
+            fix="let the capture return plain values, or annotate its dataclass or model",
         )
     return None
 
@@ -354,11 +338,9 @@ def _run_of(tool: EngineTool, watching: Sequence[Run]) -> Run | None:
     for other in list(watching):
         # A thread without the context: the call may belong to any of the runs.
         other.cannot_store(
-            NotRecordable(
-                "it was called in a thread that doesn't have the run's context",
-                place=f"tool {tool.name}",
-                fix="start threads with contextvars.copy_context().run, or use asyncio.to_thread",
-            )
+            "it was called in a thread that doesn't have the run's context",
+            place=f"tool {tool.name}",
+            fix="start threads with contextvars.copy_context().run, or use asyncio.to_thread",
         )
     return None
 
@@ -367,11 +349,9 @@ def _refuse_checks_inside(run: Run | None, tool: EngineTool) -> None:
     """Refuse a run in which a tool called one with checks, which a replay would not ask."""
     if run is not None and (tool.pre_check is not None or tool.post_check is not None):
         run.cannot_store(
-            NotRecordable(
-                "another tool called it, and its checks are asked only where the agent calls it",
-                place=f"tool {tool.name}",
-                fix="give the checks to the tool that the agent calls",
-            )
+            "another tool called it, and its checks are asked only where the agent calls it",
+            place=f"tool {tool.name}",
+            fix="give the checks to the tool that the agent calls",
         )
 
 

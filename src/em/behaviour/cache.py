@@ -35,6 +35,7 @@ from em.store.protocol import Artefact, ArtefactDraft, Committed
 from em.traces.trace import trace_events
 from em.values.canonical import Json, identical
 from em.values.ids import new_id, new_ids
+from em.values.leaves import differences
 from em.values.times import now
 
 TASKS_LOADED = 1_024
@@ -248,7 +249,7 @@ class Cache:
                 self.retire(key, redacted, "it contained a secret")
             raise NotRecordable(
                 "a call contains a secret, and secrets are not stored",
-                place=_differing(_replayed(body), _replayed(stored.body)),
+                place=next(differences(_replayed(body), _replayed(stored.body)))[0],
                 fix="declare it in params, or store it in the object that the tool belongs to",
             )
         return behaviour_id(self.engine, key, stored.version)
@@ -404,34 +405,22 @@ def as_stored(artefact: Artefact) -> Stored | None:
 
 def _replayed(body: Json | None) -> Json:
     """Return what a replay passes on: what a routine was learnt from may hold redacted secrets."""
-    if body is None or "taught" not in body:
-        return body or {}
-    used = {name: one for name, one in body.items() if name not in ("inputs", "answer")}
-    steps = [
-        {name: one for name, one in step.items() if name not in ("args", "result")}
-        for step in body["steps"]
-    ]
-    return {**used, "steps": [*body["taught"]["routine"]["steps"], *steps]}
+    body = dict(body or {})
+    steps = body.pop("steps", [])
+    if "taught" in body:
+        body = {name: one for name, one in body.items() if name not in ("inputs", "answer")}
+        calls = [one for one in body["taught"]["routine"]["steps"] if one["type"] == "tool.call"]
+        steps = [
+            {**step, "args": call["args"], "result": None}
+            for step, call in zip(steps, calls, strict=True)
+        ]
+    named = {f"step {n}, tool {step['tool']}": step for n, step in enumerate(steps, 1)}
+    return named | body
 
 
 def expired(item: Stored, ttl: timedelta | None) -> bool:
     """Return whether a behaviour is older than `ttl`."""
     return ttl is not None and now() - item.created_at > ttl
-
-
-def _differing(given: Any, stored: Any, path: str = "") -> str:
-    """Return the path of the first difference between two values."""
-    if isinstance(given, dict) and isinstance(stored, dict) and given.keys() == stored.keys():
-        for key, item in given.items():
-            if not identical(item, stored[key]):
-                return _differing(item, stored[key], f"{path}.{key}".lstrip("."))
-    if isinstance(given, list) and isinstance(stored, list) and len(given) == len(stored):
-        for number, item in enumerate(given):
-            if not identical(item, stored[number]):
-                tool = item.get("tool") if isinstance(item, dict) else None
-                step = f"step {number + 1}, tool {tool}" if tool else f"{path}[{number}]"
-                return _differing(item, stored[number], step)
-    return path
 
 
 SHORT = 8

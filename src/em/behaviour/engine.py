@@ -389,11 +389,9 @@ class Engine:
         run = running()
         if run is not None:
             run.cannot_store(
-                NotRecordable(
-                    "the agent called another engine",
-                    place=f"engine {self.name}",
-                    fix="call the other engine inside of a tool: a tool is replayed as a whole",
-                )
+                "the agent called another engine",
+                place=f"engine {self.name}",
+                fix="call the other engine inside of a tool: a tool is replayed as a whole",
             )
         arguments, defaults = self._bind(args, kwargs)
         try:

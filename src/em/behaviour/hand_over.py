@@ -13,7 +13,7 @@ from em.behaviour.agent_run import Call, Run
 from em.behaviour.codec import NotEncodable, encode
 from em.behaviour.replay import Replay
 from em.behaviour.tool import EngineTool
-from em.errors import NotRecordable, OutcomeUnknown
+from em.errors import OutcomeUnknown
 from em.values.canonical import Json, identical
 
 
@@ -93,10 +93,8 @@ class HandOver:
         run = self._run
         if self._unknown is not None and run.progress.is_unknown:
             run.cannot_store(
-                NotRecordable(
-                    f"a call failed, and its effect is unknown: {self._unknown.error}",
-                    place=f"tool {self._unknown.tool}",
-                )
+                f"a call failed, and its effect is unknown: {self._unknown.error}",
+                place=f"tool {self._unknown.tool}",
             )
         if not self._answers:
             return
@@ -108,11 +106,9 @@ class HandOver:
         for call in self._replayed:
             if call in unclaimed and call.tool.writes:
                 run.cannot_store(
-                    NotRecordable(
-                        "the replay made a write that the agent did not ask for",
-                        place=f"tool {call.tool.name}",
-                        fix="let the agent continue after progress.done",
-                    )
+                    "the replay made a write that the agent did not ask for",
+                    place=f"tool {call.tool.name}",
+                    fix="let the agent continue after progress.done",
                 )
         for call, tick in self._claims.items():
             call.began = call.ended = tick
@@ -151,9 +147,7 @@ def _renumber(run: Run, calls: list[Call]) -> None:
             call.live[name] = found
             if found >= number:
                 run.cannot_store(
-                    NotRecordable(
-                        "it was given an object that a replayed call had returned",
-                        place=f"tool {call.tool.name}, argument {name}",
-                    )
+                    "it was given an object that a replayed call had returned",
+                    place=f"tool {call.tool.name}, argument {name}",
                 )
     run.calls = calls

@@ -123,8 +123,6 @@ class Lesson:
                     yield found._replace(
                         args={**plain.args, **found.args}, asked={**plain.asked, **found.asked}
                     )
-                if plain is not None and reads:
-                    yield plain._replace(others=[], expect={})
         args = {number: escaped(call.args) for number, call in enumerate(self._made)}
         yield Explained(args, {}, [], {})
 

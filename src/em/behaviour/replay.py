@@ -22,7 +22,7 @@ from em.behaviour.likeness import Returned, difference
 from em.behaviour.result import Done, short
 from em.behaviour.tool import Bound, Contexts, EngineTool
 from em.behaviour.way import Way
-from em.errors import EmError, NotRecordable
+from em.errors import EmError
 from em.runner.drivers import Consult, Effects
 from em.runner.expressions.language import compile_value
 from em.runner.run import did_not_happen
@@ -231,7 +231,7 @@ class Replay:
             found = yield from self._compare(way, mask, place, made, check, "pre-check")
             if not found:
                 self._refused_call = made
-                if mask & way.exact([one.result for one in self.taken[:place]]):
+                if way.taught is None:
                     self._checked.add(place)
             return found
         if place == len(self.taken):
@@ -241,14 +241,12 @@ class Replay:
     def _parted(self, way: Way, mask: int, place: int) -> int:
         """Return the behaviours that may go on where another way goes on in another manner.
 
-        Where no check tells them apart, the results of all calls must be those of a recording, and
-        no check may have refused one that was recorded with the same.
+        Where no check tells them apart, all must be as recorded, and no check may have refused
+        another recording of the same.
         """
-        if way.taught is not None and not way.parts[place]:
+        is_known = not way.parts[place] if way.taught else place not in self._checked
+        if is_known:
             return mask
-        exact = mask & way.exact([one.result for one in self.taken[:place]])
-        if exact and place not in self._checked:
-            return exact
         last = f"step {place} ({self.taken[-1].tool.name})" if self.taken else "the task"
         why = f"{last} returned a result that was never recorded"
         return self._refuse(way, mask, "value", why)
@@ -430,7 +428,7 @@ class Replay:
             value, form = encode(made.sights[name], made.tool.captured_type(check))
         except NotEncodable as problem:
             place = f"tool {made.tool.name}, {name}"
-            run.cannot_store(NotRecordable(f"its capture can't be stored: {problem}", place=place))
+            run.cannot_store(f"its capture can't be stored: {problem}", place=place)
             return None
         return Capture(value, form)
 

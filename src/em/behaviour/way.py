@@ -5,7 +5,7 @@ teach. Its behaviours are a set of bits, the newest one highest. What is equal i
 compared once: a call costs the same with one behaviour and with a hundred.
 """
 
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -67,10 +67,6 @@ class Past:
 
     def __init__(self, recorded: Sequence[Returned]) -> None:
         self.mask, self.recorded = 0, recorded
-
-    def has(self, result: Any) -> bool:
-        """Return whether a recording had just this result."""
-        return any(identical(result, one.result) for one in self.recorded)
 
 
 class Way:
@@ -134,14 +130,6 @@ class Way:
         found: Sight = self._known[key]
         return found
 
-    def exact(self, results: Sequence[Any]) -> int:
-        """Return the behaviours in whose recordings the first calls returned just this."""
-        mask = self.all
-        if self.taught is not None:
-            for place, result in enumerate(results):
-                mask &= _union(one.mask for one in self.past[place] if one.has(result))
-        return mask
-
     def teaches(self, item: "Stored") -> bool:
         """Return whether the routine does what was recorded."""
         if self.taught is None or item.behaviour.shape != self.behaviour.shape:
@@ -174,13 +162,6 @@ def _returned(behaviour: Behaviour, place: int) -> Returned:
 def newest(way: Way, mask: int, most: int = 1) -> list["Stored"]:
     """Return the newest of some behaviours of a way."""
     return [one for n, one in enumerate(way.stored) if mask >> n & 1][: -most - 1 : -1]
-
-
-def _union(masks: Iterable[int]) -> int:
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
 
 
 def tapes_of(stored: "Sequence[Stored]") -> list[Way]:
