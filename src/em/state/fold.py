@@ -50,8 +50,8 @@ class Fact(msgspec.Struct, frozen=True):
 
     @property
     def holder(self) -> str:
-        """The id of the record that this fact belongs to."""
-        return holder_id(self.key)
+        """The id of the record that this fact belongs to: a hash, since keys may be anything."""
+        return sha256(written_key(self.key).encode()).hexdigest()[:32]
 
 
 def entity(
@@ -102,11 +102,6 @@ def records_of(
         known = {record.id: record for record in stored}
         for holder, facts in sorted(holders.items()):
             yield given, entity(subject, type_, known.get(holder), holder, facts)
-
-
-def holder_id(key: Sequence[Any]) -> str:
-    """Return the id of the record with this key: a hash, since keys may be anything."""
-    return sha256(msgspec.json.encode(list(key))).hexdigest()[:32]
 
 
 class Item(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from em.state.fold import Fact, Folded, Material, fold
+from em.state.fold import Folded, Material, fold, written_key
 from em.state.rows import Block, Seen, placed
 from em.state.schema import PROFILE, Entry, Extraction, StateSchema, TypeSchema
 from em.state.statement import plain_name
@@ -101,7 +101,8 @@ class Knowledge:
         for given, seen in folded.seen.items():
             self._add_seen(given, seen)
         for fact in folded.facts:
-            self._entries.setdefault(fact_key(*_owner(fact)), []).append(fact.entry)
+            key = fact_key(fact.type, fact.key, fact.field)
+            self._entries.setdefault(key, []).append(fact.entry)
 
     def entries(self, type_: str, key: Sequence[Any], field: str) -> list[Entry]:
         """Return all values that a field had, in the order in which they became known."""
@@ -139,15 +140,18 @@ class Knowledge:
         """Return the records that share words with texts, those with the most first."""
         said = set(_stems(" ".join(texts)))
         counted = [
-            (sum(1 for one in set(_stems(_words(known.record))) if one in said), number)
+            (
+                sum(
+                    1
+                    for one in set(_stems(" ".join(map(str, known.record.values()))))
+                    if one in said
+                ),
+                number,
+            )
             for number, known in enumerate(self.records)
         ]
         best = sorted((one for one in counted if one[0]), key=lambda one: (-one[0], -one[1]))
         return [self.records[number] for _, number in best[:limit]]
-
-
-def _owner(fact: Fact) -> tuple[str, Sequence[Any], str]:
-    return fact.type, fact.key, fact.field
 
 
 def _time(entry: Entry) -> tuple[int, int]:
@@ -156,11 +160,7 @@ def _time(entry: Entry) -> tuple[int, int]:
 
 def fact_key(type_: str, key: Sequence[Any], field: str) -> FactKey:
     """Return the name of a fact, by which it is found."""
-    return type_, msgspec.json.encode(list(key)).decode(), field
-
-
-def _words(record: Json) -> str:
-    return " ".join(str(value) for value in record.values())
+    return type_, written_key(key), field
 
 
 def _stems(text: str) -> list[str]:

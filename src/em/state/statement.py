@@ -9,6 +9,7 @@ The reader is the agent that hands the text in, or a model at the checkpoint. Bo
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
@@ -110,7 +111,13 @@ def plain_name(name: str) -> str:
 def has_name(name: str, text: str) -> bool:
     """Tell whether a name stands in a text."""
     wanted = plain_name(name)
-    return bool(wanted) and f" {wanted} " in f" {plain_name(text)} "
+    return bool(wanted) and f" {wanted} " in _padded(text)
+
+
+@lru_cache(maxsize=8)
+def _padded(text: str) -> str:
+    """Return the words of a text, once for all names that are sought in it."""
+    return f" {plain_name(text)} "
 
 
 def read_as(kind: type[T], given: Any, place: str) -> T:

@@ -105,7 +105,6 @@ _COMMON = _PLURALS | {"day", *map(str, range(1900, 2100))}
 _COUNT = re.compile(_count)
 _BEFORE_YEAR = frozenset({"in", "during", "since", "until", "of", "by"})
 _TWO_DIGITS = re.compile(r"[01]\d")
-_DAY_ANDDATE = re.compile(r"([0-3]\d)(?:t\d+)?")
 
 
 def spans(words: Sequence[str], at: datetime, *, is_ahead: bool = False) -> list[Span]:
