@@ -161,8 +161,8 @@ def part_forms(text: str, value: Any) -> Iterator[str]:
     written = str(value)
     kind = " | int" if type(value) is int else " | float" if isinstance(value, float) else ""
     for match in re.finditer(whole_words(written), text):
-        before = _WORDING_BEFORE.search(text[: match.start()])
-        after = _WORDING_AFTER.match(text[match.end() :])
+        before = _WORDING_BEFORE.search(text[max(0, match.start() - _WORDING) : match.start()])
+        after = _WORDING_AFTER.match(text[match.end() : match.end() + _WORDING])
         if before is None or after is None:
             continue
         around = (json.dumps(one[0], ensure_ascii=False) for one in (before, after))
@@ -171,6 +171,8 @@ def part_forms(text: str, value: Any) -> Iterator[str]:
             yield expression
 
 
+_WORDING = 200
+"""More characters than the wording beside a value may have."""
 _WORDING_BEFORE = re.compile(r"[^\d\n]{0,60}\n?[^\d\n]{1,60}$")
 _WORDING_AFTER = re.compile(r"[^\d\n]{1,60}\n?[^\d\n]{0,60}|\n[^\d\n]{0,60}|$")
 

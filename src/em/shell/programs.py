@@ -31,7 +31,7 @@ _RULING = re.compile(
 )
 _HARMLESS_VALUES = frozenset({"cat", "''", '""', "", "1", "0", "true", "dumb"})
 # Commands and flags of sed that run a program or write a file, wherever they could stand.
-_SED_ACTS = re.compile(r"(?:^|[^A-Za-z_\s])[gpimIM\d\s]*[eEwW](?=[gpimIM\d\s;}]|$)")
+_SED_ACTS = re.compile(r"(?:^|[^A-Za-z_\s\d]|(?<!\d)\d)[gpimIM\d\s]*[eEwW](?=[gpimIM\d\s;}]|$)")
 _AWK_ACTS = re.compile(r"system\s*\(|[>|@]|getline")
 
 

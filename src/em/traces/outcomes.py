@@ -6,6 +6,7 @@ command line; behind a pipe it is another program's, and then what the test run 
 
 import re
 import shlex
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -67,21 +68,14 @@ NO_RUN = frozenset({
 })  # fmt: skip
 """Arguments with which nothing is tested or pushed."""
 
-_MAY_CHECK = re.compile(
-    "|".join(
-        r"(?<![\w-])" + ".*".join(map(re.escape, check.words.rstrip("*").split()))
-        for check in CHECKS
-    ),
-    re.DOTALL,
-)
 _NEEDED = frozenset(
     "test" if "test" in check.words else max(check.words.rstrip("*").split(), key=len)
     for check in CHECKS
 )
 """Most commands are no checks: these two tell them without reading their words."""
 _EXPECTED = tuple((check, check.words.split()) for check in CHECKS)
-_HERE = re.compile(r"(<<-?[ \t]*(['\"]?)(\w+)\2[^\n]*)\n.*?\n[ \t]*\3(?=\s|$)", re.DOTALL)
-_REDIRECT = re.compile(r"\d*>&-?\d*|&>>?")  # its `&` does not end a command
+_HERE = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1")
+_REDIRECT = re.compile(r"(?<!\d)\d*>&-?\d*|&>>?")  # its `&` does not end a command
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _SHELLS = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash"})
 _ENDS = frozenset({";", "&", "&&", "|", "|&", "||", "(", ")", "\n"})
@@ -150,7 +144,7 @@ def outcome_of_kept(kept: KeptTrace) -> Outcome:
 
 def _last_check(command: str) -> tuple[Check, bool] | None:
     """Return the last check of a command line, and whether its exit code is that of the line."""
-    if not any(word in command for word in _NEEDED) or not _MAY_CHECK.search(command):
+    if not any(word in command for word in _NEEDED) or not _may_check(command):
         return None
     found: tuple[Check, bool] | None = None
     for words, decides in _simple_commands(command):
@@ -183,12 +177,43 @@ def _simple_commands(command: str) -> Iterable[_Ran]:
     ]
 
 
+def _may_check(command: str) -> bool:
+    """Return whether the words of a check stand in a command, in their order."""
+    for check in CHECKS:
+        at = 0
+        for word in check.words.rstrip("*").split():
+            at = command.find(word, at)
+            if at < 0:
+                break
+        else:
+            return True
+    return False
+
+
+def _without_documents(command: str) -> str:
+    """Return a command line without the texts that it hands to programs (`<<EOF`)."""
+    lines = command.split("\n")
+    ends: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        ends.setdefault(line.split(maxsplit=1)[0] if line.strip() else "", []).append(number)
+    kept, number = [], 0
+    while number < len(lines):
+        line, number = lines[number], number + 1
+        kept.append(line)
+        found = _HERE.search(line)
+        later = ends.get(found[2], []) if found else []
+        if found and (at := bisect_left(later, number)) < len(later):
+            kept[-1] += lines[later[at]].lstrip(" \t").removeprefix(found[2])
+            number = later[at] + 1
+    return "\n".join(kept)
+
+
 def _split(command: str) -> Iterator[_Ran]:
     """Yield the simple commands of a command line, for where the extra `shell` is not installed.
 
     A test run is recognised there too, since importing needs no extra. Blocks are not understood.
     """
-    text = _REDIRECT.sub(" > ", _HERE.sub(r"\1", command))
+    text = _REDIRECT.sub(" > ", _without_documents(command))
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n")
     lexer.whitespace = " \t\r"
     words: list[str] = []

@@ -10,8 +10,8 @@ from typing import Any
 
 from em.values.leaves import scalars
 
-EMAIL = re.compile(r"[^\s@<>(),;]+@[^\s@<>(),;]+")
-_TOKEN = re.compile(r"[^\s\"'(){},;]*\d[^\s\"'(){},;]*")
+EMAIL = re.compile(r"(?<![^\s@<>(),;])[^\s@<>(),;]+@[^\s@<>(),;]+")
+_TOKEN = re.compile(r"(?<![^\s\"'(){},;])[^\s\"'(){},;\d]*\d[^\s\"'(){},;]*")
 FEWEST = 4
 """Digits from which on a word counts as an id. A number needs one more: 2026 may be a year."""
 _ID = re.compile(r"([^\d@]{1,12})\d[\d.:/-]*")
