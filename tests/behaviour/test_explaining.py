@@ -206,3 +206,24 @@ def test_states_that_show_the_same_are_learnt_from_once(monkeypatch: pytest.Monk
     for state[0] in (3, 17):
         assert engine("bo bergen", params=["name"]).value == "BO BERGEN"
     assert len(taught) == 1
+
+
+def test_a_task_is_done_where_nothing_can_be_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    from em.behaviour import way
+
+    shop = Shop()
+    shop("#W1001")
+    monkeypatch.setattr(way, "teach", lambda *_: 1 / 0)
+    assert shop("#W1001").hit, "it is followed as it was recorded"
+    result = shop("#W2002")
+    assert (result.how, result.value, shop.writes[-1]) == ("miss", "done", "#W2002")
+    assert "ZeroDivisionError" in str(result.problem)
+
+
+def test_a_param_of_equal_value_and_another_type_is_not_the_recorded_one() -> None:
+    engine, given = Engine(), []
+    note = engine.function(name="keep", effect="write")(lambda number: given.append(repr(number)))
+    engine.set_agent(lambda number: note(number))  # noqa: PLW0108 - a tool is no agent here
+    engine(4711, params=["number"])
+    engine(4711.0, params=["number"])
+    assert given == ["4711", "4711.0"]

@@ -3,6 +3,7 @@
 One machine for plain and for async agents; `em.runner.drivers` drives it.
 """
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -23,7 +24,7 @@ from em.log.use import collecting, uses_here
 from em.runner.drivers import CallTool, Consult, Effects
 from em.traces.recorder import error_text
 from em.traces.threads import follow_into_pools
-from em.values.canonical import Json
+from em.values.canonical import Json, identical
 
 if TYPE_CHECKING:
     from em.behaviour.engine import Engine
@@ -62,20 +63,14 @@ class Solver:
         if not usable:
             return (yield from self._run_agent(task))
 
-        def lessons() -> list[tuple[Way, int]]:
-            return _with_masks(engine.cache.lessons(task.key, known), usable)
-
-        own = [way for way in known.tapes if not task.params or way.behaviour.inputs == task.inputs]
-        tapes = _with_masks(own, usable)
-        replay = Replay(
-            tapes,
-            lessons,
-            sum(mask.bit_count() for _, mask in tapes) == len(usable),
-            task.inputs,
-            engine.tools,
-            engine.contexts,
-            (engine.budget, engine.grace),
-        )
+        same, given = known.tapes, task.inputs
+        if task.params:
+            same = [way for way in same if identical(way.behaviour.inputs, given)]
+        tapes = _with_masks(same, usable)
+        are_all = sum(mask.bit_count() for _, mask in tapes) == len(usable)
+        lessons = functools.partial(self._lessons, task.key, known, usable)
+        budget = (engine.budget, engine.grace)
+        replay = Replay(tapes, lessons, are_all, given, engine.tools, engine.contexts, budget)
         if (yield from self._replaying(task, replay)):
             return (yield from self._hit(task, replay))
         self._reason = replay.reason or "no behaviour was recorded with these params"
@@ -108,6 +103,17 @@ class Solver:
         old = f"the behaviour is older than {ttl.total_seconds():g} s"
         found = {one.id for one in known.stored if one.id in fit and not expired(one, ttl)}
         return found, reason or old
+
+    def _lessons(
+        self, key: str, known: Known, usable: Collection[str]
+    ) -> Sequence[tuple[Way, int]]:
+        """Return the ways that recordings teach; none if the learner fails."""
+        try:
+            return _with_masks(self._engine.cache.lessons(key, known), usable)
+        except Exception as error:  # noqa: BLE001 - the agent can do the task
+            self._problem = NotRecordable(f"nothing could be learnt: {error_text(error)}")
+            _warn(self._problem)
+            return ()
 
     def _replaying(self, task: Task, replay: Replay) -> Effects[bool]:
         token = current.set(Inside(None))
@@ -328,4 +334,4 @@ def _store_problem(error: Exception) -> EmError:
 
 
 def _warn(problem: EmError) -> None:
-    logging.getLogger("em.behaviour").warning("the run was not stored: %s", problem)
+    logging.getLogger("em.behaviour").warning("%s", problem)
