@@ -331,6 +331,20 @@ def test_numbers_in_words_are_read() -> None:
     assert [*numbers_in(words)] == [205, 1000, 32, 12]
 
 
+@pytest.mark.parametrize(
+    ("more", "missing"),
+    [({}, ["side", "note"]), ({"side": None, "note": ""}, []), ({"note": None}, ["note"])],
+)
+def test_what_a_model_leaves_open_of_inputs_that_need_not_be_given_is_not_asked_for(
+    folder: Path, more: dict[str, Any], missing: list[str]
+) -> None:
+    answer = reading({**INPUTS, **more}, missing=missing)
+    text = "Could BT-44 stay with you five nights, from 2 May 2026?"
+    for words, replies in [(text, [answer]), (f"{text} We are 4.", [answer, YES])]:
+        result, booked = run(folder, {"request": words}, *replies)
+        assert (result.status, booked) == ("ok", [("BT-44", 5)])
+
+
 def test_a_model_may_use_the_names_of_the_recordings() -> None:
     schema = {"type": "object", "properties": {"the_days": {"type": "integer", "title": "days"}}}
     found = Reading(True, {"days": 3}, [], [])

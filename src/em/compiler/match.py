@@ -266,11 +266,10 @@ class Matcher:
         schema = routine.input_schema or {}
         missing = json_schema.lacking(schema, bound.inputs)
         problem = "" if bound.wishes else bound.problem
-        if not problem and (chosen.missing or missing):
+        if not problem and missing:
             # One may be the only one that the routine's reads leave; the model must know of it.
             if len(missing) != 1 or missing[0] not in chosen.missing:
-                lacks = ", ".join(missing or chosen.missing)
-                problem = f"the request does not state {lacks}"
+                problem = f"the request does not state {', '.join(missing)}"
         elif not problem:
             unfit = json_schema.misfit(schema, bound.inputs)
             problem = "" if unfit is None else f"input {unfit.where}: {unfit.message}"

@@ -55,7 +55,8 @@ _BARE = re.compile(r"[\d.,]+(?:st|nd|rd|th)?")
 _ORDINAL = re.compile(r"(\d+)[^\W\d_]+")
 
 SYSTEM = """You fill in the inputs of a routine from a request. You never act.
-Copy each value from the request as it is written there; numbers and dates may change their format.
+Copy each value from the request as it is written there; numbers, dates and times may change their
+format. Leave out an input that the request does not state.
 An input with an enumeration takes one of its members. Never guess, convert or complete a value.
 A record without required fields describes what is meant: give only the fields that are stated.
 Of inputs that stand for one another give the one that is stated.
@@ -120,7 +121,7 @@ def checked(
     schema = routine.input_schema or {}
     # A model may say `days` where the routine says `the_days`, as recordings did.
     named = json_schema.by_names(schema, reading.inputs)
-    reading = msgspec.structs.replace(reading, inputs=named)
+    reading = msgspec.structs.replace(reading, inputs=_stated(schema, named))
     problem = "" if reading.fits else "the model says that the request asks for something else"
     if unclear := [name for name in reading.missing if name in reading.inputs]:
         problem = problem or f"the model gives {unclear[0]!r}, and says that it is missing"
@@ -135,7 +136,7 @@ def checked(
         return Bound(inputs=given, how="model", problem="no input expresses: a wish without words")
     left = unexpressed(schema, text, bound.inputs, at, wishes)
     wishes += [f"{one!r}, which the request says and no input uses" for one in left]
-    is_whole = not reading.missing and not any(json_schema.problems(schema, bound.inputs))
+    is_whole = not any(json_schema.problems(schema, bound.inputs))
     if not wishes and asks_twice and is_whole:
         wishes = [ASKED]
     if not wishes:
@@ -147,6 +148,17 @@ def checked(
         problem=problem,
         wishes=wishes if is_whole else (),
     )
+
+
+def _stated(schema: Json, inputs: Json) -> Json:
+    """Return inputs without those that are nothing: so models say what a request does not state."""
+    properties = json_schema.properties_of(schema)
+    given = {name: one for name, one in inputs.items() if one != ""}
+    return {
+        name: one
+        for name, one in given.items()
+        if one is not None or not any(json_schema.problems(properties.get(name, {}), one))
+    }
 
 
 def prompt(routine: Routine, text: str | None, at: datetime) -> str:
