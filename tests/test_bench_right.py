@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from bench.right import constants
+from bench.right import constants, insurer, stranger, town_hall
 from bench.right.recording import Aim, Recording, recorded_aim
 from bench.right.verdict import Ended, judge
 from bench.right.world import Domain, World, digest
@@ -102,3 +102,18 @@ def test_the_worlds_of_the_constant_cases_differ_in_every_mark() -> None:
     for name, case in constants.CASES.items():
         first, second, third = (constants.marks(names) for names in case.names)
         assert not set(third) & {*first, *second}, name
+
+
+@pytest.mark.parametrize("kind", [*insurer.KINDS, *town_hall.KINDS], ids=lambda kind: kind.title)
+def test_a_stranger_changes_what_is_there(kind: stranger.Kind) -> None:
+    for change in [*stranger.changes(kind.harmful), *stranger.changes(kind.harmless)]:
+        tables, given = kind.tables(stranger.NEXT), kind.given(stranger.NEXT)
+        before = json.dumps([tables, given])
+        stranger.changed(change, tables, given)
+        assert json.dumps([tables, given]) != before, change
+
+
+def test_a_stranger_counts_a_write_that_nobody_should_make() -> None:
+    kind = insurer.EXTEND._replace(harmful='members.city = "Rome"', harmless="")
+    wrong, _ = stranger.figures([kind], verbose=False)
+    assert wrong.ours == 1

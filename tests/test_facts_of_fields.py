@@ -58,6 +58,23 @@ def test_a_field_as_recorded_is_no_reason_to_hand_over(tmp_path: Path, case: str
     loans(tmp_path, ALWAYS[case], 5).does(NEXT, ("LOAN-608", 6080.75))
 
 
+@pytest.mark.parametrize("left", [70, -5, None])
+def test_a_number_inside_of_a_record_that_was_zero_must_be_so(tmp_path: Path, left: Any) -> None:
+    world = loans(tmp_path, lambda n, new: {"fees": {"open": left if new else 0, "paid": n}}, 5)
+    world.refuses(NEXT, changed=True)
+    world.does(NEXT, ("LOAN-608", 6080.75))
+
+
+@pytest.mark.parametrize("times", [100, 0.001])
+def test_what_is_written_is_of_the_order_of_size_that_was_seen(
+    tmp_path: Path, times: float
+) -> None:
+    """A sum in cents is no sum in euro."""
+    world = loans(tmp_path, lambda n, new: {"total": n * (times if new else 1)}, 5)
+    world.refuses(NEXT, changed=True)
+    world.does({"loan_id": "LOAN-5990"}, ("LOAN-5990", 5990))
+
+
 EIGHT: dict[str, Record] = {
     "a level": lambda n, new: {"risk_level": 4 if new else 1},
     "a number that was always the same": lambda n, new: {"payments": 20 if new else 12},

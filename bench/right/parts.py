@@ -15,7 +15,18 @@ from typing import NamedTuple
 
 from bench import behaviour
 from bench.figure import Figure
-from bench.right import changed, constants, failed, pairs, same, suite, times
+from bench.right import (
+    changed,
+    constants,
+    failed,
+    insurer,
+    pairs,
+    same,
+    stranger,
+    suite,
+    times,
+    town_hall,
+)
 from bench.right.recording import Recording, recordings
 from bench.right.shelf import Shelf
 from bench.right.suite import Suite
@@ -112,6 +123,11 @@ def two_that_differ(bench: Bench) -> Iterator[Figure]:
     yield from constants.constants(verbose=bench.options.verbose)
 
 
+def strangers(bench: Bench) -> Iterator[Figure]:
+    kinds = (*insurer.KINDS, *town_hall.KINDS)
+    yield from stranger.figures(kinds, verbose=bench.options.verbose)
+
+
 def hits(_bench: Bench) -> Iterator[Figure]:
     """A hit of the behaviour cache, as `python -m bench behaviour` measures it."""
     few, many = islice(behaviour.hits(), 2)
@@ -131,6 +147,7 @@ PARTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "changed": changed_world,
     "synthesised": synthesised_runs,
     "constants": two_that_differ,
+    "stranger": strangers,
     "hits": hits,
     "times": compile_times,
 }

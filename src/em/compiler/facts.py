@@ -19,6 +19,7 @@ from em.compiler.places import (
     Key,
     Place,
     is_code,
+    is_number,
     is_scalar,
     is_word,
     key_of,
@@ -289,6 +290,8 @@ def _common(records: Sequence[Json], pool: Sequence[Any]) -> Json:
         beside = [one[name] for one in pool if isinstance(one, dict) and name in one]
         if all(isinstance(value, dict | list) for value in values):
             state = _inside(values, beside)
+        elif all(map(is_number, values)):
+            state = _number(values)
         else:
             is_same = len({*map(key_of, values)}) == 1 and _are_states(values, beside)
             state = {"const": values[0]} if is_same else None

@@ -51,7 +51,8 @@ class Relations:
     def __init__(self, writer: Writer, args: Sequence[Json]) -> None:
         self._writer = writer
         steps = [*writer.read_steps.values(), *writer.lets]
-        self._used = json.dumps([*args, *(step.get("args", step.get("value")) for step in steps)])
+        self._written = json.dumps([*args])
+        self._used = json.dumps([step.get("args", step.get("value")) for step in steps])
 
     def write(self) -> None:
         """Write all relations that hold in every example, and in every round of every loop."""
@@ -60,7 +61,7 @@ class Relations:
             found = {key_of(one.told): one for one in self._situations(block)}
             situations = [*found.values()]
             if situations:
-                for relation in _RELATIONS:
+                for relation in (*_RELATIONS, self._sizes):
                     for text, pairs in relation(situations):
                         self._write(text, pairs, block)
                 for text, pairs in windows(situations, self.is_used, self._bounded()):
@@ -75,7 +76,7 @@ class Relations:
 
     def is_used(self, text: str) -> bool:
         """Return whether a call or a selection is given what an expression says."""
-        return re.search(rf"(?<![\w.]){re.escape(text)}(?!\w)", self._used) is not None
+        return _stands_in(text, self._used) or _stands_in(text, self._written)
 
     def _bounded(self) -> Iterator[str]:
         """Yield the expressions of which a check says that they are not above another one."""
@@ -83,6 +84,25 @@ class Relations:
             left, sign, right = _sides(str(step.get("check", "")))
             if sign:
                 yield left if "<" in sign else right
+
+    def _sizes(self, situations: Sequence[Situation]) -> "Found":
+        """Yield that a number which is read and written is of the order of size that was seen."""
+        rows: dict[str, list[Said]] = defaultdict(list)
+        for situation in situations:
+            for one in said_in(situation):
+                is_here = not situation.own or one.holder in situation.own
+                if is_number(one.value) and one.text not in situation.inputs and is_here:
+                    rows[one.text].append(one)
+        for text, said in rows.items():
+            values = [one.value for one in said]
+            if len(said) > 1 and min(values) > 0 and _stands_in(text, self._written):
+                least, most = min(values) / FAR_FROM_IT, max(values) * FAR_FROM_IT
+                least = math.floor(least) if least >= 1 else least
+                when = (said[0].when,) if said[0].when else ()
+                yield (
+                    f"{least:g} <= {text} <= {math.ceil(most)}",
+                    [Pair(value, most, when) for value in values],
+                )
 
     def _orders_of_choice(self, name: str, choice: Choice) -> "Found":
         """Yield an order of a field and of something known that chosen elements kept, others not.
@@ -211,6 +231,11 @@ class Relations:
                     if f"{field}=at_" in value:
                         return True
         return False
+
+
+def _stands_in(text: str, said: str) -> bool:
+    """Return whether an expression stands in others."""
+    return re.search(rf"(?<![\w.]){re.escape(text)}(?!\w)", said) is not None
 
 
 def _sides(text: str) -> tuple[str, str, str]:
