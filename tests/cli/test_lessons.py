@@ -59,15 +59,24 @@ def test_reflect_prints_no_secret_in_the_name_of_a_tool(tmp_path: Path) -> None:
         assert SECRET not in said.out + said.err
 
 
-def test_a_lesson_of_one_trajectory_is_told_and_marked(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("annotated", "action"),
+    [
+        ({"destructive": False}, "First insert_customer with id (the customer_id of the failed"),
+        ({}, "First make sure that the customer_id exists; insert_customer takes it as id."),
+    ],
+)
+def test_a_lesson_of_one_trajectory_is_told_and_marked(
+    tmp_path: Path, annotated: dict[str, bool], action: str
+) -> None:
     order = {"action": "insert_order", "args": {"id": 1, "customer_id": 7}}
-    customer = {"action": "insert_customer", "args": {"id": 7}, "observation": "ok"}
+    customer = {"action": "insert_customer", "args": {"id": 7}, "observation": "ok"} | annotated
     failed = {**order, "error": "FOREIGN KEY constraint failed"}
     steps = [failed, customer, {**order, "observation": "ok"}]
     file = write(tmp_path / "t.json", {"task": "load the orders", "steps": steps})
     assert em("--db", "h.db", "reflect", file, "--store").err == "1 lesson; stored\n"
     found = em("--db", "h.db", "retrieve", "debug a failing SQL insert")
-    assert "First insert_customer with id (the customer_id of the failed call)" in found.out
+    assert action in " ".join(found.out.split())
     assert "seen once" in found.out
 
 
@@ -96,6 +105,19 @@ def test_looking_after_lessons(tmp_path: Path) -> None:
     assert (missing.code, "em lessons list" in missing.err) == (1, True)
     assert em("--db", "h.db", "reflect").code == 2
     assert em("--db", "h.db", "reflect", "gone.json").code == 2
+
+
+def test_a_lesson_that_only_a_page_led_to_is_told_once_it_is_accepted(tmp_path: Path) -> None:
+    page = {"action": "fetch", "observation": "so do that", "effect": "read", "open_world": True}
+    file = write(tmp_path / "t.json", {**TRAJECTORY, "steps": [page, *TRAJECTORY["steps"]]})
+    em("--db", "h.db", "reflect", file, "--store")
+    task = "debug a failing insert of an order with an invalid total"
+    assert em("--db", "h.db", "retrieve", task, "--json").json["heuristics"] == []
+    (kept,) = em("--db", "h.db", "lessons", "list", "--json").json["heuristics"]
+    assert (kept["lesson"]["source"], bool(kept["lesson"]["doubt"])) == ("web", True)
+    assert em("--db", "h.db", "lessons", "accept", kept["id"]).code == 0
+    (found,) = em("--db", "h.db", "retrieve", task, "--json").json["heuristics"]
+    assert found["id"] == kept["id"]
 
 
 def test_an_empty_trace_teaches_nothing(tmp_path: Path) -> None:

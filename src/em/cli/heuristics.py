@@ -125,7 +125,7 @@ def _print_lesson(one: Heuristic) -> None:
         "do": lesson.action,
         "because": lesson.analysis,
         "doubt": lesson.doubt,
-        "from": f"{lesson.how}, a {lesson.polarity}",
+        "from": f"{lesson.how}, a {lesson.polarity}; {lesson.source}",
         "tools": ", ".join(lesson.tools),
         "subject": lesson.subject or "",
         "task": lesson.source_task,
@@ -145,6 +145,15 @@ def retire(heuristic_ids: tuple[str, ...], reason: str) -> None:
     """Retire lessons. Their history stays."""
     book = open_memory().heuristics
     _print_changed([book.retire(heuristic_id, reason) for heuristic_id in heuristic_ids], "retired")
+
+
+@lessons.command("accept")
+@click.argument("heuristic_ids", metavar="ID...", nargs=-1, required=True)
+@everywhere
+def accept(heuristic_ids: tuple[str, ...]) -> None:
+    """Accept lessons that are doubted, after you have read them. Agents are told them then."""
+    book = open_memory().heuristics
+    _print_changed([book.accept(heuristic_id) for heuristic_id in heuristic_ids], "accepted")
 
 
 @lessons.command("merge")

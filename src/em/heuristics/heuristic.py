@@ -27,7 +27,7 @@ from em.store.protocol import (
     RequestOutcome,
     Store,
 )
-from em.traces.trace import Outcome
+from em.traces.trace import Outcome, Source
 from em.values.canonical import Json
 from em.values.ids import new_id
 
@@ -38,6 +38,9 @@ How = Literal["recovery", "model", "given", "difference", "dead_end", "failed_ch
 LONGEST_GOAL = 300
 FORM = 4
 """The rules by which lessons are mined now."""
+FROM_THE_WEB = "all that shows it had read what anybody may have written"
+"""Why a person must accept a lesson."""
+ACCEPTED = "accepted by a person"
 
 
 def goal_text(goal: str) -> str:
@@ -54,6 +57,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""
 
     @property
+    def is_acceptance(self) -> bool:
+        """Whether a person accepted the lesson then, and nothing showed it again."""
+        return self.note == ACCEPTED
+
+    @property
     def event_ids(self) -> list[str]:
         """The ids of all events of the evidence."""
         return [*self.failed, *self.worked]
@@ -67,6 +75,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     program: the tool whose failure it is about. error: the words of that failure.
     form: the rules by which it was mined. Lessons of older forms are shown, and not told.
     leads: from what to what it leads. doubt: why it is not told to agents; "" if it is.
+    source: the least trusted of what it comes from.
     """
 
     trigger: str
@@ -84,6 +93,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     form: int = 0
     leads: Sequence[str] = ()
     doubt: str = ""
+    source: Source = "own"
     evidence: Evidence = Evidence()
 
     @property
@@ -290,7 +300,8 @@ def _event_id(lesson: Lesson) -> str:
     if not evidence.trace:
         return new_id()
     content = msgspec.json.encode((lesson.id, evidence.trace, evidence.failed, evidence.worked))
-    return f"{lesson.id}-{hashlib.sha256(content).hexdigest()[:16]}"
+    made = f"{lesson.id}-{hashlib.sha256(content).hexdigest()[:16]}"
+    return f"{made}-accepted" if evidence.is_acceptance else made
 
 
 def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
@@ -300,7 +311,7 @@ def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
     use = use_of(store, heuristic_id)
     drafts = [_learned(event_id, lesson) for event_id, lesson in group.items()]
     newest = _newest(store, heuristic_id)
-    learned = use.learned + len(group)
+    learned = use.learned + sum(not one.evidence.is_acceptance for one in group.values())
     event_id, lesson = next(iter(group.items()))
     is_new = newest is None or (newest.body is None and newest.retired_at is None)
     is_clear = newest is not None and bool((newest.body or {}).get("doubt")) and not lesson.doubt
@@ -559,7 +570,8 @@ def _rebuild(store: Store, heuristic_id: str) -> bool:
     is_retired = any(event.kind == "heuristic_retired" for event in events)
     before = use_of(store, heuristic_id)
     counts = _counted(events) if before == Use() else before
-    use = msgspec.structs.replace(counts, learned=len(left))
+    shows = sum(not lesson.evidence.is_acceptance for _, lesson in left)
+    use = msgspec.structs.replace(counts, learned=shows)
     shown = sorted(left, key=lambda pair: bool(pair[1].doubt))[:1] if is_gone else []
     if not shown and use == before:
         return False

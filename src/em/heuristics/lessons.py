@@ -4,6 +4,7 @@ Memory delegates to `Heuristics`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import get_args
 
 import msgspec
 
@@ -13,6 +14,8 @@ from em.heuristics import health
 from em.heuristics.brief import brief
 from em.heuristics.failure import Session, session_of, shape_of_call
 from em.heuristics.heuristic import (
+    ACCEPTED,
+    FROM_THE_WEB,
     Briefing,
     Evidence,
     Heuristic,
@@ -37,7 +40,7 @@ from em.store import redactor_of
 from em.store.protocol import Store
 from em.text.terms import STOP_WORDS
 from em.traces.catalogue import get_traces, trace_ids
-from em.traces.trace import KeptTrace, Outcome, Trace, as_kept, trace_events
+from em.traces.trace import KeptTrace, Outcome, Source, Trace, as_kept, trace_events
 from em.values.ids import new_id
 
 Sees = Callable[[str | None], bool]
@@ -164,7 +167,9 @@ class Heuristics:
             if one.stream.startswith(TRACE_PREFIX)
         )
         failed: dict[str, tuple[TracedCall, Session]] = {}
-        for kept in get_traces(self._store, [*traces]) if traces else ():
+        found = get_traces(self._store, [*traces]) if traces else []
+        origins = {kept.trace.origin for kept in found}
+        for kept in found:
             calls, _ = calls_of(kept.trace, {}, as_made=True)
             session = session_of(kept.trace, calls)
             pairs = zip(call_ids(kept), calls, strict=True)
@@ -175,6 +180,8 @@ class Heuristics:
             against = [one.id for one in shown]
         made = msgspec.structs.replace(
             lesson,
+            doubt=FROM_THE_WEB if origins == {"web"} else "",
+            source=max([lesson.source, *origins], key=get_args(Source).index),
             evidence=Evidence(
                 failed=against,
                 worked=[one.id for one in shown if one.id not in against],
@@ -275,6 +282,14 @@ class Heuristics:
     def evidence(self, heuristic_id: str) -> list[Lesson]:
         """Return the lesson each time it was learned, with its evidence."""
         return learned_from(self._store, heuristic_id)
+
+    def accept(self, heuristic_id: str) -> Heuristic:
+        """Let agents be told a lesson that a person has read, and nobody else vouches for."""
+        lesson = self.get(heuristic_id).lesson
+        if lesson.doubt:
+            evidence = msgspec.structs.replace(lesson.evidence, note=ACCEPTED)
+            learn(self._store, [msgspec.structs.replace(lesson, doubt="", evidence=evidence)])
+        return self.get(heuristic_id)
 
     def retire(self, heuristic_id: str, reason: str = "") -> Heuristic:
         """Retire a heuristic: it stays in the log, and is not used any more."""

@@ -19,7 +19,7 @@ from em.heuristics.failure import (
     session_of,
     shape_of_call,
 )
-from em.heuristics.heuristic import FORM, Evidence, Lesson, Polarity, goal_text
+from em.heuristics.heuristic import FORM, FROM_THE_WEB, Evidence, Lesson, Polarity, goal_text
 from em.heuristics.repair import Repair, repairs
 from em.llm.client import LlmClient, ask_struct
 from em.redaction.redactor import Redactor
@@ -71,6 +71,8 @@ def _lesson(found: Repair, stored: KeptTrace, ids: Sequence[str], error: str) ->
         program=failed.name,
         form=FORM,
         leads=found.leads,
+        doubt=FROM_THE_WEB if stored.trace.origin == "web" else "",
+        source=stored.trace.origin,
         evidence=Evidence(
             trace=stored.id,
             failed=[ids[failed.index]],
@@ -182,6 +184,7 @@ def _model_lesson(
     shown = [calls[number - 1] for number in dict.fromkeys(found.calls)]
     failed = [call for call in shown if call.failed]
     said = f"{found.trigger} {found.action} {found.analysis}"
+    quotes = "it quotes a value of its session" if session.is_quoted(said) else ""
     return Lesson(
         trigger=found.trigger.strip(),
         action=found.action.strip(),
@@ -191,7 +194,8 @@ def _model_lesson(
         tools=found.tools,
         error=shape_of_call(failed[0], session) if failed else "",
         program=failed[0].name if failed else "",
-        doubt="it quotes a value of its session" if session.is_quoted(said) else "",
+        doubt=quotes or (FROM_THE_WEB if stored.trace.origin == "web" else ""),
+        source=stored.trace.origin,
         subject=stored.subject,
         source_task=goal_text(stored.trace.mission.goal),
         evidence=Evidence(

@@ -242,7 +242,7 @@ def _made_first(failed: TracedCall, write: TracedCall, worked: TracedCall) -> Re
         action = f"First {other.label} with {names_text(given)}."
     else:
         (name, theirs), *more = linked.items()
-        if more or len(other.names) < 2 or not _is_made_by(theirs, name, write, failed):
+        if more or not _is_made_by(theirs, name, write, failed):
             return None
         action = f"First make sure that the {theirs} exists; {other.label} takes it as {name}."
     return Repair(failed, worked, one.label, action, (one.label, other.label))

@@ -28,7 +28,7 @@ from em.state.state import Conflict, Unstructured
 from em.state.unread import Unread
 from em.store.protocol import Passage
 from em.traces.catalogue import TraceSummary
-from em.traces.trace import KeptTrace, Outcome
+from em.traces.trace import KeptTrace, Outcome, Source
 from em.values.canonical import Json
 from em.work.job import Kind, State
 from em.workflows.inspection import StepView
@@ -81,7 +81,8 @@ class HeuristicIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class HeuristicOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A heuristic: its lesson and its use, flat, without the key that only finds duplicates.
 
-    `doubt` says why agents are not told; it is empty if they are.
+    `doubt` says why agents are not told; it is empty if they are. `source` is the least trusted of
+    what it comes from.
     `use`, `created_at` and `retired` are there once it is stored, `score` and `reasons` where it
     was found for a task.
     """
@@ -99,6 +100,7 @@ class HeuristicOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     error: str
     program: str
     doubt: str
+    source: Source
     from_events: Sequence[str]
     use: Use | None = None
     created_at: datetime | None = None
