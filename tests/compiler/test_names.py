@@ -10,7 +10,7 @@ from tests.cli.em_command import em
 from em import Memory
 from em.compiler.compile_trace import compile_several
 from em.compiler.kind import is_of_another_kind
-from em.runner.package import keep_routine
+from em.runner.package import find_routine, keep_routine, routine_of
 from em.traces.catalogue import get_traces
 from em.traces.trace import KeptTrace, Message, Mission, ToolCall, Trace, as_kept
 
@@ -111,6 +111,21 @@ def test_what_fewer_recordings_teach_has_inputs_of_the_same_names() -> None:
     draft = compile_several(traces).draft
     assert "column" in (draft.routine.input_schema or {})["properties"]
     assert draft.trials.count("right") == len(traces), draft.trials.reasons()
+
+
+def test_a_routine_that_grows_keeps_the_names_of_its_inputs(memory: Memory) -> None:
+    first = ["to {0} add the column {1}", "for {0} the column {1}", "to {0} with the column {1}"]
+    later = [one.replace("column", "field") for one in (*first, "{0}: a field {1}")]
+    ids = [memory.add_trace(one.trace) for one in migrations(*first)]
+    memory.compile(ids, name="migrate")
+    for one in migrations(*later):
+        memory.add_trace(one.trace)
+    grown = memory.compile_again("migrate")
+    assert grown.new == "migrate@2", grown.why_not
+    schemas = [
+        routine_of(find_routine(memory.store, f"migrate@{n}")).input_schema or {} for n in (1, 2)
+    ]
+    assert set(schemas[1]["properties"]) == set(schemas[0]["properties"]) >= {"column"}
 
 
 def test_the_file_of_one_session_is_not_in_the_name() -> None:

@@ -36,7 +36,7 @@ from em.store.protocol import Store
 from em.traces.outcomes import outcome_of
 from em.traces.trace import KeptTrace, ToolCall, Trace, as_kept, read_trace
 from em.values.call import Effect
-from em.values.canonical import uncollected
+from em.values.canonical import Json, uncollected
 from em.values.files import BOM, open_file
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def compile_several(
     allow_unlabelled: bool = True,
     review: Review = NO_REVIEW,
     struck: Sequence[str] = (),
+    inputs_before: Mapping[str, Json] | None = None,
     kept_in: Store | None = None,
     fresh: bool = False,
     force: bool = False,
@@ -86,7 +87,8 @@ def compile_several(
     Those that say that they failed are left out; if all do, they are refused unless `allow_failed`.
     `allow_unlabelled=False` refuses traces if none of them says that it succeeded.
 
-    review, struck: what a person said about the routine. kept_in: the memory that it is for; there
+    review, struck: what a person said about the routine. inputs_before: by recording, the inputs of
+    an earlier version, whose names stay. kept_in: the memory that it is for; there
     it gets a name that means no routine of another kind, unless a `name` is given, and what was
     said about the version with its name stays said, unless `fresh`. force: return the
     routine though it is not proved. With a `client`, its model improves the routine.
@@ -112,6 +114,7 @@ def compile_several(
             review=review,
             before=NO_REVIEW if before is None else before.review,
             struck=[*dict.fromkeys([*general(before.struck if before else ()), *struck])],
+            inputs_before=inputs_before or {},
         )
         learnt, proof = _proved(made, force=force)
         sources = Counter(kept.trace.origin for kept in usable)

@@ -4,8 +4,9 @@ A task that a routine handed over, and that an agent then did, is such a trace. 
 stored only if it is as good on the traces that the old one knew.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +20,7 @@ from em.errors import EmError, NotFound
 from em.log.event import TRACE_PREFIX, EventQuery
 from em.runner.acceptance import why_waiting
 from em.runner.authorship import WRITTEN_BY
-from em.runner.history import read_run
+from em.runner.history import RECORDING, read_run
 from em.runner.package import (
     UDF,
     KeptRoutine,
@@ -90,7 +91,8 @@ def compile_again(
         none = "there are no new traces that did the same"
         return Growth(old=old.ref, added=[one.id for one in added], why_not=refused or none)
     try:
-        found, made = _grown(old, get_traces(store, known), added, declared)
+        made_before = _Before(old, _recorded_inputs(artefact), declared)
+        found, made = _grown(made_before, get_traces(store, known), added)
         return (
             found if found.why_not else _stored(store, artefact, found, made, by_itself=by_itself)
         )
@@ -179,20 +181,33 @@ def why_only_by_hand(artefact: Artefact) -> str:
     return ""
 
 
+class _Before(NamedTuple):
+    """The version that is compiled again. inputs: by recording."""
+
+    routine: KeptRoutine
+    inputs: Mapping[str, Json]
+    declared: Declared
+
+
+def _recorded_inputs(artefact: Artefact) -> Mapping[str, Json]:
+    """Return the inputs of a version's recordings, by recording."""
+    text = texts_of(artefact).get(RECORDING, "{}")
+    recorded = msgspec.json.decode(text).get("recordings", ())
+    return {one["name"]: one["inputs"] for one in recorded if one.get("name")}
+
+
 def _grown(
-    old: KeptRoutine,
-    known: Sequence[KeptTrace],
-    added: Sequence[KeptTrace],
-    declared: Declared,
+    before: _Before, known: Sequence[KeptTrace], added: Sequence[KeptTrace]
 ) -> tuple[Growth, Compiled]:
     """Return what a routine and new traces become, and what that changes."""
-    made = _compiled(old, [*known, *added], declared)
+    old = before.routine
+    made = _compiled(before, [*known, *added])
     wrong = {one.trace for one in made.draft.trials.made if one.verdict == "wrong"}
     left_out = [kept.id for kept in added if kept.id in wrong]
     if left_out:
         # One new trace that did something else must not keep the routine from growing.
         added = [kept for kept in added if kept.id not in left_out]
-        made = _compiled(old, [*known, *added], declared) if added else made
+        made = _compiled(before, [*known, *added]) if added else made
     found = Growth(
         old=old.ref,
         added=[kept.id for kept in added],
@@ -205,15 +220,17 @@ def _grown(
     return msgspec.structs.replace(found, why_not=_why_worse(old, made)), made
 
 
-def _compiled(old: KeptRoutine, traces: Sequence[KeptTrace], declared: Declared) -> Compiled:
-    """Compile traces with what people said about the old version.
+def _compiled(before: _Before, traces: Sequence[KeptTrace]) -> Compiled:
+    """Compile traces with what people said about the old version, and with the names of its inputs.
 
     A wrong trial is judged against those of the old version.
     """
+    old = before.routine
     return compile_several(
         traces,
         name=old.name,
-        declared=declared,
+        declared=before.declared,
+        inputs_before=before.inputs,
         force=True,
         review=old.review,
         struck=old.struck,

@@ -61,7 +61,9 @@ class Recordings:
         review: Review = NO_REVIEW,
         before: Review = NO_REVIEW,
         struck: Sequence[str] = (),
+        inputs_before: Mapping[str, Json] | None = None,
     ) -> None:
+        self._inputs_before = inputs_before or {}
         self.name, self._traces, self._declared = name, traces, declared or {}
         self._review, self._struck = review, struck
         self._secrets: dict[str, str] = {}
@@ -379,6 +381,11 @@ class Recordings:
             # Commands have arguments with names of their own, as other calls do.
             raise RoutineError("the sessions changed no file but by commands", place="traces")
         learnt = self._learnt_sessions(range(len(self._traces)))
+        if self._inputs_before:
+            self._session_inputs = {
+                self._name_before(*one): one[1] for one in learnt.values.items()
+            }
+            learnt = self._learnt_sessions(range(len(self._traces)))
         self._session_inputs = learnt.values
         said = {name: one for name, one in learnt.values.items() if name not in learnt.asked}
         for number, kept in enumerate(self._traces):
@@ -394,6 +401,15 @@ class Recordings:
             given = found.inputs[number] | {name: one[number] for name, one in said.items()}
             about = {"name": kept.id, "subject": kept.subject or ""}
             yield Example(given, calls, request=found.prompts[number], **about)
+
+    def _name_before(self, name: str, values: Sequence[Any]) -> str:
+        """Return the name that an input had in an earlier version, by its values there."""
+        pairs = zip(self._traces, values, strict=True)
+        known = {kept.id: value for kept, value in pairs if kept.id in self._inputs_before}
+        before = [(self._inputs_before[one], value) for one, value in known.items()]
+        every = before[0][0] if before else {}
+        alike = [one for one in every if all(own.get(one) == value for own, value in before)]
+        return alike[0] if len(alike) == 1 else name
 
     @staticmethod
     def _looks(found: Sessions, number: int) -> Iterator[Call]:
