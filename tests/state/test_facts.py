@@ -85,6 +85,7 @@ def test_facts_of_every_kind_become_state(memory: Memory) -> None:
         # The value does not stand in the evidence word for word.
         ("Tea that is green.", ANA, fact("drink", "green tea", "Tea that is green")),
         ("I paid. It was 30.", ANA, fact("paid", 30, "I paid")),
+        ("I moved out.", ANA, fact("city", " ", "I moved out")),
         ("It is -20 outside.", ANA, fact("outside", 20, "It is -20 outside")),
         ("It is -20 C outside.", ANA, fact("outside", "20 C", "It is -20 C outside")),
         ("It is -20 C outside.", ANA, fact("outside", "20 C", "20 C outside")),
@@ -341,3 +342,16 @@ def test_only_a_text_of_the_subject_is_read_later(memory: Memory) -> None:
         memory.observe("ana", "I live in Rome.", event=other, facts=lives)
     with pytest.raises(InputError):
         memory.observe("ana")
+
+
+def test_what_repeats_a_record_is_checked_like_the_record(memory: Memory) -> None:
+    """It becomes a record of its own once the first text is forgotten."""
+    trip = add("Trip", "flew to Rome", to="Rome")
+    first = memory.observe("ana", "I flew to Rome.", facts=[trip], **ANA)
+    memory.checkpoint("ana")
+    again = {"op": "same", "known": {"to": "Rome"}, "evidence": "that flight to Rome"}
+    invented = {**again, "record": {"to": "Rome", "cost": 900}}
+    state = told(memory, "I loved that flight to Rome.", invented, **ANA)
+    assert len(state.report.problems) == 1
+    memory.forget(first)
+    assert list(memory.state("ana").collections) == []

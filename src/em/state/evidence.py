@@ -156,7 +156,7 @@ class Evidence:
         return wanted in (*in_words, *(one.value for one in self._digits))
 
     def _has_text(self, value: str) -> bool:
-        if not value.strip() or find_words(value, self.words) is not None or self.has_date(value):
+        if find_words(value, self.words) is not None or self.has_date(value):
             return True
         kind = text_kind(value)
         if kind in ("time", "datetime"):

@@ -277,10 +277,11 @@ class Judge:
         if target is None:
             raise Refused(f"{one.op} needs a `known` record")
         item |= {"type": target.type, "place": target.place, "record": one.record}
+        if one.op != "retract":
+            self._grounded(target.type, one.record, said)
         if one.op == "same":
             return {**item, "op": "same"}, ""
         if one.op == "set":
-            self._grounded(target.type, one.record, said)
             return {**item, "op": "update"}, f"changes {target.record!r:.200}"
         return {**item, "op": "retract", "record": {}}, f"takes back {target.record!r:.200}"
 
