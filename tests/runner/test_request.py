@@ -345,6 +345,22 @@ def test_what_a_model_leaves_open_of_inputs_that_need_not_be_given_is_not_asked_
         assert (result.status, booked) == ("ok", [("BT-44", 5)])
 
 
+def test_a_value_of_another_type_or_case_is_taken_as_the_schema_wants_it() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "house": {"type": "string"},
+            "count": {"type": "integer"},
+            "sides": {"type": "array", "items": {"enum": ["north_side", "south"]}},
+        },
+    }
+    found = Reading(True, {"house": 12, "count": "3", "sides": ["North side"]}, [], [])
+    bound = checked(Routine(name="r", input_schema=schema), "3 for 12, North side", found, {}, AT)
+    assert bound.inputs == {"house": "12", "count": 3, "sides": ["north_side"]}
+    wrong = Reading(True, {"count": "three"}, [], [])
+    assert checked(Routine(name="r", input_schema=schema), "three", wrong, {}, AT).problem
+
+
 def test_a_model_may_use_the_names_of_the_recordings() -> None:
     schema = {"type": "object", "properties": {"the_days": {"type": "integer", "title": "days"}}}
     found = Reading(True, {"days": 3}, [], [])

@@ -19,6 +19,7 @@ from em.errors import LlmError
 from em.runner.neighbourhood import neighbourhood, swapped
 from em.runner.request import Bound, joined, unreadable
 from em.runner.routine import Routine
+from em.runner.template import typed
 from em.text.clock import clock_times
 from em.text.dates import TRIGGERS, spans
 from em.text.numbers import halves_in, numbers_in, with_ordinals
@@ -153,12 +154,33 @@ def checked(
 def _stated(schema: Json, inputs: Json) -> Json:
     """Return inputs without those that are nothing: so models say what a request does not state."""
     properties = json_schema.properties_of(schema)
-    given = {name: one for name, one in inputs.items() if one != ""}
+    given = {
+        name: _as_wanted(properties.get(name), one) for name, one in inputs.items() if one != ""
+    }
     return {
         name: one
         for name, one in given.items()
         if one is not None or not any(json_schema.problems(properties.get(name, {}), one))
     }
+
+
+def _as_wanted(schema: Any, value: Any) -> Any:
+    """Return a value in the type of its schema, and a member of an enumeration as it is written."""
+    part = schema if isinstance(schema, dict) else {}
+    if isinstance(value, list):
+        return [_as_wanted(part.get("items"), one) for one in value]
+    if isinstance(value, dict):
+        properties = json_schema.properties_of(part)
+        return {name: _as_wanted(properties.get(name), one) for name, one in value.items()}
+    if isinstance(value, str):
+        known = {_name(one): one for one in part.get("enum", ()) if isinstance(one, str)}
+        return known.get(_name(value), typed(value, part))
+    is_text = part.get("type") == "string" and type(value) is int
+    return str(value) if is_text else value
+
+
+def _name(text: str) -> str:
+    return _plain(text).replace("_", " ")
 
 
 def prompt(routine: Routine, text: str | None, at: datetime) -> str:
