@@ -75,7 +75,7 @@ def context_of_check(check: str, scope: Json) -> Json:
 def check_failed_in_words(about: Json) -> str:
     """Say which assert failed, and what its values are now."""
     now = ", ".join(f"`{text}` is {short(value)}" for text, value in about["now"].items())
-    return f"{about['recorded']} was expected{', and ' if now else ''}{now}"
+    return f"it does not hold that {about['recorded']}{': ' if now else ''}{now}"
 
 
 def _references(check: str) -> Iterator[str]:
