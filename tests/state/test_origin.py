@@ -202,3 +202,17 @@ def test_the_origin_of_a_fact_is_also_an_attribute(memory: Memory) -> None:
     assert state.why.profile.city == state.why("profile.city")
     with pytest.raises(AttributeError, match="shoe"):
         _ = state.why.profile.shoe
+
+
+def test_each_record_of_a_text_has_its_own_words(memory: Memory) -> None:
+    cups = [
+        {"op": "add", "type": "Cup", "record": {"of": of}, "evidence": words}
+        for of, words in (("tea", "a cup of tea"), ("coffee", "one of coffee"))
+    ]
+    event = memory.observe("ana", "I had a cup of tea and one of coffee.", facts=cups)
+    state = memory.checkpoint("ana")
+    assert [state.why(cup).words for cup in state.cups] == ["a cup of tea", "one of coffee"]
+    cups[0] = {**cups[0], "evidence": "tea and one"}
+    memory.observe("ana", event=event, facts=cups[:1])
+    state = memory.checkpoint("ana")
+    assert [state.why(cup).words for cup in state.cups] == ["tea and one"]

@@ -85,8 +85,10 @@ def origin_of_record(store: Store, subject: str, value: Json, events: Sequence[s
     confidence: Status = "decided" if last.kind == "decided" else "stated"
     words = ""
     if "text" in body:
-        for reading, item in items_of(store, subject):
-            if item["events"][0] == last.id and item.get("op") != "same":
+        read = [one for one in items_of(store, subject) if one[1]["events"][0] == last.id]
+        # A text may state several records: the one with these values, read last.
+        for reading, item in sorted(read, key=lambda one: one[1]["record"] == value):
+            if item.get("op") != "same":
                 how, confidence = reading.method, item.get("status") or "inferred"
                 words = " … ".join(item.get("evidence") or ())
     return Origin(
