@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from bench.words import desks
 from bench.words.recorded import results
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from em import Memory, tool
 from em.runner.package import find_routine, routine_of
@@ -16,6 +19,7 @@ GUESTS = {
     "gus@mail.example": {"guest": "g1", "name": "Gus Lund", "phone": 5551, "room": "garden"},
     "ada@mail.example": {"guest": "g2", "name": "Ada Byrne", "phone": 5552, "room": "tower"},
     "ida@mail.example": {"guest": "g3", "name": "Ida Jo van Ost", "phone": 5553, "room": "garden"},
+    "al@mail.example": {"guest": "g5", "name": "Gus Roe", "phone": 5551, "room": "garden"},
     "bo@mail.example": {"guest": "g4", "name": "Bo Roe", "phone": 7, "room": "tower"},
 }
 
@@ -91,7 +95,7 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize(
     ("request_", "closed"),
     [
@@ -174,3 +178,68 @@ def test_a_routine_without_templates_has_no_further_inputs(memory: Memory) -> No
     memory.compile([one.id for one in memory.traces()], name="close")
     routine = routine_of(find_routine(memory.store, "close"))
     assert (routine.requests, [*(routine.input_schema or {})["properties"]]) == ((), ["email"])
+
+
+SAID = [
+    "I am {name} ({email}): close it",
+    "{first} here, {email}, close it",
+    "Close the {room} account of {email}!",
+    "Close {email}, phone {phone}, ticket T-{ticket}",
+    "{email}: I am the {last} of the {room} room, {first}",
+]
+
+
+def request_of(wording: str, email: str, **other: Any) -> str:
+    record = {**GUESTS[email], **other}
+    first, *_, last = record["name"].split()
+    ticket = len(record["name"])
+    return wording.format(**record, email=email, first=first, last=last, ticket=ticket)
+
+
+@settings(max_examples=15)
+@given(
+    st.lists(st.tuples(st.sampled_from(SAID), st.sampled_from([*GUESTS])), max_size=6, min_size=1)
+)
+def test_what_was_recorded_is_done_again_and_what_contradicts_a_record_is_not(
+    recorded: list[tuple[str, str]],
+) -> None:
+    requests = {request_of(*one): GUESTS[one[1]]["guest"] for one in recorded}
+    with TemporaryDirectory() as folder, Memory(Path(folder) / "em.db") as memory:
+        desk = learn(memory, *requests)
+        for request, guest in requests.items():
+            assert memory.run("close", {"request": request}, desk.tools).status == "ok"
+            assert desk.closed == [guest]
+            desk.closed.clear()
+        for wording, email in recorded:
+            for other in GUESTS.values():
+                for field in ("name", "room", "phone"):
+                    request = request_of(wording, email, **{field: other[field]})
+                    if request not in requests and GUESTS[email][field] != other[field]:
+                        is_same = request == request_of(wording, email)
+                        memory.run("close", {"request": request}, desk.tools)
+                        assert is_same or not desk.closed
+                        desk.closed.clear()
+
+
+def test_an_input_that_a_request_does_not_say_is_all_that_is_asked_for(memory: Memory) -> None:
+    paid: list[Any] = []
+
+    @tool(effect="read")
+    def find_guest(email: str) -> Any:
+        return {**GUESTS[email], "owed": 12}
+
+    @tool(effect="write")
+    def pay(guest: str, amount: int) -> None:
+        paid.append((guest, amount))
+
+    with memory.record("pay", {"request": "Pay what we said to gus@mail.example."}):
+        pay(find_guest("gus@mail.example")["guest"], 12)
+    memory.compile([one.id for one in memory.traces()], name="pay")
+    asked = memory.run(
+        "pay", {"request": "Pay what we said to gus@mail.example"}, [find_guest, pay]
+    )
+    assert asked.pending_prompt is not None
+    assert [one["name"] for one in asked.pending_prompt.fields] == ["amount"]
+    paid.clear()
+    memory.resume(asked.run_id, [find_guest, pay], answers={"inputs": {"amount": 30}})
+    assert paid == [("g1", 30)]

@@ -6,7 +6,6 @@ must agree with that record before anything is written. Its words are a hole in 
 another name is understood: that of somebody else hands over.
 """
 
-import copy
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,12 +14,11 @@ from em.compiler.evidence import is_small
 from em.compiler.example import Example
 from em.compiler.forms import FIRST_WORD, LAST_WORD, applied
 from em.compiler.list_forms import VALUE
-from em.compiler.places import is_number
-from em.compiler.request_templates import cut_out, is_private
+from em.compiler.places import is_code, is_number
+from em.compiler.request_templates import cut_out
 from em.compiler.requested import is_named, stands_in
 from em.compiler.term import unused
 from em.redaction.redactor import MARKER
-from em.values import json_schema
 from em.values.canonical import Json
 from em.values.leaves import scalars
 
@@ -70,11 +68,13 @@ def with_confirmations(
             number: made[number].with_inputs({**made[number].inputs, name: value})
             for number, value in said.items()
         }
-        # The request must still say each input apart from the others.
-        if len(kinds) == 1 and all(_free(each, {**schema, **own}) for each in wide.values()):
+        wider = {**schema, **own}
+        # A request must still say each input apart from the others.
+        wide = {number: each for number, each in wide.items() if _free(each, wider)}
+        if len(kinds) == 1 and wide:
             made = [wide.get(number, each) for number, each in enumerate(made)]
-            schema = {**schema, **own}
-            inputs[name] = one, len(said)
+            schema = wider
+            inputs[name] = one, len(wide)
     steps = [*_checked(document, inputs)]
     return Confirmed({**document, "input_schema": schema, "steps": steps}, made, inputs.keys())
 
@@ -84,59 +84,59 @@ def _told(
 ) -> Iterator[tuple[Shown, dict[int, Any]]]:
     """Yield what requests say that a read shows, with its value by the number of the example.
 
-    What is said of one place counts where requests differ in it, else where only one subject's
-    have it; of a small number the name must stand in the request, too. Many words are the first of
-    some text: of a part of a value both must be so.
+    A word that a request says though the record has another one there is only a word. A small
+    number or text may stand there by chance: requests must differ in it, or name it; and as many
+    words are the first of some text, requests must differ in a part of a value.
     """
+    free = [_free(one, schema) for one in examples]
     found: dict[Shown, dict[int, Any]] = defaultdict(dict)
-    for number, (example, own) in enumerate(zip(examples, shown, strict=True)):
-        free = _free(example, schema)
+    for number, own in enumerate(shown):
         for one, value in own.items():
             # A part of a value is said where the whole is not.
-            forms = (VALUE,) if stands_in(value, free) else (FIRST_WORD, LAST_WORD)
+            forms = (VALUE,) if stands_in(value, free[number]) else (FIRST_WORD, LAST_WORD)
             for form in forms:
-                text = value if form == VALUE else applied(form, value)
-                if text is not None and stands_in(text, free):
+                text = _part(form, value)
+                if text is not None and stands_in(text, free[number]):
                     found[one._replace(form=form)][number] = text
     differing: dict[Shown, set[Any]] = defaultdict(set)
     for one, values in found.items():
         differing[one._replace(form=VALUE)] |= {*values.values()}
     for one in sorted(found, key=lambda each: (each.form != VALUE, -len(found[each]))):
-        said, others = found[one], differing[one._replace(form=VALUE)]
-        is_own = any(is_private(str(text), examples[n], examples) for n, text in said.items())
-        if one.form == VALUE:
-            is_chance = all(
-                is_number(value) and is_small(value) and not is_named(one.path, examples[n].request)
-                for n, value in said.items()
+        place = one._replace(form=VALUE)
+        said = {
+            number: text
+            for number, text in found[one].items()
+            if all(
+                text == _part(one.form, own[place]) or not stands_in(text, words)
+                for own, words in zip(shown, free, strict=True)
+                if place in own
             )
-            is_value = len({*said.values()}) > 1 or (is_own and not is_chance)
-        else:
-            is_value = len(others) > 1 and is_own
-        if is_value:
+        }
+        is_value = len(differing[place] if one.form != VALUE else {*said.values()}) > 1
+        if is_value or (one.form == VALUE and not _is_chance(one, said, examples)):
             yield one, said
+
+
+def _is_chance(shown: Shown, said: Mapping[int, Any], examples: Sequence[Example]) -> bool:
+    """Return whether what requests say is so small, and unnamed, that it may be anything's."""
+    return not any(
+        is_code(text) or not is_small(text) or is_named(shown.path, examples[number].request)
+        for number, text in said.items()
+    )
+
+
+def _part(form: str, value: Any) -> Any:
+    return value if form == VALUE else applied(form, value)
 
 
 def _checked(document: Json, inputs: Mapping[str, tuple[Shown, int]]) -> Iterator[Json]:
     """Yield the steps, each with the checks that inputs agree with what it read."""
     for step in document["steps"]:
         own = [one for one in inputs.items() if one[1][0].step == step.get("save_as")]
-        yield _varied(step, [one.path for _, (one, _) in own if one.form == VALUE])
+        yield step
         for name, (one, held) in own:
             check = {"check": f"{one.expression} == {name}", "when": f"given({name})"}
             yield {"id": f"check_{name}", "type": "assert", **check, "held": f"{held}/{held}"}
-
-
-def _varied(step: Json, paths: Sequence[Sequence[str]]) -> Json:
-    """Return a step that expects no fixed value where a request says which one is meant."""
-    made = copy.deepcopy(step)
-    for path in paths:
-        schema = made.get("expect", {})
-        for name in path:
-            schema = json_schema.properties_of(schema).get(name, {})
-        schema.pop("enum", None)
-        if "const" in schema:
-            schema["type"] = "number" if is_number(schema.pop("const")) else "string"
-    return made
 
 
 def _first_reads(steps: Sequence[Json]) -> Iterator[Json]:

@@ -21,7 +21,7 @@ from em.compiler.file_changes import session_of
 from em.compiler.learner import Learnt, learn, question, tools_of, with_ids
 from em.compiler.places import Missing
 from em.compiler.replay_world import Recording, as_recorded, program_of
-from em.compiler.request_templates import request_templates
+from em.compiler.request_templates import cut_out, request_templates
 from em.compiler.requested import with_requested
 from em.compiler.session_steps import learn_sessions
 from em.compiler.sessions import FILES, Sessions, UnseenEnd, is_session, sessions_of
@@ -307,7 +307,7 @@ class Recordings:
         """Return a routine with the wordings in which recordings asked for it."""
         document = found.routine
         complete = [
-            one.with_inputs({**one.inputs, **more})
+            one.with_inputs({**one.inputs, **_said(more, one, document["input_schema"])})
             for one, more in zip(examples, self.asked(found, len(examples)), strict=True)
         ]
         program, saved = program_of(document), list[Json]()
@@ -484,6 +484,17 @@ class Recordings:
             "steps": steps,
         }
         return self._as_said(Learnt(document, constants, []))
+
+
+def _said(asked: Json, example: Example, schema: Json) -> Json:
+    """Return the inputs that nothing explains as far as the request says them; or a yes or no."""
+    return {
+        name: value
+        for name, value in asked.items()
+        if value is None
+        or isinstance(value, bool)
+        or cut_out(example.with_inputs({name: value}), schema) is not None
+    }
 
 
 def _bare(name: str) -> str:

@@ -451,7 +451,7 @@ def _private(cut: Cut, example: Example, examples: Sequence[Example]) -> Iterato
                 whole = f"{_BEFORE}{re.escape(one)}{_AFTER}"
                 found += [it.span() for it in re.finditer(whole, words, re.IGNORECASE)]
         for start, end in sorted(found, key=lambda edges: (edges[0], -edges[1])):
-            if begin + start >= reached and is_private(words[start:end], example, examples):
+            if begin + start >= reached and _is_private(words[start:end], example, examples):
                 reached = begin + end
                 yield begin + start, reached
 
@@ -461,7 +461,7 @@ def _edges(chunk: re.Match[str]) -> tuple[int, int]:
     return chunk.start(), chunk.start() + len(chunk[0].rstrip(".:'"))
 
 
-def is_private(value: str, example: Example, examples: Sequence[Example]) -> bool:
+def _is_private(value: str, example: Example, examples: Sequence[Example]) -> bool:
     """Return whether the requests of one subject only have a value, and no call of others."""
     pattern = re.compile(f"{_BEFORE}{re.escape(value)}{_AFTER}", re.IGNORECASE)
     sharing = {
