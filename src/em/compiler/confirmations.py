@@ -93,10 +93,10 @@ def _told(
     for number, own in enumerate(shown):
         for one, value in own.items():
             # A part of a value is said where the whole is not.
-            forms = (VALUE,) if stands_in(value, free[number]) else (FIRST_WORD, LAST_WORD)
+            forms = (VALUE,) if _stands(value, free[number]) else (FIRST_WORD, LAST_WORD)
             for form in forms:
                 text = _part(form, value)
-                if text is not None and stands_in(text, free[number]):
+                if text is not None and _stands(text, free[number]):
                     found[one._replace(form=form)][number] = text
     differing: dict[Shown, set[Any]] = defaultdict(set)
     for one, values in found.items():
@@ -107,7 +107,7 @@ def _told(
             number: text
             for number, text in found[one].items()
             if all(
-                text == _part(one.form, own[place]) or not stands_in(text, words)
+                text == _part(one.form, own[place]) or not _stands(text, words)
                 for own, words in zip(shown, free, strict=True)
                 if place in own
             )
@@ -123,6 +123,10 @@ def _is_chance(shown: Shown, said: Mapping[int, Any], examples: Sequence[Example
         is_code(text) or not is_small(text) or is_named(shown.path, examples[number].request)
         for number, text in said.items()
     )
+
+
+def _stands(value: Any, words: str) -> bool:
+    return (is_number(value) or value in words) and stands_in(value, words)
 
 
 def _part(form: str, value: Any) -> Any:
