@@ -34,6 +34,7 @@ def hits() -> Iterator[Figure]:
             yield _hit_beside_plain(small, state)
             yield _many_beside_few(small, large)
         yield _recording()
+        yield _between_runs()
         yield _first_hit(folder, many, Engine)
 
 
@@ -202,6 +203,53 @@ def _recording() -> Figure:
         "µs",
         (mine - other) * 1e6,
         20,
+        False,
+    )
+
+
+def _between_runs() -> Figure:
+    """From the last call of a run that is recorded to the first one of its replay."""
+    from em import Check, Engine
+
+    engine, numbers = Engine(), count()
+    looks: list[float] = []
+
+    def look(number: int, label: int) -> None:
+        looks.append(time.perf_counter())
+
+    @engine.function(pre_check=Check(look, lambda now, then: True))
+    def work(number: int, label: int) -> None:
+        pass
+
+    def agent(label: int) -> None:
+        for number in range(STEPS):
+            work(number, label)
+
+    engine.set_agent(agent).finalize()
+
+    def between(task: Callable[[], object]) -> float:
+        looks.clear()
+        task()
+        task()
+        return looks[STEPS] - looks[STEPS - 1]
+
+    def ours() -> float:
+        number = next(numbers)
+        return between(lambda: engine(number))
+
+    def plain() -> float:
+        return between(lambda: [look(number, 0) for number in range(STEPS)])
+
+    mine, other, _ = in_turns(ours, plain, rounds=15)
+    return Figure(
+        f"from the end of a recorded run of {STEPS} steps to the first step of its replay:"
+        " milliseconds more",
+        mine * 1e3,
+        "between two plain calls",
+        other * 1e3,
+        "ms",
+        (mine - other) * 1e3,
+        10,
         False,
     )
 
