@@ -161,6 +161,8 @@ def test_three_recordings_with_other_params_show_that_a_constant_is_one() -> Non
     assert engine("di-4004", "pro", params=["user", "plan"]).hit
     assert writes[-1] == ("di-4004", "pro", 90)
     assert not engine("di-4004", "basic", params=["user", "plan"]), "only one plan was seen"
+    assert engine("ed-5005", "pro", params=["user", "plan"]).hit, "what contradicts is apart"
+    assert writes[-1] == ("ed-5005", "pro", 90)
 
 
 def test_a_param_is_known_only_in_the_states_in_which_it_was_recorded() -> None:
@@ -208,6 +210,31 @@ def test_states_that_show_the_same_are_learnt_from_once(monkeypatch: pytest.Monk
     assert len(taught) == 1
 
 
+def test_recordings_that_contradict_each_other_take_nothing_from_others() -> None:
+    engine, writes = Engine(), []
+    look = engine.function(name="get_rates")(lambda: {"currency": "EUR"})
+
+    @engine.function(effect="write")
+    def charge(user: str, amount: int) -> None:
+        writes.append((user, amount))
+
+    def agent(user: str, plan: str) -> None:
+        look()
+        charge(user, 90 if plan == "pro" else 50)
+
+    engine.set_agent(agent)
+    for user, plan in (
+        ("ana-1001", "pro"),
+        ("bo-2002", "pro"),
+        ("cy-3003", "pro"),
+        ("di-4004", "basic"),
+    ):
+        assert not engine(user, plan, params=["user", "plan"])
+    assert engine("ed-5005", "pro", params=["user", "plan"]).hit
+    assert not engine("ed-5005", "basic", params=["user", "plan"])
+    assert writes[-2:] == [("ed-5005", 90), ("ed-5005", 50)]
+
+
 def test_a_task_is_done_where_nothing_can_be_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     from em.behaviour import way
 
@@ -227,3 +254,24 @@ def test_a_param_of_equal_value_and_another_type_is_not_the_recorded_one() -> No
     engine(4711, params=["number"])
     engine(4711.0, params=["number"])
     assert given == ["4711", "4711.0"]
+
+
+def test_a_megabyte_of_recordings_is_learnt_from_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from em.behaviour import way
+
+    sizes, teach = [], way.teach
+    monkeypatch.setattr(
+        way, "teach", lambda name, known: sizes.append(len(known)) or teach(name, known)
+    )
+    engine, text = Engine(), [""]
+    read = engine.function(name="get_page")(lambda: text[0])
+    engine.set_agent(lambda name: f"{name} {len(read())}")
+    for number in range(5):
+        text[0] = f"{number}" * 400_000
+        engine.budget, engine.grace = 0.0, -1.0  # replay nothing yet
+        assert engine("ana lima", params=["name"]).stored
+    engine.budget, engine.grace = 10.0, 60.0
+    assert engine("bo bergen", params=["name"]).value == "bo bergen 400000"
+    assert sizes[-1] == 2

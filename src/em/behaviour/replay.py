@@ -231,7 +231,7 @@ class Replay:
             found = yield from self._compare(way, mask, place, made, check, "pre-check")
             if not found:
                 self._refused_call = made
-                if way.taught is None:
+                if mask & way.exact([one.result for one in self.taken[:place]]):
                     self._checked.add(place)
             return found
         if place == len(self.taken):
@@ -241,12 +241,14 @@ class Replay:
     def _parted(self, way: Way, mask: int, place: int) -> int:
         """Return the behaviours that may go on where another way goes on in another manner.
 
-        Where no check tells them apart, all must be as recorded, and no check may have refused
-        another recording of the same.
+        Where no check tells them apart, the results of all calls must be those of a recording, and
+        no check may have refused one that was recorded with the same.
         """
-        is_known = not way.parts[place] if way.taught else place not in self._checked
-        if is_known:
+        if way.taught is not None and not way.parts[place]:
             return mask
+        exact = mask & way.exact([one.result for one in self.taken[:place]])
+        if exact and place not in self._checked:
+            return exact
         last = f"step {place} ({self.taken[-1].tool.name})" if self.taken else "the task"
         why = f"{last} returned a result that was never recorded"
         return self._refuse(way, mask, "value", why)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_RECORDINGS = 16
 """Recordings that a routine is learnt from; the oldest are left out."""
+MOST_BYTES = 1_000_000
+"""Their size as JSON; the newest is learnt from anyway."""
 MOST_TRIED = 4
 """Groups of recordings that one is learnt together with, the newest."""
 _SCALARS = (str, int, float, bool, type(None))
@@ -130,6 +132,17 @@ class Way:
         found: Sight = self._known[key]
         return found
 
+    def exact(self, results: Sequence[Any]) -> int:
+        """Return the behaviours in whose recordings the first calls returned just this."""
+        mask = self.all
+        for place, result in enumerate(results if self.taught is not None else ()):
+            alike = 0
+            for one in self.past[place]:
+                if any(identical(result, row.result) for row in one.recorded):
+                    alike |= one.mask
+            mask &= alike
+        return mask
+
     def teaches(self, item: "Stored") -> bool:
         """Return whether the routine does what was recorded."""
         if self.taught is None or item.behaviour.shape != self.behaviour.shape:
@@ -194,10 +207,22 @@ def taught_by(name: str, stored: "Sequence[Stored]", known: Lessons) -> list[Way
         if shared is not None:
             shared.add(items)
             continue
-        own = [Way(*lesson) for lesson in _lessons(name, items[-MOST_RECORDINGS:], known)]
+        own = [Way(*lesson) for lesson in _lessons(name, _newest(items), known)]
         found += own
         of_one += own if len(items) == 1 else []
     return _in_order(found)
+
+
+def _newest(items: "Sequence[Stored]") -> "list[Stored]":
+    """Return the newest behaviours, as many as are learnt from."""
+    found: list[Stored] = []
+    left = MOST_BYTES
+    for item in reversed(items[-MOST_RECORDINGS:]):
+        left -= len(item.behaviour.tape)
+        if found and left < 0:
+            break
+        found.insert(0, item)
+    return found
 
 
 def _lessons(
