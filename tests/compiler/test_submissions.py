@@ -407,3 +407,59 @@ def test_a_wrong_routine_for_files_is_refused(of_files: Group, routine: str) -> 
     found = judged(of_files, Submission(files=files_of(of_files.shown(), routine)))
     assert not found.is_accepted
     assert found.differences
+
+
+# --- days, and checks in several forms ------------------------------------------------------------
+
+DATED = """\
+name: log
+input_schema: {type: object, required: [version], properties: {version: {type: string}}}
+tools: [{name: Today}, {name: FileThere}, {name: Create}, {name: TEST}, {name: COMMIT}]
+steps:
+  - {id: day, type: tool.call, tool: Today, args: {form: "%Y-%m-%d", zone: utc}, save_as: day}
+  - {id: there, type: tool.call, tool: FileThere, args: {file_path: "{{ version }}.md"},
+     expect: {const: false}}
+  - {id: write, type: tool.call, tool: Create,
+     args: {file_path: "{{ version }}.md", content: "# {{ version }}, {{ day }}.\\n"}}
+  - {id: test, type: tool.call, tool: TEST, args: OF_TEST}
+  - {id: commit, type: tool.call, tool: COMMIT, args: OF_COMMIT}
+  - {id: end, type: return, value: done}
+"""
+
+
+OF_DATED = DATED[DATED.index("  - {id: test") : DATED.index("  - {id: commit")]
+
+
+@pytest.mark.parametrize(
+    ("routine", "is_accepted"),
+    [
+        (DATED, True),
+        (changed(DATED, OF_DATED, ""), False),
+        (changed(DATED, "{{ day }}", "2026-03-02"), False),
+    ],
+    ids=["right", "drops the test", "one day"],
+)
+def test_a_routine_may_ask_the_day_and_must_run_what_was_run_in_any_form(
+    memory: Memory, routine: str, is_accepted: bool
+) -> None:
+    ids = []
+    for number in range(4):
+        version, day = f"{number + 2}.0.7", f"2026-03-0{number + 2}"
+        work = Work(f"Log {version}", {}, f"{day}T11:00:00Z")
+        work.write(f"{version}.md", f"# {version}, {day}.\n")
+        work.bash("make test" if number % 2 else "make test 2>&1 | tail -2 || echo FAILED", "fine")
+        work.bash("git status --short || true", "?? a.md")
+        work.bash(f'git commit -qam "{version}"')
+        ids.append(memory.add_trace(work.trace))
+    shown = memory.propose(ids)
+    assert shown["recordings"][0]["day"] == "2026-03-02"
+    calls = {one["tool"].partition("_")[0]: one for one in shown["recordings"][0]["calls"]}
+    commit = next(one for one in shown["recordings"][0]["calls"] if "message" in one["args"])
+    for word, text in {
+        "OF_TEST": calls["make"]["args"],
+        "OF_COMMIT": {**commit["args"], "message": "{{ version }}"},
+        "TEST": calls["make"]["tool"],
+        "COMMIT": commit["tool"],
+    }.items():
+        routine = routine.replace(word, str(text))
+    assert memory.propose(ids, {"routine.yaml": routine}, name="log")["accepted"] is is_accepted

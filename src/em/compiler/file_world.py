@@ -79,7 +79,9 @@ class Course:
                     self.at.append(copy.texts)
                     self.checks.append(ran)
                     ran = []
-                elif has_changed and call.tool not in (FILE_TEXT, FILE_THERE):
+                elif (
+                    has_changed and not call.is_glance and call.tool not in (FILE_TEXT, FILE_THERE)
+                ):
                     ran.append(call)
             self.at.append(copy.texts)
             self.checks.append(ran)

@@ -17,8 +17,8 @@ from em.compiler.example import Call, example_of, request_of
 from em.compiler.file_changes import session_of
 from em.compiler.file_world import Course
 from em.compiler.routine_text import routine_text
-from em.compiler.sessions import is_session
-from em.runner.tools.coding import FILE_CHANGES, FILE_TEXT, FILE_THERE
+from em.compiler.sessions import as_check, days_of, is_session
+from em.runner.tools.coding import FILE_CHANGES, FILE_TEXT, FILE_THERE, TODAY
 from em.settings import Settings
 from em.store import redactor_of
 from em.traces.trace import KeptTrace
@@ -31,6 +31,7 @@ MOST_SHOWN = 10
 LONGEST_VALUE = 2_000
 """Characters of one recorded value that are shown."""
 LONGEST_LIST = 20
+_DAY = "%Y-%m-%d"
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -54,6 +55,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def shown(self, *, is_session: bool) -> Json:
         """Return it for whoever writes a routine."""
         said = {"recording": self.name, "request": self.request, "inputs": self.inputs}
+        days = [one.result for one in self.calls if one.tool == TODAY and one.args["form"] == _DAY]
+        said |= {"day": days[0]} if days else {}
         if self.is_held:
             return said
         if is_session:
@@ -62,7 +65,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {**said, **self._calls(self.calls), "output": self.output}
 
     def _commands(self) -> Json:
-        files = (*FILE_CHANGES, FILE_TEXT, FILE_THERE)
+        files = (*FILE_CHANGES, FILE_TEXT, FILE_THERE, TODAY)
         return self._calls([call for call in self.calls if call.tool not in files])
 
     @staticmethod
@@ -87,7 +90,7 @@ class Group:
         sessions = [
             session_of(kept.trace, {}) if is_session(kept.trace) else None for kept in traces
         ]
-        made = [one.calls for one in sessions if one is not None]
+        made = [[*days_of(one), *_with_checks(one.calls)] for one in sessions if one is not None]
         self.is_session = len(made) == len(traces) and all(
             any(call.name in FILE_CHANGES for call in calls) for calls in made
         )
@@ -152,8 +155,21 @@ class Group:
         return made
 
 
+def _with_checks(calls: Sequence[TracedCall]) -> Iterator[TracedCall]:
+    """Yield calls; a command after a change as what of it must succeed, however it was shown."""
+    has_changed = False
+    for call in calls:
+        check = as_check(call) if has_changed and call.error is None else None
+        if check is None or check.error is not None:
+            yield call
+        else:
+            yield msgspec.structs.replace(check, result=call.shown)
+        has_changed = has_changed or call.effect == "write"
+
+
 def _call(call: TracedCall) -> Call:
-    return Call(call.name, call.args, call.result, call.error, call.effect, call.is_udf)
+    is_glance = bool(call.shell) and call.effect == "read" and as_check(call) is None
+    return Call(call.name, call.args, call.result, call.error, call.effect, call.is_udf, is_glance)
 
 
 def _diff(before: dict[str, str], after: dict[str, str]) -> str:

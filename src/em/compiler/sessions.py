@@ -235,22 +235,23 @@ def narrowed(edits: Sequence[Json], texts: Sequence[str]) -> list[Json] | None:
 # --- looks ----------------------------------------------------------------------------------------
 
 
-def _days(sessions: Sequence[Session]) -> Iterator[Look]:
-    """Yield the day of each session in the usual forms, as if the session had asked for it."""
+def days_of(session: Session) -> Iterator[TracedCall]:
+    """Yield the day of a session in the usual forms, as if it had asked for it."""
+    if session.at is None or not session.calls:
+        return
     for form in _DAYS:
         for zone in ("local", "utc"):
-            calls = tuple(_day(one, form, zone) for one in sessions)
-            yield Look(TODAY, f"{form} {zone}", calls)
+            yield msgspec.structs.replace(
+                session.calls[0], name=TODAY, args={"form": form, "zone": zone}, index=-1,
+                result=day_of(session.at, form, zone), effect="read", effect_inferred=False,
+                error=None, shell="", via="", fixed={}, exit_code=0,
+            )  # fmt: skip
 
 
-def _day(session: Session, form: str, zone: str) -> TracedCall | None:
-    if session.at is None or not session.calls:
-        return None
-    return msgspec.structs.replace(
-        session.calls[0], name=TODAY, args={"form": form, "zone": zone}, index=-1,
-        result=day_of(session.at, form, zone), effect="read", effect_inferred=False,
-        shell="", via="", fixed={}, exit_code=0,
-    )  # fmt: skip
+def _days(sessions: Sequence[Session]) -> Iterator[Look]:
+    rows = [{" ".join(one.args.values()): one for one in days_of(session)} for session in sessions]
+    for which in dict.fromkeys(which for row in rows for which in row):
+        yield Look(TODAY, which, tuple(row.get(which) for row in rows))
 
 
 def _files(
@@ -365,20 +366,27 @@ def _run_after(session: Session, effects: Sequence[TracedCall], after: int) -> I
     end = order[after] if after < len(order) else len(session.calls)
     runs: dict[tuple[str, Key], TracedCall] = {}
     for call in session.calls[order[after - 1] + 1 : end]:
-        if call.effect != "read" or not call.shell:
-            continue
-        text = command_line(call)
-        told = settled(text, call.result)
-        if told == "":
-            continue
-        form = form_of(text if told is None else told)
-        ended = outcome_of_call({"command": text}, call.result, None)
-        runs[form.name, key_of(dict(form.args))] = msgspec.structs.replace(
-            call, name=form.name, args=dict(form.args), shell=form.text, fixed=dict(form.fixed),
-            effect_inferred=False, result=call.shown if told is None else None,
-            exit_code=0, error="it failed" if call.exit_code or ended == "failure" else None,
-        )  # fmt: skip
+        check = as_check(call)
+        if check is not None:
+            runs[check.name, key_of(check.args)] = check
     yield from runs.values()
+
+
+def as_check(call: TracedCall) -> TracedCall | None:
+    """Return a command as what of it must succeed; None if it changes something, or can't fail."""
+    if call.effect != "read" or not call.shell:
+        return None
+    text = command_line(call)
+    told = settled(text, call.result)
+    if told == "":
+        return None
+    form = form_of(text if told is None else told)
+    ended = outcome_of_call({"command": text}, call.result, None)
+    return msgspec.structs.replace(
+        call, name=form.name, args=dict(form.args), shell=form.text, fixed=dict(form.fixed),
+        effect_inferred=False, result=call.shown if told is None else None, exit_code=0,
+        error="it failed" if call.exit_code or ended == "failure" else None,
+    )  # fmt: skip
 
 
 def command_line(call: TracedCall) -> str:

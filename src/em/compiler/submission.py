@@ -69,7 +69,8 @@ It is tried on every recording, also on those that are held back, and must do th
   effect, whatever steps changed them; what is in `run_after_changes` must run again after the last
   change and before the next effect. The tools for files are FileText(file_path), FileThere, Edit
   (file_path, old_string, new_string), Insert (file_path, insert_line, new_string), Write and Create
-  (file_path, content). Only recorded tools are called.
+  (file_path, content). Today(form, zone) is the day, as strftime writes it, `local` or `utc`. Only
+  recorded tools are called.
 - It returns what the draft returns, or what was recorded.
 - The same again with lists in another order, with other inputs, and where one value, one answer or
   one call is otherwise: it must do what the draft does, or hand over. So no value of a recording is
