@@ -9,9 +9,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.figure import Figure
 from bench.series.claude import Agent
@@ -46,6 +47,18 @@ class Done(NamedTuple):
 
 def done(kind: Kind) -> Done:
     """Learn a kind, and let its routine do new chores."""
+    with learnt_from(kind) as (memory, repository, ids):
+        try:
+            routine = memory.compile(ids, name="learnt")
+        except EmError as error:
+            rest = len(kind.chores) - LEARNT
+            return Done(kind, [(HANDED, f"not compiled: {error.message}")] * rest)
+        return judged(kind, memory, routine, repository, lambda n: {"request": request_of(kind, n)})
+
+
+@contextmanager
+def learnt_from(kind: Kind) -> Iterator[tuple[Memory, Path, list[str]]]:
+    """Let the agent do the chores to learn from; give memory, repository and traces."""
     with tempfile.TemporaryDirectory() as folder, Memory(":memory:") as memory:
         repository, sessions = Path(folder) / "repository", Path(folder) / "sessions"
         sessions.mkdir()
@@ -54,27 +67,33 @@ def done(kind: Kind) -> Done:
             text = _worked(kind, number, repository)
             (sessions / f"{number}.jsonl").write_text(text)
         memory.import_files([sessions])
-        try:
-            routine = memory.compile([trace.id for trace in memory.traces()], name="learnt")
-        except EmError as error:
-            rest = len(kind.chores) - LEARNT
-            return Done(kind, [(HANDED, f"not compiled: {error.message}")] * rest)
-        verdicts = []
-        for number in range(LEARNT, len(kind.chores)):
-            copy = Path(folder) / f"copy-{number}"
-            shutil.copytree(repository, copy)
-            before = _state(copy)
-            _worked(kind, number, repository)
-            with inside(copy), on_day(_day(number)):
-                found = memory.run(routine, {"request": _request(kind, number)}, allow=ALLOWED)
-            after = _state(copy)
-            why = found.pending_prompt or found.failure or found.reason
-            if found.status == "ok":
-                verdict = RIGHT if after == _state(repository) else WRONG
-            else:
-                verdict = HANDED if after == before else f"{HANDED} after a change"
-            verdicts.append((verdict, why.message if why else ""))
-        return Done(kind, verdicts)
+        yield memory, repository, [trace.id for trace in memory.traces()]
+
+
+def judged(
+    kind: Kind,
+    memory: Memory,
+    routine: Any,
+    repository: Path,
+    given: Callable[[int], dict[str, Any]],
+) -> Done:
+    """Let a routine do new chores, and compare what it did with what the agent does."""
+    verdicts = []
+    for number in range(LEARNT, len(kind.chores)):
+        copy = repository.parent / f"copy-{number}"
+        shutil.copytree(repository, copy)
+        before = _state(copy)
+        _worked(kind, number, repository)
+        with inside(copy), on_day(_day(number)):
+            found = memory.run(routine, given(number), allow=ALLOWED)
+        after = _state(copy)
+        why = found.pending_prompt or found.failure or found.reason
+        if found.status == "ok":
+            verdict = RIGHT if after == _state(repository) else WRONG
+        else:
+            verdict = HANDED if after == before else f"{HANDED} after a change"
+        verdicts.append((verdict, why.message if why else ""))
+    return Done(kind, verdicts)
 
 
 def _start(kind: Kind, folder: Path) -> None:
@@ -86,14 +105,17 @@ def _start(kind: Kind, folder: Path) -> None:
 
 def _worked(kind: Kind, number: int, folder: Path) -> str:
     """Let the agent do a chore; return its session."""
-    task = Task(f"{number}-{kind.name.replace(' ', '-')}", _day(number), _request(kind, number), {})
+    task = Task(
+        f"{number}-{kind.name.replace(' ', '-')}", _day(number), request_of(kind, number), {}
+    )
     agent = Agent(task, folder)
     kind.do(agent, kind.chores[number], number)
     agent.say("Done.")
     return agent.text()
 
 
-def _request(kind: Kind, number: int) -> str:
+def request_of(kind: Kind, number: int) -> str:
+    """Return how a chore was asked for."""
     return kind.wordings[number % len(kind.wordings)].format(**kind.chores[number])
 
 
