@@ -51,6 +51,19 @@ def test_two_values_that_stand_beside_the_words_of_the_other_hand_over(
     assert problem(text, {one: inputs[other], other: inputs[one]})
 
 
+def test_the_words_of_their_names_tell_inputs_apart_too() -> None:
+    town = {"enum": ["ulm", "graz"]}
+    schema = {"type": "object", "properties": {"from_town": town, "to_town": town}}
+    routine = Routine(name="move", input_schema=schema)
+    for inputs, is_right in [
+        ({"from_town": "ulm", "to_town": "graz"}, True),
+        ({"from_town": "graz", "to_town": "ulm"}, False),
+    ]:
+        text = "the desk has to go from Ulm to Graz"
+        found = checked(routine, text, Reading(True, inputs, [], []), {}, AT)
+        assert (found.problem == "") == is_right
+
+
 @pytest.mark.parametrize(
     ("text", "inputs"),
     [

@@ -349,14 +349,13 @@ def test_a_value_of_another_type_or_case_is_taken_as_the_schema_wants_it() -> No
     schema = {
         "type": "object",
         "properties": {
-            "house": {"type": "string"},
             "count": {"type": "integer"},
             "sides": {"type": "array", "items": {"enum": ["north_side", "south"]}},
         },
     }
-    found = Reading(True, {"house": 12, "count": "3", "sides": ["North side"]}, [], [])
-    bound = checked(Routine(name="r", input_schema=schema), "3 for 12, North side", found, {}, AT)
-    assert bound.inputs == {"house": "12", "count": 3, "sides": ["north_side"]}
+    found = Reading(True, {"count": "3", "sides": ["North side"]}, [], [])
+    bound = checked(Routine(name="r", input_schema=schema), "3 on the North side", found, {}, AT)
+    assert bound.inputs == {"count": 3, "sides": ["north_side"]}
     wrong = Reading(True, {"count": "three"}, [], [])
     assert checked(Routine(name="r", input_schema=schema), "three", wrong, {}, AT).problem
 

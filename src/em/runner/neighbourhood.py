@@ -1,11 +1,11 @@
 """Neighbourhood: the words that stand beside each input in recorded requests: `from {home}`.
 
-They tell inputs of one sort apart. Two values that stand beside the other's words, and not beside
-their own, were swapped. It only refuses: words that nobody recorded say nothing.
+With the words of its name they tell inputs of one sort apart. Two values that stand beside the
+other's words, and not beside their own, were swapped. It only refuses: other words say nothing.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -18,9 +18,11 @@ Beside = Mapping[str, set[tuple[int, str]]]
 """By input: the words before (-1) and behind (1) it."""
 
 
-def neighbourhood(requests: Sequence[str]) -> Beside:
-    """Return the words beside the inputs of templates."""
+def neighbourhood(requests: Sequence[str], names: Iterable[str] = ()) -> Beside:
+    """Return the words beside the inputs of templates, and beside inputs of these names."""
     found: dict[str, set[tuple[int, str]]] = defaultdict(set)
+    for name in names:
+        found[name] |= {(side, word) for word in words_of(name) for side in (-1, 1)}
     for template in map(parse_template, requests):
         for n, hole in enumerate(template.holes):
             if len(hole.path) == 1:

@@ -175,8 +175,7 @@ def _as_wanted(schema: Any, value: Any) -> Any:
     if isinstance(value, str):
         known = {_name(one): one for one in part.get("enum", ()) if isinstance(one, str)}
         return known.get(_name(value), typed(value, part))
-    is_text = part.get("type") == "string" and type(value) is int
-    return str(value) if is_text else value
+    return value
 
 
 def _name(text: str) -> str:
@@ -262,7 +261,7 @@ def _unsaid_of_lists(routine: Routine, text: str, inputs: Json, at: datetime) ->
 
 def _elsewhere(routine: Routine, text: str, inputs: Json, at: datetime) -> str:
     """Say which inputs have values that stand beside the words of one another."""
-    said, beside = Said(text, at), neighbourhood(routine.requests)
+    said, beside = Said(text, at), neighbourhood(routine.requests, inputs)
     places = {name: said.neighbours(one) for name, one in inputs.items() if name in beside}
     found = swapped(routine.input_schema or {}, beside, inputs, places)
     return "" if found is None else f"inputs {' and '.join(found)}: each stands where the other did"
