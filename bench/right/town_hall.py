@@ -82,7 +82,7 @@ PERMIT = Kind(
     stands.power = false              | stands.fee = 50
     stands.fee = 60                   | applicants.name = "Yan Abel"
     applicants.trade = "honey"        | applicants.licence.number = "L94-991"
-    applicants.licence.until = "2027-04-30" | applicants.person = 7344
+    applicants.licence.until = "2027-05-30" | applicants.person = 7344
     market.today = "2026-04-25"       | market.today = "2026-04-28"
     """,
 )
