@@ -43,8 +43,8 @@ MOST_WORDS = 4
 """Words of an enumeration of states."""
 MOST_SIGNS = 2
 """Kinds of signs that codes of one look begin or end with."""
-MOST_OPTIONS = 8
-"""Words of an enumeration of inputs."""
+MOST_OPTIONS, FEWEST_CHOSEN = 8, 4
+"""Values of an input that is chosen from few, and recordings that show two of them."""
 ANOTHER_SIZE = 10
 """So many times what was seen, or that part of it, is a number of another size: another unit, or a
 slip. A person who says the number means it within that."""
@@ -414,8 +414,9 @@ class Inputs:
             made |= text_look(values, is_open=is_open)
         elif is_open and made["type"] in ("integer", "number") and min(values) > 0:
             is_whole = made["type"] == "integer"
-            least = -(-min(values) // ANOTHER_SIZE) if is_whole else min(values) / ANOTHER_SIZE
-            made |= {"minimum": least, "maximum": max(values) * ANOTHER_SIZE}
+            size = 1 if are_options(values) else ANOTHER_SIZE
+            least = -(-min(values) // size) if is_whole else min(values) / size
+            made |= {"minimum": least, "maximum": max(values) * size}
         return made
 
     def _record(self, values: Sequence[Any], place: Place) -> Json:
@@ -516,15 +517,21 @@ def text_look(values: Sequence[str], *, is_open: bool = False) -> Json:
         return {"format": "email"}
     if all(is_clock(value) for value in values):
         return {"pattern": CLOCK}
-    counts = Counter(map(key_of, values))
-    once = sum(count == 1 for count in counts.values())
-    is_few = len(options) <= MOST_OPTIONS and len(values) >= 6 and once <= len(values) / 8
-    if is_open and is_few and all(map(is_word, values)):
+    if is_open and are_options(values) and all(map(is_word, values)):
         return {"enum": sorted(options.values())}
     if len(options) >= 3 and all(map(is_code, values)):
         pattern = pattern_of(list(options.values())) or look_of(list(options.values()))
         return {"pattern": pattern} if pattern else {"minLength": 1}
     return {"minLength": 1} if all(values) else {}
+
+
+def are_options(values: Sequence[Any]) -> bool:
+    """Return whether values are so few over so many recordings that others are hardly meant."""
+    counts = Counter(map(key_of, values)).values()
+    once = sum(count == 1 for count in counts)
+    if len(values) < ENOUGH_WORDS:
+        return len(values) >= FEWEST_CHOSEN and len(counts) <= 2 and once <= 1
+    return len(counts) <= MOST_OPTIONS and once <= len(values) / 8
 
 
 CLOCK = r"^([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$"
