@@ -123,6 +123,7 @@ def test_a_script_is_listed_accepted_and_forgotten_by_commands() -> None:
         ref = keep_script(memory)
     ran = em("routine", "accept", ref, "--db", "em.db")
     assert (ran.code, SCRIPT.strip() in ran.err) == (2, True), "nobody can be asked"
+    assert SCRIPT.strip() in em("routine", "show", ref, "--db", "em.db").out
     assert em("routine", "accept", ref, "--yes", "--db", "em.db").code == 0
     (row,) = em("routine", "list", "--json", "--db", "em.db").json["routines"]
     assert (row["routine"], row["state"], row["proof"][:12]) == (ref, "in use", "right in 1 o")

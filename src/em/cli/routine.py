@@ -46,7 +46,7 @@ from em.runner.package import (
     trials_of,
     write_files,
 )
-from em.runner.script_skill import ScriptSkill, about_of, kept_skills, script_in
+from em.runner.script_skill import ScriptSkill, about_of, find_skill, kept_skills, script_in
 from em.runner.tools import functions_of, load_module
 from em.runner.version_change import changes, file_changes, proof_change
 from em.store.protocol import Artefact, Store
@@ -130,7 +130,7 @@ def show(ref: str, python: bool) -> None:
 
     That is its inputs, its constants, its checks with their ids and in how many recordings they
     held, and its proof: how it did on recordings, also on those that it was not learnt from. Of a
-    stored one also whether it is used by itself, without asking a person, and why.
+    script that an agent wrote (`skill:NAME`), its files. Of a stored one also whether it is used by itself, without asking a person, and why.
     """
     from em.cli.outline import print_code, print_outline, print_proof
     from em.compiler.outline import outline_of
@@ -140,6 +140,10 @@ def show(ref: str, python: bool) -> None:
         files = files_in(ref)
     else:
         store = open_memory().store
+        skill = find_skill(store, ref)
+        if skill is not None:
+            emit(skill, lambda: _print_skill(skill))
+            return
         artefact = find_routine(store, ref)
         name, files = f"{artefact.name}@{artefact.version}", texts_of(artefact)
         events, standing = list(artefact.from_events), standing_of(store, artefact)
@@ -163,6 +167,13 @@ def show(ref: str, python: bool) -> None:
     shown: Json = {"routine": name, "files": files, "from_events": events}
     shown |= {"proof": tried.as_dict(), "standing": standing}
     emit({**shown, **msgspec.to_builtins(outline_of(document))}, text)
+
+
+def _print_skill(skill: ScriptSkill) -> None:
+    for name, text in skill.files.items():
+        click.echo(f"{name}:")
+        click.echo("".join(f"  {printable(line)}\n" for line in text.splitlines()))
+    click.echo(f"{skill.ref} is {skill.state}; on recordings: {skill.tried}")
 
 
 def _print_standing(name: str, standing: Standing) -> None:
