@@ -130,7 +130,8 @@ def show(ref: str, python: bool) -> None:
 
     That is its inputs, its constants, its checks with their ids and in how many recordings they
     held, and its proof: how it did on recordings, also on those that it was not learnt from. Of a
-    script that an agent wrote (`skill:NAME`), its files. Of a stored one also whether it is used by itself, without asking a person, and why.
+    script that an agent wrote (`skill:NAME`), its files. Of a stored one also whether it is used by
+    itself, without asking a person, and why.
     """
     from em.cli.outline import print_code, print_outline, print_proof
     from em.compiler.outline import outline_of

@@ -50,7 +50,7 @@ from em.cli.output import (
     printable,
     wants_json,
 )
-from em.errors import EmError, RoutineError, UsageError
+from em.errors import EmError, NotAllowed, RoutineError, UsageError
 from em.memory import Memory
 from em.runner.acceptance import refuse_if_off
 from em.runner.cancellation import cancel_run
@@ -67,7 +67,7 @@ from em.runner.history import (
 )
 from em.runner.journal import by_whom, how_to_resume
 from em.runner.machine import AutoFix
-from em.runner.package import Package
+from em.runner.package import Package, files_in
 from em.runner.prepared import Prepared
 from em.runner.retry import RETRIED, retry_problem
 from em.runner.routine import ToolSpec
@@ -227,8 +227,25 @@ def _run(
         )
 
     resume = None if memory is None else _resuming(memory, run_id, again)
-    result = converse(start, resume, answers, yes=yes)
+    try:
+        result = converse(start, resume, answers, yes=yes)
+    except NotAllowed as error:
+        if memory is not None:
+            error.fix += _all_needs(memory.store, package)
+        raise
     return _print_end(memory, run_id, result, again["resume_with"])
+
+
+def _all_needs(store: Store, package: Package) -> str:
+    """Say all that a routine needs and em.yaml does not allow, so that nobody adds one by one."""
+    from em.runner.tools.grant import grant_for
+
+    lists = grant_for(store, files_in(package.folder)).lists
+    if sum(map(len, lists.values())) < 2:
+        return ""
+    needs = "; ".join(f"{name}: {', '.join(items)}" for name, items in lists.items())
+    by_name = f"; `em routine accept {package.stored}` allows all of it" if package.stored else ""
+    return f". In all it needs {needs}{by_name}"
 
 
 def _named(routine: str) -> str:
