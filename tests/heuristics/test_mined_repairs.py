@@ -488,6 +488,13 @@ def test_what_is_also_shown_without_the_page_is_told(memory: Memory) -> None:
     assert told(memory) == [one]
 
 
+def test_what_two_sessions_show_at_once_is_told_if_one_of_them_read_no_page(memory: Memory) -> None:
+    shown = [memory.add_trace(session(*events)) for events in (AS_THE_PAGE_SAYS, WITHOUT_A_PAGE)]
+    (one,) = memory.reflect(shown)
+    assert (one.lesson.doubt, one.use.learned) == ("", 2)
+    assert told(memory) == [one]
+
+
 def test_an_accepted_lesson_goes_with_what_showed_it(memory: Memory) -> None:
     (one,) = memory.reflect(session(*AS_THE_PAGE_SAYS))
     memory.heuristics.accept(one.id)

@@ -312,7 +312,7 @@ def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
     drafts = [_learned(event_id, lesson) for event_id, lesson in group.items()]
     newest = _newest(store, heuristic_id)
     learned = use.learned + sum(not one.evidence.is_acceptance for one in group.values())
-    event_id, lesson = next(iter(group.items()))
+    event_id, lesson = min(group.items(), key=lambda one: bool(one[1].doubt))
     is_new = newest is None or (newest.body is None and newest.retired_at is None)
     is_clear = newest is not None and bool((newest.body or {}).get("doubt")) and not lesson.doubt
     stays = is_new or (is_clear and newest is not None and newest.retired_at is None)
