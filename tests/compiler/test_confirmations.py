@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from em import Memory, tool
+from em.compiler.confirmations import with_confirmations
+from em.compiler.example import Example
 from em.runner.package import find_routine, routine_of
 
 KINDS = [*desks.kinds()]
@@ -243,3 +245,20 @@ def test_an_input_that_a_request_does_not_say_is_all_that_is_asked_for(memory: M
     paid.clear()
     memory.resume(asked.run_id, [find_guest, pay], answers={"inputs": {"amount": 30}})
     assert paid == [("g1", 30)]
+
+
+def test_names_that_the_routine_has_are_not_taken() -> None:
+    steps: list[Any] = [
+        {"type": "tool.call", "tool": "find", "args": {"q": "{{ email }}"}, "save_as": "guest"},
+        {"id": "check_guest_name_2", "type": "assert", "check": "guest.name"},
+        {"type": "let", "value": "{{ guest.name }}", "save_as": "guest_name"},
+    ]
+    schema = {"properties": {"email": {"type": "string"}}}
+    one = Example({"email": "a@b.c"}, [], request="I am Gus Lund, a@b.c")
+    found = with_confirmations(
+        {"input_schema": schema, "steps": steps}, [one], [{"guest": {"name": "Gus Lund"}}]
+    )
+    assert [*found.names] == ["guest_name_2"]
+    ids = [step["id"] for step in found.document["steps"] if "id" in step]
+    assert ids == ["check_guest_name_2_2", "check_guest_name_2"]
+    assert schema["properties"].keys() == {"email"}

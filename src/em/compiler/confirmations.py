@@ -20,7 +20,7 @@ from em.compiler.requested import is_named, stands_in
 from em.compiler.term import unused
 from em.redaction.redactor import MARKER
 from em.values.canonical import Json
-from em.values.leaves import scalars
+from em.values.leaves import scalars, texts
 
 
 class Confirmed(NamedTuple):
@@ -61,7 +61,7 @@ def with_confirmations(
     made, schema = [*examples], document["input_schema"]
     inputs: dict[str, tuple[Shown, int]] = {}
     for one, said in _told(examples, schema, shown):
-        name = unused(one.name, schema.get("properties", {}))
+        name = unused(one.name, {*schema.get("properties", {}), *texts(document["steps"])})
         kinds = {"number" if is_number(value) else "string" for value in said.values()}
         own = {"properties": {**schema.get("properties", {}), name: {"type": min(kinds)}}}
         wide = {
@@ -135,12 +135,14 @@ def _part(form: str, value: Any) -> Any:
 
 def _checked(document: Json, inputs: Mapping[str, tuple[Shown, int]]) -> Iterator[Json]:
     """Yield the steps, each with the checks that inputs agree with what it read."""
+    taken = {*texts(document["steps"])}
     for step in document["steps"]:
         own = [one for one in inputs.items() if one[1][0].step == step.get("save_as")]
         yield step
         for name, (one, held) in own:
             check = {"check": f"{one.expression} == {name}", "when": f"given({name})"}
-            yield {"id": f"check_{name}", "type": "assert", **check, "held": f"{held}/{held}"}
+            own_id = unused(f"check_{name}", taken)
+            yield {"id": own_id, "type": "assert", **check, "held": f"{held}/{held}"}
 
 
 def _first_reads(steps: Sequence[Json]) -> Iterator[Json]:
