@@ -216,6 +216,8 @@ def test_courtesies_are_left_out_only_where_they_are_listed(folder: Path) -> Non
         ("at 5 in the afternoon", {"a": "17:00"}),
         ("half a dozen, or half", {"n": 6}),
         ("half a kilo", {"n": 0.5}),
+        ("25 euros and fifty cents", {"n": 25.5}),
+        ("43 dollars 20 cents back", {"n": 43.2}),
         ("on the third of May", {"day": "2026-05-03"}),
         ("on May the 3rd", {"day": "2026-05-03"}),
         ("on the twenty-first of July 2027", {"day": "2027-07-21"}),
@@ -266,6 +268,7 @@ def test_a_description_may_be_of_what_another_input_says(text: str, inputs: Any)
         ("0,5 of it", {"n": 5}),
         ("1 2-person tent", {"a": "12"}),
         ("at 2.15", {"a": "14:15"}),
+        ("43 dollars 2 days", {"n": 43.2}),
         ("on 6 January", {"day": "2026-01-06"}),  # it is over
         ("on Friday", {"day": "2026-04-17"}),
         ("on Monday, 4 May", {"day": "2026-04-20"}),

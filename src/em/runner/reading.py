@@ -22,7 +22,7 @@ from em.runner.routine import Routine
 from em.runner.template import typed
 from em.text.clock import clock_times
 from em.text.dates import TRIGGERS, spans
-from em.text.numbers import halves_in, numbers_in, with_ordinals
+from em.text.numbers import halves_in, hundredths, numbers_in, with_ordinals
 from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.values import json_schema
 from em.values.canonical import Json, short
@@ -363,6 +363,7 @@ class Said:
         in_words = (*numbers_in(self._tokens), *halves_in(self._tokens))
         self._numbers += [(set[int](), one) for one in in_words]
         self._numbers += self._found(_FRACTION, _fraction)
+        self._numbers += [({*at}, one) for at, one in hundredths(self._tokens)]
         self._times = self._found(_TIME, _time)
         self._times += clock_times(self._tokens)
         # A date of digits alone is compared as it is written: 5/2/2026 is two days.

@@ -27,6 +27,8 @@ _ORDINALS = {
     "twelfth": 12,
 }
 _HALF = "half"
+MOST_DIGITS = 9
+"""A number of so many digits is no amount."""
 MINUS = frozenset({"minus", "negative"})
 _DIGITS = re.compile(
     r"(?<![\w.,])(?P<sign>-?)[$€£¥₹]?(?P<inner>-?)(?P<digits>\d(?:[\d.,]*\d)?)(?P<thousand>k\b)?",
@@ -63,6 +65,17 @@ def halves_in(words: Sequence[str]) -> Iterator[float]:
         if word == _HALF:
             rest = words[n + 1 + (words[n + 1 : n + 2] in (["a"], ["an"])) :]
             yield next(numbers_in(rest), 1) / 2 if rest and rest[0] in NUMBERS else 0.5
+
+
+def hundredths(words: Sequence[str]) -> Iterator[tuple[tuple[int, int], float]]:
+    """Yield numbers that two units say, with their places: 25 euros and 50 cents is 25.5."""
+    for n, word in enumerate(words):
+        if word.isascii() and word.isdecimal() and len(word) < MOST_DIGITS:
+            behind = n + 2 + (words[n + 2 : n + 3] == ["and"])
+            part = words[behind] if behind + 1 < len(words) else ""
+            share = int(part) if part.isascii() and part.isdecimal() else UNITS.get(part, 0)
+            if 0 < share < 100 and words[n + 1].isalpha() and words[behind + 1].isalpha():
+                yield (n, behind), round(int(word) + share / 100, 2)
 
 
 def with_ordinals(words: Iterable[str]) -> list[str]:
