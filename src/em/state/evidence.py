@@ -73,6 +73,12 @@ def _plain(text: str) -> tuple[str, list[int]]:
     return "".join(chars), places
 
 
+@lru_cache(maxsize=4)
+def _quotes(text: str) -> list[tuple[int, int]]:
+    """Return where a text quotes, once for all of its facts."""
+    return [found.span() for found in _QUOTE.finditer(text)]
+
+
 def _is_word(char: str) -> bool:
     return char.isalnum() or char == "_"
 
@@ -106,9 +112,9 @@ class Evidence:
     def is_quoted(self) -> bool:
         """Whether it stands in quotation marks, or in a quoted line."""
         return any(
-            quote.start() <= start and end <= quote.end()
+            first <= start and end <= last
             for text, (start, end) in self.places
-            for quote in _QUOTE.finditer(text.text)
+            for first, last in _quotes(text.text)
         )
 
     def names(self, name: str) -> bool:
