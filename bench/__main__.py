@@ -38,7 +38,7 @@ from bench.learn import workloads as learn
 from bench.right import parts as right
 from bench.scale import parts as scale
 from bench.scale import workers
-from bench.series import repository
+from bench.series import proposing, repository
 from bench.series import rotation as series
 from bench.words import agent_calls, binders, coding_prompts, house, recorded
 
@@ -65,7 +65,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "run": routines.run_steps,
     "right": right.figures,
     "learn": learn.figures,
-    "series": lambda: chain(series.figures(), repository.figures()),
+    "series": lambda: chain(series.figures(), repository.figures(), proposing.figures()),
     "words": lambda: chain(*(part() for part in WORDS.values())),
     "fuzz": fuzz.figures,
     "faults": faults.figures,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from bench.series.kinds import KINDS
+from bench.series.proposing import WRONG_WAYS, proposed, refused
 from bench.series.repository import RIGHT, done
 from bench.series.rotation import SERIES, Done, Series, learnt, run, sessions
 
@@ -156,3 +157,14 @@ def test_a_routine_of_sessions_grows_with_the_next_session(
 def test_a_kind_of_chore_is_learnt_in_one_growing_repository(name: str) -> None:
     (kind,) = (one for one in KINDS if one.name == name)
     assert [verdict for verdict, _ in done(kind).verdicts] == [RIGHT] * 3
+
+
+@pytest.mark.parametrize("name", ["post from a template", "release with a tag"])
+def test_a_routine_that_an_agent_wrote_does_new_chores(name: str) -> None:
+    (kind,) = (one for one in KINDS if one.name == name)
+    told, verdicts = proposed(kind)
+    assert (told["accepted"], verdicts) == (True, [RIGHT] * 3)
+
+
+def test_a_routine_that_is_wrong_in_eight_ways_is_refused_in_each() -> None:
+    assert dict(refused()) == dict.fromkeys(WRONG_WAYS, True)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from bench.figure import Figure
 from bench.series.claude import Agent
 from bench.series.kinds import KINDS, LEARNT, Kind
+from bench.series.operations import OPERATIONS
 from bench.series.projects import Task, write
 from bench.series.rotation import inside, on_day
 from em import Memory
@@ -151,6 +152,12 @@ def figures() -> Iterator[Figure]:
     yield Figure("series: kinds learnt of 12", learnt, "bar", 9, "", learnt / 9, 1.0, True)
     yield Figure("series: right of what runs", right, "runs", right + wrong, "", share, 0.95, True)
     yield Figure("series: wrong in 12 kinds", wrong, "none", 0, "", wrong, 0.0, False)
+    more = [*map(done, OPERATIONS)]
+    right, wrong = (sum(one.count(verdict) for one in more) for verdict in (RIGHT, WRONG))
+    count = sum(len(one.verdicts) for one in more)
+    yield Figure("series: right in 6 kinds of operations", right, "of", count, "", right / count,
+                 None, True)  # fmt: skip
+    yield Figure("series: wrong in 6 kinds of operations", wrong, "none", 0, "", wrong, 0.0, False)
 
 
 def main(args: Sequence[str]) -> None:
