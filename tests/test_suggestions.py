@@ -11,7 +11,7 @@ from tests.cli.em_command import em
 
 from corner_shop import Shop, cancelled, returned
 from em import Memory
-from em.compiler import suggestions
+from em.compiler import proposals, suggestions
 from em.errors import NotFound
 from em.traces.trace import Message, Mission, ToolCall, Trace
 from em.values.call import Usage
@@ -186,7 +186,7 @@ def made_session(version: str, reads: int, note: str, day: int) -> Trace:
 NOTES = ["new colours", "a faster start", "fixed the wheel", "less noise"]
 
 
-def test_what_a_list_leaves_out_is_counted(memory: Memory) -> None:
+def test_what_a_list_leaves_out_is_counted(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("close", "open", "move"):
         for number in range(3):
             args = {"ticket": f"T-7700{number}"}
@@ -198,6 +198,9 @@ def test_what_a_list_leaves_out_is_counted(memory: Memory) -> None:
     assert (len(found["suggestions"]), found["more"]) == (1, 2)
     whole = em("suggest", "--json", "--db", "em.db").json
     assert (len(whole["suggestions"]), whole["more"]) == (3, 0)
+    assert (len(memory.propose()["groups"]), memory.propose().get("more")) == (3, None)
+    monkeypatch.setattr(proposals, "MOST_GROUPS", 2)
+    assert (len(memory.propose()["groups"]), memory.propose()["more"]) == (2, 1)
 
 
 def test_sessions_that_change_the_same_are_suggested_however_they_looked_around(

@@ -392,7 +392,7 @@ class Memory:
         from em.compiler.submission import Submission
 
         if group is None:
-            return {"groups": groups(self.store)}
+            return groups(self.store)
         if not files:
             return shown_group(self.store, group)
         written = Submission(files=files, inputs=inputs or {}, author=author, name=name)

@@ -291,8 +291,11 @@ def accept(
 # --- routines that somebody else writes -----------------------------------------------------------
 
 
-def groups(store: Store) -> list[Json]:
-    """Return the groups of traces that recur, with what em learnt of them by itself."""
+def groups(store: Store) -> Json:
+    """Return the groups of traces that recur, with what em learnt of them by itself.
+
+    more: how many there are beside those.
+    """
     proven = open_proposals(store)
     found = suggest(store, allow_unlabelled=True, limit=MOST_GROUPS)
     known = {one.key for one in proven}
@@ -317,7 +320,8 @@ def groups(store: Store) -> list[Json]:
         for one in found
         if not one.kept_as and key_of(one) not in known
     ]
-    return shown[:MOST_GROUPS]
+    more = max(0, len(shown) - MOST_GROUPS) + found.more
+    return {"groups": shown[:MOST_GROUPS], **({"more": more} if more else {})}
 
 
 def shown_group(store: Store, group: str | Sequence[str]) -> Json:
