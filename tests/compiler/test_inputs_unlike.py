@@ -121,3 +121,15 @@ def test_an_item_is_not_exchanged_for_itself(tmp_path: Path, count: int) -> None
     world.does(
         {"order": "W-810", "item": "I-811", "new_item": "I-877"}, ("W-810", "I-811", "I-877")
     )
+
+
+def test_an_input_that_nothing_uses_is_not_used_because_a_text_has_its_name(
+    tmp_path: Path,
+) -> None:
+    """A recording with a lamp that is on does not show what is written for one that is off."""
+    world = World(tmp_path)
+    world.write("publish", ("payload",))
+    world.learn([({"lamp": "L-11", "on": True}, [("publish", '{"lamp": "L-11", "on": true}')])])
+    given = {"lamp": "L-73", "on": True}
+    world.does(given, ('{"lamp": "L-73", "on": true}',))
+    world.refuses(given | {"on": False})

@@ -45,7 +45,7 @@ from em.compiler.steps import Block, Promoted, Writer, hole, quoted
 from em.compiler.term import Term, Text, Value, Written, every_term, literal
 from em.compiler.walk import is_repair
 from em.errors import RoutineError
-from em.runner.expressions.language import acting
+from em.runner.expressions.language import HOLDS
 from em.values.canonical import Json, same
 from em.values.leaves import texts
 
@@ -772,13 +772,23 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def words_in(steps: Sequence[Json]) -> set[str]:
-    """Return the names in the expressions of steps."""
+    """Return the names in the expressions of steps; a constant text may have any words."""
     return {
         word
         for step in walked(steps)
-        for said in acting(step)
-        for word in _WORD.findall(json.dumps(said))
+        for field, said in step.items()
+        if field != "message"
+        for text in _expressions(HOLDS.get(field, "text"), said)
+        for word in _WORD.findall(text)
     }
+
+
+def _expressions(holds: str, said: Any) -> Iterator[str]:
+    """Yield the expressions in a field of a step."""
+    if holds == "bare":
+        yield json.dumps(said)
+    for text in texts(said) if holds == "values" else ():
+        yield from _EXPRESSION.findall(text)
 
 
 def unconfirmed(steps: Sequence[Json]) -> set[str]:
