@@ -787,11 +787,6 @@ class Writer:
         self.text(term.of)
         return str(self.read_steps[term.of.role]["save_as"])
 
-    def is_used(self, name: str) -> bool:
-        """Return whether a value is taken from what was read under a name."""
-        inside = re.compile(rf"\b{re.escape(name)}[.\[,)]")
-        return any(inside.search(text) for text in self._texts.values())
-
     def look(self, role: Role) -> None:
         """Write a read that recordings made before they acted."""
         if self.space.reads[role]:
