@@ -312,19 +312,16 @@ class SessionSpace(Space):
     def _by_inputs(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
         for name, given in self.inputs.items():
             own = [given[number] for number in rows.sessions]
-            source = FromInput((name,))
             if own == [*values]:
-                yield _Found(source, rows.sessions)
+                yield _Found(FromInput((name,)), rows.sessions)
                 return
         for name, given in self.inputs.items():
             own = [given[number] for number in rows.sessions]
-            source = FromInput((name,))
             fitting: list[tuple[Any, str | None]] = [
                 (own[0], form) for form in FORMS if [applied(form, one) for one in own] == [*values]
             ]
             for _, form in weakest_and_strongest(fitting):
-                part = self._explanation(source, own, rows, rows.sessions)
-                yield _Found(FromForm(str(form), source), rows.sessions, [part])
+                yield self._in_form(str(form), FromInput((name,)), own, rows.sessions)
             if fitting:
                 return
 
@@ -334,14 +331,12 @@ class SessionSpace(Space):
         Looks of all sessions go first; those of some count only if there is no other.
         """
         is_everywhere = False
-        for look, made in self._looks_before(rows):
+        for look, made, texts, own in self._shown_before(values, rows):
             if is_everywhere and len(made) < len(rows.sessions):
                 return
-            shown = {number: look.text(number) or "" for number in made}
-            own = [value for n, value in zip(rows.sessions, values, strict=True) if n in made]
-            if not all(one in text for one, text in zip(own, shown.values(), strict=True)):
+            if not all(one in text for one, text in zip(own, texts, strict=True)):
                 continue
-            for source in self._parts(look, [*shown.values()], own):
+            for source in self._parts(look, texts, own):
                 is_everywhere |= len(made) == len(rows.sessions)
                 yield _Found(source, made)
 
@@ -364,9 +359,7 @@ class SessionSpace(Space):
         """
         if not all(one.isdecimal() and int(one) for one in values):
             return
-        for look, made in self._looks_before(rows):
-            texts = [look.text(number) or "" for number in made]
-            own = [value for n, value in zip(rows.sessions, values, strict=True) if n in made]
+        for look, made, texts, own in self._shown_before(values, rows):
             for width in range(WIDEST):
                 wide = [one.zfill(width) for one in own]
                 context = next(successions(texts, wide), None)
@@ -376,16 +369,12 @@ class SessionSpace(Space):
                 if wide == own:
                     yield _Found(source, made)
                 else:
-                    some = Rows(tuple(made), tuple(0 for _ in made))
-                    part = self._explanation(source, wide, some, made)
-                    yield _Found(FromForm(f"{VALUE} | int", source), made, [part])
+                    yield self._in_form(f"{VALUE} | int", source, wide, made)
                 break
 
     def _by_forms(self, values: Sequence[str], rows: Rows) -> Iterator["_Found"]:
         """Yield the parts of shown texts that give the values in a plain form."""
-        for look, made in self._looks_before(rows):
-            texts = [look.text(number) or "" for number in made]
-            own = [value for n, value in zip(rows.sessions, values, strict=True) if n in made]
+        for look, made, texts, own in self._shown_before(values, rows):
             if look.tool == TODAY or len({*own}) < min(FEWEST, len(own)):
                 continue
             fitting = [
@@ -398,10 +387,15 @@ class SessionSpace(Space):
                     context = next(contexts(texts, chosen), None)
                     if context is not None and self.is_usable(look):
                         source = FromText(self._role(look), "between", (*context, "line"))
-                        some = Rows(tuple(made), tuple(0 for _ in made))
-                        part = self._explanation(source, chosen, some, made)
-                        yield _Found(FromForm(form, source), made, [part])
+                        yield self._in_form(form, source, chosen, made)
                         return
+
+    def _in_form(
+        self, form: str, source: FromInput | FromText, values: Sequence[str], made: Sequence[int]
+    ) -> "_Found":
+        """Return that values of a source are written in a form."""
+        some = Rows(tuple(made), tuple(0 for _ in made))
+        return _Found(FromForm(form, source), made, [self._explanation(source, values, some, made)])
 
     def _formed(self, text: str) -> dict[str, list[tuple[str, str]]]:
         """Return the plain forms of the tokens of a text, each with the form and the token."""
@@ -416,17 +410,23 @@ class SessionSpace(Space):
             self._forms[text] = found
         return self._forms[text]
 
-    def _looks_before(self, rows: Rows) -> list[tuple[Look, list[int]]]:
-        """Return the looks that enough sessions made before, those of most sessions first."""
+    def _shown_before(
+        self, values: Sequence[str], rows: Rows
+    ) -> list[tuple[Look, list[int], list[str], list[str]]]:
+        """Return the looks that enough sessions made before, those of most sessions first.
+
+        Each with these sessions, what it showed in them, and their values.
+        """
         found = []
         for look in self.sessions.every_look:
-            made = [
-                number
-                for number, before in zip(rows.sessions, rows.before, strict=True)
+            made = {
+                number: value
+                for number, before, value in zip(*rows, values, strict=True)
                 if (call := look.calls[number]) is not None and call.index < before
-            ]
+            }
             if len(made) >= max(min(FEWEST, len(rows.sessions)), len(rows.sessions) / 2):
-                found.append((look, made))
+                texts = [look.text(number) or "" for number in made]
+                found.append((look, [*made], texts, [*made.values()]))
         return sorted(found, key=lambda row: -len(row[1]))
 
     # ---- looks
