@@ -87,7 +87,10 @@ def _listed(situation: Situation, known: Known, places: _Places) -> Iterator[_Li
         is_here = not situation.own or {word.holder, known.name} & situation.own
         is_telling = is_word(word.value) or is_code(word.value) or is_number(word.value)
         if is_telling and not word.when and not is_own and is_here:
-            yield _Listed(word, *places)
+            # A word that was given may be what tells a record of a list from others.
+            is_given = word.text in situation.inputs and is_word(word.value)
+            bare_ones = {text: one for text, one in places.lists.items() if text[-1] != ")"}
+            yield _Listed(word, *(places._replace(lists=bare_ones) if is_given else places))
 
 
 def _always(rows: Sequence[_Listed], tried: float) -> Iterator[tuple[str, list[Pair]]]:
