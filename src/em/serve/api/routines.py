@@ -276,6 +276,12 @@ async def commit_run(
     return await respond_with_run(request, key, data, go, 201)
 
 
+def _refuse_unseen(service: Service, caller: Caller, run_id: str) -> None:
+    """Raise NotFound for a run about a subject that a caller who is limited may not see."""
+    if caller.subjects is not None:
+        read_run(service.store, run_id, subjects=caller.subjects)
+
+
 def _served_routine(service: Service, caller: Caller, ref: str) -> KeptRoutine:
     """Return a stored routine that a caller may run; one who is limited runs what is in use."""
     artefact = find_routine(service.store, ref)
@@ -412,7 +418,7 @@ async def post_answers(
     """Answer a run's prompts, by the ids of their steps, and resume it."""
     service = service_of(request)
     caller = service.caller(request, "write")
-    read_run(service.store, run_id, subjects=caller.subjects)
+    _refuse_unseen(service, caller, run_id)
 
     def go(data: AnswersIn, _new_id: str) -> RunOut:
         read_served_run(service.store, run_id)
@@ -435,7 +441,7 @@ async def retry_run(
     """
     service = service_of(request)
     caller = service.caller(request, "write")
-    read_run(service.store, run_id, subjects=caller.subjects)
+    _refuse_unseen(service, caller, run_id)
     by = caller.name
 
     def go(data: RetryIn, _new_id: str) -> RunOut:
@@ -458,7 +464,7 @@ def cancel_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
     """Stop a run before its next step, wherever it runs. What was done stays done."""
     service = service_of(request)
     caller = service.caller(request, "write")
-    read_run(service.store, run_id, subjects=caller.subjects)
+    _refuse_unseen(service, caller, run_id)
     return _run(cancellation.cancel_run(service.store, run_id, by=caller.name, kind="routine"))
 
 
