@@ -34,7 +34,7 @@ def merges(path: Path, count: int, values: Sequence[str] = MERGES) -> World:
 PULL = {"repository": "acme/app9", "number": 333, "merge_method": "squash"}
 
 
-@pytest.mark.parametrize("count", [4, 5, 6, 8])
+@pytest.mark.parametrize("count", [5, 6, 8])
 def test_a_word_that_few_recordings_chose_from_few_is_one_of_them(
     tmp_path: Path, count: int
 ) -> None:
