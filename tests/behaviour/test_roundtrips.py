@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from em import Engine
 from em.behaviour.codec import NotEncodable, decode, encode, is_plain
+from em.redaction.patterns import is_secret_name
 from em.values.canonical import identical
 from strategies import examples
 
@@ -86,12 +87,10 @@ constants = (
     st.none() | st.booleans() | st.text(string.ascii_lowercase + " {}%'\"\\\n-_", max_size=8)
 )
 pieces = constants | st.sampled_from(["$a", "$b"])
+keys = st.text(string.ascii_lowercase, max_size=4).filter(lambda key: not is_secret_name(key))
 shapes = st.recursive(
     pieces | st.lists(pieces.filter(lambda piece: isinstance(piece, str)), max_size=4).map(tuple),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(string.ascii_lowercase, max_size=4), inner, max_size=4)
-    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
     max_leaves=10,
 )
 
