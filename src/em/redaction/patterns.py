@@ -130,7 +130,7 @@ def first_of(value: str) -> str:
     That is what stands before a sign that separates. What stands before a bracket is a function or
     a list, so that nothing is left; of a mixture of signs, all is.
     """
-    delimiter = compiled(r"[;&,<>()\[\]{}|\\]").search(value.encode("ascii", "replace"))
+    delimiter = compiled(r"[;,<>()\[\]{}|\\]").search(value.encode("ascii", "replace"))
     if delimiter is None:
         return value
     first = value[: delimiter.start()]

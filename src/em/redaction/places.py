@@ -14,6 +14,7 @@ from em.redaction.patterns import (
     NAME_WORDS,
     end_of_value,
     first_of,
+    is_path,
     is_placeholder,
     is_plausible,
     is_plausible_in_words,
@@ -23,7 +24,7 @@ from em.redaction.plain import Plain
 from em.redaction.randomness import is_random
 
 LONGEST_NAME = 40
-_SHORTEST = 3
+_SHORTEST, _LONG = 3, 10
 _OF_A_NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _ALPHANUMERIC = _OF_A_NAME - frozenset(b"_.-")
 _LETTERS = _ALPHANUMERIC - frozenset(b"0123456789")
@@ -52,7 +53,8 @@ class Joint(NamedTuple):
     left: if given, it matches up to where the name begins.
     value: "quoted", "line" (all signs up to the end of the line), "bare", "element" (XML).
     rule: how a value must look: "quoted", "unquoted", "clear" (random, or letters with digits),
-    "words" (the same, and a number behind "password").
+    "words" (the same, and a number behind "password"), "random" (as chance makes it: what joins
+    it with the name is not known).
     """
 
     sign: str
@@ -127,7 +129,16 @@ JOINTS = (
     ),
     Joint(r"\s{1,8}", "bare", "quoted", r"(?i)\blogin\s{1,8}\S{1,80}\s{1,8}", 4),
 )
-_FIRST = frozenset(b"\"'=:\\])<>( \t\r\n\f\v*_`,|sS;%")
+_NEAR = tuple(
+    Joint(
+        r"[^\w\n]{1,8}\s{0,8}[^\w\n]{0,8}" + r"(?:[A-Za-z\xff]{1,14}[^\w\n]{1,6})" * words,
+        "any",
+        "random",
+    )
+    for words in range(3)
+)
+"""Other words, signs and languages between a name and a value."""
+_FIRST = frozenset(b"\"'=:\\])<>( \t\r\n\f\v*_`,|sS;%.!?/-{\xc2\xff\xe2")
 """What may stand behind a name."""
 _LEFT = 160
 
@@ -167,7 +178,7 @@ def named_secrets(plain: Plain) -> Iterator[Found]:
     for name in names_in(plain):
         if name.start < done:
             continue
-        for joint in JOINTS:
+        for joint in (*JOINTS, *_NEAR):
             found = _behind(plain, name, joint)
             if found is not None:
                 done = found.end
@@ -199,6 +210,17 @@ def _behind(plain: Plain, name: Name, joint: Joint) -> Found | None:
     return Found(start, end, name.text) if _is_secret(joint.rule, name.text, text) else None
 
 
+def _is_made(name: str, value: str) -> bool:
+    """Return whether chance made a value that stands near a name of a secret."""
+    word = compiled(f"(?i)(?:{NAME_WORDS})\\z").search(name.encode("ascii", "replace"))
+    start = word.start() if word else 0
+    # "jsonwebtoken" is a word of its own, "storePassword" and "db_token" are names of secrets.
+    if start and name[start - 1].isalpha() and not name[start].isupper():
+        return False
+    has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return has_both and len(value) >= _LONG and is_random(value) and not is_path(value)
+
+
 def _is_secret(rule: str, name: str, value: str) -> bool:
     if (
         len(value) < _SHORTEST
@@ -209,6 +231,8 @@ def _is_secret(rule: str, name: str, value: str) -> bool:
         return False
     if name.lower().endswith("token") and value.isalpha() and not is_random(value):
         return False  # type_token == "string" is code
+    if rule == "random":
+        return _is_made(name, value)
     if rule == "clear":
         is_name = is_secret_name(value)  # Ed25519PrivateKey
         return " " not in value and not is_name and is_plausible_in_words("", value)
@@ -279,12 +303,20 @@ def _block(data: bytes, sign: Any) -> tuple[int, int]:
     return start, end
 
 
+def _any(data: bytes, sign: Any) -> tuple[int, int]:
+    """Return the next signs that a made value may have."""
+    start = sign.end()
+    found = compiled(r"[A-Za-z0-9][A-Za-z0-9+/=_.!@#$%^&*~-]*").match(data, start)
+    return (start, start + len(found.group().rstrip(b".,!"))) if found else (start, start)
+
+
 _LONGEST_BLOCK = 20_000
 _VALUES: dict[str, Callable[[bytes, Any], tuple[int, int]]] = {
     "quoted": _quoted,
     "line": _line,
     "bare": _bare,
     "element": _element,
+    "any": _any,
     "block": _block,
 }
 _TITLE = r"[ \t\"'*`]*[A-Za-z_][\w .#/()-]{0,40}[ \t\"'*`\r]*"

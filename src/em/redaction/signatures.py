@@ -273,6 +273,29 @@ SIGNATURES: tuple[Signature, ...] = (
         "source",
     ),
     Signature(
+        "private-key",
+        "private-lines",
+        r"Private-Lines: \d{1,4}\r?\n"
+        r"(?P<secret>(?:[A-Za-z0-9+/=]{16,64}\r?\n)*[A-Za-z0-9+/=]{8,64})",
+        "PuTTY, the file of a private key",
+        ("Private-Lines: 2\n«{64}\n{20}»\nPrivate-MAC: 1",),
+    ),
+    Signature(
+        "private-key",
+        r'"d\\{0,3}"',
+        r"""\\{0,3}["']d\\{0,3}["']\s{0,4}:\s{0,4}\\{0,3}["'](?P<secret>[\w-]{20,})""",
+        "RFC 7518, the private part of a key",
+        ('{"kty": "EC", "crv": "P-256", "d": "«{43}»"}',),
+        "digit",
+    ),
+    Signature(
+        "login-option",
+        r"net\s+user",
+        r"(?i)\bnet[ \t]+user[ \t]+[\w.-]{1,40}[ \t]+(?P<secret>[^\s/*]\S{3,})",
+        "net user of Windows",
+        ("net user ana «{12}» /add",),
+    ),
+    Signature(
         "login-option",
         "htpasswd",
         r"\bhtpasswd\b[^\n|;&]*?[ \t]-[a-zA-Z]*b[a-zA-Z]*[ \t]+\S{1,200}[ \t]+\S{1,80}[ \t]+"
@@ -313,7 +336,7 @@ SIGNATURES: tuple[Signature, ...] = (
         "login-option",
         "sqlplus sqlldr expdp impdp rman jdbc:oracle connect",
         r"(?i)\b(?:sqlplus|sqlldr|expdp|impdp|rman|connect|jdbc:oracle:\w+:)[^\n|;&]*?\b"
-        r"""\w[\w.$-]{0,60}/(?P<secret>[^\s"'@]{3,})@""",
+        r"""\w[\w.$-]{0,60}/["']?(?P<secret>[^\s"'@]{3,})["']?@""",
         "Oracle's easy connect",
         ("sqlplus scott/«{12}»@db.example.com/orcl", "jdbc:oracle:thin:scott/«{12}»@db:1521:x"),
     ),
@@ -369,7 +392,7 @@ SIGNATURES: tuple[Signature, ...] = (
     Signature(
         "authorization",
         "authorization",
-        r"""(?i)\bauthorization\\{0,3}["']?\s{0,8}[:=,]\s{0,8}\\{0,3}["']?"""
+        r"""(?i)\bauthorization\\{0,3}["']?\s{0,8}[:=]\s{0,8}\\{0,3}["']?"""
         r"""(?:[A-Za-z][\w-]{1,20}\s{1,8})?(?P<secret>[^\s"'\\]{6,})""",
         "RFC 9110, Authorization",
         (
