@@ -8,6 +8,7 @@ for stays as it was recorded: a behaviour has nobody to ask.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from em.behaviour.behaviour import Behaviour, Step, Taught
@@ -31,6 +32,7 @@ from em.errors import EmError, ExpressionError, NotRecordable
 from em.runner.expressions.language import names_in, parse_reference, whole_expression
 from em.values.canonical import Json, identical, same
 from em.values.leaves import leaves
+from em.values.times import is_date
 
 if TYPE_CHECKING:
     from em.compiler.learner import Learnt
@@ -192,7 +194,8 @@ class Lesson:
             elif step["type"] == "let":
                 name, value = self._taken.free(step["save_as"]), _renamed(step["value"], named)
                 named[step["save_as"]] = name
-                made.others.append({"type": "let", "value": value, "save_as": name})
+                look = {"expect": step["expect"]} if "expect" in step else {}
+                made.others.append({"type": "let", "value": value, "save_as": name, **look})
             elif step["type"] == "assert":
                 made.others.append({"type": "assert", "check": _renamed_in(step["check"], named)})
             elif step["type"] == "tool.call":
@@ -251,7 +254,7 @@ class Lesson:
         """Yield the calls in their order; each check and name as soon as its values are known."""
         others = [*explained.others]
         unknown = {*self.names, *(one["save_as"] for one in others if "save_as" in one)}
-        ids = Names()
+        ids, told = Names(), list[Json]()
         for one in (*self.ids, "return"):
             ids.free(one)
         for number in range(len(self._calls) + 1):
@@ -269,7 +272,9 @@ class Lesson:
                 unknown.discard(self.names[number])
                 others = [*self._echoes(number), *others]
                 if number + 1 < len(self._calls):
-                    others += self._limits(number + 1)
+                    made = [*self._limits(number + 1), *self._orders(number + 1)]
+                    others += [one for one in made if one not in told]
+                    told += made
         yield {"id": "return", "type": "return", "value": self.answer}
 
     def _call(self, number: int, explained: Explained) -> Json:
@@ -325,6 +330,36 @@ class Lesson:
                     if is_apart and are_comparable(own, value) and own != value:
                         sign = ">=" if value > own else "<="
                         yield {"type": "assert", "check": f"{place} {sign} {text}"}
+
+    def _orders(self, number: int) -> Iterator[Json]:
+        """Yield the order that dates always had which were given or read before a write.
+
+        It may be why the write was made. An order that follows from two others is left out.
+        """
+        if not self._calls[number].writes or self._calls[number].pre is not None:
+            return
+        rows = [self._dates(recording, number) for recording in self.recordings]
+        kept = {
+            (one, other)
+            for one, other in permutations(rows[-1], 2)
+            if all({one, other} <= {*row} and row[one] <= row[other] for row in rows)
+            and any(row[one] != row[other] for row in rows)
+        }
+        for one, other in sorted(kept):
+            if not any((one, via) in kept and (via, other) in kept for via in rows[-1]):
+                yield {"type": "assert", "check": f"{one} <= {other}"}
+
+    def _dates(self, recording: Recorded, number: int) -> dict[str, Any]:
+        """Return the dates that were known before a call, by their expressions."""
+        known = [*recording.inputs.items()]
+        for call, name, one in zip(self._calls[:number], self.names, recording.calls, strict=False):
+            known += [(name, one.result)] if call.reads else []
+        return {
+            reference(name, tuple(part.key for part in path)): value
+            for name, held in known
+            for path, value in leaves(held)
+            if is_date(value) and not any(part.in_collection for part in path)
+        }
 
     def _proved(self, document: Json) -> Json | None:
         """Return a routine without the checks that a recording refutes.
