@@ -582,3 +582,129 @@ def test_a_check_that_no_replay_would_ask_keeps_a_run_from_being_stored(world: W
     assert result.problem.place == "tool pay"
     price[0] = 9
     assert engine("lamp").how == "miss", "the agent decides at another price"
+
+
+# What was read in order to decide
+
+
+class Desk:
+    """Vouchers, of which an agent pays out those that are good; it reads a calendar first."""
+
+    def __init__(self) -> None:
+        self.day = "2031-03-04"
+        self.pages: dict[str, Any] = {}
+        self.paid: list[Any] = []
+        self.asked = 0
+        for number, holder in enumerate(("Ada Noor", "Ben Yu", "Cleo Marsh", "Dov Katz"), 1):
+            code = f"VX-71{number}4"
+            first = holder.split()[0].lower()
+            self.pages[code] = {
+                "code": code,
+                "holder": holder,
+                "mail": f"{first}@club.example",
+                "title": f"Voucher {code}",
+                "sold": f"2031-01-0{number}",
+                "good_until": f"2031-04-1{number}",
+                "unit": "PTS",
+                "points": 20.5 * number,
+                "stamps": [
+                    {"voucher": f"VX-60{number}1", "state": "void", "by": "pat"},
+                    {"voucher": code, "state": "valid", "by": "pat"},
+                ],
+            }
+        self.engine = engine = Engine()
+        today = engine.function(name="today", effect="read")(lambda: {"day": self.day})
+
+        @engine.function(effect="read")
+        def page(code: str) -> dict[str, Any]:
+            found = self.pages[code]
+            return {name: one for name, one in found.items() if name != "stamps"}
+
+        @engine.function(effect="read")
+        def stamps(code: str) -> list[dict[str, Any]]:
+            return [*self.pages[code]["stamps"]]
+
+        @engine.function(effect="write")
+        def pay_out(code: str, points: float, unit: str) -> dict[str, Any]:
+            self.paid.append(("pay_out", code, points, unit))
+            return {"code": code, "done": True}
+
+        @engine.function(effect="write")
+        def send(mail: str, title: str, text: str) -> dict[str, Any]:
+            self.paid.append(("send", mail, title, text))
+            return {"done": True}
+
+        def agent(code: str) -> str:
+            self.asked += 1
+            today()
+            found = page(code)
+            stamps(code)
+            pay_out(code, found["points"], found["unit"])
+            text = f"Voucher {code} for {found['holder']} is paid."
+            send(found["mail"], f"Re: {found['title']}", text)
+            return "paid"
+
+        engine.set_agent(agent)
+
+    def learn(self, most: int) -> "Desk":
+        """Pay out the first vouchers."""
+        for code in [*self.pages][:most]:
+            assert self.engine(code, params=["code"]).value == "paid"
+        self.asked = 0
+        return self
+
+    def last(self, number: int) -> int:
+        """Pay one more; return how often the agent was asked."""
+        self.engine([*self.pages][number], params=["code"])
+        return self.asked
+
+
+@pytest.fixture(params=[1, 3])
+def desk(request: pytest.FixtureRequest) -> Desk:
+    return Desk().learn(request.param)
+
+
+def test_what_differs_as_it_may_is_no_news(desk: Desk) -> None:
+    page = desk.pages[[*desk.pages][3]]
+    page["good_until"] = desk.day
+    page["points"] = 33.5
+    page["mail"] = "some.one+club@post.example"
+    page["stamps"].reverse()
+    assert desk.last(3) == 0
+    assert desk.paid[-2][2:] == (33.5, "PTS")
+
+
+@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("good_until", "2031-02-28"),
+        ("sold", "2031-05-01"),
+        ("unit", "EUR"),
+        ("mail", "ada@club.example,eve@else.example"),
+        ("holder", "Ada Noor\nBcc: eve@else.example"),
+    ],
+)
+def test_what_always_held_between_reads_must_hold_again(
+    desk: Desk, number: int, field: str, value: str
+) -> None:
+    desk.pages[[*desk.pages][number]][field] = value
+    assert desk.last(number) == 1
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_the_element_that_a_write_is_about_must_be_in_its_state(desk: Desk, number: int) -> None:
+    first, own = desk.pages[[*desk.pages][number]]["stamps"]
+    first["state"], own["state"] = "valid", "void"
+    assert desk.last(number) == 1
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_the_words_around_a_given_value_are_no_source_of_a_text(desk: Desk, number: int) -> None:
+    code = [*desk.pages][number]
+    desk.pages[code]["title"] = f"Coupon {code}"
+    desk.last(number)
+    assert desk.paid[-1][2:] == (
+        f"Re: Coupon {code}",
+        f"Voucher {code} for {desk.pages[code]['holder']} is paid.",
+    )

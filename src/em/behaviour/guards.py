@@ -146,21 +146,35 @@ class Guards:
 
     def _free(self, number: int) -> set[str]:
         """Return the paths of a result that later values take."""
-        own = self._lesson.names[number]
-        pairs = [pair for pairs in self._pairs for pair in pairs]
         return {
-            _path(parts)
-            for pair in pairs
-            for name, parts in used_by([pair.template])
-            if name == own and self._is_sure(number, parts, pair)
+            _path(parts) for pair, parts in self._uses(number) if self._is_sure(number, parts, pair)
         }
+
+    def _uses(self, number: int) -> Iterator[tuple[Pair, Sequence[str | int]]]:
+        """Yield what takes a part of a result, and the keys that lead to that."""
+        own = self._lesson.names[number]
+        for pair in (pair for pairs in self._pairs for pair in pairs):
+            for name, parts in used_by([pair.template]):
+                if name == own:
+                    yield pair, parts
+
+    def _is_steady(self, number: int, parts: Sequence[str | int]) -> bool:
+        """Return whether a text was the same in all recordings, whatever was read."""
+        asked = [one.calls[number].args for one in self._recordings]
+        is_text = all(isinstance(one, str) for one in self._shown(number, parts))
+        is_other = self._calls[number].reads and any(not identical(one, asked[0]) for one in asked)
+        return is_text and is_other and not self._differed(number, parts)
 
     def _is_sure(self, number: int, parts: Sequence[str | int], pair: "Pair") -> bool:
         """Return whether a value comes from there: it says much, or is called so, or varied.
 
-        What a write made is passed on, and seldom looked at.
+        What a write made is passed on, and seldom looked at. A fact that never varied stays.
         """
-        if self._calls[number].writes or not _is_whole(pair.template):
+        if self._calls[number].writes:
+            return True
+        if any(map(is_fact, self._shown(number, parts))):
+            return self._differed(number, parts)
+        if not _is_whole(pair.template):
             return True
         if parts[-1:] == (pair.key,):
             return True
@@ -170,6 +184,11 @@ class Guards:
 
     def _differed(self, number: int, parts: Sequence[str | int] = ()) -> bool:
         """Return whether a part of a result was not the same in all recordings."""
+        found = self._shown(number, parts)
+        return any(not identical(one, found[0]) for one in found)
+
+    def _shown(self, number: int, parts: Sequence[str | int]) -> list[Any]:
+        """Return what a part of a result was in the recordings that have it."""
         found = []
         for one in self._recordings:
             part: Any = one.calls[number].result
@@ -177,7 +196,7 @@ class Guards:
                 for key in parts:
                     part = part[key]
                 found.append(part)
-        return any(not identical(one, found[0]) for one in found)
+        return found
 
     def _fixed(self, number: int) -> set[str]:
         """Return the paths of a result that may have given what nothing explains.
@@ -192,7 +211,7 @@ class Guards:
         own, call = self._lesson.names[number], self._calls[number]
         known = [self._task.inputs, *self._args[: number + 1]]
         used = [leaf for _, leaf in leaves(known)]
-        found = set()
+        found = {_path(parts) for _, parts in self._uses(number) if self._is_steady(number, parts)}
         for later in range(number + 1, len(self._pairs)):
             taken = used_by([pair.template for pair in self._pairs[later]])
             for pair in (*self._open[later], *self._parts[later]):

@@ -24,7 +24,8 @@ MOST_PATHS = 200
 """A result with more different paths is compared as a whole."""
 FARTHEST = 1_000
 """How many times as large as a recorded number another one may be."""
-_FACT = re.compile(r"[a-z][a-z _-]{0,30}")
+_FACT = re.compile(r"[a-z][a-z _-]{0,30}|[A-Z][A-Z_-]{0,30}")
+_MAIL = re.compile(r"[^@\s,;]{1,100}@[^@\s,;]{1,100}")
 _ABSENT = object()
 _FREE = "\0"
 
@@ -57,6 +58,7 @@ def difference(now: Returned, recorded: Sequence[Returned], by: Beside, *, write
             is_fine = False
         elif path in by.free:
             is_fine = any(_is_alike(value, one) for one in before)
+            is_fine = is_fine and (writes or _says_the_same(value, now, before, recorded))
         elif is_again:
             is_fine = _varied(value, before)
         elif path.endswith(("#", "@")):
@@ -81,7 +83,7 @@ def _is_recorded(value: Any, one: Any) -> bool:
 
 
 def is_fact(value: Any) -> bool:
-    """Return whether a value is a fact such as true, none, an empty text or `pending`."""
+    """Return whether a value is a fact such as true, none, an empty text, `pending` or `EUR`."""
     if value is None or isinstance(value, bool) or value == "":
         return True
     return isinstance(value, str) and _FACT.fullmatch(value) is not None
@@ -94,10 +96,14 @@ def _varied(value: Any, before: Sequence[Any]) -> bool:
 
 
 def _is_alike(value: Any, other: Any) -> bool:
-    """Return whether a value is of the type, the sign and about the size of another."""
+    """Return whether a value is of the type, the sign, the look and about the size of another."""
     if type(value) is not type(other) or value is _ABSENT:
         return False
-    if isinstance(value, str | list):
+    if isinstance(value, str):
+        is_address = _MAIL.fullmatch(value) is not None or _MAIL.fullmatch(other) is None
+        is_line = len(value.splitlines()) <= 1 or len(other.splitlines()) > 1
+        return bool(value) == bool(other) and is_address and is_line
+    if isinstance(value, list):
         return bool(value) == bool(other)
     if isinstance(value, int | float) and not isinstance(value, bool):
         is_near = abs(value) <= FARTHEST * max(1, abs(other))
@@ -126,11 +132,33 @@ def _parts(result: Any) -> dict[str, Any]:
     return {path: rows[0] if len(rows) == 1 else rows for path, rows in found.items()}
 
 
+def _says_the_same(
+    value: Any, now: Returned, before: Sequence[Any], recorded: Sequence[Returned]
+) -> bool:
+    """Return whether a text about a given value has the words that it had in all recordings.
+
+    Such a text may stand in another one because both say the same: that is no source.
+    """
+    if not isinstance(value, str) or len(value.split()) < 2:
+        return True
+    rows = [*zip(before, recorded, strict=True)]
+    if not all(isinstance(text, str) and any(g in text for g in _given(by)) for text, by in rows):
+        return True
+    words = [_wording(*row) for row in rows]
+    is_varied = any(one != words[0] for one in words) or {*words[0]} == {_FREE}
+    return is_varied or _wording(value, now) == words[0]
+
+
 def _wording(text: Any, said: Returned) -> Sequence[str]:
     """Return the words of a text: one with a digit, or that was given, is the same as others."""
     if not isinstance(text, str):
         return ()
-    given = {one for _, one in leaves([said.args, said.inputs]) if isinstance(one, str)}
-    for one in sorted((one for one in given if len(one) > 2), key=len, reverse=True):
+    for one in sorted(_given(said), key=len, reverse=True):
         text = text.replace(one, _FREE)
     return [_FREE if _FREE in w or any(map(str.isdigit, w)) else w for w in text.split()]
+
+
+def _given(said: Returned) -> set[str]:
+    """Return the texts that a call or its run was given, but for the shortest."""
+    given = (one for _, one in leaves([said.args, said.inputs]) if isinstance(one, str))
+    return {one for one in given if len(one) > 2}
