@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from em.compiler.calls import plain_name
 from em.compiler.candidates import Candidates
 from em.compiler.checks import walked
-from em.compiler.choice import stock_fields
+from em.compiler.choice import Choice, stock_fields
 from em.compiler.constancy import Constancy
 from em.compiler.contents import Contents, contents_of
 from em.compiler.evidence import CONSTANTS_SHOWN, Caution
@@ -455,20 +455,24 @@ class _Assembly:
                     fields[field] |= text_look([one[field] for one in own])
             step |= {"expect": schema, "held": f"{held}/{total}"}
         for step, choice in self._writer.picks:
-            fields = {
-                str(field[0]): {"const": value}
-                for field, value in choice.fixed.items()
-                if field not in choice.way.conditions
-                and f"{step['save_as']}.{field[0]}" not in names
-                and not any(atom.field == field for atom in choice.atoms)
-            }
+            name, schema = str(step["save_as"]), self._chosen_schema(choice)
+            fields = schema.get("properties", {})
+            told = {*choice.way.conditions, *(atom.field for atom in choice.atoms)}
+            for field in [*fields]:
+                if (field,) in told or f"{name}.{field}" in names:
+                    del fields[field]
             fields |= {str(field[0]): {"exclusiveMinimum": 0} for field in stock_fields(choice)}
-            if fields:
+            if schema:
                 held = len({id(row.spot.example) for row in choice.rows})
-                step |= {
-                    "expect": {"required": [*fields], "properties": fields},
-                    "held": f"{held}/{held}",
-                }
+                step |= {"expect": schema, "held": f"{held}/{held}"}
+
+    @staticmethod
+    def _chosen_schema(choice: Choice) -> Json:
+        """Return what the next chosen element must look like: as a record of a read of its own."""
+        rows = [row for row in choice.rows if isinstance(row.chosen, dict)]
+        pool = [one for row in rows for one in row.elements]
+        reads = [(row.spot.example, row.spot.example.reads[row.listed]) for row in rows]
+        return Records([row.chosen for row in rows], pool, reads).schema()
 
     def _is_looked_through(self, name: str) -> bool:
         """Return whether a list is only looked through for what must not be there."""

@@ -830,7 +830,8 @@ class Writer:
         """
         said = [(field, one.place) for field, one in term.fits if isinstance(one, Given)]
         outer = _record_of(said[0][1]) if said else ()
-        if term.how != "only" or any(_record_of(place) != outer for _, place in said):
+        are_parts = len(said) > 1 and all(_record_of(place) == outer for _, place in said)
+        if term.how != "only" or not are_parts:
             return ()
         is_loop = ELEMENT in outer
         if not outer or outer in self.portraits or not (is_loop or outer in self.always):
@@ -842,7 +843,7 @@ class Writer:
         ]
         fields = {field[0] for field, place in said if field == place[len(outer) :]}
         is_all = all(isinstance(one, dict) and one.keys() <= fields for one in records)
-        is_whole = len(fields) == len(said) > 1 and is_all and not any(map(_has_list, records))
+        is_whole = len(fields) == len(said) and is_all and not any(map(_has_list, records))
         return outer if is_whole else ()
 
     def _equal_fields(self, term: Pick, portrait: Place) -> frozenset[str]:
@@ -985,11 +986,9 @@ class Writer:
         rest = source.place[depth + 1 :]
         choice = choice_of(one, 0, self.space.known_before, self.caution)
         ids = [is_code(row.spot.value) and len(row.options) == 1 for row in choice.rows]
-        states = {field: one for field, one in choice.usual.items() if field != rest}
         base = self._result(source.role, ())
-        if more or rest in ((), (KEY,)) or not all(ids) or not states or base is None:
+        if more or rest in ((), (KEY,)) or not all(ids) or base is None:
             return False
-        choice = msgspec.structs.replace(choice, fixed=states)
         of = Field(base, names_in(source.place[:depth])) if depth else base
         name = singular(last_name(source.place[:depth]) or read_name(source.role.tool))
         pick = Pick(of, "only", ((rest, value),), (), name)
