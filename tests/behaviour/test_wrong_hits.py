@@ -708,3 +708,33 @@ def test_the_words_around_a_given_value_are_no_source_of_a_text(desk: Desk, numb
         f"Re: Coupon {code}",
         f"Voucher {code} for {desk.pages[code]['holder']} is paid.",
     )
+
+
+def test_no_more_time_goes_by_than_recordings_ever_saw() -> None:
+    desk = Desk()
+    for page in desk.pages.values():
+        del page["good_until"]
+    for day, code in zip(("2031-01-09", "2031-01-20", "2031-02-03"), desk.pages, strict=False):
+        desk.day = day
+        assert desk.engine(code, params=["code"]).value == "paid"
+    desk.asked = 0
+    assert desk.last(3) == 0
+    desk.day = "2031-06-03"
+    assert desk.last(3) == 1
+
+
+def test_a_replay_asks_as_many_orders_of_dates_as_there_are_dates() -> None:
+    counts = []
+    for many in (3, 30):
+        engine = Engine()
+        record = {f"day_{n}": f"2031-01-{n + 1:02}" for n in range(many)}
+        read = engine.function(name="read", effect="read")(lambda key, record=record: record)
+        write = engine.function(name="write", effect="write")(lambda key: None)
+        engine.set_agent(lambda key, read=read, write=write: (read(key), write(key))[1])
+        engine("ab-1", params=["key"])
+        assert engine("ab-2", params=["key"]).hit
+        (way,) = engine.cache.lessons(next(iter(engine.cache._tasks)))
+        assert way.taught is not None
+        checks = [one for one in way.taught.routine["steps"] if one["type"] == "assert"]
+        counts.append(len(checks))
+    assert counts[1] < 15 * counts[0]

@@ -27,7 +27,10 @@ from em.compiler.evidence import BY_PERSON, CONSTANTS_SHOWN, Caution, informatio
 from em.compiler.example import Call as RecordedCall
 from em.compiler.example import Example
 from em.compiler.places import are_comparable
+from em.compiler.relations import stands_in
+from em.compiler.situation import Known, Said, Situation, said_in
 from em.compiler.steps import read_name
+from em.compiler.windows import windows
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.runner.expressions.language import names_in, parse_reference, whole_expression
 from em.values.canonical import Json, identical, same
@@ -334,32 +337,40 @@ class Lesson:
     def _orders(self, number: int) -> Iterator[Json]:
         """Yield the order that dates always had which were given or read before a write.
 
-        It may be why the write was made. An order that follows from two others is left out.
+        It may be why the write was made, as may the time between them. An order that follows from
+        two others is left out.
         """
         if not self._calls[number].writes or self._calls[number].pre is not None:
             return
-        rows = [self._dates(recording, number) for recording in self.recordings]
+        known = [self._situation(recording, number) for recording in self.recordings]
+        rows = [{one.text: one.value for one in said_in(each)} for each in known]
+        dates = [text for text, value in rows[-1].items() if is_date(value)]
         kept = {
             (one, other)
-            for one, other in permutations(rows[-1], 2)
-            if all({one, other} <= {*row} and row[one] <= row[other] for row in rows)
+            for one, other in permutations(dates, 2)
+            if all(is_date(row.get(one)) and is_date(row.get(other)) for row in rows)
+            and all(row[one] <= row[other] for row in rows)
             and any(row[one] != row[other] for row in rows)
         }
         for one, other in sorted(kept):
-            if not any((one, via) in kept and (via, other) in kept for via in rows[-1]):
+            if not any((one, via) in kept and (via, other) in kept for via in dates):
                 yield {"type": "assert", "check": f"{one} <= {other}"}
+        given = as_expression(self.args)
+        spans = windows(known, lambda text: stands_in(text, given), {one for one, _ in kept})
+        yield from ({"type": "assert", "check": text} for text, _ in spans)
 
-    def _dates(self, recording: Recorded, number: int) -> dict[str, Any]:
-        """Return the dates that were known before a call, by their expressions."""
-        known = [*recording.inputs.items()]
-        for call, name, one in zip(self._calls[:number], self.names, recording.calls, strict=False):
-            known += [(name, one.result)] if call.reads else []
-        return {
-            reference(name, tuple(part.key for part in path)): value
-            for name, held in known
-            for path, value in leaves(held)
-            if is_date(value) and not any(part.in_collection for part in path)
-        }
+    def _situation(self, recording: Recorded, number: int) -> Situation:
+        """Return what a recording had been given and had read before a call."""
+        calls = [*zip(self._calls[:number], self.names, recording.calls, strict=False)]
+        return Situation(
+            {name: Said(name, one) for name, one in recording.inputs.items()},
+            [
+                Known(name, one.result, {}, "", is_context=not one.args)
+                for call, name, one in calls
+                if call.reads
+            ],
+            frozenset(),
+        )
 
     def _proved(self, document: Json) -> Json | None:
         """Return a routine without the checks that a recording refutes.

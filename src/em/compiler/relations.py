@@ -76,7 +76,7 @@ class Relations:
 
     def is_used(self, text: str) -> bool:
         """Return whether a call or a selection is given what an expression says."""
-        return _stands_in(text, self._used) or _stands_in(text, self._written)
+        return stands_in(text, self._used) or stands_in(text, self._written)
 
     def _bounded(self) -> Iterator[str]:
         """Yield the expressions of which a check says that they are not above another one."""
@@ -95,7 +95,7 @@ class Relations:
                     rows[one.text].append(one)
         for text, said in rows.items():
             values = [one.value for one in said]
-            if len(said) > 1 and min(values) > 0 and _stands_in(text, self._written):
+            if len(said) > 1 and min(values) > 0 and stands_in(text, self._written):
                 least, most = min(values) / FAR_FROM_IT, max(values) * FAR_FROM_IT
                 least = math.floor(least) if least >= 1 else least
                 when = (said[0].when,) if said[0].when else ()
@@ -233,7 +233,7 @@ class Relations:
         return False
 
 
-def _stands_in(text: str, said: str) -> bool:
+def stands_in(text: str, said: str) -> bool:
     """Return whether an expression stands in others."""
     return re.search(rf"(?<![\w.]){re.escape(text)}(?!\w)", said) is not None
 
