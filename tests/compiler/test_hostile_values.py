@@ -94,7 +94,7 @@ def test_a_hostile_value_is_only_ever_text(package: Path, here: Path, word: str,
 
 
 def test_the_name_has_no_value_of_a_recording(package: Path) -> None:
-    assert "name: change_notes\n" in (package / "routine.yaml").read_text()
+    assert "name: replace\n" in (package / "routine.yaml").read_text()
 
 
 def test_a_plain_value_is_replaced(package: Path, here: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -509,3 +510,33 @@ def test_a_text_that_is_json_stays_json(value: object) -> None:
     text = Redactor().text(json.dumps(value))
     assert "hunter2xyz" not in text
     json.loads(text)
+
+
+FORKS = """
+import os, sys, threading
+from em.redaction.masker import Masker
+from em.redaction.redactor import Redactor
+redactor, masker, over = Redactor({"mine": "BADGE-(?P<secret>[0-9]+)"}), Masker(), False
+masker.add("hunter2xyz", "[redacted:x]")
+text = "password=hunter2xyz BADGE-12 and more words; " * 400
+def work():
+    while not over:
+        masker.mask(redactor.text(text))
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads: thread.start()
+codes = []
+for _ in range(40):
+    child = os.fork()
+    if child == 0:
+        clean = masker.mask(redactor.text(text) + " hunter2xyz")
+        os._exit("hunter2xyz" in clean or "BADGE-12" in clean)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+over = True
+for thread in threads: thread.join()
+sys.exit(any(codes))
+"""
+
+
+def test_a_child_forked_while_threads_search_searches_by_itself() -> None:
+    """A search holds a lock of its pattern, which a child would wait for without end."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS], check=True, timeout=120)

@@ -5,6 +5,7 @@ value goes back only to where it came from, with nothing around it changed: a mo
 injected instruction must not be able to move a card number into a URL.
 """
 
+import os
 import re
 import threading
 from binascii import b2a_base64
@@ -14,9 +15,10 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import quote, quote_plus
 
 import msgspec
+import re2
 
 from em.errors import InputError
-from em.redaction.linear import Pattern, options
+from em.redaction.linear import Pattern, options, outlive
 from em.redaction.redactor import MARKER, Redactor, marker
 from em.values.canonical import Json, identical
 from em.values.leaves import scalars, texts
@@ -47,6 +49,7 @@ class Masker:
         self._marks: dict[str, None] = {}
         self._forms: dict[str, str] = {}
         self._finder: tuple[Pattern, ...] | None = None
+        self._process = os.getpid()
         self._lock = threading.Lock()  # what a thread adds must be in what others build
         for value, mark in (values or {}).items():
             self.add(value, mark)
@@ -69,8 +72,9 @@ class Masker:
     def _patterns(self) -> Sequence[Pattern]:
         """Return what finds all markers and forms; compiled when it is first needed."""
         with self._lock:
-            if self._finder is None:
-                self._finder = self._compile()
+            if self._finder is None or self._process != os.getpid():
+                outlive(self._finder)
+                self._finder, self._process = self._compile(), os.getpid()
             return self._finder
 
     def _compile(self) -> tuple[Pattern, ...]:
@@ -141,8 +145,6 @@ class Masker:
 
 def _any_of(texts: Sequence[str], pattern: str) -> Iterator[Pattern]:
     """Yield patterns that find texts, the longest where several begin."""
-    import re2
-
     made = options(longest_match=True)
     for start in range(0, len(texts), MOST_TEXTS):
         some = "|".join(map(re2.escape, texts[start : start + MOST_TEXTS]))

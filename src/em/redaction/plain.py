@@ -26,7 +26,6 @@ def _signs() -> dict[int, str]:
     return {**bars, **full_width, **spaces, **quotes, **unseen, 0x2192: _NUMBERED}
 
 
-@lru_cache(maxsize=1)
 def _dress() -> Pattern:
     """Return what is left out: colours, signs without width, the number of a line."""
     return compiled(

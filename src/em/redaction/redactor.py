@@ -9,11 +9,12 @@ are decoded and searched, as often as something is found.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
+import re2
+
 from em.errors import UsageError
-from em.redaction.linear import Pattern, compiled, error, is_all, options
+from em.redaction.linear import Pattern, compiled, compiled_text, error, is_all, made_once, options
 from em.redaction.patterns import (
     FIELD_ANCHORS,
     LONGEST_VALUE,
@@ -43,21 +44,15 @@ LONGEST_KEY = 20_000
 _SCHEMA_WORDS = frozenset({"type", "$ref", "properties", "anyOf", "oneOf", "allOf", "description"})
 
 
-@lru_cache(maxsize=1)
 def _any_anchor() -> Pattern:
     """Return a pattern that matches in every text with a secret, in any case."""
-    import re2
-
     words = [FIELD_ANCHORS, *(part for one in SIGNATURES for part in one.anchors.split(" "))]
     source = "|".join(dict.fromkeys(words))
     return re2.compile(source.encode(), options(case_sensitive=False, never_capture=True))
 
 
-@lru_cache(maxsize=1)
 def _anchors() -> Any:
     """Return the set of the anchors of each signature, and at its end of what stands in names."""
-    import re2
-
     anchors = re2.Set.SearchSet(options(case_sensitive=False))
     for signature in SIGNATURES:
         anchors.Add(signature.anchors.replace(" ", "|").encode())
@@ -68,7 +63,7 @@ def _anchors() -> Any:
 
 def has_anchor(text: bytes) -> bool:
     """Return whether a text, or its JSON, may have a secret: UTF-8, in any case."""
-    return _any_anchor().search(text) is not None
+    return made_once("any anchor", _any_anchor).search(text) is not None
 
 
 class Redactor:
@@ -85,7 +80,9 @@ class Redactor:
         fields: Iterable[str] = (),
         tool_args: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self._own = {name: _own_pattern(name, text) for name, text in (patterns or {}).items()}
+        self._own = dict(patterns or {})
+        for name, text in self._own.items():
+            _check_pattern(name, text)
         self._fields = frozenset(field.lower() for field in fields)
         self._tool_args = {tool: frozenset(names) for tool, names in (tool_args or {}).items()}
         self._clean_names: set[str] = set()
@@ -148,7 +145,8 @@ class Redactor:
 
     def _own_in(self, text: str) -> Iterator[Found]:
         """Yield what the patterns of the settings find."""
-        for name, pattern in self._own.items():
+        for name, source in self._own.items():
+            pattern = compiled_text(source)
             for match in pattern.finditer(text):
                 start, end = match.span(pattern.groupindex.get("secret", 0))
                 if start < end and not MARKER.fullmatch(text[start:end]):
@@ -253,7 +251,7 @@ def _replaced(text: str, secrets: Sequence[Found]) -> str:
 def _secrets_in(text: str) -> Iterator[Found]:
     """Yield the secrets of a text: by their form first, then by the names before them."""
     plain = Plain(text)
-    there = set(_anchors().Match(text.encode("utf-8", "replace")) or ())
+    there = set(made_once("anchors", _anchors).Match(text.encode("utf-8", "replace")) or ())
     for number, signature in enumerate(SIGNATURES):
         if number in there:
             yield from (_placed(plain, found) for found in _signed(plain, signature))
@@ -339,10 +337,8 @@ def _free(key: str, clean: Mapping[str, Any], taken: dict[str, int]) -> str:
     return free
 
 
-def _own_pattern(name: str, text: str) -> Pattern:
-    """Compile a pattern of the settings, so that a mistake is found when they are read."""
-    import re2
-
+def _check_pattern(name: str, text: str) -> None:
+    """Raise if a pattern of the settings is none, so that a mistake is found when they are read."""
     place = f"redact.patterns.{name}"
     if len(text) > LONGEST_PATTERN:
         raise UsageError(
@@ -350,9 +346,8 @@ def _own_pattern(name: str, text: str) -> Pattern:
             place=place,
             fix="split it",
         )
-    made = options(encoding=re2.Options.Encoding.UTF8)
     try:
-        return re2.compile(text, made)
+        compiled_text(text)
     except error() as wrong:
         raise UsageError(
             f"expected a regular expression as RE2 reads it, got {text!r}: {wrong}",
