@@ -107,6 +107,7 @@ def build(shape: Any, params: dict[str, Any]) -> Any:
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(("-a", "$b"), ("-a", "$b"), ("A", "AA"), ("A", "Ä"))
 @example(["$a"], [("$a", "$b")], ("A", "AAAA"), ("AA", "A"))
 @example([("", "$a")], [("$a", "")], ("B", "A"), ("AA", "A"))
 @given(

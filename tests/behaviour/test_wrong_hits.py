@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import functools
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -738,3 +739,19 @@ def test_a_replay_asks_as_many_orders_of_dates_as_there_are_dates() -> None:
         checks = [one for one in way.taught.routine["steps"] if one["type"] == "assert"]
         counts.append(len(checks))
     assert counts[1] < 15 * counts[0]
+
+
+@pytest.mark.parametrize("quote", [str, urllib.parse.quote])
+def test_a_value_in_an_address_is_written_as_the_agent_writes_it(quote: Any) -> None:
+    engine, opened, asked = Engine(), list[str](), list[str]()
+    visit = engine.function(name="visit")(opened.append)
+
+    def agent(topic: str) -> None:
+        asked.append(topic)
+        visit(f"https://wiki.example/page/{quote(topic)}")
+
+    engine.set_agent(agent)
+    for topic in ("moss", "fern leaf", "oak bark", "pine"):
+        engine(topic, params=["topic"])
+        assert opened[-1] == f"https://wiki.example/page/{quote(topic)}"
+    assert "pine" not in asked, "a recording has shown which it is"

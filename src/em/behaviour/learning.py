@@ -48,6 +48,7 @@ MOST_REFUTED = 50
 """Checks that recordings may refute; then something else is wrong."""
 FAILURES = (EmError, ExpressionError, ValueError, TypeError, LookupError)
 _READ = ("let", "assert", "tool.call", "return")
+_QUOTED = re.compile(r'\bquoted\(([\w.]+), "(\w+)"\)')
 _TEXT = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 
 
@@ -255,7 +256,7 @@ class Lesson:
 
     def _steps(self, explained: Explained) -> Iterator[Json]:
         """Yield the calls in their order; each check and name as soon as its values are known."""
-        others = [*explained.others]
+        others = [*explained.others, *self._writings()]
         unknown = {*self.names, *(one["save_as"] for one in others if "save_as" in one)}
         ids, told = Names(), list[Json]()
         for one in (*self.ids, "return"):
@@ -294,6 +295,15 @@ class Lesson:
             if capture is not None
         ]
         return made | ({"description": "; ".join(notes)} if notes else {})
+
+    def _writings(self) -> Iterator[Json]:
+        """Yield that a value needs no quotes where nothing says that the agent would set them.
+
+        A recording in which it had them refutes that.
+        """
+        for found in dict.fromkeys(_QUOTED.findall(as_expression(self.args))):
+            value, form = found
+            yield {"type": "assert", "check": f'quoted({value}, "{form}") == {value}'}
 
     def _echoes(self, number: int) -> Iterator[Json]:
         """Yield that a write returns again what it was given, as it did."""
