@@ -751,7 +751,7 @@ def test_a_value_in_an_address_is_written_as_the_agent_writes_it(quote: Any) -> 
         visit(f"https://wiki.example/page/{quote(topic)}")
 
     engine.set_agent(agent)
-    for topic in ("moss", "fern leaf", "oak bark", "pine"):
+    for topic in ("moss", "färn", "öak", "pine"):
         engine(topic, params=["topic"])
         assert opened[-1] == f"https://wiki.example/page/{quote(topic)}"
     assert "pine" not in asked, "a recording has shown which it is"
