@@ -53,6 +53,7 @@ def test_a_value(expression: str, words: str) -> None:
         ("order.by | string | lower == user.id", "`order.by` is `user.id`"),
         ('stands_once(text, old, "lines")', "`old` stands once in `text`"),
         ("stands_in(text, name)", "`name` stands in `text`"),
+        ("stands_in(text, name, 2)", "`name` stands in `text` 2 times"),
         ("not stands_in(text, name)", "`name` does not stand in `text`"),
         ("given(email)", "`email` is given"),
         ("is_open", "`is_open` holds"),

@@ -1,4 +1,7 @@
-"""Memberships: a value that is always, or never, among those of a list, and must be so again."""
+"""Memberships: a value that is always, or never, among those of a list, and must be so again.
+
+So must one that always stands in a text, as often as it did.
+"""
 
 import math
 from collections import defaultdict
@@ -8,7 +11,7 @@ from typing import Any, NamedTuple
 
 from em.compiler.equalities import bare
 from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information, is_small
-from em.compiler.places import is_code, is_number, is_scalar, is_word, plain
+from em.compiler.places import Key, is_code, is_number, is_scalar, is_word, key_of, plain
 from em.compiler.situation import (
     MOST_CROSSED,
     Known,
@@ -20,6 +23,7 @@ from em.compiler.situation import (
     surprise_of,
 )
 from em.compiler.term import field_text
+from em.runner.expressions.file_lines import stands_in
 from em.values.canonical import same
 from em.values.leaves import is_by_id
 
@@ -78,6 +82,57 @@ def memberships(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pai
         if len(rows) == len(situations):
             yield from _always(rows, tried)
             yield from _never(rows)
+
+
+def mentions(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pair]]]:
+    """Yield that what is known elsewhere stands in a text that was read: a bill in its mail."""
+    said = [{one.text: one for one in said_in(situation)} for situation in situations]
+    tried = math.log2(1 + len(said[0]))
+    told: set[tuple[str, Key]] = set()
+    for text, other_text in _mentioned(situations[0], [*said[0].values()]):
+        if not all({text, other_text} <= one.keys() for one in said):
+            continue
+        rows = [(one[text], one[other_text]) for one in said]
+        pairs = [
+            Pair(one.value, other.value, tuple(sorted({one.when, other.when} - {""})))
+            for one, other in rows
+        ]
+        key = other_text, key_of([pair.one for pair in pairs])
+        is_told = key in told or not all(_is_mentioned(*pair[:2]) for pair in pairs)
+        if is_told or _bits_of_mentions(pairs) - tried < ENOUGH_TO_CHECK:
+            continue
+        told.add(key)
+        times = 1
+        while all(stands_in(pair.other, pair.one, times + 1) for pair in pairs):
+            times += 1
+        yield f"stands_in({other_text}, {text}{f', {times}' if times > 1 else ''})", pairs
+
+
+def _mentioned(situation: Situation, said: Sequence[Said]) -> Iterator[tuple[str, str]]:
+    """Yield what stands in texts of other records."""
+    texts = [one for one in said if one.text not in situation.inputs]
+    texts = [one for one in texts if isinstance(one.value, str) and len(one.value.split()) > 1]
+    for one, other in product(said, texts):
+        is_here = not situation.own or {one.holder, other.holder} & situation.own
+        if is_here and one.holder != other.holder and _is_mentioned(one.value, other.value):
+            yield one.text, other.text
+
+
+def _is_mentioned(value: Any, text: Any) -> bool:
+    """Return whether a value is a part of a text."""
+    is_part = is_number(value) or (isinstance(value, str) and value != text)
+    return is_part and isinstance(text, str) and stands_in(text, value)
+
+
+def _bits_of_mentions(pairs: Sequence[Pair]) -> float:
+    """Return the evidence that values stand in texts for a reason."""
+    surprise = surprise_of(pairs, lambda one, other: stands_in(other, one))
+    ones = {bare(pair.one): pair.one for pair in pairs}
+    if not all(map(is_small, ones.values())):
+        return surprise
+    longest = max(len(pair.other.split()) for pair in pairs)
+    told = sum(map(information, ones.values())) - len(ones) * math.log2(longest)
+    return min(surprise, told)
 
 
 def _listed(situation: Situation, known: Known, places: _Places) -> Iterator[_Listed]:

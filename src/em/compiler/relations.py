@@ -1,9 +1,9 @@
 """Relations: what held between records and inputs in every recording, and must hold again.
 
 A few plain forms: an identifier in one record is what another one was found by; two fields are
-equal; a number or date is never above or below another one; a word is always, or never, in a
-list; nothing in a list is what the task is about. Whether chance explains it is decided by pairing
-the values of one recording with those of another.
+equal; a number or date is never above or below another one; a word is always, or never, in a list,
+or always in a text; nothing in a list is what the task is about. Whether chance explains it is
+decided by pairing the values of one recording with those of another.
 """
 
 import json
@@ -23,7 +23,7 @@ from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information
 from em.compiler.example import Example, Read, Role, Turn
 from em.compiler.explanation import SHARE
 from em.compiler.facts import pattern_of
-from em.compiler.memberships import memberships
+from em.compiler.memberships import memberships, mentions
 from em.compiler.places import ELEMENT, are_comparable, is_code, is_number, key_of
 from em.compiler.situation import Known, Pair, Said, Situation, fields, said_in, surprise_of
 from em.compiler.steps import Block, Writer
@@ -584,6 +584,7 @@ _RELATIONS = (
     _orders,
     _farthest,
     memberships,
+    mentions,
     _absences,
     _differences,
 )

@@ -170,12 +170,23 @@ def stands_once(text: Any, part: Any, how: str = "") -> bool:
     return bool(lines) and whole.count(lines) == 1 and f"\n{lines}\n" in whole
 
 
-def stands_in(text: Any, part: Any) -> bool:
-    """Return whether a text stands in another one as words of its own: not `1.2` in `1.2.3`."""
+def stands_in(text: Any, part: Any, times: int = 1) -> bool:
+    """Return whether a part stands in a text as words of its own: not `1.2` in `1.2.3`.
+
+    A number stands there however it is written. times: how often it must stand there at least.
+    """
+    if isinstance(part, int | float) and not isinstance(part, bool):
+        written = (float(one.replace(",", "")) for one in _NUMBER.findall(str(text)))
+        return sum(one == part for one in written) >= times
     whole = str(part)
-    before = r"(?<!\w)(?<!\d[.,])" if whole[:1].isalnum() else ""
-    after = r"(?!\w)(?![.,]\d)" if whole[-1:].isalnum() else ""
-    return bool(whole) and re.search(f"{before}{re.escape(whole)}{after}", str(text)) is not None
+    before = _BEFORE if whole[:1].isalnum() else ""
+    after = _AFTER if whole[-1:].isalnum() else ""
+    found = re.finditer(f"{before}{re.escape(whole)}{after}", str(text))
+    return bool(whole) and sum(1 for _ in found) >= times
+
+
+_BEFORE, _AFTER = r"(?<!\w)(?<!\d[.,])", r"(?!\w)(?![.,]\d)"
+_NUMBER = re.compile(rf"{_BEFORE}-?\d[\d,]*(?:\.\d+)?{_AFTER}", re.ASCII)
 
 
 def lists_only(output: Any, *paths: str) -> bool:

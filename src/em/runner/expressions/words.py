@@ -254,7 +254,9 @@ _SAID: dict[str, Callable[[ast.Call], str]] = {
     "between": _saying("the part of {0} between {1} and {2}"),
     "line_place": lambda node: _PLACES[_text(node.args[1])](node),
     "next_number": _saying("the number behind the greatest one between {1} and {2} in {0}"),
-    "stands_in": _saying("{1} stands in {0}"),
+    "stands_in": lambda node: _saying(
+        "{1} stands in {0}" + (" {2} times" if len(node.args) > 2 else "")
+    )(node),
     "stands_once": _saying("{1} stands once in {0}"),
     "lists_only": lambda node: (
         f"{_said(node.args[0])} lists only {', '.join(map(_said, node.args[1:]))}"
