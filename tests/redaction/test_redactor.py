@@ -518,14 +518,14 @@ from em.redaction.masker import Masker
 from em.redaction.redactor import Redactor
 redactor, masker, over = Redactor({"mine": "BADGE-(?P<secret>[0-9]+)"}), Masker(), False
 masker.add("hunter2xyz", "[redacted:x]")
-text = "password=hunter2xyz BADGE-12 and more words; " * 400
+text = "password=hunter2xyz BADGE-12 and more words; " * 60
 def work():
     while not over:
         masker.mask(redactor.text(text))
 threads = [threading.Thread(target=work) for _ in range(3)]
 for thread in threads: thread.start()
 codes = []
-for _ in range(40):
+for _ in range(20):
     child = os.fork()
     if child == 0:
         clean = masker.mask(redactor.text(text) + " hunter2xyz")

@@ -211,8 +211,7 @@ class _Assembly:
             "tools": self._tools(body),
             "steps": body,
         }
-        asked, values = self._space.asked, self._space.inputs
-        return Learnt(routine, writer.constants, asked, values=values)
+        return Learnt(routine, writer.constants, self._space.asked, values=used)
 
     def _examples(self, used: Mapping[str, Sequence[str]]) -> Iterator[Example]:
         """Yield the sessions with the inputs that they need; what is asked for need not be said."""
