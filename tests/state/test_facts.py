@@ -87,6 +87,11 @@ def test_facts_of_every_kind_become_state(memory: Memory) -> None:
         ("I paid. It was 30.", ANA, fact("paid", 30, "I paid")),
         ("I moved out.", ANA, fact("city", " ", "I moved out")),
         ("It is -20 outside.", ANA, fact("outside", 20, "It is -20 outside")),
+        # A part of a number that names something is another number.
+        ("Member 004417.", ANA, fact("member", "4417", "Member 004417")),
+        ("Call 0761-555-20.", ANA, fact("phone", "555", "Call 0761-555-20")),
+        ("Call 0761-555-20.", ANA, fact("phone", "0761-555", "Call 0761-555-20")),
+        ("It is A-10023.", ANA, fact("badge", "10023", "It is A-10023")),
         ("It is -20 C outside.", ANA, fact("outside", "20 C", "It is -20 C outside")),
         ("It is -20 C outside.", ANA, fact("outside", "20 C", "20 C outside")),
         ("It is minus 20.", ANA, fact("outside", 20, "It is minus 20")),

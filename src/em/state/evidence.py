@@ -26,9 +26,10 @@ _CLOCK = re.compile(
     r"(?<![\w.,:])(\d{1,2})(?:([:.h])(\d{2}))?(?: ?([ap])\.?m\b)?(?![\d:])", re.IGNORECASE
 )
 _PARTIAL = re.compile(r"(\d{4})(?:-(\d{2}))?")
-_CONTINUED = re.compile(r"[.,:]?\d")
+_CONTINUED = re.compile(r"[.,:/-]?\d")
 """What stands behind digits that are only a part of a number or a time."""
-_BEGUN = re.compile(rf"(?:\d[.,:]|(?<!\w)-[$€£¥₹]?|\b(?:{'|'.join(MINUS)}) )$")
+_RUN = re.compile(r"\d+")
+_BEGUN = re.compile(rf"(?:\d[.,:]|\w[/-]|(?<!\w)-[$€£¥₹]?|\b(?:{'|'.join(MINUS)}) )$")
 """What stands before digits that are only a part of a number or a time, or have a sign."""
 
 
@@ -169,7 +170,11 @@ class Evidence:
             day, clock = ("", value) if kind == "time" else (value[:10], value[11:])
             return clock[:5] in self._clock and (not day or self.has_date(day))
         if kind in ("int_text", "decimal_text"):
-            return self._has_number(value)
+            # The digits of an id count: "004417" is no "4417".
+            is_led = any(
+                one != value and one.lstrip("0") == value for one in _RUN.findall(self.words)
+            )
+            return not is_led and self._has_number(value)
         if (money := to_money(value)) is not None:
             return any(one.value == money[0] and _is_of(one, money[1]) for one in self._digits)
         return self._has_forms(value)
