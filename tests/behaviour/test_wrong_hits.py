@@ -606,6 +606,7 @@ class Desk:
                 "title": f"Voucher {code}",
                 "sold": f"2031-01-0{number}",
                 "good_until": f"2031-04-1{number}",
+                "memo": f"See {code} at https://club.example/{code}?p={20.5 * number} please",
                 "unit": "PTS",
                 "points": 20.5 * number,
                 "stamps": [
@@ -669,6 +670,7 @@ def test_what_differs_as_it_may_is_no_news(desk: Desk) -> None:
     page = desk.pages[[*desk.pages][3]]
     page["good_until"] = desk.day
     page["points"] = 33.5
+    page["memo"] = page["memo"].replace("82.0", "33.5")
     page["mail"] = "some.one+club@post.example"
     page["stamps"].reverse()
     assert desk.last(3) == 0
@@ -709,6 +711,14 @@ def test_the_words_around_a_given_value_are_no_source_of_a_text(desk: Desk, numb
         f"Re: Coupon {code}",
         f"Voucher {code} for {desk.pages[code]['holder']} is paid.",
     )
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_text_must_say_again_what_it_always_said(desk: Desk, number: int) -> None:
+    code = [*desk.pages][number]
+    page = desk.pages[code]
+    page["memo"] = page["memo"].replace(f"/{code}", "/VX-9999")
+    assert desk.last(number) == 1
 
 
 def test_no_more_time_goes_by_than_recordings_ever_saw() -> None:

@@ -26,6 +26,7 @@ from em.compiler.draft import Recorded
 from em.compiler.evidence import BY_PERSON, CONSTANTS_SHOWN, Caution, information, is_small
 from em.compiler.example import Call as RecordedCall
 from em.compiler.example import Example
+from em.compiler.memberships import mentions
 from em.compiler.places import are_comparable
 from em.compiler.relations import stands_in
 from em.compiler.situation import Known, Said, Situation, said_in
@@ -276,7 +277,7 @@ class Lesson:
                 unknown.discard(self.names[number])
                 others = [*self._echoes(number), *others]
                 if number + 1 < len(self._calls):
-                    made = [*self._limits(number + 1), *self._orders(number + 1)]
+                    made = [*self._limits(number + 1), *self._relations(number + 1)]
                     others += [one for one in made if one not in told]
                     told += made
         yield {"id": "return", "type": "return", "value": self.answer}
@@ -344,11 +345,11 @@ class Lesson:
                         sign = ">=" if value > own else "<="
                         yield {"type": "assert", "check": f"{place} {sign} {text}"}
 
-    def _orders(self, number: int) -> Iterator[Json]:
-        """Yield the order that dates always had which were given or read before a write.
+    def _relations(self, number: int) -> Iterator[Json]:
+        """Yield how what was given or read before a write always was related.
 
-        It may be why the write was made, as may the time between them. An order that follows from
-        two others is left out.
+        That may be why the write was made: the order of dates, the time between them, and what
+        stood in a text. An order that follows from two others is left out.
         """
         if not self._calls[number].writes or self._calls[number].pre is not None:
             return
@@ -367,7 +368,8 @@ class Lesson:
                 yield {"type": "assert", "check": f"{one} <= {other}"}
         given = as_expression(self.args)
         spans = windows(known, lambda text: stands_in(text, given), {one for one, _ in kept})
-        yield from ({"type": "assert", "check": text} for text, _ in spans)
+        for text, _ in (*spans, *mentions(known, unproved=len(known) == 1)):
+            yield {"type": "assert", "check": text}
 
     def _situation(self, recording: Recorded, number: int) -> Situation:
         """Return what a recording had been given and had read before a call."""

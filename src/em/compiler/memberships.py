@@ -84,8 +84,13 @@ def memberships(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pai
             yield from _never(rows)
 
 
-def mentions(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pair]]]:
-    """Yield that what is known elsewhere stands in a text that was read: a bill in its mail."""
+def mentions(
+    situations: Sequence[Situation], *, unproved: bool = False
+) -> Iterator[tuple[str, list[Pair]]]:
+    """Yield that what is known elsewhere stands in a text that was read: a bill in its mail.
+
+    unproved: take all but small values, though it may be chance.
+    """
     said = [{one.text: one for one in said_in(situation)} for situation in situations]
     tried = math.log2(1 + len(said[0]))
     told: set[tuple[str, Key]] = set()
@@ -99,7 +104,8 @@ def mentions(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pair]]
         ]
         key = other_text, key_of([pair.one for pair in pairs])
         is_told = key in told or not all(_is_mentioned(*pair[:2]) for pair in pairs)
-        if is_told or _bits_of_mentions(pairs) - tried < ENOUGH_TO_CHECK:
+        is_known = unproved and not any(is_small(pair.one) for pair in pairs)
+        if is_told or not (is_known or _bits_of_mentions(pairs) - tried >= ENOUGH_TO_CHECK):
             continue
         told.add(key)
         times = 1
