@@ -28,7 +28,7 @@ _CLOCK = re.compile(
 _PARTIAL = re.compile(r"(\d{4})(?:-(\d{2}))?")
 _CONTINUED = re.compile(r"[.,:/-]?\d")
 """What stands behind digits that are only a part of a number or a time."""
-_RUN = re.compile(r"\d+")
+_GROUPS = re.compile(r"\d+(?:[ ,.']\d{3}(?!\d))*")
 _BEGUN = re.compile(rf"(?:\d[.,:]|\w[/-]|(?<!\w)-[$€£¥₹]?|\b(?:{'|'.join(MINUS)}) )$")
 """What stands before digits that are only a part of a number or a time, or have a sign."""
 
@@ -139,7 +139,8 @@ class Evidence:
             return day in self._days
         found = _PARTIAL.fullmatch(value)
         return found is not None and (
-            any(_is_within(span, found) for span in self._spans) or value in self.words
+            any(_is_within(span, found) for span in self._spans)
+            or find_words(value, self.words) is not None
         )
 
     @cached_property
@@ -169,15 +170,27 @@ class Evidence:
         if kind in ("time", "datetime"):
             day, clock = ("", value) if kind == "time" else (value[:10], value[11:])
             return clock[:5] in self._clock and (not day or self.has_date(day))
+        if value.isdigit():
+            return self._has_digits(value)
         if kind in ("int_text", "decimal_text"):
-            # The digits of an id count: "004417" is no "4417".
-            is_led = any(
-                one != value and one.lstrip("0") == value for one in _RUN.findall(self.words)
-            )
-            return not is_led and self._has_number(value)
+            return self._has_number(value)
         if (money := to_money(value)) is not None:
             return any(one.value == money[0] and _is_of(one, money[1]) for one in self._digits)
         return self._has_forms(value)
+
+    def _has_digits(self, value: str) -> bool:
+        """Tell whether these digits stand there, in groups of three or in words, and whole.
+
+        They may name something: "004417" is no "4417", and "0761-555-20" has no "555".
+        """
+        plain = self.words.translate(_SIGNS)
+        if any(
+            "".join(filter(str.isdigit, found.group())) == value and _is_whole(plain, *found.span())
+            for found in _GROUPS.finditer(plain)
+        ):
+            return True
+        said = numbers_in([word for word in words_of(self.words) if not word.isdigit()])
+        return Decimal(value) in map(Decimal, said)
 
     def _has_forms(self, value: str) -> bool:
         """Tell whether the words have other forms of these, in their order; note it if so."""
