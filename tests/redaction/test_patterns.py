@@ -158,3 +158,15 @@ def test_passwords_that_people_choose(text: str, secret: str) -> None:
 @pytest.mark.parametrize("name", ["get_access_token", "sha256_digest", "OAuth2PasswordBearer"])
 def test_names_in_code_are_not_random(name: str) -> None:
     assert not is_random(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "behaviour/awaited_does_not_pass/a1b2c3d4e5f6a7b8",
+        "all tests pass: build 7f3a9c1e5b2d8f4a",
+        "node_modules/jsonwebtoken/-/jsonwebtoken-9.0.2.tgz",
+    ],
+)
+def test_what_stands_near_a_word_that_only_ends_like_a_name_is_left_alone(text: str) -> None:
+    assert Redactor().text(text) == text

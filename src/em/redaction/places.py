@@ -24,6 +24,7 @@ from em.redaction.plain import Plain
 from em.redaction.randomness import is_random
 
 LONGEST_NAME = 40
+_SHORT_WORDS = frozenset({"pass", "pw", "psk"})
 _SHORTEST, _LONG = 3, 10
 _OF_A_NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _ALPHANUMERIC = _OF_A_NAME - frozenset(b"_.-")
@@ -131,7 +132,7 @@ JOINTS = (
 )
 _NEAR = tuple(
     Joint(
-        r"[^\w\n]{1,8}\s{0,8}[^\w\n]{0,8}" + r"(?:[A-Za-z\xff]{1,14}[^\w\n]{1,6})" * words,
+        r"[^\w\n/\\]{1,8}\s{0,8}[^\w\n/\\]{0,8}" + r"(?:[A-Za-z\xff]{1,14}[^\w\n/\\]{1,6})" * words,
         "any",
         "random",
     )
@@ -150,11 +151,7 @@ def names_in(plain: Plain) -> Iterator[Name]:
     while found := words.search(data, at):
         word, end = found.span()
         at = word + 1
-        if (
-            found.group().lower() in (b"pass", b"pw", b"psk")
-            and word
-            and data[word - 1] in _LETTERS
-        ):
+        if found.group().lower().decode() in _SHORT_WORDS and word and data[word - 1] in _LETTERS:
             continue
         if end < len(data) and data[end] not in _FIRST:
             continue
@@ -214,6 +211,8 @@ def _is_made(name: str, value: str) -> bool:
     """Return whether chance made a value that stands near a name of a secret."""
     word = compiled(f"(?i)(?:{NAME_WORDS})\\z").search(name.encode("ascii", "replace"))
     start = word.start() if word else 0
+    if name[start:].lower() in _SHORT_WORDS:
+        return False  # "all tests pass: build 7f3a9c…"
     # "jsonwebtoken" is a word of its own, "storePassword" and "db_token" are names of secrets.
     if start and name[start - 1].isalpha() and not name[start].isupper():
         return False
