@@ -62,3 +62,15 @@ def test_a_value(expression: str, words: str) -> None:
 )  # fmt: skip
 def test_a_guard(guard: str, words: str) -> None:
     assert check_in_words(guard) == words
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        ('"(" not in name', '`name` has no "("'),
+        ('"x" in name', '`name` has "x"'),
+        ('"x" not in every(rows, "kind")', '`rows.kind` is not "x"'),
+    ],
+)
+def test_what_a_text_has_is_said_of_the_text(check: str, words: str) -> None:
+    assert check_in_words(check) == words

@@ -109,7 +109,8 @@ def _contained(node: ast.Compare) -> tuple[str, str, str]:
     """Say that a value is one of some, or that none of some is this value."""
     (right,), word = node.comparators, "not " if isinstance(node.ops[0], ast.NotIn) else ""
     if _is_constant(node.left) and not isinstance(right, ast.List):
-        return _said(right), f"is {word}".strip(), _said(node.left)
+        how = f"is {word}" if isinstance(right, ast.Call) else f"has {'no' if word else ''}"
+        return _said(right), how.strip(), _said(node.left)
     several = isinstance(right, ast.List) and [_said(one) for one in right.elts]
     if several and len(several) == 1:
         return _said(node.left), f"is {word}".strip(), several[0]
