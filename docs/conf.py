@@ -1,14 +1,18 @@
 """How `make docs` builds the pages of this folder as a site."""
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import em
 
+sys.path.insert(0, str(Path(__file__).parent))  # for the directives in reference.py
+
 project = "em"
 copyright = "the authors of em"  # noqa: A001 - the name that Sphinx reads
 version = release = em.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "reference"]
 html_theme = "furo"
 html_title = f"em {version}"
 exclude_patterns = ["images"]
