@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -152,3 +153,39 @@ def test_bash_sees_the_same_programs_and_words(tmp_path: Path, text: str):
     subprocess.run(["bash", "-c", shown + plain], check=False, cwd=tmp_path)
     seen = [part.split("\0") for part in log.read_text().removesuffix("\0E\0").split("\0E\0")]
     assert words(text) == [one for one in seen if one != [""]]
+
+
+class _Sliced(bytes):
+    """Bytes that count how many of them were taken out of the whole."""
+
+    taken = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        _Sliced.taken += len(found) if isinstance(found, bytes) else 1
+        return found
+
+
+class _Text(str):
+    __slots__ = ()
+
+    def encode(self, *args: str) -> bytes:
+        return _Sliced(super().encode(*args))
+
+
+@pytest.mark.parametrize("part", ["--option=value ", '"two words" ', "| grep a ", "> é.txt "])
+def test_reading_a_command_costs_in_proportion_to_its_length(part: str):
+    taken = []
+    for size in (50, 500):
+        _Sliced.taken = 0
+        parse(_Text(f"make {part * size}"))
+        taken.append(_Sliced.taken)
+    assert taken[1] < 11 * taken[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 5_000 + "ls" + ")" * 5_000, "echo " + "$(" * 3_000 + "ls" + ")" * 3_000]
+)
+def test_what_is_nested_too_deeply_is_opaque(text: str):
+    with pytest.raises(Opaque):
+        parse(text)

@@ -474,7 +474,7 @@ class Template:
             else self._written(self.blanks[name], args[name])
             for name, mark in self._marks().items()
         }
-        marks = re.compile("|".join(given) or r"(?!)")
+        marks = re.compile(rf"{self._mark}[0-9]+X")
         wanted = [
             marks.sub(lambda mark: given[mark.group()], part) for part in _parts(self._script)
         ]

@@ -8,6 +8,7 @@ use here: a text with any error, or with a kind of node that this module does no
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 LONGEST = 100_000
 """Characters of a command that is parsed; a longer one is opaque."""
-DEEPEST = 60
-"""Levels of nested commands."""
+DEEPEST = 70
+"""Levels of nested parts: of commands, and of the parts of words."""
 
 GLOB = frozenset("*?[")
 _JOINS = frozenset({"&&", "||", ";", "&", "|", "|&", "\n", ";;"})
@@ -151,7 +152,17 @@ def tree_of(text: str) -> "Node":
     root = _parser().parse(text.encode("utf-8", "surrogatepass")).root_node
     if root.has_error:
         raise Opaque("the command has a syntax error, or syntax that is not known")
+    if _is_deep(root):
+        raise Opaque("the command is nested too deeply")
     return root
+
+
+def _is_deep(root: "Node") -> bool:
+    """Return whether a part of a tree stands below too many others to be read."""
+    level = [root]
+    for _ in range(DEEPEST):
+        level = [child for node in level for child in node.children]
+    return bool(level)
 
 
 @lru_cache(maxsize=1)
@@ -169,18 +180,17 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._bytes = text.encode("utf-8", "surrogatepass")
+        # By byte, how many characters come before it.
+        starts = ((byte & 0xC0) != 0x80 for byte in self._bytes)
+        self._chars = [0, *accumulate(starts)]
         self.commands: list[Simple] = []
         self.is_flat = True
         self._join = ""
-        self._depth = 0
         self._inside = 0
         self._late: list[Word] = []
 
     def read(self, node: "Node") -> None:
         """Read everything below a node."""
-        self._depth += 1
-        if self._depth > DEEPEST:
-            raise Opaque("the command is nested too deeply")
         kind = node.type
         if kind in ("program", "list", "pipeline"):
             self._read_all(node)
@@ -198,7 +208,6 @@ class _Reader:
             self._join = kind
         elif kind != "comment":
             raise Opaque(f"the command has a part of the unknown kind {kind!r}")
-        self._depth -= 1
 
     def _read_all(self, node: "Node") -> None:
         end = node.start_byte
@@ -269,10 +278,10 @@ class _Reader:
         owner = self.commands[-1]
         for child in rest:
             for redirect in self._redirects(child):
-                owner.redirects = [*owner.redirects, redirect]
+                owner.redirects.append(redirect)
         if self._late and (body.type != "command" or not owner.words):
             raise Opaque("a redirect has more than one target")
-        owner.words = [*owner.words, *self._late]
+        owner.words += self._late
         self._late = []
 
     def _redirects(self, node: "Node") -> Iterator[Redirect]:
@@ -387,8 +396,7 @@ class _Reader:
         return self._bytes[node.start_byte : node.end_byte].decode("utf-8", "surrogatepass")
 
     def _span(self, node: "Node") -> tuple[int, int]:
-        start = len(self._bytes[: node.start_byte].decode("utf-8", "surrogatepass"))
-        return start, start + len(self._text(node))
+        return self._chars[node.start_byte], self._chars[node.end_byte]
 
 
 def _unquoted(content: str) -> str | None:
@@ -411,7 +419,9 @@ def _said_by_cat(text: str) -> str | None:
 
 def _is_braced(text: str) -> bool:
     """Return whether the shell may make several words of one: `{a,b}`, `{1..3}`."""
-    return bool(re.search(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}", text))
+    inner = (one.rpartition("{") for one in text.split("}")[:-1])
+    lists = (part for _, brace, part in inner if brace and not re.search(r"\s", part))
+    return any("," in part or ".." in part for part in lists)
 
 
 def _none() -> Word:
