@@ -262,7 +262,11 @@ def test_sed_replaces_exactly_the_texts_and_does_nothing_else(
     form = form_of(f"sed {flag} -i s/1.2.3/1.2.4/g a.txt")
     (tmp_path / "a.txt").write_text(f"<{old}> x <{old}>\n", encoding="utf-8", newline="")
     args = {"old_text": old, "new_text": new, "file": "a.txt"}
-    text = Template(form.text).filled(args)
+    try:
+        text = Template(form.text).filled(args)
+    except UnsafeValue:
+        assert "{" in old + new  # what stands behind a brace may crash the parser
+        return
     subprocess.run(["bash", "-c", text], cwd=tmp_path, check=True, env={"LANG": "C.UTF-8"})
     found = (tmp_path / "a.txt").read_bytes().decode()
     assert found == f"<{old}> x <{old}>\n".replace(old, new)
