@@ -12,8 +12,8 @@ import msgspec
 
 from em.errors import UsageError
 from em.trust import content_hash, is_in_trusted_folder, is_trusted
+from em.values.files import read_regular
 from em.values.mismatch import closest, mismatch
-from em.values.regular_file import read_regular
 from em.values.strict_yaml import load_yaml
 
 FILE = "em.yaml"

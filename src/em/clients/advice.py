@@ -41,8 +41,8 @@ _DROPPED = {ord(char): " " for char in '<>“”"`'}
 class Advice:
     """What a memory has to say at a hook."""
 
-    def __init__(self, memory: Memory, *, tokens: int = MOST_TOKENS) -> None:
-        self._memory, self._tokens = memory, tokens
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
         location = memory.store.location
         self._db = location if "://" in location else os.path.abspath(location)
         self.told: dict[str, set[str]] = {}
@@ -114,7 +114,7 @@ class Advice:
     def _bounded(self, lines: Iterable["_Line"], session: str) -> str:
         """Return the heading and the lines that fit into the budget; nothing without a line."""
         chosen = []
-        room = self._tokens - cost(HEADING)
+        room = MOST_TOKENS - cost(HEADING)
         for text, heuristic_id, proposal in lines:
             if cost(text) <= room:
                 chosen.append(text)

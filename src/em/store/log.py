@@ -259,11 +259,9 @@ FIRST = 50
 THEN = 200
 
 
-def newest_first(
-    store: Store, *kinds: str, subject: str | None = None, before: int | None = None
-) -> Iterator[Event]:
-    """Stream events of some kinds, newest first, without erased ones; before a `seq` if given."""
-    size = FIRST
+def newest_first(store: Store, *kinds: str, subject: str | None = None) -> Iterator[Event]:
+    """Stream events of some kinds, newest first, without erased ones."""
+    size, before = FIRST, None
     while True:
         query = EventQuery(kinds=kinds, subject=subject, before=before, limit=size, newest=True)
         events = list(store.read(query))

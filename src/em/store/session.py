@@ -42,10 +42,13 @@ def is_side_by_side(session: Session) -> bool:
     return bool(getattr(session, "side_by_side", False))
 
 
-def chunks(items: Sequence[str], size: int = 500) -> Iterator[tuple[str, Sequence[str]]]:
+CHUNK = 500
+
+
+def chunks(items: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
     """Cut a list into parts for `IN (…)`, each with its question marks."""
-    for start in range(0, len(items), size):
-        part = items[start : start + size]
+    for start in range(0, len(items), CHUNK):
+        part = items[start : start + CHUNK]
         yield ",".join("?" * len(part)), part
 
 
@@ -67,12 +70,8 @@ def delete(session: Session, table: str, column: str, values: Sequence[str]) -> 
     return count
 
 
-def select_numbers(
-    session: Session, sql: str, numbers: Sequence[int], more: Sequence[Any] = ()
-) -> Iterator[Any]:
+def select_numbers(session: Session, sql: str, numbers: Sequence[int]) -> Iterator[Any]:
     """Run a statement whose `{}` stands for the numbers, in parts of some hundreds.
-
-    more: the parameters after the numbers.
 
     The last number is repeated up to a power of two, so that a connection meets few statements and
     has them prepared.
@@ -81,5 +80,5 @@ def select_numbers(
         part = numbers[first : first + 512]
         size = 1 << (len(part) - 1).bit_length()
         marks = ",".join("?" * size)
-        filled = (*part, *[part[-1]] * (size - len(part)), *more)
+        filled = (*part, *[part[-1]] * (size - len(part)))
         yield from session.execute(sql.format(marks), filled).fetchall()

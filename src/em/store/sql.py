@@ -69,7 +69,7 @@ from em.store.search_index import (
     index_events,
     put_lessons,
 )
-from em.store.session import Session, Transaction, chunks
+from em.store.session import CHUNK, Session, Transaction, chunks
 from em.store.summaries import Summaries, summarise, summarise_lessons
 from em.store.tickets import SqlTickets
 from em.trust import Database
@@ -500,7 +500,6 @@ class SqlStore(ABC):
         given: dict[str, str | None],
         key: tuple[str, ...],
         at: tuple[int, ...],
-        size: int = 500,
         wanted: tuple[str, Sequence[str]] | None = None,
         also: str = "",
     ) -> Iterator[tuple[Any, ...]]:
@@ -520,9 +519,9 @@ class SqlStore(ABC):
             conditions = " AND ".join([*where, *beyond]) or "1 = 1"
             sql = f"SELECT {columns} FROM {table} WHERE {conditions} ORDER BY {order} LIMIT ?"  # noqa: S608 - fixed words; values are bound
             with self._reading() as session:
-                rows = session.execute(sql, (*params, *after, size)).fetchall()
+                rows = session.execute(sql, (*params, *after, CHUNK)).fetchall()
             yield from rows
-            if len(rows) < size:
+            if len(rows) < CHUNK:
                 return
             after = tuple(rows[-1][n] for n in at)
 

@@ -1,7 +1,7 @@
 """JSON Schema: check values, check schemas, and derive simple schemas from values."""
 
 import sys
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
@@ -229,30 +229,14 @@ def kind_of(value: Any) -> Json:
     return {}
 
 
-def of_input(
-    inputs: Json,
-    *,
-    asked: Collection[str] = (),
-    request: str | None = None,
-    titles: Mapping[str, str] | None = None,
-) -> Json:
-    """Return a schema of recorded inputs, with the type and the recorded value of each.
-
-    asked: inputs that a run asks for if they are missing. request: an input that takes a whole
-    request as text, from which the others can be read; so none of them is required.
-    titles: the names that inputs were recorded with, where those are other ones.
-    """
-    properties = {name: {**kind_of(value), "examples": [value]} for name, value in inputs.items()}
-    for name, title in (titles or {}).items():
-        if name in properties:
-            properties[name] = {"title": title, **properties[name]}
-    required = [] if request else [name for name in inputs if name not in asked]
-    if request and request not in properties:
-        properties[request] = {"type": "string"}
+def of_input(inputs: Json) -> Json:
+    """Return a schema of recorded inputs, with the type and the recorded value of each."""
     return {
         "type": "object",
-        "properties": properties,
-        "required": required,
+        "properties": {
+            name: {**kind_of(value), "examples": [value]} for name, value in inputs.items()
+        },
+        "required": list(inputs),
         "additionalProperties": False,
     }
 
@@ -271,21 +255,16 @@ def examples_of(schema: Any) -> list[Any]:
     return examples if isinstance(examples, list) else []
 
 
-def titles_of(schema: Any) -> dict[str, str]:
-    """Return the titles of an object's properties, by name."""
-    return {
-        name: one["title"]
-        for name, one in properties_of(schema).items()
-        if isinstance(one.get("title"), str)
-    }
-
-
 def by_names(schema: Any, value: Json) -> Json:
     """Return an object under the names that its schema declares: a title may stand for its name.
 
     An input that was recorded as `in`, a word of expressions, is called `the_in` by a routine.
     """
-    titles = titles_of(schema)
+    titles = {
+        name: one["title"]
+        for name, one in properties_of(schema).items()
+        if isinstance(one.get("title"), str)
+    }
     undeclared = Declared(schema).without(value) if titles else ()
     names = {
         title: name for name, title in titles.items() if title in undeclared and name not in value

@@ -19,8 +19,8 @@ from em.runner.routine import Retry, ToolSpec
 from em.settings import FILE, AllowSettings, Settings, memory_folder
 from em.values.call import Effect
 from em.values.canonical import Json, canonical
+from em.values.files import read_regular
 from em.values.mismatch import mismatch
-from em.values.regular_file import read_regular
 from em.values.strict_yaml import load_yaml
 from em.workflows.dialect import MAIN_LLM, in_one_form
 

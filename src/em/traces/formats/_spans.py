@@ -480,13 +480,6 @@ _TOKENS = (
 )
 
 
-def is_agents_span(attributes: Json) -> bool:
-    """Return whether a span is an agent's, by its attributes."""
-    return any(
-        name.startswith(("gen_ai.", "openinference.", "llm.", "traceloop.")) for name in attributes
-    )
-
-
 def span_from(
     attributes: Json,
     *,
