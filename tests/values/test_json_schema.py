@@ -59,3 +59,10 @@ def test_what_does_not_fit_is_left_to_the_validator(
 ) -> None:
     monkeypatch.setattr(json_schema, "_is_unloaded", lambda: True)
     assert any(expected in message for _, message in json_schema.problems(schema, value))
+
+
+def test_a_pattern_that_goes_back_is_given_up() -> None:
+    fits = json_schema.matcher({"pattern": "^(?:(?!b).)*a*a*a*c$"})
+    assert fits("a" * 100 + "c")
+    assert not fits("a" * 200_000 + "c")  # it would fit, at the cost of as many steps
+    assert json_schema.matcher({"pattern": "^(?:a*)*b$"})("a" * 200_000 + "b")  # needs none

@@ -188,13 +188,21 @@ def _is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
+MOST_STEPS = 100_000
+"""Steps back that a pattern with look-around may take: other patterns take none. A value that needs
+more does not fit: a schema from elsewhere must not stop em."""
+
+
 @lru_cache(maxsize=256)
 def _validator(schema: bytes) -> Any:
     import jsonschema_rs
 
     try:
         return jsonschema_rs.validator_for(
-            msgspec.json.decode(schema), retriever=_refuse_fetch, validate_formats=True
+            msgspec.json.decode(schema),
+            retriever=_refuse_fetch,
+            validate_formats=True,
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=MOST_STEPS),
         )
     except (jsonschema_rs.ValidationError, ValueError, TypeError) as error:
         message = str(error).partition("\n")[0]
