@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +126,46 @@ def test_a_transcript_is_found_under_any_name(tmp_path: Path) -> None:
 def test_detection_does_not_raise_what_an_importer_raises() -> None:
     with pytest.raises(NoTranscript):
         read_traces(json.dumps(SCHEMA).encode())
+
+
+PACKAGE = """
+from em.traces.formats import Importer, Reader
+
+class Lines(Reader):
+    def read(self, value):
+        self.intake.trace(value["mine"], "mine").call("look", {}, "1")
+
+IMPORTER = Importer(name="mine", title="Mine", fits=lambda value: "mine" in value, reader=Lines)
+AGAIN = Importer(name="codex", title="Again", fits=IMPORTER.fits, reader=Lines)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("mine", "mine:IMPORTER", ""),
+        ("mine", "nowhere:IMPORTER", "nowhere"),
+        ("mine", "mine:Lines", "Importer"),
+        ("again", "mine:AGAIN", "codex"),
+    ],
+)
+def test_a_package_adds_a_format_by_an_entry_point(
+    name: str, value: str, problem: str, tmp_path: Path
+) -> None:
+    about = tmp_path / "mine-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine-package\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(f"[em.importers]\n{name} = {value}\n")
+    (tmp_path / "mine.py").write_text(PACKAGE)
+    (tmp_path / "lines.jsonl").write_text('{"mine": "s1"}\n')
+    command = [sys.executable, "-m", "em", "import", "lines.jsonl", "--db", "em.db", "--json"]
+    path = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=path, capture_output=True, text=True, check=False
+    )
+    if problem:
+        assert done.returncode == 2
+        assert problem in done.stderr
+        assert "mine-package" in done.stderr
+    else:
+        assert json.loads(done.stdout)["files"][0]["format"] == "mine"

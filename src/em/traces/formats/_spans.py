@@ -10,10 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import (
     as_args,
     as_value,
@@ -85,13 +87,22 @@ class Span(msgspec.Struct, kw_only=True):
     raw: Any = None
 
 
-class SpanReader:
-    """Read values that contain spans; `spans_of` finds the spans of one value."""
+def span_importer(
+    name: str, title: str, fits: Callable[[Any], bool], spans_of: Callable[[Any], Iterable[Span]]
+) -> Importer:
+    """Return the importer of a format of spans; `spans_of` finds the spans of one value."""
+    reader = partial(_SpanReader, name, spans_of)
+    return Importer(name=name, title=title, fits=fits, reader=reader)
+
+
+class _SpanReader(Reader):
+    """Read values that contain spans."""
 
     def __init__(
-        self, intake: Intake, name: str, spans_of: Callable[[Any], Iterable[Span]]
+        self, name: str, spans_of: Callable[[Any], Iterable[Span]], intake: Intake
     ) -> None:
-        self._intake, self._name, self._spans_of = intake, name, spans_of
+        super().__init__(intake)
+        self._name, self._spans_of = name, spans_of
         self._batch: list[Span] = []
         self._bytes = 0
 
@@ -99,15 +110,15 @@ class SpanReader:
         """Read the spans of one value."""
         found = list(self._spans_of(value))
         if not found:
-            self._intake.unknown("no span")
+            self.intake.unknown("no span")
         self._batch += found
-        self._bytes += len(self._intake.raw)
+        self._bytes += len(self.intake.raw)
         if self._bytes > BATCH_BYTES:
             self.end()
 
     def end(self) -> None:
         """Add the spans that were read."""
-        add_spans(self._intake, self._name, self._batch)
+        add_spans(self.intake, self._name, self._batch)
         self._batch, self._bytes = [], 0
 
 

@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import add_messages, is_message, outcome_of, text_of
 from em.traces.formats.openai_chat import chat_of
-from em.traces.intake import Intake
 from em.values.canonical import Json
 
 NAME = "anthropic"
 _BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "server_tool_use"})
 
 
-def _fits(value: Any) -> bool:
+def _is_anthropic(value: Any) -> bool:
     if _is_answer(value):
         return True
     chat = chat_of(value)
@@ -37,16 +36,13 @@ def _has_blocks(message: Json) -> bool:
     )
 
 
-class _Reader:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
+class _Reader(Reader):
     def read(self, value: Any) -> None:
         chat = {"messages": [value]} if _is_answer(value) else chat_of(value)
         if chat is None:
-            self._intake.unknown("an object without `messages`")
+            self.intake.unknown("an object without `messages`")
             return
-        trace = self._intake.nameless(NAME)
+        trace = self.intake.nameless(NAME)
         trace.say("system", text_of(chat.get("system")))
         add_messages(trace, chat["messages"])
         answer = chat.get("response")
@@ -57,12 +53,9 @@ class _Reader:
         trace.outcome = outcome_of(chat)
         trace.close()
 
-    def end(self) -> None:
-        return
-
 
 def _own(chat: Json) -> Json:
     return {name: chat[name] for name in ("content", "usage") if name in chat}
 
 
-IMPORTER = Importer(name=NAME, title="Anthropic messages", fits=_fits, reader=_Reader)
+IMPORTER = Importer(name=NAME, title="Anthropic messages", fits=_is_anthropic, reader=_Reader)

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import as_args, as_value, text_of, when
-from em.traces.intake import Incoming, Intake, digest
+from em.traces.intake import Incoming, digest
 from em.values.canonical import Json
 
 NAME = "atif"
 _ROLES = {"agent": "assistant"}
 
 
-def _fits(value: Any) -> bool:
+def _is_atif(value: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
         return False
     return str(value.get("schema_version", "")).startswith("ATIF") or (
@@ -20,18 +20,12 @@ def _fits(value: Any) -> bool:
     )
 
 
-class _Reader:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
+class _Reader(Reader):
     def read(self, value: Any) -> None:
         if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
-            self._intake.unknown("an object without `steps`")
+            self.intake.unknown("an object without `steps`")
             return
         self._add(value, None, None)
-
-    def end(self) -> None:
-        return
 
     def _add(self, value: Json, parent: str | None, parent_call: str | None) -> None:
         agent = value.get("agent") if isinstance(value.get("agent"), dict) else {}
@@ -39,9 +33,9 @@ class _Reader:
         app = {"agent": name} if isinstance(name, str) else {}
         session = value.get("session_id") or value.get("trajectory_id")
         if isinstance(session, str):
-            trace = self._intake.trace(session, NAME, session=session, **app)
+            trace = self.intake.trace(session, NAME, session=session, **app)
         else:
-            trace = self._intake.nameless(NAME, **app)
+            trace = self.intake.nameless(NAME, **app)
         trace.parent, trace.parent_call = parent, parent_call
         spawned: dict[str, str] = {}
         for step in value["steps"]:
@@ -53,7 +47,7 @@ class _Reader:
                 self._add(child, digest(NAME, session), call)
         trace.close()
         if isinstance(session, str):
-            self._intake.forget(session)
+            self.intake.forget(session)
 
 
 def _add_step(trace: Incoming, step: Any, spawned: dict[str, str]) -> None:
@@ -105,4 +99,4 @@ def _add_metrics(trace: Incoming, metrics: Any) -> int | None:
     return trace.spent(tokens, cost=float(metrics.get("cost_usd") or 0.0))
 
 
-IMPORTER = Importer(name=NAME, title="ATIF trajectories", fits=_fits, reader=_Reader)
+IMPORTER = Importer(name=NAME, title="ATIF trajectories", fits=_is_atif, reader=_Reader)

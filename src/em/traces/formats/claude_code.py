@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import as_args, as_value, output_of, text_of, tokens_of, when
 from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
@@ -70,7 +70,7 @@ class _Line(TypedDict, total=False):
     tool_use_result: _Extra
 
 
-def _fits(value: Any) -> bool:
+def _is_claude_code(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     message = value.get("message")
@@ -91,9 +91,9 @@ def _fits(value: Any) -> bool:
     )
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+        super().__init__(intake)
         self._first: Incoming | None = None
         self._nameless = ""
         self._chains: OrderedDict[str, str] = OrderedDict()
@@ -131,8 +131,8 @@ class _Reader:
 
     def end(self) -> None:
         for number, raw, place in self._before:
-            self._intake.reading(number, raw, place)
-            self._intake.unknown("a session without a message")
+            self.intake.reading(number, raw, place)
+            self.intake.unknown("a session without a message")
         self._before = []
 
     def _ended(self, value: Json) -> None:
@@ -195,16 +195,16 @@ class _Reader:
         """Return the trace of a line: the session's, or that of one of its sub-agents."""
         given = line.get("sessionId") or line.get("session_id")
         if not given and not self._nameless:
-            self._nameless = digest(self._intake.raw_text())
+            self._nameless = digest(self.intake.raw_text())
         session = str(given or self._nameless)
         spawned = line.get("parent_tool_use_id")
         key = self._chain(line, session) if line.get("isSidechain") else session
         key = f"{session}/{spawned}" if isinstance(spawned, str) else key
-        trace = self._intake.known_trace(key)
+        trace = self.intake.known_trace(key)
         if trace is None:
             app = {"session": session, "cwd": line.get("cwd"), "agent": line.get("agentId")}
             known = {name: text for name, text in app.items() if isinstance(text, str) and text}
-            trace = self._intake.trace(key, NAME, **known)
+            trace = self.intake.trace(key, NAME, **known)
             trace.ends_with_answer = True
             if key != session:
                 trace.parent = digest(NAME, session)
@@ -228,20 +228,20 @@ class _Reader:
         if self._first is not None:
             self._first.unknown(why)
         elif len(self._before) >= REMEMBERED:
-            self._intake.unknown(why)
+            self.intake.unknown(why)
         else:
-            intake = self._intake
+            intake = self.intake
             self._before.append((intake.number, intake.raw, intake.place))
 
     def _add_lines_before(self, trace: Incoming) -> None:
         """Add the lines before the first message, which belong to the session too."""
-        here = (self._intake.number, self._intake.raw, self._intake.place)
+        here = (self.intake.number, self.intake.raw, self.intake.place)
         before, self._before = self._before, []
         for number, raw, place in before:
-            self._intake.reading(number, raw, place)
+            self.intake.reading(number, raw, place)
             trace.unknown("before the first message")
         if before:
-            self._intake.reading(*here)
+            self.intake.reading(*here)
 
 
 def _is_told_by_program(line: Json, content: Any) -> bool:
@@ -259,7 +259,9 @@ def _remember(seen: "OrderedDict[str, Any]", key: str, value: Any, most: int = R
         seen.popitem(last=False)
 
 
-IMPORTER = Importer(name=NAME, title="Claude Code sessions", fits=_fits, reader=_Reader, line=_Line)
+IMPORTER = Importer(
+    name=NAME, title="Claude Code sessions", fits=_is_claude_code, reader=_Reader, line=_Line
+)
 
 
 _SAID_NOTHING = re.compile(r"\(\w+ completed with no output\)")

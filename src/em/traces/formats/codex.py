@@ -9,7 +9,7 @@ import re
 from collections import OrderedDict
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import (
     as_args,
     as_value,
@@ -75,7 +75,7 @@ _FAILURES = (
 """How a text begins with which Codex tells the model that it could not make a call."""
 
 
-def _fits(value: Any) -> bool:
+def _is_codex(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     kind = value.get("type")
@@ -88,9 +88,9 @@ def _fits(value: Any) -> bool:
     return kind in _CALLS | _OUTPUTS and ("call_id" in value or "id" in value)
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+        super().__init__(intake)
         self._trace: Incoming | None = None
         self._done: OrderedDict[str, None] = OrderedDict()
         self._told: OrderedDict[str, dict[str, int]] = OrderedDict()
@@ -107,20 +107,17 @@ class _Reader:
         if not self._read(trace, outer, body, at):
             trace.unknown(f"type {outer}/{body.get('type', '')}".rstrip("/"))
 
-    def end(self) -> None:
-        return
-
     def _opened(self, body: Json) -> Incoming:
         if self._trace is None:
             session = body.get("id") or body.get("thread_id") or body.get("session_id")
             named = isinstance(session, str)
-            key = session if named else digest(self._intake.raw_text())
+            key = session if named else digest(self.intake.raw_text())
             cwd = body.get("cwd")
             app = {"cwd": cwd} if isinstance(cwd, str) else {}
-            self._trace = self._intake.trace(str(key), NAME, session=str(key), **app)
+            self._trace = self.intake.trace(str(key), NAME, session=str(key), **app)
             self._trace.ends_with_answer = True
             if isinstance(body.get("parent_thread_id"), str):
-                self._trace.parent = self._intake.trace_id(NAME, body["parent_thread_id"])
+                self._trace.parent = self.intake.trace_id(NAME, body["parent_thread_id"])
         return self._trace
 
     def _read(self, trace: Incoming, outer: str, body: Json, at: Any) -> bool:
@@ -391,7 +388,9 @@ def _remember(seen: "OrderedDict[Any, None]", key: Any) -> None:
         seen.popitem(last=False)
 
 
-IMPORTER = Importer(name=NAME, title="Codex rollouts and event streams", fits=_fits, reader=_Reader)
+IMPORTER = Importer(
+    name=NAME, title="Codex rollouts and event streams", fits=_is_codex, reader=_Reader
+)
 
 
 def _is_by_codex(body: Json, text: str) -> bool:

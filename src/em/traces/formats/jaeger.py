@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from em.traces.formats import Importer
 from em.traces.formats._messages import when
-from em.traces.formats._spans import Span, SpanReader, span_from
-from em.traces.intake import Intake
+from em.traces.formats._spans import Span, span_from, span_importer
 from em.values.canonical import Json
 
 NAME = "jaeger"
@@ -19,7 +17,7 @@ def _traces(value: Any) -> list[Json]:
     return [one for one in traces if isinstance(one, dict) and isinstance(one.get("spans"), list)]
 
 
-def _fits(value: Any) -> bool:
+def _is_jaeger(value: Any) -> bool:
     traces = _traces(value)
     return bool(traces) and all(
         "traceID" in trace or any("operationName" in span for span in trace["spans"][:1])
@@ -73,8 +71,4 @@ def _tags(given: Any) -> Json:
     return {str(tag["key"]): tag.get("value") for tag in given or () if "key" in tag}
 
 
-def _reader(intake: Intake) -> SpanReader:
-    return SpanReader(intake, NAME, spans_of)
-
-
-IMPORTER = Importer(name=NAME, title="Jaeger exports", fits=_fits, reader=_reader)
+IMPORTER = span_importer(NAME, "Jaeger exports", _is_jaeger, spans_of)

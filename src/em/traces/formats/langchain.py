@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import add_messages, is_message, plain
 from em.traces.intake import Intake
 from em.values.canonical import Json
@@ -16,7 +16,7 @@ _TYPES = frozenset({
 _STATES = ("values", "channel_values", "state", "output", "kwargs")
 
 
-def _fits(value: Any) -> bool:
+def _is_of_langchain(value: Any) -> bool:
     found = _messages_in(value)
     return bool(found) and all(_is_langchain(message) for message in found)
 
@@ -65,36 +65,36 @@ def _is_update(value: Any) -> bool:
     )
 
 
-class _Reader:
+class _Reader(Reader):
     """All states of a thread are one trace; so are all updates of a graph."""
 
     def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+        super().__init__(intake)
         self._updates: list[Json] = []
         self._added: dict[str, set[str]] = {}
 
     def read(self, value: Any) -> None:
         found = _messages_in(value)
         if not found:
-            self._intake.unknown("no messages")
+            self.intake.unknown("no messages")
         elif _is_update(value):
             self._updates += found
         elif (thread := _thread_of(value)) is not None:
             self._add_thread(thread, found)
         else:
-            trace = self._intake.nameless(NAME)
+            trace = self.intake.nameless(NAME)
             add_messages(trace, found)
             trace.close()
 
     def end(self) -> None:
         if self._updates:
-            trace = self._intake.nameless(NAME)
+            trace = self.intake.nameless(NAME)
             add_messages(trace, self._updates)
             trace.close()
             self._updates = []
 
     def _add_thread(self, thread: str, messages: Sequence[Any]) -> None:
-        trace = self._intake.trace(thread, NAME, thread=thread)
+        trace = self.intake.trace(thread, NAME, thread=thread)
         added = self._added.setdefault(thread, set())
         for message in messages:
             own = str(plain(message).get("id") or plain(message))
@@ -103,4 +103,6 @@ class _Reader:
                 add_messages(trace, [message])
 
 
-IMPORTER = Importer(name=NAME, title="LangChain and LangGraph messages", fits=_fits, reader=_Reader)
+IMPORTER = Importer(
+    name=NAME, title="LangChain and LangGraph messages", fits=_is_of_langchain, reader=_Reader
+)

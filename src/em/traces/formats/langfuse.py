@@ -3,10 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
-from em.traces.formats import Importer
 from em.traces.formats._messages import as_args, as_value, first_of, tokens_of, when
-from em.traces.formats._spans import Kind, Span, SpanReader, Utterance, prompt_text, read_messages
-from em.traces.intake import Intake
+from em.traces.formats._spans import (
+    Kind,
+    Span,
+    Utterance,
+    prompt_text,
+    read_messages,
+    span_importer,
+)
 from em.values.canonical import Json
 
 NAME = "langfuse"
@@ -35,7 +40,7 @@ def _is_trace(item: Json) -> bool:
     )
 
 
-def _fits(value: Any) -> bool:
+def _is_langfuse(value: Any) -> bool:
     items = _items(value)
     return bool(items) and all(_is_observation(one) or _is_trace(one) for one in items)
 
@@ -103,8 +108,4 @@ def _looks_like_a_tool(item: Json) -> bool:
     return str(kind).lower() == "tool" or str(item.get("name", "")).startswith("tool:")
 
 
-def _reader(intake: Intake) -> SpanReader:
-    return SpanReader(intake, NAME, spans_of)
-
-
-IMPORTER = Importer(name=NAME, title="Langfuse exports", fits=_fits, reader=_reader)
+IMPORTER = span_importer(NAME, "Langfuse exports", _is_langfuse, spans_of)

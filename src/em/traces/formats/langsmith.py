@@ -3,10 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
-from em.traces.formats import Importer
 from em.traces.formats._messages import as_args, as_value, when
-from em.traces.formats._spans import Kind, Span, SpanReader, Utterance, prompt_text, read_messages
-from em.traces.intake import Intake
+from em.traces.formats._spans import (
+    Kind,
+    Span,
+    Utterance,
+    prompt_text,
+    read_messages,
+    span_importer,
+)
 from em.values.canonical import Json
 
 NAME = "langsmith"
@@ -21,7 +26,7 @@ def _runs(value: Any) -> list[Json]:
     return [run for run in runs if isinstance(run, dict)]
 
 
-def _fits(value: Any) -> bool:
+def _is_langsmith(value: Any) -> bool:
     runs = _runs(value)
     return bool(runs) and all("run_type" in run and "name" in run for run in runs)
 
@@ -128,8 +133,4 @@ def _answers(outputs: Any) -> list[Any]:
     return found if isinstance(found, list) else [found]
 
 
-def _reader(intake: Intake) -> SpanReader:
-    return SpanReader(intake, NAME, spans_of)
-
-
-IMPORTER = Importer(name=NAME, title="LangSmith runs", fits=_fits, reader=_reader)
+IMPORTER = span_importer(NAME, "LangSmith runs", _is_langsmith, spans_of)

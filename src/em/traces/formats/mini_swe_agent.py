@@ -8,7 +8,7 @@ the next message. With OpenAI's Responses, answers have `output` and observation
 import re
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import (
     as_args,
     as_value,
@@ -18,7 +18,7 @@ from em.traces.formats._messages import (
     role_of,
     text_of,
 )
-from em.traces.intake import Incoming, Intake
+from em.traces.intake import Incoming
 from em.values.canonical import Json
 
 NAME = "mini-swe-agent"
@@ -27,7 +27,7 @@ _CODE = re.compile(r"<returncode>(-?\d+)</returncode>")
 _OUTPUT = re.compile(r"<output>\n?(.*?)\n?</output>", re.DOTALL)
 
 
-def _fits(value: Any) -> bool:
+def _is_mini_swe_agent(value: Any) -> bool:
     if isinstance(value, dict):
         if str(value.get("trajectory_format", "")).startswith("mini-swe-agent"):
             return True
@@ -41,24 +41,18 @@ def _fits(value: Any) -> bool:
     )
 
 
-class _Reader:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
+class _Reader(Reader):
     def read(self, value: Any) -> None:
         messages = value.get("messages") if isinstance(value, dict) else value
         if not isinstance(messages, list):
-            self._intake.unknown("no messages")
+            self.intake.unknown("no messages")
             return
-        trace = self._intake.nameless(NAME)
+        trace = self.intake.nameless(NAME)
         _Chat(trace).add([message for message in messages if isinstance(message, dict)])
         info = value.get("info") if isinstance(value, dict) else None
         if isinstance(info, dict):
             _add_info(trace, info)
         trace.close()
-
-    def end(self) -> None:
-        return
 
 
 class _Chat:
@@ -163,4 +157,6 @@ def _add_info(trace: Incoming, info: Json) -> None:
         trace.outcome = "failure"  # a limit, a wrong format or an exception ended the run
 
 
-IMPORTER = Importer(name=NAME, title="mini-swe-agent trajectories", fits=_fits, reader=_Reader)
+IMPORTER = Importer(
+    name=NAME, title="mini-swe-agent trajectories", fits=_is_mini_swe_agent, reader=_Reader
+)

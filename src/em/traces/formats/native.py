@@ -5,14 +5,13 @@ from typing import Any
 import msgspec
 
 from em.errors import InputError
-from em.traces.formats import Importer
-from em.traces.intake import Intake
+from em.traces.formats import Importer, Reader
 from em.traces.trace import Approval, Message, ToolCall, UdfCall, read_trace
 
 NAME = "native"
 
 
-def _fits(value: Any) -> bool:
+def _is_trace(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     if isinstance(value.get("events"), list) and isinstance(value.get("mission"), dict):
@@ -20,17 +19,14 @@ def _fits(value: Any) -> bool:
     return isinstance(value.get("steps"), list) and isinstance(value.get("task"), str)
 
 
-class _Reader:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
+class _Reader(Reader):
     def read(self, value: Any) -> None:
         try:
-            trace = read_trace(msgspec.json.encode(value), self._intake.place)
+            trace = read_trace(msgspec.json.encode(value), self.intake.place)
         except InputError as error:
-            self._intake.refuse(error)
+            self.intake.refuse(error)
             return
-        incoming = self._intake.nameless(**{"name": NAME, **trace.app})
+        incoming = self.intake.nameless(**{"name": NAME, **trace.app})
         incoming.goal, incoming.input = trace.mission.goal, trace.mission.input_summary
         incoming.outcome, incoming.output = trace.outcome, trace.final_output
         incoming.thoughts, incoming.tags = trace.thoughts, trace.tags
@@ -42,9 +38,6 @@ class _Reader:
             _add(incoming, event)
         incoming.close()
 
-    def end(self) -> None:
-        return
-
 
 def _add(incoming: Any, event: ToolCall | UdfCall | Approval | Message) -> None:
     body = msgspec.to_builtins(event)
@@ -52,5 +45,5 @@ def _add(incoming: Any, event: ToolCall | UdfCall | Approval | Message) -> None:
 
 
 IMPORTER = Importer(
-    name=NAME, title="em's own traces, and trajectories", fits=_fits, reader=_Reader
+    name=NAME, title="em's own traces, and trajectories", fits=_is_trace, reader=_Reader
 )

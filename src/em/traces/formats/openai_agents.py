@@ -3,18 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
-from em.traces.formats import Importer
 from em.traces.formats._messages import as_args, as_value, ended, text_of, tokens_of, when
 from em.traces.formats._spans import (
     Called,
     Ended,
     Kind,
     Span,
-    SpanReader,
     Utterance,
     read_messages,
+    span_importer,
 )
-from em.traces.intake import Intake
 from em.values.canonical import Json
 
 NAME = "openai-agents"
@@ -33,7 +31,7 @@ def _is_span(item: Json) -> bool:
     return isinstance(item.get("span_data"), dict) and "trace_id" in item
 
 
-def _fits(value: Any) -> bool:
+def _is_openai_agents(value: Any) -> bool:
     items = _values(value)
     return bool(items) and all(_is_span(one) or one.get("object") == "trace" for one in items)
 
@@ -105,8 +103,4 @@ def read_items(items: Any) -> tuple[list[Utterance], list[Called], list[Ended]]:
     return texts, [*asked, *more], [*results, *found]
 
 
-def _reader(intake: Intake) -> SpanReader:
-    return SpanReader(intake, NAME, spans_of)
-
-
-IMPORTER = Importer(name=NAME, title="OpenAI Agents SDK spans", fits=_fits, reader=_reader)
+IMPORTER = span_importer(NAME, "OpenAI Agents SDK spans", _is_openai_agents, spans_of)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import (
     add_messages,
     is_message,
@@ -11,7 +11,6 @@ from em.traces.formats._messages import (
     tokens_of,
     when,
 )
-from em.traces.intake import Intake
 from em.values.canonical import Json
 
 NAME = "openai"
@@ -30,7 +29,7 @@ def chat_of(value: Any) -> Json | None:
     return None
 
 
-def _fits(value: Any) -> bool:
+def _is_openai_chat(value: Any) -> bool:
     chat = chat_of(value)
     messages = chat["messages"] if chat else []
     if not messages or not all(is_message(message) for message in messages):
@@ -53,16 +52,13 @@ def _is_openai(message: Json) -> bool:
     ) and all("function" in call for call in message.get("tool_calls") or ())
 
 
-class _Reader:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
+class _Reader(Reader):
     def read(self, value: Any) -> None:
         chat = chat_of(value)
         if chat is None:
-            self._intake.unknown("an object without `messages`")
+            self.intake.unknown("an object without `messages`")
             return
-        trace = self._intake.nameless(NAME)
+        trace = self.intake.nameless(NAME)
         trace.goal = str(chat.get("instruction") or "")
         add_messages(trace, chat["messages"])
         answer = chat.get("response") if isinstance(chat.get("response"), dict) else chat
@@ -75,8 +71,5 @@ class _Reader:
         trace.outcome = outcome_of(chat)
         trace.close()
 
-    def end(self) -> None:
-        return
 
-
-IMPORTER = Importer(name=NAME, title="OpenAI chats", fits=_fits, reader=_Reader)
+IMPORTER = Importer(name=NAME, title="OpenAI chats", fits=_is_openai_chat, reader=_Reader)

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import as_args, exit_failure, output_of, when
-from em.traces.intake import Incoming, Intake, digest
+from em.traces.intake import Incoming, digest
 from em.values.canonical import Json
 
 NAME = "opencode"
@@ -21,7 +21,7 @@ _STREAM = frozenset({"step_start", "step_finish", "text", "reasoning", "tool_use
 _BOOKKEEPING = frozenset({"step-start", "snapshot", "patch", "compaction", "retry", "agent"})
 
 
-def _fits(value: Any) -> bool:
+def _is_opencode(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     if value.get("type") in _STREAM and isinstance(value.get("sessionID"), str):
@@ -34,25 +34,19 @@ def _fits(value: Any) -> bool:
     )
 
 
-class _Reader:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
+class _Reader(Reader):
     def read(self, value: Any) -> None:
         if not isinstance(value, dict):
-            self._intake.unknown("no object")
+            self.intake.unknown("no object")
         elif isinstance(value.get("messages"), list):
             self._session(value)
         else:
             self._event(value)
 
-    def end(self) -> None:
-        return
-
     def _session(self, value: Json) -> None:
         given = value.get("info")
         info: Json = given if isinstance(given, dict) else {}
-        key = str(info.get("id") or digest(self._intake.raw_text()))
+        key = str(info.get("id") or digest(self.intake.raw_text()))
         directory = info.get("directory")
         trace = self._opened(key, {"cwd": directory} if isinstance(directory, str) else {})
         if isinstance(info.get("parentID"), str):
@@ -60,7 +54,7 @@ class _Reader:
         for message in value["messages"]:
             _add_message(trace, message)
         trace.close()
-        self._intake.forget(key)
+        self.intake.forget(key)
 
     def _event(self, value: Json) -> None:
         """Read a line of `opencode run --format json`: a part of an answer."""
@@ -74,7 +68,7 @@ class _Reader:
             trace.spent(_tokens(part.get("tokens")), cost=_cost(part))
 
     def _opened(self, key: str, app: Json) -> Incoming:
-        trace = self._intake.trace(key, NAME, session=key, **app)
+        trace = self.intake.trace(key, NAME, session=key, **app)
         trace.ends_with_answer = True
         return trace
 
@@ -202,7 +196,7 @@ def _content(data: Any) -> Json:
 IMPORTER = Importer(
     name=NAME,
     title="opencode sessions",
-    fits=_fits,
+    fits=_is_opencode,
     reader=_Reader,
     tables=frozenset({"session", "message", "part"}),
     documents=_documents,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import (
     as_args,
     output_of,
@@ -12,7 +12,7 @@ from em.traces.formats._messages import (
     tokens_of,
     when,
 )
-from em.traces.intake import Incoming, Intake
+from em.traces.intake import Incoming
 from em.values.canonical import Json
 
 NAME = "openhands"
@@ -39,33 +39,27 @@ def _history(value: Any) -> list[Any] | None:
     return [event for entry in history for event in (entry if isinstance(entry, list) else [entry])]
 
 
-def _fits(value: Any) -> bool:
+def _is_openhands(value: Any) -> bool:
     history = _history(value)
     return bool(history) and all(_is_event(event) for event in (history or [])[:20])
 
 
-class _Reader:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
+class _Reader(Reader):
     def read(self, value: Any) -> None:
         history = _history(value)
         if history is None:
-            self._intake.unknown("no history of events")
+            self.intake.unknown("no history of events")
             return
         first = history[0] if history and isinstance(history[0], dict) else {}
         began = first.get("timestamp")
         if isinstance(began, str):
-            trace = self._intake.trace(f"{began} {text_of(first.get('message'))}", NAME)
+            trace = self.intake.trace(f"{began} {text_of(first.get('message'))}", NAME)
         else:
-            trace = self._intake.nameless(NAME)
+            trace = self.intake.nameless(NAME)
         _History(trace).add(history)
         if isinstance(value, dict):
             _add_about(trace, value)
         trace.close()
-
-    def end(self) -> None:
-        return
 
 
 class _History:
@@ -185,4 +179,4 @@ def _add_about(trace: Incoming, value: Json) -> None:
             trace.usage["model_calls"] = len(costs)
 
 
-IMPORTER = Importer(name=NAME, title="OpenHands histories", fits=_fits, reader=_Reader)
+IMPORTER = Importer(name=NAME, title="OpenHands histories", fits=_is_openhands, reader=_Reader)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import as_args, as_value, text_of, when
 from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
@@ -11,7 +11,7 @@ NAME = "openhands-sdk"
 _ENDS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 
 
-def _fits(value: Any) -> bool:
+def _is_openhands_sdk(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and isinstance(value.get("kind"), str)
@@ -21,21 +21,18 @@ def _fits(value: Any) -> bool:
     )
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+        super().__init__(intake)
         self._trace: Incoming | None = None
 
     def read(self, value: Any) -> None:
         event: Json = value if isinstance(value, dict) else {}
         if self._trace is None:
-            key = str(event.get("id") or digest(self._intake.raw_text()))
-            self._trace = self._intake.trace(key, NAME)
+            key = str(event.get("id") or digest(self.intake.raw_text()))
+            self._trace = self.intake.trace(key, NAME)
         if not _add(self._trace, event):
             self._trace.unknown(f"kind {event.get('kind')}")
-
-    def end(self) -> None:
-        return
 
 
 def _add(trace: Incoming, event: Json) -> bool:
@@ -103,4 +100,4 @@ def _add_usage(trace: Incoming, event: Json) -> bool:
     return True
 
 
-IMPORTER = Importer(name=NAME, title="OpenHands SDK events", fits=_fits, reader=_Reader)
+IMPORTER = Importer(name=NAME, title="OpenHands SDK events", fits=_is_openhands_sdk, reader=_Reader)

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from em.traces.formats import Importer
 from em.traces.formats._messages import first_of, when
-from em.traces.formats._spans import Span, SpanReader, span_from
-from em.traces.intake import Intake
+from em.traces.formats._spans import Span, span_from, span_importer
 from em.values.canonical import Json
 
 NAME = "openinference"
@@ -30,7 +28,7 @@ def _is_span(span: Json) -> bool:
     return has_attributes and any(name in span for name in _NAMES) and bool(_ids(span)[1])
 
 
-def _fits(value: Any) -> bool:
+def _is_openinference(value: Any) -> bool:
     roots = _roots(value)
     return bool(roots) and all(map(_is_span, roots))
 
@@ -88,8 +86,4 @@ def _duration(given: Any) -> timedelta:
     return timedelta(hours=hours, minutes=minutes, seconds=seconds)
 
 
-def _reader(intake: Intake) -> SpanReader:
-    return SpanReader(intake, NAME, spans_of)
-
-
-IMPORTER = Importer(name=NAME, title="OpenInference spans", fits=_fits, reader=_reader)
+IMPORTER = span_importer(NAME, "OpenInference spans", _is_openinference, spans_of)

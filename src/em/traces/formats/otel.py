@@ -4,10 +4,8 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
-from em.traces.formats import Importer
 from em.traces.formats._messages import when
-from em.traces.formats._spans import Span, SpanReader, span_from
-from em.traces.intake import Intake
+from em.traces.formats._spans import Span, span_from, span_importer
 from em.values.canonical import Json
 
 NAME = "otel"
@@ -36,7 +34,7 @@ def _is_sdk_span(value: Any) -> bool:
     )
 
 
-def _fits(value: Any) -> bool:
+def _is_otel(value: Any) -> bool:
     return bool(_resources(value)) or _is_sdk_span(value)
 
 
@@ -139,10 +137,4 @@ def _value(value: Any) -> Any:
     return None
 
 
-def _reader(intake: Intake) -> SpanReader:
-    return SpanReader(intake, NAME, spans_of)
-
-
-IMPORTER = Importer(
-    name=NAME, title="OpenTelemetry spans: OTLP JSON, Tempo, SDK", fits=_fits, reader=_reader
-)
+IMPORTER = span_importer(NAME, "OpenTelemetry spans: OTLP JSON, Tempo, SDK", _is_otel, spans_of)

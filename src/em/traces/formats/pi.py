@@ -7,7 +7,7 @@ was left did happen, so all entries are read in the order in which they were wri
 
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import as_args, output_of, text_of, tokens_of, when
 from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
@@ -28,7 +28,7 @@ _EVENTS = frozenset({
 """Events of `--mode json` that say what `message_end` says too."""
 
 
-def _fits(value: Any) -> bool:
+def _is_pi(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     kind, message = value.get("type"), value.get("message")
@@ -39,9 +39,9 @@ def _fits(value: Any) -> bool:
     return kind in _ENTRIES and {"id", "parentId", "timestamp"} <= value.keys()
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+        super().__init__(intake)
         self._trace: Incoming | None = None
 
     def read(self, value: Any) -> None:
@@ -58,16 +58,13 @@ class _Reader:
         elif kind not in _BOOKKEEPING and kind not in _EVENTS:
             trace.unknown(f"type {kind}")
 
-    def end(self) -> None:
-        return
-
     def _opened(self, entry: Json) -> Incoming:
         if self._trace is None:
             given = entry.get("id") if entry.get("type") == "session" else None
-            key = given if isinstance(given, str) else digest(self._intake.raw_text())
+            key = given if isinstance(given, str) else digest(self.intake.raw_text())
             cwd = entry.get("cwd")
             app = {"cwd": cwd} if isinstance(cwd, str) else {}
-            self._trace = self._intake.trace(key, NAME, session=key, **app)
+            self._trace = self.intake.trace(key, NAME, session=key, **app)
             self._trace.ends_with_answer = True
         return self._trace
 
@@ -116,4 +113,4 @@ def _add_answer(trace: Incoming, message: Json, at: Any) -> None:
     trace.outcome = "failure" if message.get("stopReason") == "error" else "unknown"
 
 
-IMPORTER = Importer(name=NAME, title="pi sessions", fits=_fits, reader=_Reader)
+IMPORTER = Importer(name=NAME, title="pi sessions", fits=_is_pi, reader=_Reader)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import (
     as_args,
     as_value,
@@ -23,7 +23,7 @@ _ITEMS = frozenset({
 })  # fmt: skip
 
 
-def _fits(value: Any) -> bool:
+def _is_responses(value: Any) -> bool:
     if isinstance(value, list):
         return bool(value) and all(map(_is_item, value)) and any(map(_is_typed, value))
     if not isinstance(value, dict):
@@ -45,11 +45,11 @@ def _is_typed(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") in _ITEMS
 
 
-class _Reader:
+class _Reader(Reader):
     """Answers that are linked by `previous_response_id` are one trace."""
 
     def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+        super().__init__(intake)
         self._chains: dict[str, str] = {}
 
     def read(self, value: Any) -> None:
@@ -58,13 +58,10 @@ class _Reader:
         elif isinstance(value, dict):
             self._add_answer(value)
         else:
-            self._intake.unknown("no object")
-
-    def end(self) -> None:
-        return
+            self.intake.unknown("no object")
 
     def _add_items(self, items: list[Any]) -> None:
-        trace = self._intake.nameless(NAME)
+        trace = self.intake.nameless(NAME)
         for item in items:
             tell_item(trace, item, None)
         trace.close()
@@ -78,9 +75,9 @@ class _Reader:
         if isinstance(own, str):
             key = self._chains.get(str(before), str(before or own))
             self._chains[own] = key
-            trace = self._intake.trace(key, NAME)
+            trace = self.intake.trace(key, NAME)
         else:
-            trace = self._intake.nameless(NAME)
+            trace = self.intake.nameless(NAME)
         at = when(answer.get("created_at"))
         trace.say("system", text_of(answer.get("instructions")), at, key=_key("system", own))
         for source, name in ((request, "input"), (answer, "output")):
@@ -140,4 +137,4 @@ def _add_output(trace: Incoming, item: Json, at: Any) -> None:
         trace.say("tool", text_or_json(output), at)
 
 
-IMPORTER = Importer(name=NAME, title="OpenAI Responses", fits=_fits, reader=_Reader)
+IMPORTER = Importer(name=NAME, title="OpenAI Responses", fits=_is_responses, reader=_Reader)

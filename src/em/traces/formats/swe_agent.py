@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import add_messages, is_message, plain, role_of, text_of
-from em.traces.intake import Incoming, Intake
+from em.traces.intake import Incoming
 from em.values.canonical import Json
 
 NAME = "swe-agent"
 
 
-def _fits(value: Any) -> bool:
+def _is_swe_agent(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     steps, history = value.get("trajectory"), value.get("history")
@@ -23,15 +23,12 @@ def _fits(value: Any) -> bool:
     )
 
 
-class _Reader:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
+class _Reader(Reader):
     def read(self, value: Any) -> None:
         if not isinstance(value, dict):
-            self._intake.unknown("no object")
+            self.intake.unknown("no object")
             return
-        trace = self._intake.nameless(NAME)
+        trace = self.intake.nameless(NAME)
         history = [one for one in value.get("history") or () if is_message(one)]
         steps = [step for step in value.get("trajectory") or () if isinstance(step, dict)]
         if any(message.get("tool_calls") for message in history):
@@ -42,9 +39,6 @@ class _Reader:
             _add_actions(trace, history)
         _add_info(trace, value.get("info"), steps)
         trace.close()
-
-    def end(self) -> None:
-        return
 
 
 def _add_calls(trace: Incoming, history: list[Json]) -> None:
@@ -106,4 +100,4 @@ def _add_info(trace: Incoming, info: Any, steps: list[Json]) -> None:
         trace.output = info["submission"]
 
 
-IMPORTER = Importer(name=NAME, title="SWE-agent trajectories", fits=_fits, reader=_Reader)
+IMPORTER = Importer(name=NAME, title="SWE-agent trajectories", fits=_is_swe_agent, reader=_Reader)

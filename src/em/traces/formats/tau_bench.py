@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from em.traces.formats import Importer
+from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import (
     add_message,
     as_value,
@@ -19,7 +19,7 @@ from em.traces.formats._messages import (
     tokens_of,
     when,
 )
-from em.traces.intake import Incoming, Intake
+from em.traces.intake import Incoming
 from em.traces.trace import Outcome, reports_error
 from em.values.canonical import Json
 
@@ -29,7 +29,7 @@ _API = "API output: "
 _RESPOND = "respond"
 
 
-def _fits(value: Any) -> bool:
+def _is_tau_bench(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     if value.keys() >= _RUN:
@@ -53,13 +53,10 @@ def _simulations(value: Json) -> Sequence[Json] | None:
     return given if all(map(_is_simulation, given)) else None
 
 
-class _Reader:
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-
+class _Reader(Reader):
     def read(self, value: Any) -> None:
-        if not _fits(value):
-            self._intake.unknown("not a run of tau-bench")
+        if not _is_tau_bench(value):
+            self.intake.unknown("not a run of tau-bench")
         elif value.keys() >= _RUN:
             self._run(value)
         else:
@@ -69,11 +66,8 @@ class _Reader:
             for run in _simulations(value) or [value]:
                 self._simulation(run, tasks.get(run.get("task_id"), {}))
 
-    def end(self) -> None:
-        return
-
     def _run(self, run: Json) -> None:
-        trace = self._intake.nameless(NAME, **_which(run))
+        trace = self.intake.nameless(NAME, **_which(run))
         task = run["info"].get("task")
         trace.goal = str((task if isinstance(task, dict) else {}).get("instruction") or "")
         messages = [message for message in run["traj"] if is_message(message)]
@@ -86,7 +80,7 @@ class _Reader:
         trace.close()
 
     def _simulation(self, run: Json, task: Json) -> None:
-        trace = self._intake.nameless(NAME, **_which(run))
+        trace = self.intake.nameless(NAME, **_which(run))
         scenario = task.get("user_scenario")
         asked = scenario.get("instructions") if isinstance(scenario, dict) else None
         trace.goal = asked if isinstance(asked, str) else _reason(asked)
@@ -175,4 +169,4 @@ def _add_simulated(trace: Incoming, message: Json) -> None:
                 tokens = 0
 
 
-IMPORTER = Importer(name=NAME, title="tau-bench results", fits=_fits, reader=_Reader)
+IMPORTER = Importer(name=NAME, title="tau-bench results", fits=_is_tau_bench, reader=_Reader)
