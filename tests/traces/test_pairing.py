@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.traces.formats._spans import Span, add_spans, read_messages
+from em.traces.formats._messages import read_messages
+from em.traces.formats._spans import Span, add_spans
 from em.traces.intake import Intake
 from em.traces.trace import Trace
 from em.traces.transcripts import read_traces

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,12 +18,39 @@ from em.traces.trace import Call, ToolCall, TraceEvent
 from em.values.canonical import Json, identical
 
 
-class AskedCall(msgspec.Struct, frozen=True):
-    """A call that the model asked for, and the number of events that were recorded before it."""
+class Said(msgspec.Struct, frozen=True):
+    """A text of a conversation, and who said it. speaker: their name, where they are several."""
+
+    role: str
+    text: str
+    speaker: str = ""
+
+
+class Called(msgspec.Struct, frozen=True):
+    """A call that a model asked for."""
 
     id: str
     name: str
     args: Json
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a call ended, as a conversation says it: by its result or its error.
+
+    id: the call's; "" for the first one that waits for its result.
+    text: what the conversation has, for where no call of this id is known.
+    """
+
+    id: str
+    result: Any
+    error: Any = None
+    text: str = ""
+
+
+class AskedCall(NamedTuple):
+    """A call that the model asked for, and the number of events that were recorded before it."""
+
+    call: Called
     since: int
     start: float
 
@@ -51,13 +78,13 @@ class AskedCalls:
         self._open: dict[str, AskedCall] = {}
         # The places of recorded calls that were found to be calls which the model asked for.
         self._claimed: set[int] = set()
-        self._said: Counter[tuple[str, str]] = Counter()
+        self._said: Counter[Said] = Counter()
 
-    def new_texts(self, texts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the texts (role and text) that were not there before: chats repeat them all."""
-        new: list[tuple[str, str]] = []
+    def new_texts(self, texts: Sequence[Said]) -> list[Said]:
+        """Return the texts that were not there before: chats repeat them all."""
+        new: list[Said] = []
         with self._lock:
-            now: Counter[tuple[str, str]] = Counter()
+            now: Counter[Said] = Counter()
             for one in texts:
                 now[one] += 1
                 if now[one] > self._said[one]:
@@ -68,43 +95,43 @@ class AskedCalls:
     def answered(self, role: str, text: str) -> None:
         """Note a text of the model's answer; the next request repeats it."""
         with self._lock:
-            self._said[role, text] += 1
+            self._said[Said(role, text)] += 1
 
-    def ask(self, calls: Sequence[tuple[str, str, Json]]) -> None:
-        """Note calls that the model asked for: their ids, names and arguments."""
+    def ask(self, calls: Sequence[Called]) -> None:
+        """Note calls that the model asked for."""
         since, start = len(self._recorder.events), time.perf_counter()
         with self._lock:
-            for call_id, name, args in calls:
-                self._open.setdefault(call_id, AskedCall(call_id, name, args, since, start))
+            for call in calls:
+                self._open.setdefault(call.id, AskedCall(call, since, start))
 
-    def end(self, results: Sequence[tuple[str, Any, Any]]) -> None:
-        """Record the calls whose results (id, result, error) are sent to the model.
+    def end(self, results: Sequence[Ended]) -> None:
+        """Record the calls whose results are sent to the model.
 
         Results of calls that were asked for before the recording are left out.
         """
         with self._lock:
             ended = [
-                (asked, result, error)
-                for call_id, result, error in results
-                if (asked := self._open.pop(call_id, None)) is not None
+                (asked, result)
+                for result in results
+                if (asked := self._open.pop(result.id, None)) is not None
             ]
-            missing, others = self._without_recorded([asked for asked, _, _ in ended])
+            missing, others = self._without_recorded([asked for asked, _ in ended])
         if missing and others:
             self._recorder.mark_incomplete(
-                f"the model asked for `{missing[0].name}`, and `{others[0]}` was recorded"
+                f"the model asked for `{missing[0].call.name}`, and `{others[0]}` was recorded"
                 " meanwhile: it can't be told whether one is part of the other. Decorate"
-                f" `{missing[0].name}` with em.tool"
+                f" `{missing[0].call.name}` with em.tool"
             )
             return
-        for asked, result, error in ended:
+        for asked, result in ended:
             if asked in missing:
-                self._record(_event(asked, result, error))
+                self._record(_event(asked, result))
 
     def never_ended(self) -> str:
         """Return the name of a tool that the model asked for without getting a result, or ""."""
         with self._lock:
             missing, _ = self._without_recorded(list(self._open.values()), keep=True)
-        return missing[0].name if missing else ""
+        return missing[0].call.name if missing else ""
 
     def _without_recorded(
         self, asked: Sequence[AskedCall], *, keep: bool = False
@@ -123,8 +150,10 @@ class AskedCalls:
         }
         missing: list[AskedCall] = []
         for one in asked:
-            same = [n for n, event in free.items() if n >= one.since and _name(event) == one.name]
-            exact = [n for n in same if identical(free[n].args, one.args)]
+            same = [
+                n for n, event in free.items() if n >= one.since and _name(event) == one.call.name
+            ]
+            exact = [n for n in same if identical(free[n].args, one.call.args)]
             if not same:
                 missing.append(one)
                 continue
@@ -147,14 +176,14 @@ def _name(event: Call) -> str:
     return event.tool if isinstance(event, ToolCall) else event.function
 
 
-def _event(asked: AskedCall, result: Any, error: Any) -> ToolCall:
+def _event(asked: AskedCall, ended: Ended) -> ToolCall:
     seconds = time.perf_counter() - asked.start
     return ToolCall(
-        tool=asked.name,
-        args=asked.args,
-        result=result,
-        error=error,
-        id=asked.id,
+        tool=asked.call.name,
+        args=asked.call.args,
+        result=ended.result,
+        error=ended.error,
+        id=asked.call.id,
         started_at=datetime.fromtimestamp(time.time() - seconds, UTC).isoformat(),
         duration_ms=seconds * 1e3,
     )

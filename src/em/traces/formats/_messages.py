@@ -1,13 +1,14 @@
 """Messages of chats, as OpenAI, Anthropic and LangChain write them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from em.traces.intake import Incoming
+from em.traces.model_request import Called, Ended, Said
 from em.traces.trace import Outcome, reports_error
 from em.values.canonical import Json
 
@@ -169,82 +170,112 @@ def add_messages(trace: Incoming, messages: Sequence[Any]) -> None:
 
 
 def add_message(trace: Incoming, message: Json) -> None:
-    """Add one message: its text, its calls, or the result of a call."""
-    role = role_of(message)
+    """Add one message: its texts, its calls, and the results of calls."""
     at = when(message.get("timestamp") or message.get("created_at"))
-    content = message.get("content")
-    if role == "tool":
-        _add_result(trace, message, content, at)
-        return
-    usage = message.get("usage") or message.get("usage_metadata")
-    tokens = tokens_of(usage)
+    tokens = tokens_of(message.get("usage") or message.get("usage_metadata"))
     if tokens is not None:
         trace.spent(tokens)
+    for part in parts_of(message):
+        if isinstance(part, Said):
+            trace.say(part.role, part.text, at, speaker=part.speaker)
+        elif isinstance(part, Called):
+            trace.call(part.name, part.args, part.id, at, tokens=tokens)
+            tokens = None if tokens is None else 0  # they count for the first call
+        elif isinstance(part, Ended):
+            if not trace.result(part.id, part.result, part.error, at):
+                trace.say("tool", part.text, at)
+        else:
+            trace.say(role_of(message), text_or_json(part), at)
+
+
+def read_messages(messages: Any) -> tuple[list[Said], list[Called], list[Ended]]:
+    """Return the texts, the calls and the results in messages of any provider, in order."""
+    found: tuple[list[Said], list[Called], list[Ended]] = ([], [], [])
+    for given in messages if isinstance(messages, list) else [messages]:
+        if isinstance(given, str):
+            found[0].append(Said("user", given))
+        for part in parts_of(plain(given)) if isinstance(given, dict) else ():
+            if isinstance(part, Called):
+                found[1].append(part)
+            elif isinstance(part, Ended) and part.id:
+                found[2].append(part)
+            elif isinstance(part, Said | Ended) and part.text:
+                role = "tool" if isinstance(part, Ended) else part.role
+                found[0].append(Said(role or "user", part.text))
+    return found
+
+
+Part = Said | Called | Ended | Json
+
+
+def parts_of(message: Json) -> Iterator[Part]:
+    """Yield what a message of any provider has, in order; a block of an unknown kind as it is.
+
+    LangChain writes a call in `tool_calls` and as a block too: it is yielded once.
+    """
+    role, content = role_of(message), message.get("content", message.get("parts"))
     blocks = content if isinstance(content, list) else [content]
-    speaker = _as_name(message.get("name")) if role in ("user", "assistant") else ""
-    told = Counter(_add_block(trace, block, role, at, speaker) for block in blocks)
-    for call in message.get("tool_calls") or ():
-        if isinstance(call, dict):
-            name, args, call_id = call_parts(call)
-            if call_id and told[call_id]:
-                told[call_id] -= 1  # LangChain writes a call as a block too
-                continue
-            trace.call(name, args, call_id, at, tokens=tokens)
-            tokens = 0 if tokens is not None else None
-    legacy = message.get("function_call")
-    if isinstance(legacy, dict):
-        trace.call(str(legacy.get("name")), as_args(legacy.get("arguments")), "", at)
+    if role == "tool" and not any(map(_has_result, blocks)):
+        only = message.get("tool_call_id") or message.get("tool_use_id") or ""
+        found = ended_by(message, content, str(only))
+        first, *others = message.get("tool_call_ids") or [found.id]
+        yield msgspec.structs.replace(found, id=str(first))
+        for one in others:
+            yield Ended(str(one), found.result, found.error)
+        return
+    calls = [called_by(call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    name = message.get("name") if role in ("user", "assistant") else ""
+    speaker = name if isinstance(name, str) else ""
+    told = Counter[str]()
+    for block in blocks:
+        part = _part_of(block, role, speaker)
+        told.update([part.id] if isinstance(part, Called) and part.id else ())
+        yield part
+    for call in calls:
+        told[call.id] -= 1
+        if told[call.id] < 0:
+            yield call
+    if isinstance(message.get("function_call"), dict):
+        yield msgspec.structs.replace(called_by(message["function_call"]), id="")
 
 
-def call_parts(call: Json) -> tuple[str, Json, str]:
-    """Return name, arguments and id of a call, in any provider's form."""
+def _part_of(block: Any, role: str, speaker: str) -> Part:
+    """Return what a block of a message's content is; itself if its kind is not known."""
+    given: Json = block if isinstance(block, dict) else {}
+    kind = given.get("type")
+    if kind in _CALLS:
+        return called_by(given)
+    if kind in _RESULTS:
+        found = (given[name] for name in ("response", "result", "content") if name in given)
+        own = given.get("id") or given.get("tool_use_id")
+        return ended_by(given, next(found, None), str(own))
+    if isinstance(given.get("function_call"), dict):
+        return called_by(given["function_call"])
+    if isinstance(given.get("function_response"), dict):
+        answer = given["function_response"]
+        return Ended(str(answer.get("id")), answer.get("response"))
+    if kind in ("thinking", "reasoning"):
+        return Said("thinking", str(given.get("thinking") or text_of(given)))
+    text = text_of(block)
+    return Said(role, text, speaker) if text or kind is None else given
+
+
+def _has_result(block: Any) -> bool:
+    given: Json = block if isinstance(block, dict) else {}
+    return given.get("type") in _RESULTS or "function_response" in given
+
+
+def called_by(call: Json) -> Called:
+    """Return a call, in any provider's form."""
     function = call.get("function")
     inner = function if isinstance(function, dict) else call
-    given = next(
-        (inner[name] for name in ("arguments", "args", "input") if inner.get(name) is not None),
-        None,
-    )
-    return str(inner.get("name", "")), as_args(given), str(call.get("id") or "")
+    names = ("arguments", "args", "input")
+    given = next((inner[name] for name in names if inner.get(name) is not None), None)
+    return Called(str(call.get("id") or ""), str(inner.get("name", "")), as_args(given))
 
 
-def _as_name(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _add_block(trace: Incoming, block: Any, role: str, at: Any, speaker: str = "") -> str | None:
-    """Add a block of a message; return the id of the call that it is, if any."""
-    kind = block.get("type") if isinstance(block, dict) else None
-    if kind in _CALLS:
-        name, args, call_id = call_parts(block)
-        trace.call(name, args, call_id, at)
-        return call_id
-    if kind in _RESULTS:
-        _add_result(trace, block, block.get("content"), at)
-    elif kind == "thinking":
-        trace.say("thinking", str(block.get("thinking", "")), at)
-    elif kind is None or text_of([block]):
-        text = text_of(block) if kind is None else text_of([block])
-        trace.say(role, text, at, speaker=speaker)
-    else:
-        trace.say(role, text_or_json(block), at)
-    return None
-
-
-def _add_result(trace: Incoming, message: Json, content: Any, at: Any) -> None:
-    result, error = ended(message, content)
-    ids = message.get("tool_call_ids") or [
-        message.get("tool_call_id") or message.get("tool_use_id")
-    ]
-    known = [
-        trace.result(None if call_id is None else str(call_id), result, error, at)
-        for call_id in ids
-    ]
-    if not any(known):
-        trace.say("tool", text_of(content) or text_or_json(content), at)
-
-
-def ended(message: Json, content: Any) -> tuple[Any, Any]:
-    """Return how a call ended, by the message with its result: the result, or the error.
+def ended_by(message: Json, content: Any, call_id: str) -> Ended:
+    """Return how a call ended, by the message with its result.
 
     Where a format has a field for it (`status`, `is_error`), that field decides. Chats have none,
     so there a text that reports an error is one.
@@ -257,7 +288,9 @@ def ended(message: Json, content: Any) -> tuple[Any, Any]:
         failed = message.get("is_error") is True
     else:
         failed = reports_error(said)
-    return (None, said or content or "failed") if failed else (value, None)
+    if failed:
+        return Ended(call_id, None, said or content or "failed", said or text_or_json(content))
+    return Ended(call_id, value, None, text_of(content) or text_or_json(content))
 
 
 TAU = frozenset({"task_id", "instruction", "reward"})

@@ -19,15 +19,14 @@ from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import (
     as_args,
     as_value,
-    call_parts,
-    ended,
+    ended_by,
     first_of,
-    plain,
-    role_of,
+    read_messages,
     text_of,
     text_or_json,
 )
 from em.traces.intake import Incoming, Intake
+from em.traces.model_request import Called, Ended, Said
 from em.traces.trace import Outcome
 from em.values.canonical import Json
 
@@ -36,29 +35,6 @@ BATCH_BYTES = 16 * 1024 * 1024
 """Bytes of spans that are read before they are added: a trace's spans stand close together."""
 _LAST = datetime.max.replace(tzinfo=UTC)
 NamedT = TypeVar("NamedT", "Called", "Ended")
-
-
-class Utterance(msgspec.Struct, frozen=True):
-    """A text in a conversation, and its speaker."""
-
-    role: str
-    text: str
-
-
-class Called(msgspec.Struct, frozen=True):
-    """A call that a model asked for."""
-
-    id: str
-    name: str
-    args: Json
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """How a call of a conversation ended: the call's id, and its result or its error."""
-
-    id: str
-    result: Any
-    error: Any = None
 
 
 class Span(msgspec.Struct, kw_only=True):
@@ -77,14 +53,25 @@ class Span(msgspec.Struct, kw_only=True):
     result: Any = msgspec.UNSET
     tokens: int | None = None
     cost: float = 0.0
-    heard: Sequence[Utterance] = ()
-    answered: Sequence[Utterance] = ()
+    heard: Sequence[Said] = ()
+    answered: Sequence[Said] = ()
     asked_for: Sequence[Called] = ()
     earlier: Sequence[Called] = ()
     results: Sequence[Ended] = ()
     goal: str = ""
     output: Any = msgspec.UNSET
     raw: Any = None
+
+    def hear(self, texts: Sequence[Said], earlier: Sequence[Called], ends: Sequence[Ended]) -> None:
+        """Add what a model was sent: texts, and calls of before with their results."""
+        self.heard = [*self.heard, *texts]
+        self.earlier = [*self.earlier, *earlier]
+        self.results = [*self.results, *ends]
+
+    def answer(self, texts: Sequence[Said], asked: Sequence[Called], _: Sequence[Ended]) -> None:
+        """Add what a model answered: texts, and the calls that it asks for."""
+        self.answered = [*self.answered, *(Said("assistant", one.text) for one in texts)]
+        self.asked_for = [*self.asked_for, *asked]
 
 
 def span_importer(
@@ -178,7 +165,7 @@ class _SpanTrace:
         self._by_id = {span.id: span for span in spans}
         self._keys: dict[str, str] = {}
         self._traces: dict[str, Incoming] = {}
-        self._seen_texts: dict[str, Counter[Utterance]] = {}
+        self._seen_texts: dict[str, Counter[Said]] = {}
         self._results: dict[str, Ended] = {}
         self._asked: dict[str, Called] = {}
         self._told: dict[str, Json] = {}
@@ -208,7 +195,7 @@ class _SpanTrace:
 
     def _hear(self, span: Span) -> None:
         trace = self._trace_of(span)
-        heard: Counter[Utterance] = Counter()
+        heard: Counter[Said] = Counter()
         for one in span.heard:
             heard[one] += 1
             self._say(trace, one, heard[one], span.start)
@@ -228,7 +215,7 @@ class _SpanTrace:
             if found is not None:
                 trace.result(call.id, found.result, found.error)
 
-    def _say(self, trace: Incoming, one: Utterance, time: int, at: datetime | None) -> None:
+    def _say(self, trace: Incoming, one: Said, time: int, at: datetime | None) -> None:
         """Add a message unless it was added `time` times: every span repeats the conversation."""
         seen = self._seen_texts.setdefault(trace.id, Counter())
         if one.text and seen[one] < time:
@@ -391,66 +378,6 @@ def _outcome(roots: Sequence[Span]) -> Outcome:
     )
 
 
-def read_messages(messages: Any) -> tuple[list[Utterance], list[Called], list[Ended]]:
-    """Return the texts, the calls and the results in messages of any provider, in order."""
-    texts: list[Utterance] = []
-    asked: list[Called] = []
-    results: list[Ended] = []
-    for given in messages if isinstance(messages, list) else [messages]:
-        if isinstance(given, str):
-            texts.append(Utterance("user", given))
-        if not isinstance(given, dict):
-            continue
-        message = plain(given)
-        role, content = role_of(message), message.get("content", message.get("parts"))
-        own: list[Called] = []
-        for call in message.get("tool_calls") or ():
-            if isinstance(call, dict):
-                name, args, call_id = call_parts(call)
-                own.append(Called(call_id, name, args))
-        if role == "tool" and message.get("tool_call_id"):
-            results.append(Ended(str(message["tool_call_id"]), *ended(message, content)))
-            continue
-        told = Counter(call.id for call in own)
-        for part in content if isinstance(content, list) else [content]:
-            _part(part, role, texts, own, results, told)
-        asked += own
-    return texts, asked, results
-
-
-def _part(
-    part: Any,
-    role: str,
-    texts: list[Utterance],
-    asked: list[Called],
-    results: list[Ended],
-    told: Counter[str],
-) -> None:
-    """Read a part of a message; `told` counts the calls that the message has elsewhere too."""
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind in ("tool_call", "tool_use"):
-        name, args, call_id = call_parts(part)
-        if call_id and told[call_id]:
-            told[call_id] -= 1
-        else:
-            asked.append(Called(call_id, name, args))
-    elif kind in ("tool_call_response", "tool_result"):
-        own = str(part.get("id") or part.get("tool_use_id"))
-        found = [part[name] for name in ("response", "result", "content") if name in part]
-        results.append(Ended(own, *ended(part, found[0] if found else None)))
-    elif isinstance(part, dict) and "function_call" in part:
-        name, args, call_id = call_parts(part["function_call"])
-        asked.append(Called(call_id, name, args))
-    elif isinstance(part, dict) and "function_response" in part:
-        answer = part["function_response"]
-        results.append(Ended(str(answer.get("id")), answer.get("response")))
-    else:
-        text = text_of(part)
-        role = "thinking" if kind in ("reasoning", "thinking") else role
-        if text:
-            texts.append(Utterance(role or "user", text))
-
-
 def prompt_text(value: Any) -> str:
     """Return the user's request from an agent's input of any form."""
     if isinstance(value, dict):
@@ -593,13 +520,8 @@ def _read_model(span: Span, attributes: Json, events: list[tuple[str, Json]]) ->
         _read_vertex(heard, answered, attributes)
     if not answered and isinstance(attributes.get("output.value"), str):
         answered.append({"role": "assistant", "content": attributes["output.value"]})
-    texts, earlier, results = read_messages(heard)
-    answers, asked, _ = read_messages(answered)
-    span.heard = [*span.heard, *texts]
-    span.answered = [*span.answered, *(Utterance("assistant", one.text) for one in answers)]
-    span.earlier = [*span.earlier, *earlier]
-    span.asked_for = [*span.asked_for, *asked]
-    span.results = [*span.results, *results]
+    span.hear(*read_messages(heard))
+    span.answer(*read_messages(answered))
     span.tokens = _tokens(attributes)
 
 
@@ -645,20 +567,15 @@ def _read_event(span: Span, name: str, attributes: Json) -> None:
     role = name.removeprefix("gen_ai.").removesuffix(".message")
     if role == "choice":
         message = as_value(attributes.get("message")) or attributes
-        texts, asked, _ = read_messages([{"role": "assistant", **_mapping(message)}])
-        span.answered = [*span.answered, *texts]
-        span.asked_for = [*span.asked_for, *asked]
+        span.answer(*read_messages([{"role": "assistant", **_mapping(message)}]))
         return
     if role == "tool":
         own = attributes.get("id") or attributes.get("gen_ai.tool.call.id")
-        found = Ended(str(own), *ended(attributes, attributes.get("content")))
-        span.results = [*span.results, found]
+        span.hear((), (), [ended_by(attributes, attributes.get("content"), str(own))])
         return
     fields = {**attributes, "tool_calls": as_value(attributes.get("tool_calls")) or []}
     if role in ("user", "system", "assistant"):
-        texts, earlier, _ = read_messages([{**fields, "role": role}])
-        span.heard = [*span.heard, *texts]
-        span.earlier = [*span.earlier, *earlier]
+        span.hear(*read_messages([{**fields, "role": role}]))
 
 
 def _mapping(value: Any) -> Json:

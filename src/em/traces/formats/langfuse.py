@@ -3,15 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from em.traces.formats._messages import as_args, as_value, first_of, tokens_of, when
-from em.traces.formats._spans import (
-    Kind,
-    Span,
-    Utterance,
-    prompt_text,
-    read_messages,
-    span_importer,
-)
+from em.traces.formats._messages import as_args, as_value, first_of, read_messages, tokens_of, when
+from em.traces.formats._spans import Kind, Span, prompt_text, span_importer
 from em.values.canonical import Json
 
 NAME = "langfuse"
@@ -91,9 +84,8 @@ def _span(item: Json, trace: str) -> Span:
             span.result = gave
     elif kind == "llm":
         heard = given.get("messages", given) if isinstance(given, dict) else given
-        span.heard, span.earlier, span.results = read_messages(heard or [])
-        answers, span.asked_for, _ = read_messages(gave if isinstance(gave, list) else [gave])
-        span.answered = [Utterance("assistant", one.text) for one in answers]
+        span.hear(*read_messages(heard or []))
+        span.answer(*read_messages(gave if isinstance(gave, list) else [gave]))
         span.tokens = tokens_of(item.get("usageDetails") or item.get("usage"))
     elif kind == "agent":
         span.goal = prompt_text(given)

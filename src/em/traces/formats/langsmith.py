@@ -3,15 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from em.traces.formats._messages import as_args, as_value, when
-from em.traces.formats._spans import (
-    Kind,
-    Span,
-    Utterance,
-    prompt_text,
-    read_messages,
-    span_importer,
-)
+from em.traces.formats._messages import as_args, as_value, read_messages, when
+from em.traces.formats._spans import Kind, Span, prompt_text, span_importer
 from em.values.canonical import Json
 
 NAME = "langsmith"
@@ -110,9 +103,8 @@ def _read_model(span: Span, run: Json, inputs: Any, outputs: Any) -> None:
         messages = messages[0]
     if messages is None and isinstance(inputs, dict):
         messages = inputs.get("prompts")
-    span.heard, span.earlier, span.results = read_messages(messages or [])
-    answers, span.asked_for, _ = read_messages(_answers(outputs))
-    span.answered = [Utterance("assistant", one.text) for one in answers]
+    span.hear(*read_messages(messages or []))
+    span.answer(*read_messages(_answers(outputs)))
     tokens = run.get("total_tokens")
     span.tokens = tokens if isinstance(tokens, int) else None
 

@@ -3,16 +3,17 @@
 from collections.abc import Iterator
 from typing import Any
 
-from em.traces.formats._messages import as_args, as_value, ended, text_of, tokens_of, when
-from em.traces.formats._spans import (
-    Called,
-    Ended,
-    Kind,
-    Span,
-    Utterance,
+from em.traces.formats._messages import (
+    as_args,
+    as_value,
+    ended_by,
     read_messages,
-    span_importer,
+    text_of,
+    tokens_of,
+    when,
 )
+from em.traces.formats._spans import Kind, Span, span_importer
+from em.traces.model_request import Called, Ended, Said
 from em.values.canonical import Json
 
 NAME = "openai-agents"
@@ -76,14 +77,11 @@ def _read_model(span: Span, data: Json) -> None:
     output = data.get("output") or (answer.get("output") if isinstance(answer, dict) else None)
     usage = data.get("usage") or (answer.get("usage") if isinstance(answer, dict) else None)
     span.tokens = tokens_of(usage)
-    texts, earlier, results = read_items(data.get("input"))
-    answers, asked, _ = read_items(output)
-    span.heard, span.earlier, span.results = texts, earlier, results
-    span.answered = [Utterance("assistant", one.text) for one in answers]
-    span.asked_for = asked
+    span.hear(*read_items(data.get("input")))
+    span.answer(*read_items(output))
 
 
-def read_items(items: Any) -> tuple[list[Utterance], list[Called], list[Ended]]:
+def read_items(items: Any) -> tuple[list[Said], list[Called], list[Ended]]:
     """Return the texts, the calls and the results of a conversation's items."""
     messages: list[Any] = []
     asked: list[Called] = []
@@ -94,7 +92,7 @@ def read_items(items: Any) -> tuple[list[Utterance], list[Called], list[Ended]]:
             given = item.get("arguments", item.get("input"))
             asked.append(Called(str(item.get("call_id")), str(item.get("name")), as_args(given)))
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            results.append(Ended(str(item.get("call_id")), *ended(item, item.get("output"))))
+            results.append(ended_by(item, item.get("output"), str(item.get("call_id"))))
         elif kind == "message" and isinstance(item, dict):
             messages.append({**item, "content": text_of(item.get("content"))})
         else:

@@ -12,9 +12,10 @@ import msgspec
 
 from em.errors import MissingExtra
 from em.store.protocol import Store
-from em.traces.formats._messages import as_args, as_value, text_of
-from em.traces.formats._spans import Span, Utterance, add_spans, prompt_text, read_messages
+from em.traces.formats._messages import as_args, as_value, read_messages, text_of
+from em.traces.formats._spans import Span, add_spans, prompt_text
 from em.traces.intake import Intake
+from em.traces.model_request import Said
 from em.values.canonical import Json
 from em.values.times import now
 
@@ -91,9 +92,7 @@ class EmCallbackHandler(BaseCallbackHandler):
         """Begin the span of a chat model."""
         span = self._begin(run_id, parent_run_id, _name(serialized))
         span.kind = "llm"
-        span.heard, span.earlier, span.results = read_messages(
-            _plain(messages[0] if messages else [])
-        )
+        span.hear(*read_messages(_plain(messages[0] if messages else [])))
 
     def on_llm_start(
         self, serialized: Any, prompts: Sequence[str], *, run_id: UUID,
@@ -101,7 +100,7 @@ class EmCallbackHandler(BaseCallbackHandler):
     ) -> None:  # fmt: skip
         """Begin the span of a model that completes texts."""
         span = self._begin(run_id, parent_run_id, _name(serialized))
-        span.kind, span.heard = "llm", [Utterance("user", prompt) for prompt in prompts]
+        span.kind, span.heard = "llm", [Said("user", prompt) for prompt in prompts]
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_more: Any) -> None:
         """End the span of a model with its answer."""
@@ -109,8 +108,7 @@ class EmCallbackHandler(BaseCallbackHandler):
         if span is not None:
             answers = [one for group in response.generations for one in group]
             given = [getattr(one, "message", None) or one.text for one in answers]
-            texts, span.asked_for, _ = read_messages(_plain(given))
-            span.answered = [Utterance("assistant", one.text) for one in texts]
+            span.answer(*read_messages(_plain(given)))
             span.tokens = _tokens(given)
         self._end(run_id)
 

@@ -11,17 +11,18 @@ import msgspec
 
 from em.llm.wires import Tokens
 from em.traces.formats._messages import as_args
+from em.traces.model_request import Called
 from em.values.canonical import Json
 
 _ASKED = frozenset({"tool_use", "function_call", "custom_tool_call"})
 
 
 class ModelAnswer(msgspec.Struct):
-    """What a model answered. calls: id, name and arguments. served: a tool of the provider's."""
+    """What a model answered. served: a tool that the provider ran itself."""
 
     model: str = ""
     texts: list[str] = []
-    calls: list[tuple[str, str, Json]] = []
+    calls: list[Called] = []
     served: str = ""
     tokens: Tokens | None = None
 
@@ -63,7 +64,7 @@ def _read_chat_message(answer: ModelAnswer, message: Any) -> None:
         part = _get(call, "function") or _get(call, "custom")
         given = _get(part, "arguments")
         args = as_args(_get(part, "input") if given is None else given)
-        answer.calls.append((str(_get(call, "id")), str(_get(part, "name")), args))
+        answer.calls.append(Called(str(_get(call, "id")), str(_get(part, "name")), args))
 
 
 def _read_block(answer: ModelAnswer, block: Any) -> None:
@@ -72,7 +73,7 @@ def _read_block(answer: ModelAnswer, block: Any) -> None:
         given = _get(block, "arguments")
         args = as_args(_get(block, "input") if given is None else given)
         call_id = _get(block, "call_id") or _get(block, "id")
-        answer.calls.append((str(call_id), str(_get(block, "name")), args))
+        answer.calls.append(Called(str(call_id), str(_get(block, "name")), args))
     elif kind.endswith(("_use", "_call")):
         answer.served = answer.served or str(_get(block, "name") or kind)
     elif kind == "message":

@@ -211,11 +211,11 @@ class _Exchange:
         assert recorder is not None
         given = [said] if isinstance(said, str) else [_as_json(one) for one in said]
         texts, _, results = read_items(given)
-        recorder.asked.end([(one.id, one.result, one.error) for one in results])
-        spoken = [(one.role, one.text) for one in texts if one.role in ("user", "assistant")]
-        for role, text in recorder.asked.new_texts(spoken):
-            if not recorder.was_given(text):
-                recorder.said(role, text)
+        recorder.asked.end(results)
+        spoken = [one for one in texts if one.role in ("user", "assistant")]
+        for one in recorder.asked.new_texts(spoken):
+            if not recorder.was_given(one.text):
+                recorder.said(one.role, one.text)
 
     def returned(self, result: Any) -> None:
         """Take what the client returns: an answer, a stream, or a response to be read later."""
@@ -277,8 +277,8 @@ class _Exchange:
             payer.report(cost_usd=cost)
         recorder = self._recorder
         if recorder is None:
-            for _, name, _ in answer.calls[:1]:
-                recorder_for(name)  # marks the recordings that the call may belong to
+            for call in answer.calls[:1]:
+                recorder_for(call.name)  # marks the recordings that the call may belong to
             return
         if not recorder.is_open:
             return
