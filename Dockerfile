@@ -8,7 +8,7 @@ COPY src ./src
 # By environment, so that the environment in which pip builds the wheel is pinned too.
 ENV PIP_CONSTRAINT=/build/constraints.txt PIP_BUILD_CONSTRAINT=/build/constraints.txt \
     PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-ARG EXTRAS=server,postgres,distributed,mcp,otlp,otel,shell,sandbox
+ARG EXTRAS=server,postgres,mcp,otlp,otel,shell,sandbox
 RUN pip wheel --no-deps --wheel-dir dist . \
     && python -m venv /usr/local/em \
     && /usr/local/em/bin/python -m pip install "em-core[${EXTRAS}] @ file://$(echo /build/dist/*.whl)" \

@@ -36,7 +36,7 @@ SERVICE = (
 )
 """What the service loads."""
 
-QUEUE = f"{COMMAND} dbos em.work.worker psycopg"
+QUEUE = f"{COMMAND} em.work.worker psycopg"
 """What workers and the commands of the queue load."""
 
 ROOT = Path(__file__).parent.parent

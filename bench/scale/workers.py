@@ -110,7 +110,7 @@ def _jobs(store: str, place: Place) -> Figure:
         f"small runs in chunks of 100, one worker, {store}",
         doing[100], "one run in each job", doing[1], "/s", doing[100] / doing[1],
         # On PostgreSQL both wait for the log's commits most of the time.
-        2.0 if store == "SQLite" else None, True,
+        1.2 if store == "SQLite" else None, True,
     )  # fmt: skip
 
 

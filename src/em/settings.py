@@ -221,7 +221,7 @@ class WorkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Queued work (extra `distributed`).
+    """Queued work.
 
     concurrency: jobs of one queue that a worker runs at a time.
     lease: seconds without a heartbeat after which other workers take over a worker's jobs.

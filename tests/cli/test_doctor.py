@@ -49,7 +49,6 @@ def problem(found: Any) -> str:
         ("embed: {use: local}", "embed"),
         ("llm: {provider: openai}", "openai"),
         ("llm: {provider: mine}\nproviders: {mine: {protocol: anthropic}}", "anthropic"),
-        ("work: {concurrency: 3}", "distributed"),
     ],
 )
 def test_an_extra_that_the_settings_need_is_named(

@@ -1,9 +1,6 @@
 """The pages of queued work: what waits, what failed and why, cancel and retry."""
 
-import os
 import re
-import subprocess
-import sys
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -140,24 +137,6 @@ def test_looking_at_jobs_makes_no_queue(service: Served) -> None:
     assert "No jobs yet" in service.http.get("/ui/jobs").text
     assert service.http.get("/ui/job?id=none").status_code == 404
     assert not Path("em.queue.db").exists()
-
-
-def test_without_the_extra_the_page_says_what_to_install() -> None:
-    code = (
-        "import asyncio, sys, httpx; sys.modules['dbos'] = None\n"
-        "from em import Memory, Settings\nfrom em.serve.app import make_app\n"
-        "async def look():\n"
-        "    app = httpx.ASGITransport(make_app(Memory('em.db'), Settings()))\n"
-        "    async with httpx.AsyncClient(transport=app, base_url='http://127.0.0.1') as client:\n"
-        "        page = await client.get('/ui/jobs')\n"
-        "        print(page.status_code, page.text)\n"
-        "asyncio.run(look())"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True
-    )
-    assert run.stdout.startswith("200 ")
-    assert "pip install 'em-core[distributed]'" in unescape(run.stdout)
 
 
 def test_jobs_are_for_those_who_may_see_everything(jobs: list[str], serve: Serve) -> None:

@@ -210,7 +210,7 @@ def test_a_limited_token_queues_and_sees_its_own_subjects_only(served: Served) -
         ({"kind": "checkpoint", "inputs": [{}]}, 400, "only routine and workflow jobs"),
         ({"kind": "workflow", "name": "greet", "inputs": [{"nam": "x"}]}, 400, "nam"),
         ({"kind": "dance"}, 400, "dance"),
-        ({"kind": "embed", "queue": "_dbos"}, 400, "can't be the name of a queue"),
+        ({"kind": "embed", "queue": "workflow:greet"}, 400, "can't be the name of a queue"),
     ],
 )
 def test_what_can_not_be_queued_is_refused(

@@ -96,7 +96,7 @@ def test_cancelling(on_sqlite: Workplace) -> None:
         (["checkpoint", "ada", "--distributed"], 2, "--distributed needs --all"),
         (["compile", "--distributed"], 2, "--all"),
         (["compile", "--all", "--name", "x"], 2, "--all takes no options of a single routine"),
-        (["worker", "--queue", "_dbos_x", "--drain"], 2, "can't be the name of a queue"),
+        (["worker", "--queue", "", "--drain"], 2, "queue"),
     ],
 )
 def test_what_is_wrong_is_told(on_sqlite: Workplace, args: list[str], code: int, said: str) -> None:
@@ -180,12 +180,6 @@ def test_waiting_shows_a_bar_on_a_terminal(on_sqlite: Workplace) -> None:
     assert worker.returncode == 0
 
 
-def test_doctor_tells_of_the_extra_and_whether_a_queue_works(on_sqlite: Workplace) -> None:
-    found = em("doctor", "--json", "--db", on_sqlite.db).json
-    assert found["extras"]["distributed"] is True
-    assert found["queue"] == "works"
-
-
 def test_the_choices_of_a_list_are_those_of_jobs() -> None:
     from typing import get_args
 
@@ -225,23 +219,3 @@ def test_waiting_jobs_are_listed_behind_any_number_of_done_ones(on_sqlite: Workp
     assert f"em workflow cancel {run}" in refused.err
     done = em("queue", "list", "--state", "done", "--limit", "9", "--json", *db).json["jobs"]
     assert len(done) == 3
-
-
-@pytest.mark.parametrize(
-    "command", [["workflow", "enqueue", "busy"], ["queue", "list"], ["worker", "--drain"]]
-)
-def test_a_missing_extra_is_named_whatever_of_it_is_missing(
-    on_sqlite: Workplace, command: list[str]
-) -> None:
-    import subprocess
-    import sys
-
-    settings()
-    code = (
-        "import sys; sys.modules['dbos'] = sys.modules['sqlalchemy'] = None\n"
-        "from em.cli.root import run\n"
-        f"raise SystemExit(run({[*command, '--db', on_sqlite.db]!r}))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ran.returncode == 2
-    assert "pip install 'em-core[distributed]'" in ran.stderr

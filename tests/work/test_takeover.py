@@ -1,17 +1,17 @@
 """Jobs of workers that died, were slow or were cancelled: done once, by one of the others."""
 
-import re
 import signal
-from pathlib import Path
 
 import pytest
 from tests.work.conftest import Workplace, kill
 
-import em.work
 from em import Memory
+from em.log.event import Draft, job_stream
 from em.settings import WorkSettings
 from em.state.schema import KIND
-from em.work.database import Database, sa
+from em.values.ids import new_id
+from em.work.database import Database
+from em.work.job import read_job
 from em.work.ledger import Ledger
 from em.work.queue import ATTEMPTS
 from em.work.worker import BEATS
@@ -45,11 +45,6 @@ def reports_in_log(place: Workplace) -> int:
 def test_a_dead_workers_jobs_wait_less_than_five_seconds_by_default() -> None:
     lease = WorkSettings().lease
     assert lease + 2 * lease / BEATS < 5
-
-
-def test_nothing_private_of_dbos_is_used() -> None:
-    sources = [path.read_text() for path in Path(em.work.__file__).parent.glob("*.py")]
-    assert not re.findall(r"(?:DBOS|DBOSClient|_client|dbos)\._\w+", "\n".join(sources))
 
 
 def test_subjects_of_a_killed_worker_are_checkpointed_by_the_other_exactly_once(
@@ -92,8 +87,10 @@ def test_a_job_that_its_workers_die_of_is_set_aside(on_sqlite: Workplace) -> Non
     with on_sqlite.queue() as queue:
         (job,) = queue.add_runs("plain_five", [{"n": 1}])
         database = Database(on_sqlite.db)
+        ledger = Ledger(database)
         for _ in range(ATTEMPTS):
-            Ledger(database).died([job])
+            assert ledger.take("mine", "default", 1) == [job]
+            assert ledger.free("mine", is_dead=True) == 1
         database.close()
     on_sqlite.drain()
     with on_sqlite.queue() as queue:
@@ -109,12 +106,41 @@ def test_a_job_that_is_cancelled_while_it_is_taken_over_stays_cancelled(
     """The one who takes it over has seen it before it was cancelled."""
     with on_sqlite.queue() as queue:
         (job,) = queue.add_runs("plain_five", [{"n": 1}])
+        database = Database(on_sqlite.db)
+        ledger = Ledger(database)
+        ledger.take("mine", "default", 1)
         queue.cancel(job)
-        queue._client.resume_workflow(job, queue_name="default")
+        assert ledger.free("mine", is_dead=True) == 0
+        database.close()
     on_sqlite.drain()
     with on_sqlite.queue() as queue:
         assert queue.job(job).state == "cancelled"
     assert not on_sqlite.effects()
+
+
+def test_a_job_that_was_cancelled_in_the_log_only_is_not_begun(on_sqlite: Workplace) -> None:
+    """Whoever cancelled it died after writing the log."""
+    with on_sqlite.queue() as queue, Memory(on_sqlite.db) as memory:
+        (job,) = queue.add_runs("plain_five", [{"n": 1}])
+        memory.log.append(job_stream(job), "job_cancelled", {})
+    on_sqlite.drain()
+    with on_sqlite.queue() as queue:
+        assert queue.job(job).state == "cancelled"
+    assert not on_sqlite.effects()
+
+
+def test_a_worker_does_not_get_a_job_twice_that_runs_in_it_already(workplace: Workplace) -> None:
+    """Others have freed its jobs, because it was slow."""
+    with workplace.queue() as queue:
+        first, second = sorted(queue.add_runs("plain_five", [{"n": 1}, {"n": 2}]))
+        database = Database(workplace.db)
+        ledger = Ledger(database)
+        assert ledger.take("slow", "default", 1) == [first]
+        assert ledger.free("slow", is_dead=True) == 1
+        assert ledger.take("slow", "default", 4, but_not=[first]) == [second]
+        assert ledger.take("other", "default", 4) == [first]
+        assert ledger.take("slow", "default", 4) == []
+        database.close()
 
 
 def test_only_one_worker_takes_a_dead_ones_jobs(on_sqlite: Workplace) -> None:
@@ -148,12 +174,10 @@ def test_a_job_that_takes_long_is_split_and_its_parts_count_as_its_own(
 
 
 def test_a_split_job_that_is_run_again_does_its_own_part_only(on_sqlite: Workplace) -> None:
-    from em.log.event import Draft, job_stream
-    from em.work.job import read_job
-
     observe(on_sqlite, subjects=10)
     with on_sqlite.queue() as queue, Memory(on_sqlite.db) as memory:
         (job,) = queue.add_checkpoints(chunk=10)
+        other = new_id()
         # As if a worker had died after it split the job, before it queued the rest.
         whole = memory.log.read(stream=job_stream(job))
         (queued,) = list(whole)
@@ -161,33 +185,65 @@ def test_a_split_job_that_is_run_again_does_its_own_part_only(on_sqlite: Workpla
         rest = {**queued.body, "items": queued.body["items"][4:]}
         memory.log.append_many(
             [
-                Draft(stream=job_stream(job), kind="job_split", body={"at": 4, "rest": "r" * 28}),
-                Draft(stream=job_stream("r" * 28), kind="job_queued", body=rest),
+                Draft(stream=job_stream(job), kind="job_split", body={"at": 4, "rest": other}),
+                Draft(stream=job_stream(other), kind="job_queued", body=rest),
             ]
         )
         assert len(read_job(memory, job).job.items) == 4
     on_sqlite.drain()
     with on_sqlite.queue() as queue:
         assert queue.job(job).report is not None
-        assert queue.job("r" * 28).state == "done"
+        assert queue.job(other).state == "done"
         assert queue.reports([job]).done == 10
 
 
-def test_jobs_queued_before_there_was_a_ledger_are_listed_and_done(on_sqlite: Workplace) -> None:
-    (on_sqlite.folder / "em.yaml").write_text("work: {lease: 2}\n")
-    with on_sqlite.queue() as queue:
+DBOS = """
+CREATE TABLE em_jobs (id TEXT NOT NULL, kind TEXT NOT NULL, queue TEXT NOT NULL,
+    deaths INTEGER NOT NULL, outcome TEXT, key TEXT, part_of TEXT, PRIMARY KEY (id), UNIQUE (key));
+CREATE INDEX em_jobs_by_outcome ON em_jobs (outcome, id);
+CREATE TABLE em_rates (kind TEXT NOT NULL, seconds FLOAT NOT NULL, PRIMARY KEY (kind));
+CREATE TABLE em_slots (provider TEXT NOT NULL, slot INTEGER NOT NULL, worker TEXT NOT NULL,
+    held TEXT NOT NULL, PRIMARY KEY (provider, slot), UNIQUE (held));
+CREATE TABLE em_workers (id TEXT NOT NULL, beat BIGINT NOT NULL, place TEXT NOT NULL,
+    PRIMARY KEY (id));
+CREATE TABLE workflow_status (workflow_uuid TEXT PRIMARY KEY, status TEXT, completed_at BIGINT);
+INSERT INTO em_rates VALUES ('checkpoint', 0.1);
+"""
+"""The tables of the queue when DBOS ran it, as far as em reads them."""
+
+
+def test_the_jobs_of_a_queue_that_dbos_ran_are_listed_and_done(workplace: Workplace) -> None:
+    with workplace.queue() as queue:
         (done,) = queue.add_runs("busy_one", [{"n": 1}])
-    on_sqlite.drain()
-    with on_sqlite.queue() as queue:
-        (waits,) = queue.add_runs("busy_one", [{"n": 2}])
-    database = Database(on_sqlite.db)
-    with database.engine.begin() as connection:  # as the previous version left it
-        connection.execute(sa.text("DROP TABLE em_jobs"))
-        connection.execute(sa.text("DROP TABLE em_rates"))
+    workplace.drain()
+    with workplace.queue() as queue:
+        (under_way,) = queue.add_runs("busy_one", [{"n": 2}], key="k")
+        (row,) = queue._ledger._read("SELECT key FROM jobs WHERE id = ?", (under_way,))
+    database = Database(workplace.db)
+    with database.writing() as session:  # as the previous version left it
+        for table in ("jobs", "workers", "slots", "rates"):
+            session.execute(f"DROP TABLE {table}")
+        for statement in DBOS.strip().rstrip(";").split(";"):
+            session.execute(statement)
+        for job, outcome, key, status in (
+            (done, "done", None, "SUCCESS"),
+            (under_way, None, row[0], "PENDING"),
+        ):
+            session.execute(
+                "INSERT INTO em_jobs VALUES (?, 'routine', 'default', 0, ?, ?, NULL)",
+                (job, outcome, key),
+            )
+            ended = 1_795_123_113_000 if outcome else None
+            session.execute("INSERT INTO workflow_status VALUES (?, ?, ?)", (job, status, ended))
     database.close()
-    with on_sqlite.queue() as queue:
-        assert [one.id for one in queue.jobs(state="done")] == [done]
-        assert [one.id for one in queue.jobs(state="queued")] == [waits]
-    on_sqlite.drain()
-    with on_sqlite.queue() as queue:
+    with workplace.queue() as queue:
+        (first,) = queue.jobs(state="done")
+        assert first.id == done
+        assert first.ended_at is not None
+        assert first.ended_at.timestamp() == 1_795_123_113
+        assert [one.id for one in queue.jobs(state="queued")] == [under_way]
+        assert queue.add_runs("busy_one", [{"n": 2}], key="k") == [under_way]
+        assert queue.chunk("checkpoint") == 15
+    workplace.drain()
+    with workplace.queue() as queue:
         assert {one.state for one in queue.jobs()} == {"done"}

@@ -28,7 +28,6 @@ from em.settings import (
     FILE,
     MEMORY,
     Settings,
-    WorkSettings,
     is_folder_trusted,
     memory_folder,
     named_settings,
@@ -41,7 +40,6 @@ EXTRAS = {
     "server": "litestar",
     "postgres": "psycopg",
     "embed": "onnxruntime",
-    "distributed": "dbos",
     "mcp": "mcp",
     "otel": "opentelemetry.sdk",
     "sandbox": "pydantic_monty",
@@ -54,7 +52,6 @@ CORE = ("msgspec", "click", "rich", "PyYAML", "httpx", "google-re2", "snowballst
 CODE_OF_A_MEMORY = ("classes and rules of states", "functions of routines")
 """What does not run of a memory that is not trusted."""
 WORKS = "works"
-QUEUE_STATES = (WORKS, "not installed")
 OLDEST_SQLITE = (3, 35)
 """RETURNING came with it."""
 CLOCKS_DIFFER = timedelta(minutes=5)
@@ -72,8 +69,7 @@ def doctor(deep: bool) -> int:
     something that works less well than it could.
     """
     database, problems = _database(deep=deep)
-    queue, sandboxes, clients = _queue(), _sandboxes(), _clients()
-    problems += [queue] if queue not in QUEUE_STATES else []
+    sandboxes, clients = _sandboxes(), _clients()
     problems += [*_missing_extras(), *_old_sqlite(), *filter(None, clients.values())]
     report = {
         "ok": not problems,
@@ -81,7 +77,6 @@ def doctor(deep: bool) -> int:
         "database": database,
         "trust": {"folder": _folder_trust(), "memory": _memory_trust()},
         "extras": {extra: _has(module) for extra, module in EXTRAS.items()},
-        "queue": queue,
         "sandboxes": sandboxes,
         "clients": {name: problem or WORKS for name, problem in clients.items()},
         "keys": {key: bool(os.environ.get(key)) for key in KEYS},
@@ -109,15 +104,6 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _queue() -> str:
-    """Say whether queued work can be done here, or what is wrong."""
-    if find_spec("dbos") is None:
-        return QUEUE_STATES[1]
-    from em.work.database import queue_problem
-
-    return queue_problem() or QUEUE_STATES[0]
-
-
 def _sandboxes() -> dict[str, str]:
     """Try each sandbox for code that a model wrote, in order of preference."""
     from em.runner.sandbox.sandbox import backends
@@ -142,7 +128,6 @@ def _missing_extras() -> Iterator[str]:
     needed = {
         "postgres": ("db", (database() or settings.db).startswith("postgres")),
         "embed": ("embed.use", settings.embed.use == "local"),
-        "distributed": ("work", settings.work != WorkSettings()),
         "otel": (telemetry.ENDPOINT, bool(os.environ.get(telemetry.ENDPOINT))),
     }
     protocol = _protocol(settings)
@@ -319,8 +304,6 @@ def _chosen_by() -> str:
 def _print(report: dict[str, Any]) -> None:
     for title in ("versions", "database", "sandboxes", "clients"):
         _print_facts(title, report[title])
-    click.secho("queue", bold=True)
-    click.echo(f"  {report['queue']}")
     click.secho("trust", bold=True)
     for name, found in report["trust"].items():
         click.echo(f"  {name:<17}{found['state']}")

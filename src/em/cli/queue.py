@@ -54,7 +54,7 @@ SHOWN = 20
 @click.group("queue", no_args_is_help=True)
 @everywhere
 def queue() -> None:
-    """List, show, cancel and retry queued jobs (needs the extra `distributed`)."""
+    """List, show, cancel and retry queued jobs."""
 
 
 def open_queue(*, create: bool = False) -> "Queue":
@@ -370,7 +370,7 @@ def _print_reasons(title: str, found: Mapping[str, str]) -> None:
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 256),
-    help="Jobs of a queue that a worker runs at a time. Applies to all workers from now on.",
+    help="Jobs of a queue that this worker runs at a time.  [work.concurrency]",
 )
 @click.option("--tools", metavar="MODULE|FILE", help="Python module whose functions are the tools.")
 @click.option("--drain", is_flag=True, help="Exit when no job is queued or running.")

@@ -1,168 +1,163 @@
-"""The queue's database: a SQLite file next to the log, or the log's own PostgreSQL database.
+"""The queue's database: a SQLite file next to the log, or a schema in the log's own PostgreSQL.
 
-It has the tables of DBOS and four of em: the running workers, their slots at providers, the ledger
-of jobs, and how long their items take.
+It has the jobs, the running workers, their slots at providers, and how long the items of jobs take.
 """
 
-import logging
 import sqlite3
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from em.errors import MissingExtra, StoreUnreachable, UsageError
-from em.store.sqlite import enter_wal
+from em.errors import StoreUnreachable, UsageError
+from em.store.session import Session
+from em.store.sqlite import Connections, FileConnection, enter_wal
 from em.values.paths import is_unicode
 
-try:
-    import sqlalchemy as sa
-    import sqlalchemy.dialects.postgresql
-    import sqlalchemy.dialects.sqlite
-    from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
-except ImportError as error:
-    raise MissingExtra("distributed", "queued work") from error
+if TYPE_CHECKING:
+    import psycopg
 
-__all__ = ["Database", "sa"]  # the others take `sa` from here: the extra is missed in one place
-
-NAME = "em-work"
-"""The name of the application in DBOS."""
-VERSION = "1"
-"""The version of the jobs, not of em: any em with this version can run them."""
-TASK = "em.job"
 SCHEMA = "em_queue"
 """The schema of the tables on PostgreSQL."""
-BUSY = 30_000
-"""Milliseconds to wait for another writer."""
-CONNECTION: dict[str, Any] = {
-    "application_name": "em work",
-    "connect_timeout": 10,
-    "tcp_user_timeout": 30_000,
-}
-"""Times out before a worker's lease ends if the server does not answer."""
-SERIALIZER = DBOSPortableJSONSerializer()
+BUSY = 30.0
+"""Seconds to wait for another writer."""
+
+TABLES = """
+CREATE TABLE jobs(
+    id TEXT PRIMARY KEY, kind TEXT NOT NULL, queue TEXT NOT NULL, worker TEXT,
+    deaths INTEGER NOT NULL DEFAULT 0, outcome TEXT, ended_at BIGINT, key TEXT UNIQUE,
+    part_of TEXT);
+CREATE INDEX jobs_by_outcome ON jobs(outcome, id);
+CREATE INDEX jobs_by_kind ON jobs(kind, id);
+CREATE INDEX jobs_by_part ON jobs(part_of) WHERE part_of IS NOT NULL;
+CREATE INDEX jobs_free ON jobs(queue, id) WHERE outcome IS NULL AND worker IS NULL;
+CREATE INDEX jobs_taken ON jobs(worker) WHERE outcome IS NULL AND worker IS NOT NULL;
+CREATE TABLE workers(id TEXT PRIMARY KEY, beat BIGINT NOT NULL, place TEXT NOT NULL);
+CREATE TABLE slots(
+    provider TEXT NOT NULL, slot INTEGER NOT NULL, worker TEXT NOT NULL, held TEXT NOT NULL UNIQUE,
+    PRIMARY KEY(provider, slot));
+CREATE TABLE rates(kind TEXT PRIMARY KEY, seconds DOUBLE PRECISION NOT NULL)
+"""
+
+ADOPTION = """
+INSERT INTO jobs(id, kind, queue, deaths, outcome, ended_at, key, part_of)
+    SELECT id, kind, queue, deaths, outcome, (
+        SELECT completed_at * 1000 FROM workflow_status WHERE workflow_uuid = em_jobs.id
+    ), key, part_of FROM em_jobs;
+INSERT INTO rates SELECT kind, seconds FROM em_rates;
+DROP TABLE em_jobs; DROP TABLE em_rates; DROP TABLE em_slots; DROP TABLE em_workers
+"""
+"""Takes over the jobs of a queue that DBOS ran. What was under way is queued again."""
 
 
 class Database:
     """The queue's database. `make` creates its tables."""
 
     def __init__(self, address: str) -> None:
-        self.address = address
         self.is_postgres = address.startswith(("postgresql://", "postgres://"))
-        self.schema = SCHEMA if self.is_postgres else None
         self.path = None if self.is_postgres else _beside(address)
-        metadata = sa.MetaData(schema=self.schema)
-        self.workers = sa.Table(
-            "em_workers",
-            metadata,
-            sa.Column("id", sa.Text, primary_key=True),
-            sa.Column("beat", sa.BigInteger, nullable=False),
-            sa.Column("place", sa.Text, nullable=False),
-        )
-        self.slots = sa.Table(
-            "em_slots",
-            metadata,
-            sa.Column("provider", sa.Text, primary_key=True),
-            sa.Column("slot", sa.Integer, primary_key=True),
-            sa.Column("worker", sa.Text, nullable=False),
-            sa.Column("held", sa.Text, nullable=False, unique=True),
-        )
-        self.jobs = sa.Table(
-            "em_jobs",
-            metadata,
-            sa.Column("id", sa.Text, primary_key=True),
-            sa.Column("kind", sa.Text, nullable=False),
-            sa.Column("queue", sa.Text, nullable=False),
-            sa.Column("deaths", sa.Integer, nullable=False),
-            sa.Column("outcome", sa.Text),
-            sa.Column("key", sa.Text, unique=True),
-            sa.Column("part_of", sa.Text, index=True),
-            sa.Index("em_jobs_by_outcome", "outcome", "id"),
-            sa.Index("em_jobs_by_kind", "kind", "id"),
-        )
-        self.rates = sa.Table(
-            "em_rates",
-            metadata,
-            sa.Column("kind", sa.Text, primary_key=True),
-            sa.Column("seconds", sa.Float, nullable=False),
-        )
-        self._metadata = metadata
-        log = logging.getLogger("dbos")
-        if log.level == logging.NOTSET:  # unless the user has configured it
-            log.setLevel(logging.CRITICAL)
-        self.engine = self._make_engine()
-        dialect = sa.dialects.postgresql if self.is_postgres else sa.dialects.sqlite
-        self.insert = dialect.insert
-
-    def _make_engine(self) -> sa.Engine:
         if self.is_postgres:
             import psycopg
 
-            # Pass the address to libpq as em's store does; SQLAlchemy would parse it differently.
-            return sa.create_engine(
-                "postgresql+psycopg://",
-                creator=lambda: psycopg.connect(self.address, **CONNECTION),
-                pool_pre_ping=True,
-                pool_size=10,
-                max_overflow=20,
-            )
-        engine = sa.create_engine(f"sqlite:///{self.path}", pool_size=10, max_overflow=20)
-        sa.event.listen(engine, "connect", _prepare_connection)
-        # Counting the limits and claiming a job must be one transaction.
-        sa.event.listen(
-            engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")
+            from em.store import postgres  # first: it says which extra is missing
+
+            self._driver_error: type[Exception] = psycopg.Error
+            self._pool: Any = postgres.Connections(address, _prepare_postgres, BUSY)
+            self._session: Callable[[Any], Session] = postgres.PostgresSession
+        else:
+            self._driver_error = sqlite3.Error
+            self._pool = Connections(self._connect, _is_usable, lambda: None, limit=16)
+            self._session = lambda connection: connection
+
+    def _connect(self) -> FileConnection:
+        connection = sqlite3.connect(
+            str(self.path),
+            timeout=BUSY,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=FileConnection,
         )
-        return engine
-
-    def exists(self) -> bool:
-        """Return whether the tables exist: a job was queued, or a worker was started."""
-        if self.path is not None and not Path(self.path).exists():
-            return False
-        with self.translated():
-            return sa.inspect(self.engine).has_table("em_rates", schema=self.schema)
-
-    def make(self) -> None:
-        """Create the tables, or migrate them to the installed version of DBOS."""
-        with self.translated():
-            if self.is_postgres:
-                url = self.address.replace("postgres://", "postgresql://", 1)
-                DBOS.migrate(url, schema=SCHEMA)
-                self._metadata.create_all(self.engine)
-                return
-            assert self.path is not None
-            with _alone(self.path):
-                _write_ahead(self.path)
-                DBOS.migrate(f"sqlite:///{self.path}")
-                self._metadata.create_all(self.engine)
-
-    def client(self, *, patient: bool = False) -> DBOSClient:
-        """Return a DBOS client. A patient one waits while the database is gone."""
-        with self.translated():
-            return DBOSClient(
-                system_database_engine=self.engine,
-                dbos_system_schema=self.schema,
-                serializer=SERIALIZER,
-                application_name=NAME,
-                retry_connection_errors=patient,
-            )
-
-    def close(self) -> None:
-        """Close the connections."""
-        self.engine.dispose()
+        connection.execute("PRAGMA synchronous=NORMAL")
+        return connection
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Raise StoreUnreachable for errors of the database."""
+    def reading(self) -> Iterator[Session]:
+        """Begin a session without a transaction. Raise StoreUnreachable for the driver's errors."""
+        with self._translated(), self._pool.connection() as connection:
+            yield self._session(connection)
+
+    @contextmanager
+    def writing(self, alone: str = "") -> Iterator[Session]:
+        """Begin a transaction. Those with the same name in `alone` run one after the other."""
+        with self.reading() as session:
+            # On SQLite there is only one writer at a time anyway.
+            session.execute("BEGIN" if self.is_postgres else "BEGIN IMMEDIATE")
+            try:
+                if alone and self.is_postgres:
+                    session.execute("SELECT pg_advisory_xact_lock(hashtext(?))", (alone,))
+                yield session
+            except BaseException:
+                with suppress(self._driver_error):
+                    session.execute("ROLLBACK")
+                raise
+            session.execute("COMMIT")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (sa.exc.DBAPIError, sa.exc.TimeoutError, sqlite3.Error) as error:
-            reason = str(getattr(error, "orig", error)).strip().partition("\n")[0]
+        except self._driver_error as error:
+            self._pool.drop_idle()
+            reason = str(error).strip().partition("\n")[0]
             raise StoreUnreachable(
                 f"the queue can't be reached: {reason}",
                 place=str(self.path or SCHEMA),
                 fix="check that the database is running and writable",
             ) from error
+
+    def exists(self) -> bool:
+        """Return whether the tables exist: a job was queued, or a worker was started."""
+        if self.path is not None and not Path(self.path).exists():
+            return False
+        with self.reading() as session:
+            return not {"jobs", "em_jobs"}.isdisjoint(self._tables(session))
+
+    def make(self) -> None:
+        """Create the tables, with the jobs of a queue that an older em left."""
+        if self.path is not None:
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        with self.reading() as session:
+            if "jobs" in self._tables(session):
+                return
+        if self.path is not None:
+            with self._translated(), self._pool.connection() as connection:
+                enter_wal(connection, BUSY)
+        with self.writing(SCHEMA) as session:
+            if self.is_postgres:
+                session.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+            found = self._tables(session)
+            if "jobs" in found:
+                return
+            for statement in (TABLES + (";" + ADOPTION if "em_jobs" in found else "")).split(";"):
+                session.execute(statement)
+
+    def _tables(self, session: Session) -> set[str]:
+        sql = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        if self.is_postgres:
+            sql = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"  # noqa: S608 - a constant
+        return {name for (name,) in session.execute(sql)}
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
+
+
+def _is_usable(connection: FileConnection) -> bool:
+    return not connection.in_transaction
+
+
+def _prepare_postgres(connection: "psycopg.Connection") -> None:
+    connection.execute(f"SET search_path TO {SCHEMA}")
 
 
 def _beside(address: str) -> str:
@@ -180,63 +175,3 @@ def _beside(address: str) -> str:
             fix="rename the folder, or name another log with --db",
         )
     return str(path.with_name(f"{path.stem}.queue{path.suffix}"))
-
-
-def _prepare_connection(connection: sqlite3.Connection, _record: Any) -> None:
-    connection.isolation_level = None
-    give_clock(connection)
-    connection.execute(f"PRAGMA busy_timeout={BUSY}")
-    connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA foreign_keys=ON")
-
-
-def has_clock(connection: sqlite3.Connection) -> bool:
-    """Return whether the time that DBOS reads from SQLite is there: `unixepoch('subsec')`."""
-    try:
-        found: float | None = connection.execute("SELECT unixepoch('subsec')").fetchone()[0]
-    except sqlite3.OperationalError:  # before 3.38 there was no such function at all
-        return False
-    return found is not None
-
-
-def give_clock(connection: sqlite3.Connection) -> None:
-    """Define `unixepoch('subsec')` where SQLite is older than 3.42, and returns NULL for it.
-
-    DBOS uses it on Python 3.12 and newer, for every time that it stores. A function with one
-    argument takes precedence over the built-in one, which takes any number.
-    """
-    if sqlite3.sqlite_version_info >= (3, 42):
-        return
-
-    def unixepoch(what: str) -> float:
-        if what != "subsec":
-            raise ValueError(f"only unixepoch('subsec') is defined here, not {what!r}")
-        return time.time()
-
-    connection.create_function("unixepoch", 1, unixepoch)
-
-
-def queue_problem() -> str:
-    """Return why a queue in a SQLite file can't work here, or an empty text: see `em doctor`."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        _prepare_connection(connection, None)
-        if has_clock(connection):
-            return ""
-    return f"queues need unixepoch('subsec'), which SQLite {sqlite3.sqlite_version} can't give"
-
-
-def _write_ahead(path: str) -> None:
-    """Switch to write-ahead logging, which is stored in the file."""
-    with closing(sqlite3.connect(path, timeout=BUSY / 1000)) as connection:
-        enter_wal(connection, BUSY / 1000)
-
-
-@contextmanager
-def _alone(path: str) -> Iterator[None]:
-    """Lock out other processes: DBOS creates its SQLite tables one statement at a time."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(f"{path}-lock", timeout=BUSY / 1000)) as lock:
-        lock.isolation_level = None
-        lock.execute("BEGIN EXCLUSIVE")
-        yield
-        lock.execute("ROLLBACK")

@@ -1,19 +1,25 @@
-"""Ledger: what em itself knows of each queued job, in the queue's database.
+"""Ledger: the rows of the jobs of a queue: which wait, which a worker has, how the others ended.
 
-DBOS has the state of a job while it is open. The ledger has how it ended, how often a worker died
-of it, whether it was cancelled, and how long the items of each kind take. Its rows hold ids, kinds
-and states, never names of subjects, inputs or results.
+A worker takes a job by writing its id into the row, in a transaction that no two workers share: a
+SQLite file has one writer at a time, and PostgreSQL skips rows that somebody else has locked. The
+row is freed again if the worker gives it back or dies. The rows hold ids, kinds and states, never
+names of subjects, inputs or results.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from em.work.database import Database, sa
-from em.work.job import Kind
+from em.store.session import Session, delete, select
+from em.values.times import now_micros
+from em.work.database import Database
+from em.work.job import Kind, State
 
 Outcome = Literal["done", "waiting", "failed", "cancelled"]
 WEIGHT = 0.3
 """The weight of the newest job in the mean time of an item."""
+_OPEN = "outcome IS NULL"
+_FREE = "outcome IS NULL AND worker IS NULL"
+_STATES = {"queued": _FREE, "running": "outcome IS NULL AND worker IS NOT NULL", "open": _OPEN}
 
 
 class Entry(NamedTuple):
@@ -22,25 +28,50 @@ class Entry(NamedTuple):
     id: str
     kind: str
     queue: str
+    worker: str | None
     deaths: int
     outcome: Outcome | None
+    ended_at: int | None
     part_of: str | None
+
+    @property
+    def state(self) -> State:
+        """The state of the job."""
+        return self.outcome or ("queued" if self.worker is None else "running")
+
+
+_COLUMNS = ", ".join(Entry._fields)
 
 
 class Wanted(NamedTuple):
-    """Which jobs to list. outcomes: only these; None in it stands for jobs that are open."""
+    """Which jobs to list. `open`: the queued and the running ones."""
 
-    outcomes: Collection[str | None] | None = None
+    state: State | Literal["open"] | None = None
     kind: str | None = None
     queue: str | None = None
 
     def fits(self, entry: Entry) -> bool:
         """Return whether a row is one of these."""
+        is_open = self.state == "open" and entry.outcome is None
         return (
-            (self.outcomes is None or entry.outcome in self.outcomes)
+            (self.state in (None, entry.state) or is_open)
             and self.kind in (None, entry.kind)
             and self.queue in (None, entry.queue)
         )
+
+    def where(self) -> tuple[str, list[str]]:
+        """Return the condition in SQL, with its parameters."""
+        parts, params = ["1 = 1"], list[str]()
+        if self.state in _STATES:
+            parts.append(_STATES[self.state])
+        elif self.state is not None:
+            parts.append("outcome = ?")
+            params.append(self.state)
+        for column, value in (("kind", self.kind), ("queue", self.queue)):
+            if value is not None:
+                parts.append(f"{column} = ?")
+                params.append(value)
+        return " AND ".join(parts), params
 
 
 class Ledger:
@@ -48,128 +79,128 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._jobs = database.jobs
-        self._rates = database.rates
 
-    def enter(
+    def enter(self, rows: Iterable[Sequence[str | None]]) -> None:
+        """Queue jobs, except those that are there: each with kind, queue, key and `part_of`."""
+        sql = (
+            "INSERT INTO jobs(id, kind, queue, key, part_of) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT DO NOTHING"
+        )
+        with self._database.writing() as session:
+            session.executemany(sql, rows)
+
+    def take(
         self,
-        connection: sa.Connection,
-        job_id: str,
-        kind: str,
+        worker: str,
         queue: str,
+        most: int,
         *,
-        key: str | None = None,
-        outcome: str | None = None,
-        part_of: str | None = None,
-    ) -> bool:
-        """Add a job, in the caller's transaction. Return False if it is there already.
+        limit: int | None = None,
+        but_not: Sequence[str] = (),
+    ) -> list[str]:
+        """Give a worker jobs of a queue, the oldest first, up to `most`; return their ids.
 
-        part_of: the job that it was split off from, at first.
+        limit: jobs of this queue that may run at a time, over all workers.
+        but_not: jobs that the worker must not get.
         """
-        row: dict[str, Any] = {"id": job_id, "kind": kind, "queue": queue, "deaths": 0}
-        row |= {"key": key, "outcome": outcome, "part_of": part_of}
-        add = self._database.insert(self._jobs).values(row).on_conflict_do_nothing()
-        # RETURNING, because not every driver reports how many rows were inserted.
-        return connection.execute(add.returning(self._jobs.c.id)).scalar() is not None
+        marks = ",".join("?" * (len(but_not) + 1))  # PostgreSQL takes no empty list
+        sql = f"SELECT id FROM jobs WHERE {_FREE} AND queue = ? AND id NOT IN ({marks}) ORDER BY id"  # noqa: S608 - constants; values are bound
+        sql += " LIMIT ?" + (" FOR UPDATE SKIP LOCKED" if self._database.is_postgres else "")
+        with self._database.writing(queue if limit is not None else "") as session:
+            if limit is not None:
+                most = min(most, limit - _count(session, Wanted("running", queue=queue)))
+            found = session.execute(sql, (queue, "", *but_not, max(0, most))).fetchall()
+            for (job_id,) in found:
+                session.execute("UPDATE jobs SET worker = ? WHERE id = ?", (worker, job_id))
+        return [job_id for (job_id,) in found]
 
-    def waiting(self, connection: sa.Connection, most: int) -> int:
+    def free(self, worker: str, *, is_dead: bool = False) -> int:
+        """Queue the jobs again that a worker has; return how many. Count its death for each."""
+        sql = f"UPDATE jobs SET worker = NULL, deaths = deaths + ? WHERE {_OPEN} AND worker = ?"  # noqa: S608 - a constant
+        with self._database.writing() as session:
+            return session.execute(sql, (int(is_dead), worker)).rowcount
+
+    def end(self, job_id: str, outcome: Outcome) -> None:
+        """Store how a job ended, unless it has ended."""
+        sql = f"UPDATE jobs SET outcome = ?, ended_at = ? WHERE id = ? AND {_OPEN}"  # noqa: S608 - a constant
+        with self._database.writing() as session:
+            session.execute(sql, (outcome, now_micros(), job_id))
+
+    def queues_with_work(self) -> Iterator[str]:
+        """Yield the names of the queues that have jobs for a worker."""
+        last = ""
+        sql = f"SELECT min(queue) FROM jobs WHERE {_FREE} AND queue > ?"  # noqa: S608 - a constant
+        while True:
+            with self._database.reading() as session:
+                (found,) = session.execute(sql, (last,)).fetchone()
+            if found is None:
+                return
+            yield found
+            last = found
+
+    def waiting(self, most: int) -> int:
         """Count the jobs that have not ended, up to `most`."""
-        is_open = sa.select(self._jobs.c.id).where(self._jobs.c.outcome.is_(None)).limit(most)
-        return connection.execute(
-            sa.select(sa.func.count()).select_from(is_open.subquery())
-        ).scalar_one()
+        sql = f"SELECT count(*) FROM (SELECT id FROM jobs WHERE {_OPEN} LIMIT ?) AS found"  # noqa: S608 - a constant
+        return int(self._read(sql, (most,))[0][0])
 
     def with_key(self, key: str) -> str | None:
         """Return the id of the job that was queued with this key."""
-        query = sa.select(self._jobs.c.id).where(self._jobs.c.key == key)
-        with self._database.translated(), self._database.engine.begin() as connection:
-            return connection.execute(query).scalar()
+        return next(
+            (row[0] for row in self._read("SELECT id FROM jobs WHERE key = ?", (key,))), None
+        )
 
     def find(self, ids: Sequence[str]) -> dict[str, Entry]:
         """Return the rows of these jobs, by id."""
-        query = sa.select(*self._columns()).where(self._jobs.c.id.in_(ids))
-        with self._database.translated(), self._database.engine.begin() as connection:
-            return {row.id: Entry(*row) for row in connection.execute(query)}
+        with self._database.reading() as session:
+            return {row[0]: Entry(*row) for row in select(session, _COLUMNS, "jobs", "id", ids)}
 
-    def parts(self, ids: Sequence[str], *, is_open: bool = False) -> dict[str, str]:
-        """Return the jobs that were split off from these, each with the job that it is part of."""
-        jobs = self._jobs.c
-        query = sa.select(jobs.id, jobs.part_of).where(jobs.part_of.in_(ids))
-        if is_open:
-            query = query.where(jobs.outcome.is_(None))
-        with self._database.translated(), self._database.engine.begin() as connection:
-            return {row.id: row.part_of for row in connection.execute(query)}
+    def parts(self, ids: Sequence[str]) -> list[Entry]:
+        """Return the jobs that were split off from these."""
+        with self._database.reading() as session:
+            return [Entry(*row) for row in select(session, _COLUMNS, "jobs", "part_of", ids)]
 
     def newest(self, wanted: Wanted, size: int) -> Iterator[Entry]:
         """Yield jobs, the newest first; reads `size` of them at a time."""
-        last: str | None = None
-        while True:
-            query = self._where(sa.select(*self._columns()), wanted)
-            if last is not None:
-                query = query.where(self._jobs.c.id < last)
-            query = query.order_by(self._jobs.c.id.desc()).limit(size)
-            with self._database.translated(), self._database.engine.begin() as connection:
-                rows = connection.execute(query).all()
+        last = "z"  # behind every id, which is hexadecimal
+        where, params = wanted.where()
+        sql = f"SELECT {_COLUMNS} FROM jobs WHERE {where} AND id < ? ORDER BY id DESC LIMIT ?"  # noqa: S608 - constants; values are bound
+        while rows := self._read(sql, (*params, last, size)):
             yield from (Entry(*row) for row in rows)
             if len(rows) < size:
                 return
-            last = rows[-1].id
+            last = rows[-1][0]
 
     def count(self, wanted: Wanted) -> int:
         """Count jobs."""
-        query = self._where(sa.select(sa.func.count()).select_from(self._jobs), wanted)
-        with self._database.translated(), self._database.engine.begin() as connection:
-            return int(connection.execute(query).scalar_one())
+        with self._database.reading() as session:
+            return _count(session, wanted)
 
-    def end(self, job_id: str, outcome: Outcome, took: Mapping[Kind, float] | None = None) -> None:
-        """Store how a job ended, and the seconds that an item of its kind took."""
-        with self._database.translated(), self._database.engine.begin() as connection:
-            connection.execute(
-                sa.update(self._jobs).where(self._jobs.c.id == job_id).values(outcome=outcome)
-            )
-            for kind, seconds in (took or {}).items():
-                self._learn(connection, kind, seconds)
-
-    def _learn(self, connection: sa.Connection, kind: Kind, seconds: float) -> None:
-        rates = self._rates
-        add = self._database.insert(rates).values(kind=kind, seconds=seconds)
-        mean = rates.c.seconds * (1 - WEIGHT) + seconds * WEIGHT
-        connection.execute(
-            add.on_conflict_do_update(index_elements=["kind"], set_={"seconds": mean})
+    def learn(self, kind: Kind, seconds: float) -> None:
+        """Note how long an item of a kind took."""
+        sql = (
+            "INSERT INTO rates(kind, seconds) VALUES (?, ?) ON CONFLICT(kind)"
+            " DO UPDATE SET seconds = rates.seconds * ? + excluded.seconds * ?"
         )
+        with self._database.writing() as session:
+            session.execute(sql, (kind, seconds, 1 - WEIGHT, WEIGHT))
 
     def seconds(self, kind: Kind) -> float | None:
         """Return how long an item of this kind took lately; None if none was done yet."""
-        query = sa.select(self._rates.c.seconds).where(self._rates.c.kind == kind)
-        with self._database.translated(), self._database.engine.begin() as connection:
-            return connection.execute(query).scalar()
+        found = self._read("SELECT seconds FROM rates WHERE kind = ?", (kind,))
+        return found[0][0] if found else None
 
-    def died(self, ids: Sequence[str]) -> None:
-        """Count the death of a worker for the jobs that it had."""
-        jobs = self._jobs
-        with self._database.translated(), self._database.engine.begin() as connection:
-            connection.execute(
-                sa.update(jobs).where(jobs.c.id.in_(ids)).values(deaths=jobs.c.deaths + 1)
-            )
+    def clear(self, until: int, most: int) -> int:
+        """Remove jobs that ended before a moment, up to `most`; return how many."""
+        sql = "SELECT id FROM jobs WHERE outcome IS NOT NULL AND coalesce(ended_at, 0) < ? LIMIT ?"
+        with self._database.writing() as session:
+            found = [row[0] for row in session.execute(sql, (until, most)).fetchall()]
+            return delete(session, "jobs", "id", found)
 
-    def drop(self, ids: Sequence[str]) -> None:
-        """Remove the rows of these jobs."""
-        with self._database.translated(), self._database.engine.begin() as connection:
-            connection.execute(sa.delete(self._jobs).where(self._jobs.c.id.in_(ids)))
+    def _read(self, sql: str, params: Sequence[Any]) -> list[Any]:
+        with self._database.reading() as session:
+            return session.execute(sql, params).fetchall()
 
-    def _columns(self) -> Sequence[sa.Column[Any]]:
-        jobs = self._jobs.c
-        return [jobs.id, jobs.kind, jobs.queue, jobs.deaths, jobs.outcome, jobs.part_of]
 
-    def _where(self, query: "sa.Select[Any]", wanted: Wanted) -> "sa.Select[Any]":
-        jobs = self._jobs.c
-        if wanted.outcomes is not None:
-            named = [one for one in wanted.outcomes if one is not None]
-            either = [jobs.outcome.in_(named)] if named else []
-            either += [jobs.outcome.is_(None)] if None in wanted.outcomes else []
-            query = query.where(sa.or_(*either))
-        if wanted.kind is not None:
-            query = query.where(jobs.kind == wanted.kind)
-        if wanted.queue is not None:
-            query = query.where(jobs.queue == wanted.queue)
-        return query
+def _count(session: Session, wanted: Wanted) -> int:
+    where, params = wanted.where()
+    return int(session.execute(f"SELECT count(*) FROM jobs WHERE {where}", params).fetchone()[0])  # noqa: S608 - constants; values are bound

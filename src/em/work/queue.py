@@ -4,12 +4,12 @@ A job and its report are events in the log, so they are redacted and forgotten l
 The queue's own tables contain only the job's id, state and worker.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -23,8 +23,9 @@ from em.settings import Settings, WorkSettings
 from em.store import redactor_of
 from em.store.preparation import refuse_secret_name
 from em.values.canonical import Json
-from em.values.ids import new_id, new_ids
-from em.work.database import NAME, TASK, VERSION, Database, sa
+from em.values.ids import made_at, new_id, new_ids
+from em.values.times import from_micros, now_micros
+from em.work.database import Database
 from em.work.job import (
     Item,
     Job,
@@ -44,11 +45,10 @@ from em.work.job import (
 )
 from em.work.ledger import Entry, Ledger, Wanted
 
-if TYPE_CHECKING:
-    from dbos import DBOSClient, EnqueueOptions, WorkflowStatus
-
 DEFAULT = "default"
 """The queue of jobs for which no queue is named."""
+LIMITED = "workflow:"
+"""How the queues of workflows with a limit begin."""
 BATCH = "batch"
 """The queue of jobs that compute: a worker takes one of them at a time."""
 FIRST_CHUNK: Mapping[Kind, int] = {"checkpoint": 300, "compile": 10, "reflect": 20, "embed": 20}
@@ -59,15 +59,6 @@ RETRY_AFTER = 10
 AT_ONCE = 500
 """Jobs that are read or written in one transaction."""
 
-_STATES: Mapping[str, State] = {
-    "ENQUEUED": "queued",
-    "DELAYED": "queued",
-    "PENDING": "running",
-    "SUCCESS": "done",
-    "ERROR": "failed",
-    "CANCELLED": "cancelled",
-    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
-}
 OVER = frozenset({"waiting", "done", "failed", "cancelled"})
 OPEN = frozenset({"queued", "running"})
 ATTEMPTS = 20
@@ -82,43 +73,25 @@ def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
             raise UsageError(
                 f"the workflow {job.name!r} has a limit, and therefore a queue of its own",
                 place="queue",
-                fix=f"leave the queue out; its name for workers is workflow:{job.name}",
+                fix=f"leave the queue out; its name for workers is {LIMITED}{job.name}",
             )
-        return f"workflow:{job.name}"
+        return LIMITED + job.name
     if queue is None:
         # With a model they mostly wait, and may do so side by side.
         return BATCH if job.kind in FIRST_CHUNK and not job.how.get("llm") else DEFAULT
-    if queue.startswith("workflow:"):
+    if queue.startswith(LIMITED):
         raise UsageError(
             f"{queue!r} can't be the name of a queue",
             place="queue",
             fix="workflow:… is reserved for workflows with a limit (work.limits.workflows)",
         )
-    return check_lane(queue)
+    return check_name(queue, "queue")
 
 
-def check_lane(name: str) -> str:
-    """Return the name if a queue can have it. A leading underscore is reserved for DBOS."""
-    check_name(name, "queue")
-    if name.startswith("_"):
-        raise UsageError(f"{name!r} can't be the name of a queue", place="queue")
-    return name
-
-
-def register(
-    make: Callable[..., Any], lane: str, settings: WorkSettings, concurrency: int | None = None
-) -> None:
-    """Register a queue with its limits. An existing queue keeps its limits without new ones."""
-    limit = settings.limits.workflows.get(lane.removeprefix("workflow:"))
-    limit = limit if lane.startswith("workflow:") else None
-    at_a_time = 1 if lane == BATCH else concurrency or settings.concurrency
-    make(
-        lane,
-        worker_concurrency=at_a_time if limit is None else min(at_a_time, limit),
-        global_concurrency=limit,
-        polling_interval_sec=settings.poll,
-        on_conflict="never_update" if limit is None and concurrency is None else "always_update",
-    )
+def limit_of(lane: str, settings: WorkSettings) -> int | None:
+    """Return how many jobs of a queue may run at a time, over all workers; None for any number."""
+    is_limited = lane.startswith(LIMITED)
+    return settings.limits.workflows.get(lane.removeprefix(LIMITED)) if is_limited else None
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +103,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     subject: str | None = None
     items: int = 0
-    queue: str | None = None
+    queue: str = ""
     worker: str | None = None
     attempts: int = 0
     queued_at: datetime | None = None
@@ -148,7 +121,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue:
-    """The queue of a memory. A context manager. Needs the extra `distributed`."""
+    """The queue of a memory. A context manager."""
 
     def __init__(self, memory: Memory, settings: Settings | None = None) -> None:
         self._memory = memory
@@ -157,25 +130,7 @@ class Queue:
         self._redactor = redactor_of(settings)
         self._database = Database(memory.address)
         self._ledger = Ledger(self._database)
-        is_new = not self._database.exists()
-        if is_new:
-            self._database.make()
-        self._client = self._database.client()
-        self._known: set[str] = set()
-        if is_new:
-            self._adopt()
-
-    def _adopt(self) -> None:
-        """Enter jobs into the ledger that were queued before there was one."""
-        offset = 0
-        while found := self._list(limit=AT_ONCE, offset=offset):
-            views = [self._view(one, None) for one in found]
-            with self._database.translated(), self._database.engine.begin() as connection:
-                for view in views:
-                    lane = view.queue or DEFAULT
-                    outcome = view.state if view.state in OVER else None
-                    self._ledger.enter(connection, view.id, view.kind, lane, outcome=outcome)
-            offset += len(found)
+        self._database.make()
 
     def __enter__(self) -> Self:
         return self
@@ -185,7 +140,6 @@ class Queue:
 
     def close(self) -> None:
         """Close the queue's database. The memory stays open."""
-        self._client.destroy()
         self._database.close()
 
     def add(
@@ -214,10 +168,10 @@ class Queue:
         )
         for portion in portions(drafts, AT_ONCE):
             self._memory.log.append_many(portion)
-        with self._database.translated(), self._database.engine.begin() as connection:
-            for job_id, (kind, lane, _), one in zip(ids, checked, keys, strict=True):
-                if self._ledger.enter(connection, job_id, kind, lane, key=one):
-                    enqueue(self._client, connection, job_id, lane)
+        self._ledger.enter(
+            (job_id, kind, lane, one, None)
+            for job_id, (kind, lane, _), one in zip(ids, checked, keys, strict=True)
+        )
         return self._with_keys(keys) if key is not None else ids
 
     def _with_keys(self, keys: Sequence[str | None]) -> list[str]:
@@ -226,8 +180,7 @@ class Queue:
 
     def _refuse_excess(self, more: int) -> None:
         most = self._settings.most_waiting
-        with self._database.translated(), self._database.engine.begin() as connection:
-            waiting = self._ledger.waiting(connection, most + 1)
+        waiting = self._ledger.waiting(most + 1)
         if waiting + more > most:
             raise QueueFull(
                 f"{waiting:,} jobs wait already, {more:,} more would exceed the limit of {most:,}",
@@ -358,15 +311,10 @@ class Queue:
         ids: Sequence[str] | None = None,
     ) -> list[JobView]:
         """List jobs, the newest first: all, those that fit, or those with these ids."""
-        shown = AT_ONCE if limit is None or state in OPEN else min(AT_ONCE, limit + offset)
-        entries = self._entries(_wanted(state, kind, queue), subject, ids, shown)
-        found = (
-            (one, entry)
-            for one, entry in self._with_status(entries, shown)
-            if state is None or _state(one, entry) == state
-        )
+        size = AT_ONCE if limit is None else min(AT_ONCE, limit + offset)
+        found = self._entries(Wanted(state, kind, queue), subject, ids, size)
         chosen = islice(found, offset, None if limit is None else offset + limit)
-        return [self._view(one, entry) for one, entry in chosen]
+        return [self._view(entry) for entry in chosen]
 
     def count(
         self,
@@ -377,14 +325,13 @@ class Queue:
         subject: str | None = None,
     ) -> int:
         """Count the jobs that `jobs` lists. Reads ids and states, not the log."""
-        wanted = _wanted(state, kind, queue)
-        if subject is None and state not in OPEN:
+        wanted = Wanted(state, kind, queue)
+        if subject is None:
             return self._ledger.count(wanted)
-        found = self._with_status(self._entries(wanted, subject, None))
-        return sum(state is None or _state(one, entry) == state for one, entry in found)
+        return sum(1 for _ in self._entries(wanted, subject, None, AT_ONCE))
 
     def _entries(
-        self, wanted: Wanted, subject: str | None, ids: Sequence[str] | None, size: int = AT_ONCE
+        self, wanted: Wanted, subject: str | None, ids: Sequence[str] | None, size: int
     ) -> Iterator[Entry]:
         """Yield rows of the ledger, the newest first. A subject's jobs are found in the log.
 
@@ -415,19 +362,10 @@ class Queue:
                 return
             before = events[0].seq
 
-    def _with_status(
-        self, entries: Iterator[Entry], size: int = AT_ONCE
-    ) -> "Iterator[tuple[WorkflowStatus, Entry]]":
-        """Yield jobs with their status in DBOS, in order."""
-        for portion in portions(entries, size):
-            listed = self._list(workflow_ids=[entry.id for entry in portion])
-            found = {one.workflow_id: one for one in listed}
-            yield from ((found[entry.id], entry) for entry in portion if entry.id in found)
-
     def job(self, job_id: str, *, subjects: Collection[str] | None = None) -> JobView:
         """Return one job. subjects: look only among jobs about one of these."""
-        for one in self._list(workflow_ids=[job_id]):
-            view = self._view(one, self._ledger.find([job_id]).get(job_id))
+        for entry in self._ledger.find([job_id]).values():
+            view = self._view(entry)
             if subjects is None or view.subject in subjects:
                 return view
         raise NotFound(f"there is no job {job_id!r}", fix="`em queue list` lists all jobs")
@@ -446,17 +384,15 @@ class Queue:
         Other work stops after its current item. by: who wants it, for the log.
         """
         view = self.job(job_id)
-        parts = self._ledger.parts([job_id], is_open=True)
+        parts = [one.id for one in self._ledger.parts([job_id]) if one.state in OPEN]
         if view.state in OVER and not parts:
             raise _cant_cancel(view)
-        for one in [*parts] if view.state in OVER else [job_id, *parts]:
+        for one in parts if view.state in OVER else [job_id, *parts]:
             queued = read_job(self._memory, one)
             body = {"by": by} if by else {}
             # First here: a worker that takes the job over meanwhile then leaves it alone.
             self._memory.log.append(job_stream(one), "job_cancelled", body, subject=queued.subject)
-            with self._database.translated():
-                self._ledger.end(one, "cancelled")
-                self._client.cancel_workflow(one)
+            self._ledger.end(one, "cancelled")
             cancel_runs(self._memory.store, queued.runs, by=by)
         return self.job(job_id)
 
@@ -481,7 +417,7 @@ class Queue:
                 job = msgspec.structs.replace(job, how={**job.how, "retry": True})
             if job.kind == "routine":
                 items = [self._to_retry(item) for item in items]
-        queue = view.queue if view.queue and not view.queue.startswith("workflow:") else None
+        queue = None if view.queue.startswith(LIMITED) else view.queue
         return self.add([msgspec.structs.replace(job, items=items)], queue, subject=subject)[0]
 
     def _to_retry(self, item: Item) -> Item:
@@ -495,31 +431,20 @@ class Queue:
 
     def clear(self, older_than: timedelta) -> int:
         """Remove jobs that ended longer ago than this; return how many. Their events stay."""
-        until = (datetime.now(UTC) - older_than).isoformat()
+        until = now_micros() - round(older_than.total_seconds() * 1e6)
         dropped = 0
-        while True:
-            found = self._list(
-                status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
-                completed_before=until,
-                limit=AT_ONCE,
-            )
-            if not found:
-                return dropped
-            ids = [one.workflow_id for one in found]
-            with self._database.translated():
-                self._client.delete_workflows(ids)
-            self._ledger.drop(ids)
-            dropped += len(found)
+        while found := self._ledger.clear(until, AT_ONCE):
+            dropped += found
+        return dropped
 
     def counts(self, ids: Sequence[str]) -> Counts:
-        """Count how many of these jobs have ended."""
+        """Count how many of these jobs have ended, with all parts that were split off."""
         over = 0
         for portion in portions(ids, AT_ONCE):
-            going_on = {*self._ledger.parts(portion, is_open=True).values()}
-            found = self._list(workflow_ids=portion)
-            over += sum(
-                _STATES[one.status] in OVER and one.workflow_id not in going_on for one in found
-            )
+            parts = self._ledger.parts(portion)
+            going_on = {one.part_of for one in parts if one.state in OPEN}
+            found = self._ledger.find(portion).values()
+            over += sum(one.state in OVER and one.id not in going_on for one in found)
         return Counts(over=over, all=len(ids), workers=len(self.workers()))
 
     def reports(self, ids: Sequence[str]) -> JobReport:
@@ -528,7 +453,8 @@ class Queue:
         waiting: dict[str, str] = {}
         failed: dict[str, str] = {}
         for portion in portions(ids, AT_ONCE):
-            for view in self.jobs(ids=[*portion, *self._ledger.parts(portion)], limit=None):
+            parts = [one.id for one in self._ledger.parts(portion)]
+            for view in self.jobs(ids=[*portion, *parts], limit=None):
                 report = view.report or JobReport()
                 done += report.done
                 waiting |= report.waiting
@@ -540,73 +466,41 @@ class Queue:
 
     def workers(self) -> dict[str, str]:
         """Return the workers and their machines; dead ones too, until another worker notices."""
-        table = self._database.workers
-        with self._database.translated(), self._database.engine.begin() as connection:
-            return {row.id: row.place for row in connection.execute(sa.select(table))}
+        with self._database.reading() as session:
+            return dict(session.execute("SELECT id, place FROM workers").fetchall())
 
-    def _list(self, **chosen: Any) -> "list[WorkflowStatus]":
-        with self._database.translated():
-            return self._client.list_workflows(
-                name=TASK,
-                application_name=NAME,
-                sort_desc=True,
-                load_input=False,
-                load_output=False,
-                **chosen,
-            )
-
-    def _view(self, one: "WorkflowStatus", entry: Entry | None) -> JobView:
-        state, problem, report = _state(one, entry), "", None
-        job, subject = None, None
+    def _view(self, entry: Entry) -> JobView:
+        problem, report, job, subject = "", None, None, None
         try:
-            queued = read_job(self._memory, one.workflow_id)
+            queued = read_job(self._memory, entry.id)
             job, subject = queued.job, queued.subject
         except WorkError as error:
             problem = error.message
-        if state in OVER and state != "cancelled":
-            report = read_report(self._memory, one.workflow_id)
-        if report is not None and report.waiting and not report.failed:
-            state = "waiting"
-        deaths = entry.deaths if entry else 0
-        if state == "failed" and report is None:
-            problem = DEADLY if deaths >= ATTEMPTS else problem or "it could not be started"
+        if entry.outcome not in (None, "cancelled"):
+            report = read_report(self._memory, entry.id)
+        if entry.state == "failed" and report is None:
+            problem = DEADLY if entry.deaths >= ATTEMPTS else problem or "it could not be started"
         return JobView(
-            id=one.workflow_id,
-            state=state,
+            id=entry.id,
+            state=entry.state,
             kind=job.kind if job else "",
             name=job.name if job else "",
             subject=subject,
             items=len(job.items) if job else 0,
-            queue=one.queue_name or (entry.queue if entry is not None else None),
-            worker=one.executor_id,
-            attempts=deaths + (one.recovery_attempts or 0),
-            queued_at=_moment(one.created_at),
-            ended_at=_moment(one.completed_at),
+            queue=entry.queue,
+            worker=entry.worker,
+            attempts=entry.deaths + (entry.worker is not None),
+            queued_at=made_at(entry.id),
+            ended_at=None if entry.ended_at is None else from_micros(entry.ended_at),
             report=report,
             problem=problem,
         )
 
     def _lane(self, job: Job, queue: str | None) -> str:
-        """Return the queue of a job, and register it."""
+        """Return the queue of a job."""
         lane = lane_of(job, queue, self._settings)
         refuse_secret_name(lane, self._redactor, "queue")
-        if lane not in self._known:
-            with self._database.translated():
-                register(self._client.register_queue, lane, self._settings)
-            self._known.add(lane)
         return lane
-
-
-def enqueue(client: "DBOSClient", connection: sa.Connection, job_id: str, lane: str) -> None:
-    """Hand a job to DBOS, in the caller's transaction."""
-    options: EnqueueOptions = {
-        "workflow_name": TASK,
-        "queue_name": lane,
-        "workflow_id": job_id,
-        "app_version": VERSION,
-        "application_name": NAME,
-    }
-    client.enqueue_in_transaction(connection, options)
 
 
 def _cant_cancel(view: JobView) -> WorkError:
@@ -626,20 +520,3 @@ def _cant_cancel(view: JobView) -> WorkError:
 def _numbered(key: str | None, number: int) -> str | None:
     """Return the key of one job of several: a hash, since a key may look like a secret."""
     return None if key is None else sha256(f"{number}/{key}".encode()).hexdigest()
-
-
-def _wanted(state: State | None, kind: Kind | None, queue: str | None) -> Wanted:
-    outcomes = None if state is None else [None] if state in OPEN else [state]
-    return Wanted(outcomes, kind, queue)
-
-
-def _state(one: "WorkflowStatus", entry: Entry | None) -> State:
-    """Return the state of a job: its outcome of the ledger once DBOS says that it has ended."""
-    state = _STATES[one.status]
-    if entry is None or state not in OVER or entry.outcome in (None, "cancelled"):
-        return state
-    return "cancelled" if state == "cancelled" else entry.outcome
-
-
-def _moment(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)

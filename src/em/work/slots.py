@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from em.errors import StoreUnreachable
 from em.llm.client import Completion, LlmClient, Spent
 from em.llm.wires import Message
 from em.values.ids import new_id
-from em.work.database import Database, sa
+from em.work.database import Database
 
 PAUSE = 0.05
 LONGEST = 1.0
@@ -51,7 +52,7 @@ class Slots:
             self.tidy()
             try:
                 taken = self._try(provider, limit)
-            except sa.exc.DBAPIError:  # the database is gone: wait until it is back
+            except StoreUnreachable:  # the database is gone: wait until it is back
                 taken = None
             if taken is not None:
                 return taken
@@ -59,29 +60,28 @@ class Slots:
             pause = min(LONGEST, pause * 1.5)
 
     def _try(self, provider: str, limit: int) -> str | None:
-        slots = self._database.slots
-        with self._database.engine.begin() as connection:
-            query = sa.select(slots.c.slot).where(slots.c.provider == provider)
-            others = set(connection.execute(query).scalars())
+        with self._database.writing(provider) as session:
+            rows = session.execute("SELECT slot FROM slots WHERE provider = ?", (provider,))
+            others = {slot for (slot,) in rows}
             free = next((slot for slot in range(limit) if slot not in others), None)
             if free is None:
                 return None
             held = new_id()
-            row = {"provider": provider, "slot": free, "worker": self._worker, "held": held}
-            take = self._database.insert(slots).values(row).on_conflict_do_nothing()
-            # RETURNING, because not every driver reports how many rows were inserted.
-            return connection.execute(take.returning(slots.c.held)).scalar()
+            session.execute(
+                "INSERT INTO slots(provider, slot, worker, held) VALUES (?, ?, ?, ?)",
+                (provider, free, self._worker, held),
+            )
+            return held
 
     def tidy(self) -> None:
         """Free the slots that are no longer used. Retry the next time if that fails."""
-        slots = self._database.slots
         with self._guard:
             unused, self._unused = self._unused, []
         for held in unused:
             try:
-                with self._database.engine.begin() as connection:
-                    connection.execute(sa.delete(slots).where(slots.c.held == held))
-            except sa.exc.DBAPIError:
+                with self._database.writing() as session:
+                    session.execute("DELETE FROM slots WHERE held = ?", (held,))
+            except StoreUnreachable:
                 with self._guard:
                     self._unused.append(held)
 

@@ -1,11 +1,10 @@
 """Worker: take jobs from a memory's queue and run them.
 
-DBOS hands out each job at least once, so a job may come twice, even to two workers at a time. That
-is harmless: the journal of a run and the positions of a subject's stream let only one of them write
-the next step or state, and the position of the job's own stream lets only one of them report.
-
-A worker has a row with a heartbeat (`Presence`). When it stops for a lease, one of the others takes
-the dead worker's jobs over and queues them again with DBOS's `resume_workflows`.
+A worker takes jobs by writing its id into their rows (`Ledger.take`), and has a row of its own with
+a heartbeat (`Presence`). When that stops for a lease, one of the others queues the dead worker's
+jobs again. A worker may only have been slow, so a job may be run twice, even by two workers at a
+time. That is harmless: the journal of a run and the positions of a subject's stream let only one of
+them write the next step or state, and the position of the job's own stream lets only one report.
 """
 
 import os
@@ -29,7 +28,7 @@ from em.errors import (
     StoreUnreachable,
     WorkError,
 )
-from em.log.event import Draft, job_stream, run_stream
+from em.log.event import Draft, check_name, job_stream, run_stream
 from em.memory import Memory
 from em.runner.history import read_run
 from em.runner.journal import how_to_resume
@@ -37,7 +36,7 @@ from em.settings import Settings
 from em.state.portions import MANY_EVENTS
 from em.values.canonical import Json
 from em.values.ids import new_id
-from em.work.database import NAME, SERIALIZER, TASK, VERSION, Database, sa
+from em.work.database import Database
 from em.work.job import (
     EVERYTHING_ELSE,
     Item,
@@ -49,24 +48,12 @@ from em.work.job import (
     read_job,
     read_report,
 )
-from em.work.ledger import Entry, Ledger, Outcome, Wanted
-from em.work.queue import (
-    ATTEMPTS,
-    BATCH,
-    DEADLY,
-    DEFAULT,
-    FIRST_CHUNK,
-    Queue,
-    check_lane,
-    enqueue,
-    register,
-)
+from em.work.ledger import Ledger, Outcome, Wanted
+from em.work.queue import ATTEMPTS, BATCH, DEADLY, FIRST_CHUNK, limit_of
 from em.work.slots import LimitedClient, Slots
 from em.work.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from dbos import WorkflowStatus
-
     from em.llm.client import LlmClient
     from em.runner.engine import RunOptions
     from em.runner.run import RunResult
@@ -273,9 +260,8 @@ class Presence:
 
     A worker whose heartbeat stops for a whole lease is dead: its jobs are queued again. The others
     count the time themselves, so no clocks are compared. The first to advance the dead worker's
-    heartbeat takes its jobs over. If it dies meanwhile, another one does so a lease later.
+    heartbeat frees its jobs. If it dies meanwhile, another one does so a lease later.
 
-    recover: queues the jobs of a dead worker again; returns how many.
     tidy: called with each heartbeat.
     report: called with a line for people when something happens.
     """
@@ -285,20 +271,18 @@ class Presence:
         database: Database,
         worker: str,
         lease: float,
-        recover: Callable[[str], int],
         tidy: Callable[[], None],
         report: Callable[[str], None],
     ) -> None:
         self._database = database
+        self._ledger = Ledger(database)
         self._worker = worker
         self._lease = lease
-        self._recover = recover
         self._tidy = tidy
         self._report = report
         self._seen: dict[str, tuple[int, float]] = {}
         self._ended = threading.Event()
         self._lost = False
-        self._watching = False
         self._thread = threading.Thread(target=self._beat_forever, name="em-presence", daemon=True)
 
     def begin(self) -> None:
@@ -306,25 +290,19 @@ class Presence:
         self._beat()
         self._thread.start()
 
-    def watch(self) -> None:
-        """Watch the other workers too, from now on."""
-        self._watching = True
-
     def end(self) -> None:
         """Stop, and remove this worker's heartbeat: it has returned its jobs."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
-        workers = self._database.workers
-        with self._database.engine.begin() as connection:
-            connection.execute(sa.delete(workers).where(workers.c.id == self._worker))
+        with self._database.writing() as session:
+            session.execute("DELETE FROM workers WHERE id = ?", (self._worker,))
 
     def _beat_forever(self) -> None:
         while not self._ended.wait(self._lease / BEATS):
             try:
                 self._beat()
-                if self._watching:
-                    self._look()
+                self._look()
                 self._tidy()
             except Exception as error:  # noqa: BLE001 - reported; a worker without a heartbeat loses its jobs
                 # Other workers could not write either: start to count anew.
@@ -339,50 +317,38 @@ class Presence:
                 self._lost = False
 
     def _beat(self) -> None:
-        workers = self._database.workers
-        with self._database.engine.begin() as connection:
-            counted = connection.execute(
-                sa.update(workers)
-                .where(workers.c.id == self._worker)
-                .values(beat=workers.c.beat + 1)
-            )
-            if not counted.rowcount:
-                row = {"id": self._worker, "beat": 1, "place": place()}
-                connection.execute(sa.insert(workers).values(row))
+        sql = (
+            "INSERT INTO workers(id, beat, place) VALUES (?, 1, ?)"
+            " ON CONFLICT(id) DO UPDATE SET beat = workers.beat + 1"
+        )
+        with self._database.writing() as session:
+            session.execute(sql, (self._worker, place()))
 
     def _look(self) -> None:
-        workers = self._database.workers
-        with self._database.engine.begin() as connection:
-            found = connection.execute(sa.select(workers.c.id, workers.c.beat)).all()
+        """Watch the others, and free the jobs of those that are dead."""
+        with self._database.reading() as session:
+            found = session.execute("SELECT id, beat FROM workers").fetchall()
         now = time.monotonic()
-        others = {worker: beat for worker, beat in found if worker != self._worker}
-        self._seen = {
-            worker: (beat, self._since(worker, beat, now)) for worker, beat in others.items()
-        }
-        for worker, (beat, since) in [*self._seen.items()]:
-            if now - since >= self._lease:
+        before, self._seen = self._seen, {}
+        for worker, beat in found:
+            if worker == self._worker:
+                continue
+            last, since = before.get(worker, (beat, now))
+            self._seen[worker] = beat, since if last == beat else now
+            if last == beat and now - since >= self._lease:
                 self._bury(worker, beat)
-
-    def _since(self, worker: str, beat: int, now: float) -> float:
-        """Return since when the worker's heartbeat has not changed."""
-        before, since = self._seen.get(worker, (beat, now))
-        return since if before == beat else now
 
     def _bury(self, worker: str, beat: int) -> None:
         del self._seen[worker]
-        workers, slots = self._database.workers, self._database.slots
-        with self._database.engine.begin() as connection:
-            same = (workers.c.id == worker) & (workers.c.beat == beat)
-            taken = connection.execute(sa.update(workers).where(same).values(beat=beat + 1))
-            if not taken.rowcount:
+        with self._database.writing() as session:
+            sql = "UPDATE workers SET beat = beat + 1 WHERE id = ? AND beat = ?"
+            if not session.execute(sql, (worker, beat)).rowcount:
                 return  # it is alive, or another worker was first
         # The jobs first: if we die in between, another worker repeats this.
-        jobs = self._recover(worker)
-        with self._database.engine.begin() as connection:
-            connection.execute(
-                sa.delete(workers).where(workers.c.id == worker, workers.c.beat == beat + 1)
-            )
-            connection.execute(sa.delete(slots).where(slots.c.worker == worker))
+        jobs = self._ledger.free(worker, is_dead=True)
+        with self._database.writing() as session:
+            session.execute("DELETE FROM workers WHERE id = ? AND beat = ?", (worker, beat + 1))
+            session.execute("DELETE FROM slots WHERE worker = ?", (worker,))
         self._report(f"worker {worker} is gone; {jobs} of its jobs were queued again")
 
 
@@ -391,18 +357,15 @@ def place() -> str:
     return f"{socket.gethostname()}, process {os.getpid()}"
 
 
-class _Leave(BaseException):
-    """Leave a job without an outcome, so that another worker can run it.
-
-    Not an Exception, which DBOS would store as the outcome of the job.
-    """
+class _Leave(Exception):
+    """Leave a job without an outcome, so that another worker can run it."""
 
 
 class Worker:
-    """Runs queued jobs until it is stopped. A process can have only one.
+    """Runs queued jobs until it is stopped.
 
     queues: only these queues.
-    concurrency: jobs of a queue at a time, from now on for all workers of the queue.
+    concurrency: jobs of a queue at a time.
     tools: what routines and workflows may call.
     report: called with a line for people when something happens.
     """
@@ -420,8 +383,8 @@ class Worker:
         self.id = f"{socket.gethostname()[:40]}-{os.getpid()}-{new_id()[-6:]}"
         self._memory = memory
         self._settings = settings or Settings.load()
-        self._queues = [check_lane(name) for name in queues]
-        self._concurrency = concurrency
+        self._queues = [check_name(name, "queue") for name in queues]
+        self._concurrency = concurrency or self._settings.work.concurrency
         self._report = report
         self._database = Database(memory.address)
         self._ledger = Ledger(self._database)
@@ -429,12 +392,14 @@ class Worker:
         self._equipment = Equipment(memory, tools, self._settings, self._limited)
         self._upkeep = Upkeep(memory, self._settings.work, report)
         self._stopping = threading.Event()
-        self._over = threading.Event()
-        self._active = 0
+        # Set when a job has ended here: there is room for another one.
+        self._room = threading.Event()
+        self._guard = threading.Lock()
+        # The jobs that run here, each with its queue.
+        self._running: dict[str, str] = {}
         self._ended = 0
         self.failed = 0
         """How many jobs failed in this worker."""
-        self._guard = threading.Lock()
 
     def stop(self) -> None:
         """Stop after the current items, and return the other jobs to the queue. Thread-safe."""
@@ -450,179 +415,115 @@ class Worker:
 
         advance: with `drain`, called with how many ended here, and these plus all that are open.
         """
-        from dbos import DBOS
-
-        Queue(self._memory, self._settings).close()  # makes the tables, or brings them up to date
         self._database.make()
-        self._client = self._database.client(patient=True)
-        presence = Presence(
-            self._database,
-            self.id,
-            self._settings.work.lease,
-            self._recover,
-            self._slots.tidy,
-            self._report,
-        )
+        lease = self._settings.work.lease
+        presence = Presence(self._database, self.id, lease, self._slots.tidy, self._report)
         presence.begin()
+        taking = threading.Thread(target=self._take_forever, name="em-taking", daemon=True)
+        taking.start()
         try:
-            self._launch()
-            presence.watch()
             self._wait(drain, advance)
         finally:
             self._stopping.set()
-            DBOS.destroy(destroy_registry=True)
-            self._over.set()
+            taking.join()
             self._leave(presence)
         return self._ended
 
     def _leave(self, presence: Presence) -> None:
-        """Return the claimed jobs to the queue, and stop the heartbeat."""
+        """Return the jobs that were taken to the queue, and stop the heartbeat."""
+        while self._running:
+            time.sleep(LOOK / 4)
         try:
-            with self._database.translated():
-                self._give_back()
-                presence.end()
+            self._ledger.free(self.id)
+            presence.end()
         except StoreUnreachable as error:
             self._report(f"its jobs are queued again when its lease ends: {error.message}")
-        self._client.destroy()
         self._database.close()
-
-    def _launch(self) -> None:
-        from dbos import DBOS
-
-        limited = [f"workflow:{name}" for name in self._settings.work.limits.workflows]
-        for lane in self._queues or [DEFAULT, BATCH, *limited]:
-            register(self._client.register_queue, lane, self._settings.work, self._concurrency)
-
-        @DBOS.workflow(name=TASK)
-        def job() -> dict[str, int]:
-            return self._job()
-
-        DBOS(
-            config={
-                "name": NAME,
-                "application_version": VERSION,
-                "executor_id": self.id,
-                "system_database_engine": self._database.engine,
-                "dbos_system_schema": self._database.schema,
-                "serializer": SERIALIZER,
-                "run_migrations": False,
-                "log_level": "CRITICAL",
-                "scheduler_polling_interval_sec": 3_600,
-            }
-        )
-        if self._queues:
-            DBOS.listen_queues(self._queues)
-        DBOS.launch()
 
     def _wait(self, drain: bool, advance: Callable[[int, int], None] | None) -> None:
         while not self._stopping.wait(LOOK):
             growing = self._upkeep.look()
-            if drain and not growing and not self._left():
+            try:
+                left = self._left() if drain else 1
+            except StoreUnreachable:  # Presence reports it; wait until it is back
+                continue
+            if not growing and not left:
                 return
             if drain and advance is not None:
-                self._tell(advance)
-        if self._active:
-            self._report(f"stopping after the current items ({self._active} jobs running)")
-        while self._active:
-            time.sleep(LOOK / 4)
+                advance(self._ended, self._ended + left)
+        if self._running:
+            self._report(f"stopping after the current items ({len(self._running)} jobs running)")
 
-    def _tell(self, advance: Callable[[int, int], None]) -> None:
-        ended = self._ended
+    def _left(self) -> int:
+        """Count the jobs that are queued or running, in any worker."""
         lanes: Sequence[str | None] = self._queues or [None]
+        return sum(self._ledger.count(Wanted("open", queue=lane)) for lane in lanes)
+
+    def _take_forever(self) -> None:
+        while not self._stopping.is_set():
+            self._room.clear()
+            with suppress(StoreUnreachable):  # Presence reports it
+                self._take()
+            self._room.wait(self._settings.work.poll)
+
+    def _take(self) -> None:
+        """Take jobs, as many as there is room for, and begin each in a thread of its own."""
+        for lane in self._ledger.queues_with_work():
+            with self._guard:
+                running = [*self._running.items()]
+            own = [job_id for job_id, other in running if other == lane]
+            room = (1 if lane == BATCH else self._concurrency) - len(own)
+            if room <= 0 or self._stopping.is_set() or lane not in (self._queues or [lane]):
+                continue
+            limit = limit_of(lane, self._settings.work)
+            # A job may be free again while it runs here, if we were slow: leave it to others.
+            for job_id in self._ledger.take(self.id, lane, room, limit=limit, but_not=own):
+                with self._guard:
+                    self._running[job_id] = lane
+                threading.Thread(target=self._job, args=(job_id,), daemon=True).start()
+
+    def _job(self, job_id: str) -> None:
+        """Run one job, or leave it."""
         try:
-            open_ = sum(self._ledger.count(Wanted([None], queue=lane)) for lane in lanes)
-        except StoreUnreachable:  # Presence reports it
-            return
-        advance(ended, ended + open_)
-
-    def _left(self) -> bool:
-        """Return whether a job is queued or running, in any worker."""
-        try:
-            return bool(
-                self._list(
-                    status=["ENQUEUED", "PENDING", "DELAYED"],
-                    queue_name=self._queues or None,
-                    limit=1,
-                )
-            )
-        except StoreUnreachable:  # Presence reports it; wait until it is back
-            return True
-
-    def _list(self, **chosen: Any) -> "list[WorkflowStatus]":
-        with self._database.translated():
-            return self._client.list_workflows(
-                name=TASK, load_input=False, load_output=False, **chosen
-            )
-
-    def _recover(self, worker: str) -> int:
-        """Queue the jobs of a dead worker again."""
-        found = self._list(status="PENDING", executor_id=worker)
-        lanes: dict[str | None, list[str]] = {}
-        for one in found:
-            lanes.setdefault(one.queue_name, []).append(one.workflow_id)
-        for lane, ids in lanes.items():
-            self._ledger.died(ids)
-            self._client.resume_workflows(ids, queue_name=lane)
-        return len(found)
-
-    def _give_back(self) -> None:
-        """Queue the jobs again that this worker has claimed and will not run."""
-        for one in self._list(status="PENDING", executor_id=self.id):
-            self._client.resume_workflow(one.workflow_id, queue_name=one.queue_name)
-
-    def _job(self) -> dict[str, int]:
-        """Run one job; called by DBOS."""
-        from dbos import DBOS
-
-        job_id = DBOS.workflow_id
-        assert job_id is not None
-        if self._stopping.is_set():
-            # Wait here, or DBOS would claim one queued job after the other.
-            self._over.wait()
-            raise _Leave
-        with self._guard:
-            self._active += 1
-        try:
-            with telemetry.span("em.job") as span:
-                done = self._do(job_id)
-                span.set("em.job.outcome", "waiting" if done["waiting"] else "done")
-            return done
+            if not self._stopping.is_set():
+                with telemetry.span("em.job") as span:
+                    span.set("em.job.outcome", self._do(job_id))
+        except _Leave:
+            pass
+        except Exception as error:  # noqa: BLE001 - reported; the other jobs go on
+            self._report(f"job {job_id} failed: {error}")
         finally:
             with self._guard:
-                self._active -= 1
+                del self._running[job_id]
+            self._room.set()
 
-    def _do(self, job_id: str) -> dict[str, int]:
-        """Run the items of a job and report. Whatever ends the job is in the ledger first."""
-        entry = self._patiently(job_id, lambda: self._ledger.find([job_id]).get(job_id))
-        if entry is not None and entry.outcome == "cancelled":
-            self._leave_cancelled(job_id)  # it was taken over while it was cancelled
+    def _do(self, job_id: str) -> Outcome:
+        """Run the items of a job and report, unless that was done before; return how it ended."""
         try:
-            self._refuse_deadly(job_id, entry)
-            queued = self._patiently(job_id, lambda: read_job(self._memory, job_id))
-            if queued.is_cancelled:
-                self._leave_cancelled(job_id)
-            started = time.monotonic()
-            report = self._patiently(job_id, lambda: read_report(self._memory, job_id))
-            if report is None:
-                report = self._items(job_id, queued)
-        except Exception:
-            self._patiently(job_id, lambda: self._ledger.end(job_id, "failed"))
+            queued = self._patiently(job_id, partial(self._read, job_id))
+            report = self._patiently(job_id, partial(read_report, self._memory, job_id))
+            report = report or self._items(job_id, queued)
+        except _Leave:
             raise
-        took = (time.monotonic() - started) / max(1, report.total)
+        except Exception:
+            self._patiently(job_id, partial(self._ledger.end, job_id, "failed"))
+            raise
         outcome: Outcome = "failed" if report.failed else "waiting" if report.waiting else "done"
-        rate = {queued.job.kind: took} if report.worker == self.id else {}
-        self._patiently(job_id, lambda: self._ledger.end(job_id, outcome, rate))
+        self._patiently(job_id, partial(self._ledger.end, job_id, outcome))
         with self._guard:
             self._ended += 1
             self.failed += bool(report.failed)
-        if report.failed:
-            said = f"{len(report.failed)} of {report.total} failed"
-            raise JobFailed(said, place=f"job {job_id}")
-        return {"done": report.done, "waiting": len(report.waiting)}
+        return outcome
 
-    def _refuse_deadly(self, job_id: str, entry: Entry | None) -> None:
+    def _read(self, job_id: str) -> Queued:
+        """Read a job that may be run."""
+        entry = self._ledger.find([job_id]).get(job_id)
         if entry is not None and entry.deaths >= ATTEMPTS:
             raise JobFailed(DEADLY, place=f"job {job_id}")
+        queued = read_job(self._memory, job_id)
+        if queued.is_cancelled:
+            self._leave_cancelled(job_id)
+        return queued
 
     def _items(self, job_id: str, queued: Queued) -> JobReport:
         job, started = queued.job, time.monotonic()
@@ -655,6 +556,8 @@ class Worker:
             worker=self.id,
         )
         self._patiently(job_id, lambda: self._store(job_id, queued, report))
+        took = (time.monotonic() - started) / max(1, report.total)
+        self._patiently(job_id, partial(self._ledger.learn, job.kind, took))
         return report
 
     def _is_long(self, queued: Queued, seconds: float) -> bool:
@@ -684,15 +587,8 @@ class Worker:
     def _enqueue_rest(self, job_id: str, queued: Queued) -> None:
         """Queue what was split off, unless that was done before."""
         entry = self._ledger.find([job_id])[job_id]
-        with self._database.translated(), self._database.engine.begin() as connection:
-            if self._ledger.enter(
-                connection,
-                queued.rest,
-                queued.job.kind,
-                entry.queue,
-                part_of=entry.part_of or job_id,
-            ):
-                enqueue(self._client, connection, queued.rest, entry.queue)
+        whole = entry.part_of or job_id
+        self._ledger.enter([(queued.rest, queued.job.kind, entry.queue, None, whole)])
 
     def _patiently(self, job_id: str, work: Callable[[], T]) -> T:
         """Retry while the store can't be reached. After a conflict, check that the job is ours."""
@@ -717,7 +613,6 @@ class Worker:
     def _leave_cancelled(self, job_id: str) -> None:
         """Leave a cancelled job. Whoever cancelled it may have died after writing the log."""
         self._ledger.end(job_id, "cancelled")
-        self._client.cancel_workflow(job_id)
         raise _Leave
 
     def _check_owner(self, job_id: str) -> None:
@@ -726,10 +621,10 @@ class Worker:
             if read_job(self._memory, job_id).is_cancelled:
                 self._leave_cancelled(job_id)
         try:
-            found = self._list(workflow_ids=[job_id])
+            found = self._ledger.find([job_id]).get(job_id)
         except StoreUnreachable:  # no other worker can have taken it over either
             return
-        if not found or found[0].status != "PENDING" or found[0].executor_id != self.id:
+        if found is None or found.worker != self.id or found.outcome is not None:
             raise _Leave
 
     def _store(self, job_id: str, queued: Queued, report: JobReport) -> None:

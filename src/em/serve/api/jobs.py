@@ -1,4 +1,4 @@
-"""HTTP API of queued work: queue, list, read, cancel and retry jobs (extra `distributed`)."""
+"""HTTP API of queued work: queue, list, read, cancel and retry jobs."""
 
 import threading
 from collections.abc import Sequence

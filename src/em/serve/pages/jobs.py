@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from litestar import Response, get, post
 from litestar.response import Stream
 
-from em.errors import EmError, MissingExtra, NotFound
+from em.errors import EmError, NotFound
 from em.log.event import run_stream
 from em.serve.api.jobs import made_queue_of
 from em.serve.auth import PAGES
@@ -50,13 +50,9 @@ def get_jobs(request: AnyRequest) -> Response[str]:
     """Show queued work: filtered, sorted, page by page."""
     service_of(request).caller(request).must_see(None)
     view = ListView(JOBS, request)
-    missing: MissingExtra | None = None
     jobs: Sequence[JobView] = ()
     workers = 0
-    try:
-        queue = made_queue_of(request)
-    except MissingExtra as error:
-        queue, missing = None, error
+    queue = made_queue_of(request)
     if queue is not None:
         jobs, workers = _listed(queue, view), len(queue.workers())
     return page(
@@ -65,7 +61,6 @@ def get_jobs(request: AnyRequest) -> Response[str]:
         view=view,
         jobs=jobs,
         title_of=title_of,
-        missing=missing,
         workers=workers,
     )
 
