@@ -12,7 +12,6 @@ from typing import Any, get_args
 
 import msgspec
 
-from em.compiler.layout import Layout
 from em.errors import RoutineError
 from em.runner.routine import Routine, Step
 from em.values.canonical import Json
@@ -149,9 +148,37 @@ def _fits(line: str, value: Any) -> bool:
     return len(line) <= WIDTH and not _has_blocks(value)
 
 
-def _broken(value: Any, indent: int, used: int) -> list[str]:
-    """Return a value on several lines; nothing if it needs a block."""
-    return [] if _has_blocks(value) else Layout(_scalar, WIDTH).broken(value, indent, used)
+def _broken(value: Any, indent: int, used: int, after: int = 0) -> list[str]:
+    """Return a list or mapping on several lines; nothing if a part is too long, or needs a block.
+
+    indent: of the lines behind the first. used: columns of the first line that are taken. after:
+    columns that the last line must leave.
+    """
+    if not _is_filled(value) or _has_blocks(value):
+        return []
+    opening, closing = "[]" if isinstance(value, list) else "{}"
+    rows = value.items() if isinstance(value, dict) else (("", held) for held in value)
+    parts = [(f"{_scalar(name)}: " if opening == "{" else "", held) for name, held in rows]
+    lines = [" " * used + opening]
+    for number, (name, held) in enumerate(parts, 1):
+        end, left = (closing, after) if number == len(parts) else (",", 0)
+        space = " " if number > 1 else ""
+        text = name + _flow(held) + end
+        if len(lines[-1] + space + text) + left <= WIDTH:
+            lines[-1] += space + text
+            continue
+        if number > 1:
+            lines.append(" " * indent)
+        if len(lines[-1] + text) + left <= WIDTH:
+            lines[-1] += text
+            continue
+        inner = _broken(held, indent + 2, len(lines[-1] + name), left + 1)
+        if not inner:
+            return []
+        lines[-1] += name + inner[0]
+        lines += inner[1:]
+        lines[-1] += end
+    return [lines[0][used:], *lines[1:]]
 
 
 def _has_blocks(value: Any) -> bool:
@@ -165,7 +192,10 @@ def _has_blocks(value: Any) -> bool:
 
 
 def _flow(value: Any) -> str:
-    return Layout(_scalar, WIDTH).flow(value)
+    """Return a value in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_scalar(key)}: {_flow(one)}" for key, one in value.items()) + "}"
+    return "[" + ", ".join(map(_flow, value)) + "]" if isinstance(value, list) else _scalar(value)
 
 
 def _scalar(value: Any) -> str:

@@ -55,11 +55,8 @@ class Names:
         """Return the variable that holds a value."""
         return name
 
-    def may_be_missing(self, _name: str, *, is_certain: bool) -> bool:
-        """Return whether a value that is used may not be there.
-
-        is_certain: it is used whenever the step is made.
-        """
+    def may_be_missing(self, _name: str) -> bool:
+        """Return whether a value that is used may not be there."""
         return False
 
 
@@ -112,11 +109,6 @@ def keywords(values: Mapping[str, str]) -> list[str]:
     return [*parts, *(["**{" + ", ".join(odd) + "}"] if odd else [])]
 
 
-def names_given(text: str, place: str) -> set[str]:
-    """Return the names that are there wherever an expression is true."""
-    return _given_by(_tree(text, place), holds=True)
-
-
 def _tree(text: str, place: str) -> nodes.Node:
     try:
         (output,) = _JINJA.parse("{{ " + text + " }}").body
@@ -150,17 +142,6 @@ def _template(text: str, place: str, names: Names) -> str:
     return f"as_text({', '.join(printed)})"
 
 
-def _given_by(node: nodes.Node, *, holds: bool) -> set[str]:
-    """Return the names that are there if an expression is true, or if it is not."""
-    if isinstance(node, nodes.Not):
-        return _given_by(node.node, holds=not holds)
-    if isinstance(node, nodes.And if holds else nodes.Or):
-        return _given_by(node.left, holds=holds) | _given_by(node.right, holds=holds)
-    if not holds or not isinstance(node, nodes.Call) or _called_name(node) != "given":
-        return set()
-    return {found[0] for found in map(_path, node.args) if found[0]}
-
-
 def _called_name(node: nodes.Call) -> str:
     return node.node.name if isinstance(node.node, nodes.Name) else ""
 
@@ -182,8 +163,6 @@ class _Printer:
 
     def __init__(self, place: str, names: Names) -> None:
         self._place, self._names = place, names
-        self._given: frozenset[str] = frozenset()
-        self._is_certain = True
 
     def text(self, node: nodes.Node) -> str:
         """Return a node as Python."""
@@ -205,36 +184,19 @@ class _Printer:
         )
         return f"({text})" if is_open or (is_tight and isinstance(node, nodes.Neg)) else text
 
-    def _behind(self, node: nodes.Node, given: set[str]) -> str:
-        """Return a part that is evaluated only under a condition, which says what is there."""
-        before = self._given, self._is_certain
-        self._given, self._is_certain = self._given | given, False
-        try:
-            return self._inner(node)
-        finally:
-            self._given, self._is_certain = before
-
-    def _and(self, node: nodes.And) -> str:
-        right = self._behind(node.right, _given_by(node.left, holds=True))
-        return f"{self._inner(node.left)} and {right}"
-
-    def _or(self, node: nodes.Or) -> str:
-        right = self._behind(node.right, _given_by(node.left, holds=False))
-        return f"{self._inner(node.left)} or {right}"
-
     def _condexpr(self, node: nodes.CondExpr) -> str:
         if node.expr2 is None:
             raise self._problem("an if without an else")
-        first = self._behind(node.expr1, _given_by(node.test, holds=True))
-        other = self._behind(node.expr2, _given_by(node.test, holds=False))
-        return f"{first} if {self._inner(node.test)} else {other}"
+        return " ".join(
+            [self._inner(node.expr1), "if", self._inner(node.test), "else", self._inner(node.expr2)]
+        )
 
     def _name(self, node: nodes.Name) -> str:
         name = node.name
         if name == OMITTED:
             return "MISSING"
         variable = self._names.variable(name)
-        if name in self._given or not self._names.may_be_missing(name, is_certain=self._is_certain):
+        if not self._names.may_be_missing(name):
             return variable
         return f"have({variable}, {literal(name)})"
 

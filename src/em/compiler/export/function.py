@@ -8,8 +8,9 @@ import ast
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pprint import pformat
 from typing import Any
 
 from em.compiler.checks import walked
@@ -21,12 +22,10 @@ from em.compiler.export.expression import (
     is_word,
     keywords,
     literal,
-    names_given,
     python_expression,
     python_value,
     refused,
 )
-from em.compiler.layout import Layout
 from em.errors import ExportError
 from em.runner.expressions.selection import OMITTED
 from em.runner.tools import one_line
@@ -55,8 +54,6 @@ _NOTES = frozenset(
 """Words of JSON Schema that check nothing."""
 _ABOUT_ARGUMENTS = frozenset({"type", "properties", "required", "additionalProperties"})
 """Words of the input schema that a signature says, or that are written for each input."""
-_LAYOUT = Layout(literal, WIDTH - 8)
-"""Of schemas; most lines stand in one or two blocks."""
 
 
 def function_text(document: Json) -> str:
@@ -65,11 +62,7 @@ def function_text(document: Json) -> str:
 
 
 class Function(Names):
-    """Prints one routine.
-
-    It is printed twice: the first time finds the inputs that nothing declares, and the values that
-    must be there although their steps may be skipped.
-    """
+    """Prints one routine. What the steps use and nothing defines is an input, too."""
 
     def __init__(
         self,
@@ -84,32 +77,35 @@ class Function(Names):
         self.functions, self.coroutines = functions, coroutines
         self._is_script = is_script
         self._schema = document.get("input_schema") or {}
+        self._hands_over = document.get("checks") == "hand_over"
         self._writes = writes_of(document)
         self._reserved = {*PRELUDE, *_OWN, *COPIED, *CALLED, *functions, *_udfs_of(document)}
         name = re.sub(r"\W", "_", document["name"], flags=re.ASCII)
         self.name = name if is_word(name) and name not in taken else f"do_{name}"
-        self.inputs: dict[str, str] = {}
-        """The inputs of the routine, each with its parameter."""
-        self.secrets: dict[str, str] = {}
+        self._words: set[str] = set()
+        """All variables, also those of blocks."""
         self._variables: dict[str, str] = {}
         self._open: set[str] = set()
         """The values that may be missing here."""
         self._local: set[str] = set()
         """The values that are defined in the block that is printed now, or in the function."""
-        self._skippable: dict[str, str] = {}
-        """The values whose steps may be skipped, with the first such step."""
         self._again: set[str] = set()
         """The steps that save a value under a name that another step has saved."""
-        self._is_conditional = self._has_written = False
-        self._undeclared: dict[str, None] = {}
-        self._needed: set[str] = set()
-        """The first steps of values that must be there, although all their steps may be skipped."""
+        self._has_written = False
+        self._is_block = False
+        self.inputs: dict[str, str] = {}
+        """The inputs of the routine, each with its parameter."""
+        required = self._schema.get("required", ())
+        for name in dict.fromkeys([*required, *self._schema.get("properties", ())]):
+            self.inputs[name] = self._define(name, is_open=name not in required)
+        secrets = [one["name"] for one in document.get("secrets", ())]
+        self.secrets = {name: self._define(name) for name in secrets}
+        checks = [] if is_script else [*self._input_checks()]
+        self._body = [*checks, *self._steps(document["steps"])] or ["return None"]
 
     def text(self) -> str:
         """Return the function."""
-        self._body()
-        body = self._body()
-        lines = [self._signature(), *self._docstring(), *(f"    {line}" for line in body)]
+        lines = [self._signature(), *self._docstring(), *(f"    {line}" for line in self._body)]
         return "\n".join(lines) + "\n"
 
     def names_called(self) -> set[str]:
@@ -121,71 +117,48 @@ class Function(Names):
 
     def variable(self, name: str) -> str:
         """Return the variable that holds a value; what nothing defines is an input."""
-        if name not in self._variables:
-            self._undeclared[name] = None
-            return self._free(name)
-        return self._variables[name]
+        if name not in self._variables and name not in self.inputs:
+            self.inputs[name] = self._free(name, self._words)
+        return self._variables.get(name) or self.inputs[name]
 
-    def may_be_missing(self, name: str, *, is_certain: bool) -> bool:
-        """Return whether a value may not be there, and note that it must."""
-        is_open = name in self._open or name not in self._variables
-        if is_open and name in self._skippable and is_certain and not self._is_conditional:
-            self._needed.add(self._skippable[name])
-        return is_open
+    def may_be_missing(self, name: str) -> bool:
+        """Return whether a value may not be there."""
+        return name in self._open or name not in self._variables
 
-    def _free(self, name: str) -> str:
+    def _free(self, name: str, taken: Collection[str]) -> str:
         """Return a variable that holds no other value."""
         word = re.sub(r"\W", "_", name, flags=re.ASCII)
         word = word if is_word(word) else f"value_{word}".rstrip("_")
-        while word in self._reserved or word in self._variables.values():
+        while word in self._reserved or word in taken:
             word += "_"
+        self._words.add(word)
         return word
+
+    def _fresh(self, name: str) -> str:
+        """Return a variable that holds nothing here, and no input."""
+        return self._free(name, {*self._variables.values(), *self.inputs.values()})
 
     def _define(self, name: str, *, is_open: bool = False) -> str:
         """Return the variable for a value that is saved here; in a block it is the block's own."""
         if name not in self._local:
             self._local.add(name)
-            self._variables[name] = self._free(name)
+            is_input = name in self.inputs and name not in self._variables and not self._is_block
+            self._variables[name] = self.inputs[name] if is_input else self._fresh(name)
         (self._open.add if is_open else self._open.discard)(name)
         return self._variables[name]
 
     @contextmanager
     def _block(self) -> Iterator[None]:
         """Keep the names that are defined in here to the steps in here."""
-        before = self._variables, self._open, self._local, self._skippable
+        before = self._variables, self._open, self._local, self._is_block
         self._variables, self._open = dict(self._variables), set(self._open)
-        self._local, self._skippable = set(), {}
+        self._local, self._is_block = set(), True
         try:
             yield
         finally:
-            self._variables, self._open, self._local, self._skippable = before
-
-    @contextmanager
-    def _condition(self, given: Iterable[str]) -> Iterator[None]:
-        """Print steps that are made under a condition, which says that some values are there."""
-        before = self._open, self._is_conditional
-        self._open, self._is_conditional = self._open - set(given), True
-        try:
-            yield
-        finally:
-            self._open, self._is_conditional = before
+            self._variables, self._open, self._local, self._is_block = before
 
     # --- the frame ---
-
-    def _body(self) -> list[str]:
-        self._variables, self._open, self._local = {}, set(), set()
-        self._skippable, self._again = {}, set()
-        self._is_conditional = self._has_written = False
-        required = self._schema.get("required", ())
-        declared = [*self._schema.get("properties", ()), *self._undeclared]
-        self.inputs = {
-            name: self._define(name, is_open=name not in required)
-            for name in dict.fromkeys([*required, *declared])
-        }
-        secrets = [one["name"] for one in self._document.get("secrets", ())]
-        self.secrets = {name: self._define(name) for name in secrets}
-        lines = [] if self._is_script else [*self._input_checks()]
-        return [*lines, *self._steps(self._document["steps"])] or ["return None"]
 
     def _signature(self) -> str:
         properties, required = self._schema.get("properties", {}), self._schema.get("required", ())
@@ -204,10 +177,6 @@ class Function(Names):
             about += "\n\nRaise an exception where something is not as recorded.\n"
             about += "Nothing was done then, unless a write came before."
         return docstring(about, "    ").rstrip("\n").split("\n")
-
-    @property
-    def _hands_over(self) -> bool:
-        return self._document.get("checks") == "hand_over"
 
     def _input_checks(self) -> Iterator[str]:
         """Yield what the inputs must look like."""
@@ -240,21 +209,15 @@ class Function(Names):
             elif saves[name] > 1 and name in self._local:
                 raise refused("an input that steps save twice", f"step {step['id']}, field save_as")
             if name and "when" in step and name not in self._local:
-                self._skippable[name] = step["id"]
                 lines.append(f"{self._define(name, is_open=True)} = MISSING")
+            is_open = bool(name) and "when" in step and name in self._open
             lines += self._made(step)
-            if seen[name] == saves[name] and name in self._open:
-                lines += self._demand(name)
+            if is_open:
+                self._open.add(name)
             if self._is_script:
                 yield f"with step({literal(step['id'])}):"
                 lines = [f"    {line}" for line in lines]
             yield from lines
-
-    def _demand(self, name: str) -> Iterator[str]:
-        """Yield the check that a value is there, if something needs it whatever was skipped."""
-        if self._hands_over and self._skippable.get(name) in self._needed:
-            word = self._define(name)
-            yield f"check(given({word}), {literal(f'nothing says which {name}')})"
 
     def _made(self, step: Json) -> Iterator[str]:
         """Yield the lines of a step, under its condition."""
@@ -266,12 +229,9 @@ class Function(Names):
         if when is None:
             yield from self._step(step)
             return
-        place = f"step {step['id']}, field when"
-        condition = python_expression(when, place, self)
-        with self._condition(names_given(when, place)):
-            lines = [*self._step(step)]
+        condition = python_expression(when, f"step {step['id']}, field when", self)
         yield f"if {condition}:"
-        yield from (f"    {line}" for line in lines)
+        yield from (f"    {line}" for line in self._step(step))
 
     def _step(self, step: Json) -> Iterator[str]:
         makers = {
@@ -307,7 +267,7 @@ class Function(Names):
         """Yield the loop of a step with `for_each`: its result is the list of all results."""
         over = python_value(step["for_each"], f"step {step['id']}, field for_each", self)
         name, is_call = step.get("save_as"), step["type"] != "assert"
-        results = self._free(name) if name else ""
+        results = self._fresh(name) if name else ""
         with self._block():
             self._variables[""] = results
             item = self._define(step.get("as", "item"))
@@ -345,7 +305,7 @@ class Function(Names):
             yield from self._saved(step, call).split("\n")
             word = self._variables[step["save_as"]]
         else:
-            word = self._free("result")
+            word = self._fresh("result")
             yield from f"{word} = {call}".split("\n")
         if checks.get("post"):
             with self._block():
@@ -389,7 +349,7 @@ class Function(Names):
         if self._is_write(step):
             raise refused("`retry` of a write", f"step {step['id']}, field retry")
         known = {"attempts": 3, "backoff": 0.1, **retry}
-        said = ", ".join(f"{name}={_LAYOUT.flow(value)}" for name, value in known.items())
+        said = ", ".join(f"{name}={flow(value)}" for name, value in known.items())
         return f"again(lambda: {call}, {said})"
 
     def _attempted(self, step: Json, code: str, schema: Any = None) -> str:
@@ -398,9 +358,9 @@ class Function(Names):
         if on_error == "fail":
             return code
         otherwise = on_error.get("default") if isinstance(on_error, Mapping) else None
-        parts = [f"lambda: {code}", _LAYOUT.flow(otherwise)]
+        parts = [f"lambda: {code}", flow(otherwise)]
         if schema:
-            parts.append(_LAYOUT.flow(checked_schema(schema, f"step {step['id']}, field expect")))
+            parts.append(flow(checked_schema(schema, f"step {step['id']}, field expect")))
         return f"attempt({', '.join(parts)})"
 
     def _let(self, step: Json) -> Iterator[str]:
@@ -425,7 +385,7 @@ class Function(Names):
             step, f"check({', '.join([holds, message] if message else [holds])})"
         )
         line = self._saved(step, line)
-        if held and len(line) + len(held) + 2 > _LAYOUT.width:
+        if held and len(line) + len(held) + 2 > WIDTH - 8:
             yield held
             held = ""
         yield f"{line}  {held}".rstrip()
@@ -445,7 +405,7 @@ class Function(Names):
         over = {name: python_expression(one, place, self) for name, one in step["over"].items()}
         most = [f"most={literal(step['max'])}"] if step.get("max") is not None else []
         name = step.get("save_as")
-        result = self._free(name) if name else ""
+        result = self._fresh(name) if name else ""
         with self._block():
             self._variables[""] = result
             words = [self._define(one) for one in over]
@@ -535,12 +495,26 @@ def docstring(text: str, pad: str) -> str:
     return f'{pad}"""{lines[0]}\n{body}\n{pad}"""\n'
 
 
+def flow(value: Any) -> str:
+    """Return a JSON value as Python, in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(key)}: {flow(one)}" for key, one in value.items()) + "}"
+    return "[" + ", ".join(map(flow, value)) + "]" if isinstance(value, list) else literal(value)
+
+
+def _broken(head: str, value: Any, end: str = "") -> str:
+    """Return code around a JSON value: in one line if it fits."""
+    line = f"{head}{flow(value)}{end}"
+    if len(line) <= WIDTH - 8:
+        return line
+    shown = pformat(value, width=max(WIDTH // 2, WIDTH - 8 - len(head)), sort_dicts=False)
+    lines = shown.replace("\n", "\n    ")
+    return f"{head}{lines}{end}"
+
+
 def constant(name: str, value: Any) -> str:
     """Return the assignment of a JSON value to a constant."""
-    head = f"{name}: dict[str, Any] = "
-    line = head + _LAYOUT.flow(value)
-    lines = [] if len(line) <= WIDTH else _LAYOUT.broken(value, 4, len(head))
-    return head + "\n".join(lines) if lines else line
+    return _broken(f"{name}: dict[str, Any] = ", value)
 
 
 def _hint(schema: Any) -> str:
@@ -549,12 +523,8 @@ def _hint(schema: Any) -> str:
 
 
 def _expected(code: str, schema: Any) -> list[str]:
-    start = f"expect({code}, "
     end = f", {literal(code)})" if code.isidentifier() else ")"
-    line = f"{start}{_LAYOUT.flow(schema)}{end}"
-    fits = len(line) <= _LAYOUT.width
-    lines = [line] if fits else _LAYOUT.broken(schema, 4, len(start), len(end))
-    return [start + lines[0], *lines[1:-1], lines[-1] + end] if len(lines) > 1 else [line]
+    return _broken(f"expect({code}, ", schema, end).split("\n")
 
 
 def _wrapped(head: str, parts: Sequence[str], end: str) -> str:
