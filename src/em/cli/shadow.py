@@ -8,8 +8,7 @@ import msgspec
 
 from em.cli.options import everywhere, limited, open_memory
 from em.cli.output import count, emit, note, print_table, printable
-from em.compiler.shadow import Comparison, ShadowReport
-from em.compiler.world import EffectMade
+from em.compiler.shadow import Comparison, EffectMade, ShadowReport
 from em.errors import NotFound
 
 _SUBJECT = click.option("--subject", help="Only traces about this subject.")

@@ -11,17 +11,18 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
-from em.compiler.calls import calls_of, infer_effect
-from em.compiler.example import request_of
-from em.compiler.world import EffectMade, Verdict, World
+from em.compiler import replay_world
+from em.compiler.calls import TracedCall, calls_of, infer_effect
+from em.compiler.example import Call, request_of
+from em.compiler.replay_world import Outcome, unordered_key
 from em.errors import Conflict, EmError, RoutineError, UsageError
 from em.log.event import Draft, Event, EventQuery, shadow_stream
 from em.log.kinds import event_body
@@ -47,7 +48,7 @@ from em.store.protocol import Artefact, Commit, Store
 from em.traces.recorder import error_text
 from em.traces.trace import ToolCall, Trace
 from em.values.call import Effect
-from em.values.canonical import Json, canonical, identical
+from em.values.canonical import Json, canonical, identical, short
 from em.values.json_schema import Declared
 
 Which = bool | str | Sequence[str]
@@ -63,6 +64,22 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 _log = logging.getLogger("em.shadow")
 
 
+Verdict = Literal["agreed", "differed", "handed_over", "not_compared"]
+
+_VERDICTS: dict[replay_world.Verdict, Verdict] = {
+    "right": "agreed",
+    "handed over": "handed_over",
+    "wrong": "differed",
+}
+
+
+class EffectMade(msgspec.Struct, frozen=True):
+    """A call with an effect."""
+
+    tool: str
+    args: Json = {}
+
+
 class _BesideAgent(msgspec.Struct, frozen=True, kw_only=True):
     """What a routine would have done, and what the agent did.
 
@@ -70,7 +87,7 @@ class _BesideAgent(msgspec.Struct, frozen=True, kw_only=True):
     about: the subject of the trace.
     """
 
-    routine: str
+    routine: str = ""
     verdict: Verdict
     reason: str = ""
     would_do: Sequence[EffectMade] = ()
@@ -89,16 +106,39 @@ class Compared(_BesideAgent, frozen=True, kw_only=True, omit_defaults=True):
     from_events: Sequence[str] = ()
 
 
-class Prediction(NamedTuple):
-    """How a routine would have done beside an agent."""
-
-    verdict: Verdict
-    reason: str = ""
-    would_do: Sequence[EffectMade] = ()
-    did: Sequence[EffectMade] = ()
-
-
 # --- one prediction -------------------------------------------------------------------------------
+
+
+class _World(replay_world.World):
+    """The world as one agent saw it, with its effects in any order. did: the agent's effects."""
+
+    def __init__(self, calls: Sequence[TracedCall], inputs: Json | None = None) -> None:
+        made = [Call(one.name, one.args, one.result, one.error, one.effect) for one in calls]
+        super().__init__(inputs or {}, made, in_any_order=True, key=unordered_key)
+        self.did = [one for one in calls if one.effect == "write" and not one.failed]
+
+    @property
+    def would_do(self) -> list[EffectMade]:
+        """The effects of the run, with the one that ended it."""
+        return [EffectMade(one.tool, one.args) for one in self.made if one.effect == "write"]
+
+    def outcome(self, stopped: str, *, goes_on: bool = False) -> Outcome:
+        """Return how the run compares. A read that is missing stops it like anything else."""
+        if self._end is not None and self._end.verdict == "handed over":
+            stopped, self._end = self._end.reason, None
+        return super().outcome(stopped, goes_on=goes_on)
+
+    def _unknown(self, name: str, args: Json) -> str:
+        return f"the agent never called {name}({short(args)})"
+
+    def _difference(self, name: str, args: Json) -> str:
+        same = [call for call in self._left if call.tool == name]
+        if not same:
+            again = "again " if any(one.name == name for one in self.did) else ""
+            return f"it would have called {name} {again}with {short(args)}; the agent did not"
+        theirs = same[0].args
+        names = [key for key in {**theirs, **args} if theirs.get(key) != args.get(key)]
+        return f"it would have called {name} with another {' and '.join(names)}"
 
 
 def predict(
@@ -108,24 +148,26 @@ def predict(
     *,
     udfs: Mapping[str, Function] | None = None,
     secrets: Secrets | None = None,
-) -> Prediction:
+) -> Compared:
     """Return what a routine would have done with this input, compared with what an agent did."""
     if trace.incomplete or trace.outcome == "failure":
-        return Prediction("not_compared", trace.incomplete or "the agent's run ended as failure")
+        why = trace.incomplete or "the agent's run ended as failure"
+        return Compared(verdict="not_compared", reason=why)
     effects = _effects_of(program, trace)
     calls = calls_of(trace, effects)[0]
-    world = World(calls, given)
+    world = _World(calls, given)
     did = [EffectMade(one.name, one.args) for one in world.did]
     unknown = next((one for one in calls if one.effect_unknown), None)
     if unknown is not None:
         why = f"nobody knows whether {unknown.name} had an effect: it failed with {unknown.error}"
-        return Prediction("not_compared", why, (), did)
+        return Compared(verdict="not_compared", reason=why, did=did)
     writes = {name for name, effect in effects.items() if effect == "write"}
-    verdict, reason = world.verdict(world.run(program, udfs, writes=writes, secrets=secrets))
+    found = world.run(program, udfs, writes=writes, secrets=secrets)
+    verdict, reason = _VERDICTS[found.verdict], found.reason
     acts = bool(did) or any(step.is_write for step in program.steps)
     if verdict == "agreed" and not acts:
         verdict, reason = compare_answers(world.output, trace.final_output)
-    return Prediction(verdict, reason, world.would_do, did)
+    return Compared(verdict=verdict, reason=reason, would_do=world.would_do, did=did)
 
 
 def _effects_of(program: Program, trace: Trace) -> dict[str, Effect]:
@@ -216,7 +258,6 @@ class Shadow:
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pid = 0
-        self._waiting: set[Future[None]] = set()
 
     def beside(
         self, which: Which, about: str | None, *, only_proposed: bool = False
@@ -246,25 +287,23 @@ class Shadow:
             if self._pool is None or self._pid != os.getpid():
                 # The threads of a forked process are gone.
                 self._pool = ThreadPoolExecutor(1, thread_name_prefix="em-shadow")
-                self._pid, self._waiting = os.getpid(), set()
-            future = self._pool.submit(work)
-            self._waiting.add(future)
-        future.add_done_callback(self._waiting.discard)
+                self._pid = os.getpid()
+            self._pool.submit(work)
 
     def wait(self) -> None:
         """Wait until everything that was recorded so far is compared."""
         with self._lock:
-            waiting = list(self._waiting) if self._pid == os.getpid() else []
-        for future in waiting:
-            future.result()
+            pool = self._pool if self._pid == os.getpid() else None
+        if pool is not None:
+            # Its one thread makes the comparisons in their order.
+            pool.submit(lambda: None).result()
 
     def close(self) -> None:
         """Finish what is under way, and end the thread."""
-        self.wait()
         with self._lock:
-            if self._pool is not None and self._pid == os.getpid():
-                self._pool.shutdown()
-            self._pool = None
+            pool, self._pool = self._pool, None
+        if pool is not None and self._pid == os.getpid():
+            pool.shutdown()
 
     def _compare_all(
         self,
@@ -281,7 +320,15 @@ class Shadow:
                 # What the routine would have done may quote what it was compiled from.
                 quoted = artefact is not None and made.verdict in WITH_CALLS
                 made_of = [*sources, *(artefact.from_events if artefact and quoted else ())]
-                draft = draft_of(ref, made, trace=trace_id, about=about, from_events=made_of)
+                draft = draft_of(
+                    msgspec.structs.replace(
+                        made,
+                        routine=ref,
+                        trace=trace_id,
+                        about=about,
+                        from_events=[*dict.fromkeys(made_of)],
+                    )
+                )
                 self._store.commit(Commit(events=[draft]))
         except Conflict as error:
             # The trace was forgotten in the meantime, and the comparison with it.
@@ -291,7 +338,7 @@ class Shadow:
 
     def _compared(
         self, which: Which, trace: Trace, sources: Sequence[str], only_proposed: bool
-    ) -> Iterator[tuple[str, Prediction, Artefact | None]]:
+    ) -> Iterator[tuple[str, Compared, Artefact | None]]:
         if which is True:
             for artefact in self._on_trial(only_proposed):
                 # What it learnt from this trace is no news.
@@ -322,7 +369,7 @@ class Shadow:
         self._read_to = end
         return self._proposed if only_proposed else self._trials
 
-    def _fitting(self, artefact: Artefact, trace: Trace) -> Prediction | None:
+    def _fitting(self, artefact: Artefact, trace: Trace) -> Compared | None:
         """Return a prediction, unless the routine is for another program or other inputs."""
         apps = self._apps_of(artefact)
         app = _app_name(trace.app)
@@ -346,7 +393,7 @@ class Shadow:
             self._apps[artefact.id] = found - {""}
         return self._apps[artefact.id]
 
-    def _predicted(self, artefact: Artefact, trace: Trace) -> Prediction:
+    def _predicted(self, artefact: Artefact, trace: Trace) -> Compared:
         """Predict. An error is a hand-over: a run would have ended there too."""
         try:
             program = _program(artefact)
@@ -360,11 +407,11 @@ class Shadow:
                 made = predict(program, trace, given, udfs=udfs, secrets=secrets)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; reported
             return failed(error)
-        return Prediction(
-            made.verdict,
-            secrets.masked(made.reason),
-            _masked(secrets, made.would_do),
-            _masked(secrets, made.did),
+        return msgspec.structs.replace(
+            made,
+            reason=secrets.masked(made.reason),
+            would_do=_masked(secrets, made.would_do),
+            did=_masked(secrets, made.did),
         )
 
 
@@ -372,46 +419,33 @@ def _masked(secrets: Secrets, calls: Sequence[EffectMade]) -> list[EffectMade]:
     return [EffectMade(one.tool, secrets.masked(one.args)) for one in calls]
 
 
-def failed(error: Exception) -> Prediction:
+def failed(error: Exception) -> Compared:
     """Return the prediction that ended in an error: a run would have stopped there too."""
     reason = str(error) if isinstance(error, EmError) else error_text(error)
-    return Prediction("handed_over", reason)
+    return Compared(verdict="handed_over", reason=reason)
 
 
-def draft_of(
-    ref: str,
-    made: Prediction,
-    *,
-    trace: str = "",
-    about: str | None = None,
-    from_events: Sequence[str] = (),
-) -> Draft:
+def draft_of(made: Compared) -> Draft:
     """Return the event of a comparison; each routine has a stream of its own."""
-    body: Json = {
-        "routine": ref,
-        "verdict": made.verdict,
-        "reason": made.reason,
-        "trace": trace,
-        "about": about,
-        "from_events": list(dict.fromkeys(from_events)),
-    }
-    if made.verdict in WITH_CALLS:
-        body |= {"would_do": _bounded(made.would_do), "did": _bounded(made.did)}
-    body = {name: value for name, value in body.items() if value not in ("", None, [])}
+    body: Json = msgspec.structs.asdict(made)
+    for name in _CALLS:
+        calls = body[name] if made.verdict in WITH_CALLS else ()
+        body[name] = [msgspec.structs.asdict(_bounded(one)) for one in calls]
+    body = {name: value for name, value in body.items() if value not in ("", None, [], ())}
     try:
         canonical(body)
     except EmError as error:
         # An agent may use values that can't be stored. Its own trace has the same problem.
-        body = {"routine": ref, "verdict": "not_compared", "reason": str(error)}
-    return Draft(stream=stream_of(ref), kind="shadow_compared", body=body)
+        body = {"routine": made.routine, "verdict": "not_compared", "reason": str(error)}
+    return Draft(stream=stream_of(made.routine), kind="shadow_compared", body=body)
 
 
-def _bounded(calls: Sequence[EffectMade]) -> list[Json]:
-    """Return calls without the arguments of those that are too large for one event."""
-    return [
-        {"tool": one.tool, "args": one.args if len(_encode(one.args)) <= LARGEST else {}}
-        for one in calls
-    ]
+_CALLS = ("would_do", "did")
+
+
+def _bounded(call: EffectMade) -> EffectMade:
+    """Return a call without its arguments if they are too large for one event."""
+    return call if len(_encode(call.args)) <= LARGEST else EffectMade(call.tool)
 
 
 def stream_of(ref: str) -> str:

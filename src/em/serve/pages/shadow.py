@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from em.compiler.shadow import Comparison, ShadowReport, shadow_report, stream_of
-from em.compiler.world import Verdict
+from em.compiler.shadow import Comparison, ShadowReport, Verdict, shadow_report, stream_of
 from em.serve.pages.drawing import Chart, chart
 from em.store.protocol import Store
 from em.values.times import now
