@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from em.state.state import Conflict, State
     from em.state.subjects import Subjects
     from em.traces.record import Recording
-    from em.traces.trace import KeptTrace, Outcome, Trace
+    from em.traces.trace import KeptTrace, Outcome, Source, Trace
     from em.traces.transcripts import FileRead, Progress
     from em.values.call import Effect
     from em.workflows.builtins import Sourced, Sources
@@ -142,6 +142,7 @@ class Memory:
         agent: str | None = None,
         run: str | None = None,
         source: str | None = None,
+        origin: "Source | None" = None,
         metadata: Mapping[str, Any] | None = None,
         facts: Sequence[Mapping[str, Any]] | None = None,
         rules: Sequence[Mapping[str, Any]] | None = None,
@@ -157,6 +158,7 @@ class Memory:
         speaker, role, addressee: who says a text, as what (user, assistant, …), and to whom. "I"
         is the subject only where the subject speaks.
         agent, run: which agent it was said to or by, and in which of its runs.
+        origin: "web" for what anybody may have written: it counts once a person accepts it.
         metadata: your own fields, each a text, a number, a truth value or a list of these. `recall`
             can be narrowed by all of them.
         """
@@ -171,6 +173,7 @@ class Memory:
             "agent": agent,
             "run": run,
             "source": source,
+            "origin": origin,
             "metadata": None if metadata is None else dict(metadata),
             "facts": None if facts is None else [dict(one) for one in facts],
             "rules": None if rules is None else [dict(one) for one in rules],
@@ -1020,6 +1023,10 @@ class Memory:
     def retract(self, subject: str, what: Any, key: Sequence[Any] = ()) -> str:
         """Take back a record, or a field's value (`profile.city`). Return the event's id."""
         return self.subjects.retract(subject, what, key)
+
+    def accept_observation(self, subject: str, event: str) -> str:
+        """Let an observation from the web count. Return the decision's event id."""
+        return self.subjects.accept(subject, event)
 
     def accept_rule(self, subject: str, rule: str) -> str:
         """Accept a rule that a model derived. Return the decision's event id."""

@@ -19,9 +19,8 @@ from em.heuristics.reflection import call_ids
 from em.llm import ScriptedClient
 from em.llm.wires import Reply
 from em.log.event import Draft
-from em.recall.search import LessonRecall
 from em.store.postgres import PostgresStore
-from em.store.protocol import Commit, Within
+from em.store.protocol import Commit
 from em.store.sqlite import SqliteStore
 from em.testing import SECRET
 from em.traces.trace import KeptTrace, Mission, Outcome, ToolCall, Trace, trace_events
@@ -321,19 +320,6 @@ def test_a_model_may_put_the_lessons_in_order_and_leave_some_out(memory: Memory)
     client = ScriptedClient([{"ids": [two.id]}])
     assert memory.brief("the upload of a report breaks", client=client).ids == [two.id]
     assert one.id in client.requests[0].prompt
-
-
-def test_candidates_may_come_from_elsewhere(memory: Memory) -> None:
-    learned = twice(memory)
-    asked = []
-
-    def search(text: str, within: Within, limit: int) -> Any:
-        asked.append(within)
-        return LessonRecall(memory.store)(text, within, limit)
-
-    book = Heuristics(memory.store, search=search)
-    assert book.brief("insert an order with a total").ids == [learned.id]
-    assert asked == [Within("", lessons=True)]
 
 
 def test_both_stores_rank_alike(store: SqliteStore | PostgresStore) -> None:

@@ -476,7 +476,7 @@ def test_what_only_a_page_led_to_is_told_when_a_person_accepts_it(memory: Memory
     (again,) = memory.reflect(once_more(session(*AS_THE_PAGE_SAYS)))
     assert (again.id, told(memory), memory.brief("ship_order is on hold").ids) == (one.id, [], [])
     accepted = memory.heuristics.accept(one.id)
-    assert (accepted.use.learned, accepted.lesson.doubt) == (2, "")
+    assert (accepted.use.learned, accepted.use.doubted, accepted.lesson.doubt) == (0, 2, "")
     assert memory.brief("ship_order is on hold").ids == [one.id]
     assert memory.heuristics.accept(one.id) == accepted
 
@@ -484,14 +484,15 @@ def test_what_only_a_page_led_to_is_told_when_a_person_accepts_it(memory: Memory
 def test_what_is_also_shown_without_the_page_is_told(memory: Memory) -> None:
     memory.reflect(session(*AS_THE_PAGE_SAYS))
     (one,) = memory.reflect(session(*WITHOUT_A_PAGE))
-    assert (one.lesson.source, one.lesson.doubt, one.use.learned) == ("own", "", 2)
+    assert (one.lesson.source, one.lesson.doubt) == ("own", "")
+    assert (one.use.learned, one.use.doubted) == (1, 1), "a page does not make it more frequent"
     assert told(memory) == [one]
 
 
 def test_what_two_sessions_show_at_once_is_told_if_one_of_them_read_no_page(memory: Memory) -> None:
     shown = [memory.add_trace(session(*events)) for events in (AS_THE_PAGE_SAYS, WITHOUT_A_PAGE)]
     (one,) = memory.reflect(shown)
-    assert (one.lesson.doubt, one.use.learned) == ("", 2)
+    assert (one.lesson.doubt, one.use.learned, one.use.doubted) == ("", 1, 1)
     assert told(memory) == [one]
 
 
@@ -509,6 +510,16 @@ def test_words_of_an_agent_about_a_page_wait_for_a_person(memory: Memory) -> Non
     openly, plainly = (one.happened_ids[0] for one in memory.traces())
     assert memory.lesson("it is on hold", "end the hold", evidence=[openly]).lesson.doubt
     assert not memory.lesson("a hold", "end that", evidence=[openly, plainly]).lesson.doubt
+
+
+def test_words_of_a_page_add_no_trust_to_the_same_words_of_a_person(memory: Memory) -> None:
+    memory.add_trace(session(*AS_THE_PAGE_SAYS))
+    (openly,) = (one.happened_ids[0] for one in memory.traces())
+    own = memory.lesson("an order is on hold", "end the hold")
+    also = memory.lesson("an order is on hold now", "end the hold", evidence=[openly])
+    assert (also.id, also.lesson.doubt) == (own.id, "")
+    assert (also.use.learned, also.use.doubted) == (1, 1)
+    assert [one.source for one in memory.heuristics.evidence(own.id)] == ["own", "web"]
 
 
 # --- the words of an error ------------------------------------------------------------------------

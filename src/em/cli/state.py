@@ -35,6 +35,7 @@ from em.state.rules import Alert, load_rules, written_condition
 from em.state.schema import PolicyName
 from em.state.state import Conflict, State
 from em.state.unread import by_mention
+from em.traces.trace import Source
 
 FORMATS = ("text", "json", "jsonl", "csv", "chat")
 _ENDINGS = {".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
@@ -60,6 +61,9 @@ _COLOURS = {"critical": "red", "high": "red", "warning": "yellow", "info": "cyan
 @click.option("--agent", help="The agent it was said to or by.")
 @click.option("--run", help="The run of that agent.")
 @click.option("--source", help="Where it comes from.")
+@click.option(
+    "--origin", type=click.Choice(get_args(Source)), help="web: a person must accept it.  [own]"
+)
 @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A field of your own.")
 @click.option("--facts", metavar="JSON", help="What TEXT states: a list of facts with evidence.")
 @everywhere
@@ -498,7 +502,8 @@ def why(subject: str, what: str) -> int:
 
     def text() -> None:
         for one in known:
-            click.echo(printable(f"{one.value}: {one.confidence}, by {one.how or 'an older em'}"))
+            how = f"{one.confidence}, by {one.how or 'an older em'}; {one.origin}"
+            click.echo(printable(f"{one.value}: {how}"))
             who = f"{one.speaker}: " if one.speaker else ""
             said = f"{who}{one.words}" if one.words else who.rstrip(": ")
             moment = one.at.strftime("%Y-%m-%d %H:%M")
@@ -553,6 +558,22 @@ def retract(subject: str, what: str) -> None:
         decided = memory.subjects.retract(subject, found, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"taken back: event {decided}")
+
+
+@state.command()
+@click.argument("subject")
+@click.argument("event")
+@everywhere
+def accept(subject: str, event: str) -> None:
+    """Let the observation EVENT count, which anybody may have written.
+
+    \b
+    em state accept ana 42
+    """
+    memory = open_memory()
+    decided = memory.subjects.accept(subject, find_event(memory.log, event).id, by=person())
+    memory.subjects.checkpoint(subject)
+    emit({"event_id": decided}, f"accepted: event {decided}")
 
 
 @state.command()

@@ -83,6 +83,10 @@ _ELSEWHERE = [
 ]
 
 
+SILENT = 20
+"""Tasks of a set that have no lesson."""
+
+
 class SeededTask(NamedTuple):
     """A task, its tools if known, and the gain of each lesson that fits, by id."""
 
@@ -100,7 +104,7 @@ class SeededSet(NamedTuple):
     silent: list[SeededTask]
 
 
-def seeded_set(seed: int = 0, tasks: int = 100, silent: int = 20) -> SeededSet:
+def seeded_set(seed: int, tasks: int = 100) -> SeededSet:
     """Make a set of lessons and tasks; the same seed gives the same set."""
     chance = random.Random(seed)  # noqa: S311 - a benchmark is to be repeatable, not secret
     situations = [(v, o, t) for v in _VERBS for o in _OBJECTS for t in _TROUBLES]
@@ -118,7 +122,7 @@ def seeded_set(seed: int = 0, tasks: int = 100, silent: int = 20) -> SeededSet:
     chance.shuffle(lessons)
     nothing = [
         SeededTask(f"{chance.choice(_ELSEWHERE)}, {chance.choice(_ELSEWHERE)}", None, {})
-        for _ in range(silent)
+        for _ in range(SILENT)
     ]
     return SeededSet(lessons, used, made, nothing)
 

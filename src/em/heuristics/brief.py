@@ -15,8 +15,9 @@ from em.heuristics.heuristic import (
     every_lesson,
     get_heuristic,
 )
-from em.heuristics.relevance import Search, Wanted, rank
+from em.heuristics.relevance import Wanted, rank
 from em.llm.client import LlmClient, ask_struct
+from em.recall.search import LessonRecall
 from em.runner.tools.coding import SHELLS
 from em.store.protocol import Store
 
@@ -36,7 +37,7 @@ def brief(
     *,
     k: int = 5,
     tokens: int | None = None,
-    search: Search | None = None,
+    search: LessonRecall | None = None,
     client: LlmClient | None = None,
 ) -> Briefing:
     """Write a briefing with the best `k` lessons for a task; empty if none is relevant.
@@ -111,7 +112,7 @@ def _line(one: Ranked, *, with_analysis: bool) -> str:
     text = f"- [{one.heuristic.id}] When {_trigger(lesson)}: {lesson.action}"
     if with_analysis and lesson.analysis:
         text += f" Because: {lesson.analysis[:LONGEST_ANALYSIS]}"
-    known = use.seen
+    known = use.seen + ("" if lesson.source == "own" else f", source: {lesson.source}")
     if use.used:
         known += f", went well {use.helped} of {use.helped + use.hindered} times"
     return " ".join(f"{text} ({known})".split())

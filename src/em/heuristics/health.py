@@ -28,7 +28,7 @@ from em.recall.search import LessonRecall
 from em.store.anchor import anchor
 from em.store.protocol import Commit, Store, Within
 from em.text.terms import STOP_WORDS, stems_of, words_of
-from em.traces.trace import KeptTrace, Outcome
+from em.traces.trace import KeptTrace, Outcome, least_trusted
 from em.values.times import now
 
 ALIKE = 0.6
@@ -208,8 +208,13 @@ def merge(store: Store, keep: str, others: Sequence[str]) -> Heuristic:
 
 
 def as_another(lesson: Lesson, target: Lesson) -> Lesson:
-    """Return another lesson's words with this lesson's evidence."""
-    return msgspec.structs.replace(target, evidence=lesson.evidence)
+    """Return another lesson's words with this lesson's evidence, as far as that is trusted."""
+    return msgspec.structs.replace(
+        target,
+        evidence=lesson.evidence,
+        doubt=lesson.doubt or target.doubt,
+        source=least_trusted([lesson.source, target.source]),
+    )
 
 
 def without_duplicates(store: Store, lessons: Iterable[Lesson]) -> list[Lesson]:

@@ -115,9 +115,13 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts: how often a heuristic was learned and used, and how those runs ended."""
+    """Counts: how often a heuristic was learned and used, and how those runs ended.
+
+    doubted: how often only what is in doubt showed it, such as a session that had read the web.
+    """
 
     learned: int = 0
+    doubted: int = 0
     used: int = 0
     helped: int = 0
     hindered: int = 0
@@ -126,7 +130,17 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def seen(self) -> str:
         """How often it was learned, in words."""
-        return "seen once" if self.learned == 1 else f"learned {self.learned}x"
+        count = self.learned or self.doubted
+        return "seen once" if count == 1 else f"learned {count}x"
+
+    def shown_by(self, lessons: Iterable[Lesson]) -> "Use":
+        """Count lessons as learned once more each, unless a person only accepted them."""
+        doubts = [bool(one.doubt) for one in lessons if not one.evidence.is_acceptance]
+        return msgspec.structs.replace(
+            self,
+            learned=self.learned + doubts.count(False),
+            doubted=self.doubted + doubts.count(True),
+        )
 
     @property
     def usefulness(self) -> float:
@@ -311,7 +325,6 @@ def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
     use = use_of(store, heuristic_id)
     drafts = [_learned(event_id, lesson) for event_id, lesson in group.items()]
     newest = _newest(store, heuristic_id)
-    learned = use.learned + sum(not one.evidence.is_acceptance for one in group.values())
     event_id, lesson = min(group.items(), key=lambda one: bool(one[1].doubt))
     is_new = newest is None or (newest.body is None and newest.retired_at is None)
     is_clear = newest is not None and bool((newest.body or {}).get("doubt")) and not lesson.doubt
@@ -321,7 +334,7 @@ def _parts(store: Store, heuristic_id: str, group: dict[str, Lesson]) -> Commit:
         events=drafts,
         artefacts=[made] if stays else [],
         lessons={stream: index} if stays else {},
-        records=[_record(heuristic_id, msgspec.structs.replace(use, learned=learned))],
+        records=[_record(heuristic_id, use.shown_by(group.values()))],
         expected_pos={stream: pos},
     )
 
@@ -570,8 +583,8 @@ def _rebuild(store: Store, heuristic_id: str) -> bool:
     is_retired = any(event.kind == "heuristic_retired" for event in events)
     before = use_of(store, heuristic_id)
     counts = _counted(events) if before == Use() else before
-    shows = sum(not lesson.evidence.is_acceptance for _, lesson in left)
-    use = msgspec.structs.replace(counts, learned=shows)
+    counts = msgspec.structs.replace(counts, learned=0, doubted=0)
+    use = counts.shown_by(lesson for _, lesson in left)
     shown = sorted(left, key=lambda pair: bool(pair[1].doubt))[:1] if is_gone else []
     if not shown and use == before:
         return False

@@ -4,7 +4,6 @@ Memory delegates to `Heuristics`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import get_args
 
 import msgspec
 
@@ -29,7 +28,7 @@ from em.heuristics.heuristic import (
     restore_heuristics,
 )
 from em.heuristics.reflection import call_ids, mine, reflect
-from em.heuristics.relevance import Search, Wanted
+from em.heuristics.relevance import Wanted
 from em.llm.client import LlmClient
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery
 from em.recall.embed import Embed, Progress
@@ -40,7 +39,7 @@ from em.store import redactor_of
 from em.store.protocol import Store
 from em.text.terms import STOP_WORDS
 from em.traces.catalogue import get_traces, trace_ids
-from em.traces.trace import KeptTrace, Outcome, Source, Trace, as_kept, trace_events
+from em.traces.trace import KeptTrace, Outcome, Source, Trace, as_kept, least_trusted, trace_events
 from em.values.ids import new_id
 
 Sees = Callable[[str | None], bool]
@@ -49,8 +48,7 @@ Sees = Callable[[str | None], bool]
 class Heuristics:
     """The lessons in a store.
 
-    embed: an embedder, to find lessons by meaning too. search: replaces recall as the source of
-    candidates.
+    embed: an embedder, to find lessons by meaning too.
     """
 
     def __init__(
@@ -59,12 +57,10 @@ class Heuristics:
         settings: Settings | None = None,
         *,
         embed: Embed | None = None,
-        search: Search | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
         self._recall = LessonRecall(store, embed, STOP_WORDS)
-        self._search = search or self._recall
 
     def embed_all(self, progress: Progress | None = None) -> None:
         """Compute the missing vectors of lessons; does nothing without an embedder."""
@@ -137,11 +133,12 @@ class Heuristics:
         evidence: Sequence[str] = (),
         subject: str | None = None,
         task: str = "",
+        source: Source = "own",
         sees: Sees = lambda _subject: True,
     ) -> Heuristic:
         """Store a lesson in words. evidence: ids of the events that show it.
 
-        sees: tells whether who says it may see what is about a subject.
+        source: who says it. sees: tells whether they may see what is about a subject.
         """
         lesson = Lesson(
             trigger=when,
@@ -149,6 +146,7 @@ class Heuristics:
             analysis=because,
             subject=subject,
             source_task=goal_text(task),
+            source=source,
         )
         (kept,) = self.keep([self.with_evidence(lesson, evidence, sees)])
         return kept
@@ -181,7 +179,7 @@ class Heuristics:
         made = msgspec.structs.replace(
             lesson,
             doubt=FROM_THE_WEB if origins == {"web"} else "",
-            source=max([lesson.source, *origins], key=get_args(Source).index),
+            source=least_trusted([lesson.source, *origins]),
             evidence=Evidence(
                 failed=against,
                 worked=[one.id for one in shown if one.id not in against],
@@ -234,7 +232,7 @@ class Heuristics:
     ) -> Briefing:
         """Write a briefing with the best lessons for a task; empty if none is relevant."""
         wanted = Wanted(task, tools, subject)
-        return brief(self._store, wanted, k=k, tokens=tokens, search=self._search, client=client)
+        return brief(self._store, wanted, k=k, tokens=tokens, search=self._recall, client=client)
 
     def feedback(
         self,

@@ -4,7 +4,7 @@ Without a model, only what a recording shows exactly: see `repair`. With a model
 words and must cite calls that the trace really has.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -24,7 +24,6 @@ from em.heuristics.repair import Repair, repairs
 from em.llm.client import LlmClient, ask_struct
 from em.redaction.redactor import Redactor
 from em.traces.trace import KeptTrace, ToolCall, UdfCall
-from em.values.call import Effect
 from em.values.leaves import mentioned_in, texts
 
 LONGEST_VALUE = 60
@@ -41,9 +40,9 @@ def value_text(value: Any) -> str:
     return cut(msgspec.json.encode(value).decode(), LONGEST_VALUE)
 
 
-def mine(stored: KeptTrace, declared: Mapping[str, Effect | None] | None = None) -> list[Lesson]:
+def mine(stored: KeptTrace) -> list[Lesson]:
     """Find the lessons of one trace, without a model."""
-    calls, _ = calls_of(stored.trace, declared or {}, as_made=True)
+    calls, _ = calls_of(stored.trace, {}, as_made=True)
     ids = call_ids(stored)
     repaired = [*repairs(stored.trace, calls)]
     failed = {one.failed.index: one.failed for one in repaired}

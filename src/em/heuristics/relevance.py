@@ -1,15 +1,14 @@
 """Relevance: rank lessons by how well they fit a task. Candidates come from recall."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from functools import lru_cache
 from math import exp, log
 from typing import NamedTuple
 
 from em.heuristics.heuristic import Heuristic, Ranked, find_heuristic, searched_text
 from em.log.event import HEURISTIC_PREFIX
-from em.recall.search import Hit, LessonRecall
+from em.recall.search import LessonRecall
 from em.store.protocol import Store, Within
 from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.values.times import now
@@ -27,8 +26,6 @@ def similarity(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / either if either else 0.0
 
 
-Search = Callable[[str, Within, int], Sequence[Hit]]
-"""Find lessons for a text, at most as many as asked for. By default this is recall."""
 EVERYBODY = Within("", lessons=True)
 """The scope of lessons that are about no one subject."""
 
@@ -81,8 +78,7 @@ def rank(
     store: Store,
     wanted: Wanted,
     k: int,
-    search: Search | None = None,
-    at: datetime | None = None,
+    search: LessonRecall | None = None,
     notes: list[str] | None = None,
 ) -> list[Ranked]:
     """Return the lessons that fit a task, best first.
@@ -100,7 +96,7 @@ def rank(
         return []
     rarity = _rarity([_words(one.heuristic) for one in pool])
     best = max(one.score for one in relevant) or 1.0
-    moment = at or now()
+    moment = now()
     scored = []
     for found, score, nearness in relevant:
         parts = {
@@ -119,7 +115,7 @@ def rank(
 
 
 def candidates(
-    store: Store, wanted: Wanted, search: Search | None, notes: list[str]
+    store: Store, wanted: Wanted, search: LessonRecall | None, notes: list[str]
 ) -> list[Candidate]:
     """Find lessons for a task: general ones, those about the subject, and those about its tools."""
     search = search or LessonRecall(store, passed_over=STOP_WORDS)

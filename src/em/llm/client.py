@@ -360,7 +360,6 @@ def ask_struct(
     system: str = "",
     name: str = "answer",
     max_tokens: int = 4096,
-    temperature: float | None = None,
     redacted: bool = False,
 ) -> Answer[T]:
     """Ask a model for a Struct. The one way to get structured data from a model.
@@ -391,7 +390,6 @@ def ask_struct(
                 schema=schema,
                 name=name,
                 max_tokens=max_tokens,
-                temperature=temperature,
             )
             value = completion.value
         try:

@@ -45,6 +45,7 @@ class Entry:
     how: str = ""
     words: str = ""
     speaker: str = ""
+    origin: Literal["own", "agent", "imported", "web"] = "own"
 
 
 @dataclass(frozen=True, kw_only=True)

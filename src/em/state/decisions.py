@@ -166,6 +166,18 @@ def rule_verdict(state: State, rule: str, verdict: Verdict, *, by: str = "") -> 
     return decided(state.subject, Decision(rule=rule_key(found[0]), verdict=verdict, by=by))
 
 
+def acceptance(store: Store, subject: str, event: str, by: str) -> Draft:
+    """Make the event that lets an observation count which anybody may have written."""
+    found = next(iter(store.read(EventQuery(ids=[event], subject=subject))), None)
+    if found is None or (found.body or {}).get("origin") != "web":
+        raise NotFound(
+            f"no observation {event} about {subject!r} waits for a person",
+            place="event",
+            fix="`em state show SUBJECT` lists those that wait",
+        )
+    return decided(subject, Decision(accept=event, by=by))
+
+
 def undoing(store: Store, subject: str, decision: str, by: str) -> Draft:
     """Make the event that takes back a decision."""
     found = next(iter(store.read(EventQuery(ids=[decision]))), None)

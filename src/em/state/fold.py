@@ -30,11 +30,14 @@ from em.state.schema import (
 from em.state.statement import Text
 from em.state.types import fold_records, type_of
 from em.store.protocol import Record, Store
+from em.traces.trace import Source, least_trusted
 from em.values.canonical import Json
 from em.values.times import moment, to_micros
 
 UNREAD = "nobody has read it"
 """Why a text is listed that neither a caller nor a model has read."""
+UNACCEPTED = "anybody may have written it; it counts once a person accepts it"
+"""Why an observation from the web is listed."""
 SAID = Text.__struct_fields__[4:]
 UNNAMED = "Record"
 """The type of records that name none."""
@@ -124,7 +127,8 @@ class Material(msgspec.Struct):
     """The contents of events, sorted by what becomes of them.
 
     speech: who said which text. whole: all events are here, not only the new ones. handed: what
-    callers read in texts that were stored before, by the text, and nobody has judged yet.
+    callers read in texts that were stored before, by the text, and nobody has judged yet. origins:
+    of observations that are not this process's own. waiting: those that a person must accept.
     """
 
     records: list[tuple[str, Seen, str]] = []
@@ -137,9 +141,17 @@ class Material(msgspec.Struct):
     times: dict[str, tuple[int, int]] = {}
     speech: dict[str, str] = {}
     handed: dict[str, Handed] = {}
+    origins: dict[str, Source] = {}
+    waiting: list[str] = []
     whole: bool = False
     erased: bool = False
     undoes: bool = False
+
+    @property
+    def accepted(self) -> set[str]:
+        """The observations from the web that a person accepted."""
+        found = (decision.accept for _, _, _, decision in self.decisions)
+        return {event for event in found if event is not None}
 
     @property
     def corrects(self) -> bool:
@@ -185,6 +197,7 @@ def sort_events(events: Iterable[Row], after_pos: int, *, again: bool = False) -
         by_model = [one for one in material.extractions if one[0].method == "model"]
         material.extractions = [one for one in by_model if not one[0].failed]
     _leave_undone(material)
+    _leave_unaccepted(material)
     _newest_only(material)
     read = {event for found, _, _ in material.extractions for event in found.from_events}
     left = [text for text in material.texts if text.event not in read - material.handed.keys()]
@@ -211,6 +224,19 @@ def _leave_undone(material: Material) -> None:
     ]
 
 
+def _leave_unaccepted(material: Material) -> None:
+    """Drop what anybody may have written, with what was read in it, until a person accepts it."""
+    left = {event for event, origin in material.origins.items() if origin == "web"}
+    left -= material.accepted
+    if left:
+        material.waiting = [event for event in material.origins if event in left]
+        material.records = [one for one in material.records if one[1].events[0] not in left]
+        material.texts = [one for one in material.texts if one.event not in left]
+        material.extractions = [
+            one for one in material.extractions if left.isdisjoint(one[0].from_events)
+        ]
+
+
 def _newest_only(material: Material) -> None:
     """Drop readings whose texts were all read again later."""
     owner: dict[str, int | None] = {
@@ -228,9 +254,12 @@ def _newest_only(material: Material) -> None:
 
 def _observation(material: Material, event: str, body: Json, at: int, known: int) -> None:
     material.observations += 1
-    record = body.get("record")
-    if record is None:
+    record, origin = body.get("record"), body.get("origin")
+    if origin is not None:
+        material.origins[event] = origin
+    if record is None or origin is not None:
         material.times[event] = (at, known)
+    if record is None:
         said = {name: body[name] for name in SAID if body.get(name) is not None}
         text = Text(event, body["text"], at, known, **said)
         material.speech[event] = text.speaker or text.role
@@ -256,15 +285,7 @@ def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]
     """Add the contents of events to the schema; return the records and facts to write."""
     for _, _, _, decision in material.decisions:
         declare(schema, decision)
-    named = {given for given, _, _ in material.records} | schema.types.keys()
-    named |= {one["type"] for found, _, _ in material.extractions for one in found.records}
-    for given in named & declared.keys():
-        type_of(schema, given, declared[given]).key = declared[given]
-    for extraction, _, _ in material.extractions:
-        schema.renames.update(extraction.renames)
-        for given, key in extraction.keys.items():
-            if given not in schema.types:
-                type_of(schema, given, key)
+    _declare_types(schema, material, declared)
     folded = Folded(seen={}, facts=[], unstructured=[], problems=[])
     schema.coverage.observations += material.observations
     grouped: defaultdict[str, list[Item]] = defaultdict(list)
@@ -274,15 +295,30 @@ def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]
     _fold_extractions(schema, material, grouped, folded)
     corrections = _corrections(material)
     for given, items in grouped.items():
-        _fold_type(schema, given, items, folded, corrections)
+        _fold_type(schema, given, items, folded, corrections, material.origins)
     for event, at, known, decision in material.decisions:
         _fold_decision(schema, event, at, known, decision, folded)
     _merge(schema, material, folded)
     _fold_facts_types(schema, folded)
     _fold_constraints(schema, material, folded)
-    for text in material.texts:
-        _leave(schema, folded, text.event, (text.at, text.recorded_at), UNREAD)
+    left = dict.fromkeys((text.event for text in material.texts), UNREAD)
+    left |= dict.fromkeys(material.waiting, UNACCEPTED)
+    for event, why in left.items():
+        _leave(schema, folded, event, material.times[event], why)
     return folded
+
+
+def _declare_types(schema: StateSchema, material: Material, declared: dict[str, list[str]]) -> None:
+    """Add the types with keys that the settings or a reading declare, and the renames."""
+    named = {given for given, _, _ in material.records} | schema.types.keys()
+    named |= {one["type"] for found, _, _ in material.extractions for one in found.records}
+    for given in named & declared.keys():
+        type_of(schema, given, declared[given]).key = declared[given]
+    for extraction, _, _ in material.extractions:
+        schema.renames.update(extraction.renames)
+        for given, key in extraction.keys.items():
+            if given not in schema.types:
+                type_of(schema, given, key)
 
 
 def declare(schema: StateSchema, decision: Decision) -> None:
@@ -334,6 +370,7 @@ def _fold_type(
     items: list[Item],
     folded: Folded,
     corrections: Mapping[str, list[Correction]],
+    origins: Mapping[str, Source],
 ) -> None:
     type_ = type_of(schema, given, [] if given == PROFILE else None)
     if type_.key is None:
@@ -355,6 +392,7 @@ def _fold_type(
             continue
         key = tuple(one.record[name] for name in type_.key)
         own = Entry(None, one.at, one.recorded_at, list(one.events), item.source, how="record")
+        own = msgspec.structs.replace(own, origin=origins.get(one.events[0], "own"))
         for name, value in one.record.items():
             entry = msgspec.structs.replace(item.read or own, value=value)
             folded.facts.append(Fact(type_.given, key, name, entry))
@@ -497,6 +535,7 @@ def _entry(item: Json, how: How, material: Material, times: tuple[int, int]) -> 
         how,
         " … ".join(item.get("evidence") or ()),
         material.speech.get(events[0], ""),
+        least_trusted(material.origins.get(event, "own") for event in events),
     )
 
 

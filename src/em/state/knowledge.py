@@ -136,7 +136,7 @@ class Knowledge:
         known = self.schema.types.get(type_)
         return None if known is None else known.key
 
-    def alike(self, texts: Iterable[str], limit: int = ALIKE) -> list[KnownRecord]:
+    def alike(self, texts: Iterable[str]) -> list[KnownRecord]:
         """Return the records that share words with texts, those with the most first."""
         said = set(_stems(" ".join(texts)))
         counted = [
@@ -151,7 +151,7 @@ class Knowledge:
             for number, known in enumerate(self.records)
         ]
         best = sorted((one for one in counted if one[0]), key=lambda one: (-one[0], -one[1]))
-        return [self.records[number] for _, number in best[:limit]]
+        return [self.records[number] for _, number in best[:ALIKE]]
 
 
 def _time(entry: Entry) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from em.errors import NotFound
 from em.log.event import EventQuery, subject_stream
 from em.state.schema import Extraction, How, Status
 from em.store.protocol import Store
+from em.traces.trace import Source, least_trusted
 from em.values.canonical import Json
 
 
@@ -18,7 +19,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     how: by a record, an agent, a model or a person's decision. confidence: decided, confirmed,
     stated or inferred. words: those that say it. at: since when it holds. unread: newer texts that
-    nobody has read and that mention it.
+    nobody has read and that mention it. origin: the least trusted of the observations.
     """
 
     value: Any
@@ -31,6 +32,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     event_ids: tuple[str, ...]
     source: str = ""
     unread: tuple[str, ...] = ()
+    origin: Source = "own"
 
 
 class Why:
@@ -72,6 +74,7 @@ def origin_of_entry(entry: Any, unread: Sequence[str] = ()) -> Origin:
         event_ids=tuple(entry.event_ids),
         source=entry.source,
         unread=tuple(unread),
+        origin=entry.origin,
     )
 
 
@@ -101,6 +104,7 @@ def origin_of_record(store: Store, subject: str, value: Json, events: Sequence[s
         recorded_at=last.recorded_at,
         event_ids=tuple(events),
         source=body.get("source") or "",
+        origin=least_trusted((one.body or {}).get("origin", "own") for one in found.values()),
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from em.errors import InputError
 from em.log.event import Draft, subject_stream
 from em.log.kinds import event_body
+from em.traces.trace import Source
 from em.values.canonical import Json
 from em.values.times import Moment, moment
 
@@ -180,6 +181,7 @@ class Entry(msgspec.Struct, frozen=True):
     how: How = ""
     words: str = ""
     speaker: str = ""
+    origin: Source = "own"
 
 
 @event_body("extracted")
@@ -212,6 +214,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     retract: take a field's value back.
     rule: the rule that `verdict` is about, with a digest of its content: `ID DIGEST`.
     same: the key of the record whose fields become those of the one with `record_key`.
+    accept: the observation from the web that counts from now on.
     by: who decided, as far as the entrance knows: the name of a token, or `local`.
     """
 
@@ -229,6 +232,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
     verdict: Verdict | None = None
     same: list[object] | None = None
+    accept: str | None = None
     by: str = ""
 
 
@@ -259,6 +263,8 @@ class Observation(msgspec.Struct, frozen=True):
 
     facts, rules: what the caller read in the text (see `em.state.statement`); an empty list says
     that it states nothing. Without both, nobody has read the text yet.
+    origin: how far it is trusted, as for a trace. What is from the web, where anybody may have
+    written it, waits for a person's decision (`Decision.accept`).
     """
 
     text: str | None = None
@@ -271,6 +277,7 @@ class Observation(msgspec.Struct, frozen=True):
     agent: str | None = None
     run: str | None = None
     source: str | None = None
+    origin: Source | None = None
     metadata: Metadata | None = None
     facts: Items | None = None
     rules: Items | None = None

@@ -283,6 +283,7 @@ class State:
             how=entry.how,
             words=entry.words,
             speaker=entry.speaker,
+            origin=entry.origin,
         )
 
     def _settled(self, type_: TypeSchema, field: str, entries: Sequence[Any]) -> Any:

@@ -60,13 +60,11 @@ class Subjects:
         settings: StateSettings,
         *,
         recall: Recall = lambda _text, _subject, _until: (),
-        rules: Sequence[UserRule] = (),
         client: LlmClient | None = None,
     ) -> None:
         self._store, self.settings, self.client = store, settings, client
         self._recall = recall
-        own = load_rules(settings.rules) if settings.rules else []
-        self.rules: list[UserRule] = [*own, *rules]
+        self.rules: list[UserRule] = load_rules(settings.rules) if settings.rules else []
         self._cadence = Cadence(settings.checkpoint_every)
 
     def checkpoint(self, subject: str, **how: Any) -> Checkpoint:
@@ -340,6 +338,12 @@ class Subjects:
         event = self._add(decisions.rule_verdict, subject, rule, verdict, by=by)
         self.checkpoint(subject, accept=True)
         return event
+
+    def accept(self, subject: str, event: str, *, by: str = "") -> str:
+        """Let an observation from the web count, as a person decides; return the event's id."""
+        return self.decide(
+            subject, lambda: Commit(events=[decisions.acceptance(self._store, subject, event, by)])
+        )
 
     def undo(self, subject: str, decision: str, *, by: str = "") -> str:
         """Take back a decision, or an earlier undo, by its event; return the new event's id."""

@@ -5,9 +5,9 @@ trace is a stream of events, and `trace_events` and `kept_trace` convert between
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -105,6 +105,11 @@ class Mission(msgspec.Struct, frozen=True, omit_defaults=True):
 Source = Literal["own", "agent", "imported", "web"]
 """Where a trace comes from, the most trusted first: this process, an agent that em was installed
 into, a file, or text that anybody may have written."""
+
+
+def least_trusted(sources: Iterable[Source]) -> Source:
+    """Return the least trusted of the sources that something comes from."""
+    return max(sources, key=get_args(Source).index, default="own")
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

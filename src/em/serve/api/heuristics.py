@@ -121,7 +121,8 @@ async def post_heuristic(
         book = service.memory.heuristics
         fields = msgspec.structs.asdict(data)
         event_ids = fields.pop("from_events")
-        lesson = book.with_evidence(Lesson(**fields), event_ids, caller.sees, "from_events")
+        lesson = Lesson(**fields, source="agent")
+        lesson = book.with_evidence(lesson, event_ids, caller.sees, "from_events")
         (known,) = book.known([lesson])
         out = HeuristicOut.of_lesson(known)
         answered = pending.answer(out)

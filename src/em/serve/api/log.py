@@ -24,6 +24,7 @@ from em.serve.api.shapes import (
 from em.serve.service import AnyRequest, Key, Limit, Moment, Pending, errors, service_of
 from em.state.schema import DETAILS, observation
 from em.traces.catalogue import get_traces
+from em.traces.trace import least_trusted
 from em.values.ids import new_id
 from em.values.times import moment
 
@@ -80,6 +81,8 @@ async def post_observation(
             raise InputError("give either `text`, `record` or `event`", place="text, record, event")
         content = data.record if data.text is None else data.text
         details = {name: getattr(data, name) for name in DETAILS}
+        if data.event is None:
+            details["origin"] = least_trusted(["agent", data.origin or "own"])
         draft = observation(data.subject, content, data.at, details, data.event)
         draft = msgspec.structs.replace(draft, id=new_id())
         service.follow(pending.commit(service.store, [draft], Kept(str(draft.id))))

@@ -280,6 +280,7 @@ class ObservationIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     agent: Name | None = None
     run: Name | None = None
     source: Name | None = None
+    origin: Source | None = None
     metadata: Json | None = None
     facts: list[Json] | None = None
     rules: list[Json] | None = None

@@ -13,7 +13,7 @@ from em.errors import InputError, NotFound, StateError
 from em.serve.api.step import StepIn
 from em.serve.auth import Access, Caller
 from em.store.protocol import Passage
-from em.traces.trace import Outcome
+from em.traces.trace import Outcome, Source, least_trusted
 from em.values.canonical import Json, short
 from em.values.mismatch import closest, mismatch
 
@@ -65,6 +65,7 @@ class Said(Arguments, frozen=True):
     agent: str | None = None
     run: str | None = None
     source: str | None = None
+    origin: Source | None = None
     metadata: Json | None = None
 
 
@@ -331,6 +332,8 @@ def _remember(desk: "Desk", caller: Caller, given: Remember) -> Json:
     """
     caller.must_see(given.subject)
     about = {**msgspec.structs.asdict(read(Said, given.context)), "at": given.at}
+    if given.event is None:
+        about["origin"] = least_trusted(["agent", about["origin"] or "own"])
     has_text = given.text is not None or given.event is not None
     if has_text:
         named = {"text": given.text, "event": given.event}
@@ -503,6 +506,7 @@ def _learned(desk: "Desk", caller: Caller, given: Lesson, evidence: list[str]) -
         evidence=evidence,
         subject=given.subject,
         task=given.task or "",
+        source="agent",
         sees=caller.sees,
     )
     return {"lesson": kept.id}
