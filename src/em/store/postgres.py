@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 import msgspec
@@ -25,7 +25,7 @@ from em.errors import (
 from em.log.chain import SALT_BYTES, hash_body, text_around_pos
 from em.log.event import Event, EventQuery
 from em.redaction.redactor import Redactor
-from em.store.events import FetchPage, LooseChain, Page, bounded, event_of
+from em.store.events import LooseChain, Page, bounded, event_of
 from em.store.lanes import (
     FOLDING,
     MARKS,
@@ -47,7 +47,7 @@ from em.store.protocol import SHAPE_BITS, Commit, Committed, Health, Within
 from em.store.register import FOLDED_AT_ONCE, fold
 from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Params, Rows, Session, Transaction
-from em.store.sql import SqlIndex, SqlStore, check_busy_timeout
+from em.store.sql import MatchSigns, SqlIndex, SqlStore, check_busy_timeout
 from em.store.vectors import embedder_of, put_vectors
 from em.values.times import now_micros
 
@@ -61,7 +61,13 @@ except ImportError as error:
 
 
 class PostgresIndex(SqlIndex):
-    """The search index in a PostgreSQL database: tsvector for words, pgvector for vectors."""
+    """The search index in a PostgreSQL database: tsvector for words, pgvector for vectors.
+
+    Postings are put in order here: with ORDER BY, the server would walk the numbers and not the
+    words.
+    """
+
+    signs = MatchSigns(" | ", " & ", "'")
 
     def insert_passages(
         self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
@@ -79,37 +85,12 @@ class PostgresIndex(SqlIndex):
         for table in ("passages", "vectors"):
             session.execute(f"DELETE FROM {table} WHERE number = ANY(?)", (numbers,))  # noqa: S608 - one of two words
 
-    def find(
-        self,
-        groups: Sequence[Sequence[str]],
-        within: Within,
-        limit: int,
-        *,
-        beside: Sequence[str] = (),
-    ) -> list[list[int]]:
-        """Return for each group of words the postings of the passages that have one of them."""
-        also = (f" & ({_any(beside)})" if beside else "") + _all(within.tags)
-        with self._reading() as session:
-            sql, params = _words_sql(session, within)
-            # Sort here: with ORDER BY, the server would walk the numbers instead of the words.
-            return [
-                sorted(
-                    (
-                        row[0]
-                        for row in session.execute(sql, (f"({_any(group)}){also}", *params, limit))
-                    ),
-                    reverse=True,
-                )
-                for group in groups
-            ]
-
-    def count(self, within: Within, words: Sequence[str]) -> int:
-        """Count the passages that have one of the words."""
-        with self._reading() as session:
-            sql, params = _words_sql(session, within)
-            counted = f"SELECT count(*) FROM ({sql}) AS found"  # noqa: S608 - fixed words; values are bound
-            match = f"({_any(words)}){_all(within.tags)}"
-            return int(session.execute(counted, (match, *params, None)).fetchone()[0])
+    def postings_sql(self, session: Session, within: Within) -> tuple[str, list[int]]:
+        """Return the SQL of the postings in a scope. Its first parameter is the match."""
+        when, moments = time_conditions(within)
+        sql = f"SELECT (p.number << {SHAPE_BITS}) | p.shape FROM passages AS p WHERE p.words @@ ?::tsquery"  # noqa: E501, S608 - fixed words; values are bound
+        bounds = list(numbers_of(session, within))
+        return f"{sql} AND p.number BETWEEN ? AND ?{when}", bounds + moments
 
     next_scopes = ("nextval('scopes_said')", "-nextval('scopes_lessons')")
 
@@ -128,60 +109,35 @@ class PostgresIndex(SqlIndex):
         with self._writing() as session:
             put_vectors(session, identity, texts, "?::vector")
 
-    def nearest(
-        self, identity: str, vector: Sequence[float], within: Within, limit: int
+    def nearest_of(
+        self, session: Session, vector: Sequence[float], within: Within, limit: int
     ) -> list[tuple[int, float]]:
-        """Return numbers and similarities of the passages nearest to this embedder's vector."""
+        """Return numbers and similarities of the passages nearest to a vector."""
         when, moments = time_conditions(within)
         bound: list[int | str] = [*moments]
         if tags := within.tags:
             when += " AND p.words @@ ?::tsquery"
-            bound.append(_all(tags).removeprefix(" & "))
+            bound.append(self.match(tags))
         join = " JOIN passages AS p ON p.number = v.number" if when else ""
         sql = (
             "SELECT v.number, -(v.vector <#> ?::vector) AS score FROM vectors AS v"  # noqa: S608 - fixed words; values are bound
             f"{join} WHERE v.number BETWEEN ? AND ?{when}"
             " ORDER BY score DESC, v.number LIMIT ?"
         )
-        with self._reading() as session:
-            if embedder_of(session) != identity:
-                return []
-            bounds = numbers_of(session, within)
-            params = (_vector(vector), *bounds, *bound, limit)
-            return [(row[0], row[1]) for row in session.execute(sql, params)]
+        params = (_vector(vector), *numbers_of(session, within), *bound, limit)
+        return [(row[0], row[1]) for row in session.execute(sql, params)]
 
-    def similarities(
-        self, identity: str, vector: Sequence[float], numbers: Sequence[int]
+    def similarities_of(
+        self, session: Session, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
-        """Return how near passages are to a vector. Passages without a vector are skipped."""
+        """Return how near passages are to a vector."""
         sql = "SELECT number, -(vector <#> ?::vector) FROM vectors WHERE number = ANY(?)"
-        with self._reading() as session:
-            if embedder_of(session) != identity:
-                return {}
-            rows = session.execute(sql, (_vector(vector), list(numbers)))
-            return {row[0]: row[1] for row in rows}
+        rows = session.execute(sql, (_vector(vector), list(numbers)))
+        return {row[0]: row[1] for row in rows}
 
 
 def _vector(vector: Sequence[float]) -> str:
     return msgspec.json.encode([float(x) for x in vector]).decode()
-
-
-def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
-    """Return the SQL for the postings of a match in a scope. Its first parameter is the match."""
-    when, moments = time_conditions(within)
-    sql = f"SELECT (p.number << {SHAPE_BITS}) | p.shape FROM passages AS p WHERE p.words @@ ?::tsquery"  # noqa: E501, S608 - fixed words; values are bound
-    bounds = list(numbers_of(session, within))
-    return f"{sql} AND p.number BETWEEN ? AND ?{when} LIMIT ?", bounds + moments
-
-
-def _any(words: Sequence[str]) -> str:
-    """Match any of the words. Each is quoted, so that none is an operator."""
-    return " | ".join(f"'{word}'" for word in words)
-
-
-def _all(tags: Sequence[str]) -> str:
-    """Match all of the tags too."""
-    return "".join(f" & '{tag}'" for tag in tags)
 
 
 MAX_CONNECTIONS = 32
@@ -477,37 +433,16 @@ class PostgresStore(SqlStore):
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield session
 
-    @contextmanager
-    def _writing(self) -> Iterator[Session]:
-        with (
-            self._translated(),
-            self._pool.connection() as connection,
-            connection.transaction(),
-        ):
-            session = PostgresSession(connection)
-            enter_alone(session)
-            yield session
+    def _writing(self) -> AbstractContextManager[Session]:
+        return self._transaction(enter_alone)
+
+    def _sharing(self) -> AbstractContextManager[Session]:
+        return self._transaction(enter_quietly)
 
     @contextmanager
-    def _entered(self, keys: Sequence[int]) -> Iterator[Session]:
-        with (
-            self._translated(),
-            self._pool.connection() as connection,
-            connection.transaction(),
-        ):
-            session = PostgresSession(connection)
-            enter(session, keys)
-            yield session
-
-    @contextmanager
-    def _sharing(self) -> Iterator[Session]:
-        with (
-            self._translated(),
-            self._pool.connection() as connection,
-            connection.transaction(),
-        ):
-            session = PostgresSession(connection)
-            enter_quietly(session)
+    def _transaction(self, enter: Callable[[Session], None]) -> Iterator[Session]:
+        with self._reading() as session, session.connection.transaction():
+            enter(session)
             yield session
 
     @contextmanager
@@ -518,7 +453,7 @@ class PostgresStore(SqlStore):
 
     def _committing(self, commits: Sequence[Prepared]) -> AbstractContextManager[Session]:
         keys = keys_of(commits)
-        return self._writing() if keys is None else self._entered(keys)
+        return self._writing() if keys is None else self._transaction(partial(enter, keys=keys))
 
     def commit(self, commit: Commit) -> Committed:
         """Write a commit in one transaction."""
@@ -625,10 +560,6 @@ class PostgresStore(SqlStore):
                 session.execute("INSERT INTO em_schema(number) VALUES (?)", (step.number,))
         if current == 0:
             self.database.note_as_own()
-
-    @property
-    def _fetch_page(self) -> FetchPage:
-        return self._fetch
 
     def _fetch(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
         with self._translated(), self._pool.connection() as connection:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -17,7 +17,7 @@ from em.redaction.redactor import Redactor
 from em.store import erasure, holders, search_index, vectors
 from em.store.events import (
     Chain,
-    FetchPage,
+    Page,
     Tip,
     check_query,
     read_head,
@@ -56,6 +56,7 @@ from em.store.protocol import (
     Mark,
     Passage,
     Record,
+    SearchIndex,
     Within,
 )
 from em.store.register import (
@@ -65,7 +66,7 @@ from em.store.register import (
     register_artefacts,
 )
 from em.store.search_index import (
-    PassageRow,
+    PassageTable,
     index_events,
     put_lessons,
 )
@@ -80,29 +81,55 @@ SCRUB_PENDING = "scrub_pending"
 _DATABASE_ID = "SELECT value FROM flags WHERE name = 'database_id'"
 
 
-class SqlIndex(ABC):
+class MatchSigns(NamedTuple):
+    """How a back end writes which words a passage must have."""
+
+    either: str
+    both: str
+    quote: str
+
+
+class SqlIndex(SearchIndex, PassageTable, ABC):
     """A search index on SQL. A back end adds the statements on words and vectors.
 
     reading, writing: begin a session of the store, see `SqlStore`.
     """
 
+    signs: MatchSigns
+    newest_first = ""
+    """How postings are put in order, where the server does that fast."""
+    next_scopes = search_index.NEXT_SCOPES
+
     def __init__(self, reading: Transaction, writing: Transaction) -> None:
         self._reading = reading
         self._writing = writing
 
-    next_scopes = search_index.NEXT_SCOPES
+    @abstractmethod
+    def postings_sql(self, session: Session, within: Within) -> tuple[str, list[int]]:
+        """Return the SQL of the postings in a scope. Its first parameter is the match."""
 
     @abstractmethod
-    def insert_passages(
-        self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
-    ) -> None:
-        """Insert passages with their words, in the order of their numbers."""
+    def nearest_of(
+        self, session: Session, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Return what `nearest` does, where the vectors are of its embedder."""
 
     @abstractmethod
-    def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
-        """Delete passages, their words and their vectors."""
+    def similarities_of(
+        self, session: Session, vector: Sequence[float], numbers: Sequence[int]
+    ) -> dict[int, float]:
+        """Return what `similarities` does, where the vectors are of its embedder."""
 
-    @abstractmethod
+    def match(self, tags: Sequence[str], *groups: Sequence[str]) -> str:
+        """Return what matches one word of each group, and all tags.
+
+        Each word is quoted, so that none is an operator.
+        """
+        either, both, quote = self.signs
+        quoted = [[f"{quote}{word}{quote}" for word in group] for group in groups if group]
+        parts = [f"({either.join(words)})" for words in quoted]
+        return both.join([*parts, *(f"{quote}{tag}{quote}" for tag in tags)])
+
     def find(
         self,
         groups: Sequence[Sequence[str]],
@@ -112,26 +139,37 @@ class SqlIndex(ABC):
         beside: Sequence[str] = (),
     ) -> list[list[int]]:
         """Return for each group of words the postings of the passages that have one of them."""
+        tags = within.tags
+        with self._reading() as session:
+            sql, params = self.postings_sql(session, within)
+            sql += f"{self.newest_first} LIMIT ?"
+            matches = (self.match(tags, group, beside) for group in groups)
+            found = (session.execute(sql, (match, *params, limit)) for match in matches)
+            return [sorted((row[0] for row in rows), reverse=True) for rows in found]
 
-    @abstractmethod
     def count(self, within: Within, words: Sequence[str]) -> int:
         """Count the passages that have one of the words."""
+        with self._reading() as session:
+            sql, params = self.postings_sql(session, within)
+            counted = f"SELECT count(*) FROM ({sql}) AS found"  # noqa: S608 - fixed words; values are bound
+            match = self.match(within.tags, words)
+            return int(session.execute(counted, (match, *params)).fetchone()[0])
 
-    @abstractmethod
-    def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Store vectors of length 1 by the numbers of their passages."""
-
-    @abstractmethod
     def nearest(
         self, identity: str, vector: Sequence[float], within: Within, limit: int
     ) -> list[tuple[int, float]]:
         """Return numbers and similarities of the passages nearest to this embedder's vector."""
+        with self._reading() as session:
+            is_known = vectors.embedder_of(session) == identity
+            return self.nearest_of(session, vector, within, limit) if is_known else []
 
-    @abstractmethod
     def similarities(
         self, identity: str, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
         """Return how near passages are to a vector. Passages without a vector are skipped."""
+        with self._reading() as session:
+            is_known = vectors.embedder_of(session) == identity
+            return self.similarities_of(session, vector, numbers) if is_known else {}
 
     def marks(self, numbers: Sequence[int]) -> list[Mark]:
         """Return what ranking needs of passages. Unknown numbers are skipped."""
@@ -239,10 +277,9 @@ class SqlStore(ABC):
         """Begin a transaction that changes one thing only, known by this name."""
         return self._writing()
 
-    @property
     @abstractmethod
-    def _fetch_page(self) -> FetchPage:
-        """The function that fetches a page of events."""
+    def _fetch(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
+        """Fetch a page of events; see `FetchPage`."""
 
     @abstractmethod
     def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -417,7 +454,7 @@ class SqlStore(ABC):
 
     def _stream(self, query: EventQuery, *, raw: bool) -> Iterator[tuple[Any, ...]]:
         check_query(query)
-        return stream_rows(query, self._end_for(query), self._fetch_page, raw=raw)
+        return stream_rows(query, self._end_for(query), self._fetch, raw=raw)
 
     def _end_for(self, _query: EventQuery) -> int:
         """Return the seq up to which a query may read."""

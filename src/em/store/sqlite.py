@@ -27,16 +27,15 @@ from em.errors import (
 )
 from em.log.event import Event
 from em.redaction.redactor import Redactor
-from em.store.events import FetchPage, Page, bounded
+from em.store.events import Page, bounded
 from em.store.migrations import pending, statements
 from em.store.preparation import PreparedEvent
 from em.store.protocol import SHAPE_BITS, Health, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
 from em.store.session import Session, Transaction
-from em.store.sql import FileLost, SqlIndex, SqlStore, check_busy_timeout
+from em.store.sql import FileLost, MatchSigns, SqlIndex, SqlStore, check_busy_timeout
 from em.store.vectors import (
     Matrices,
-    embedder_of,
     put_vectors,
     similarities,
     to_blob,
@@ -219,6 +218,9 @@ class SqliteIndex(SqlIndex):
     folder: where large graphs of vectors are saved; None saves none.
     """
 
+    signs = MatchSigns(" OR ", " AND ", '"')
+    newest_first = " ORDER BY w.rowid DESC"
+
     def __init__(self, reading: Transaction, writing: Transaction, folder: Path | None) -> None:
         super().__init__(reading, writing)
         self.matrices = Matrices(folder)
@@ -244,31 +246,16 @@ class SqliteIndex(SqlIndex):
         session.executemany("DELETE FROM passages WHERE number = ?", numbers)
         session.executemany("DELETE FROM vectors WHERE number = ?", numbers)
 
-    def find(
-        self,
-        groups: Sequence[Sequence[str]],
-        within: Within,
-        limit: int,
-        *,
-        beside: Sequence[str] = (),
-    ) -> list[list[int]]:
-        """Return for each group of words the postings of the passages that have one of them."""
-        also = (f" AND ({_any(beside)})" if beside else "") + _all(within.tags)
-        with self._reading() as session:
-            sql, params = _words_sql(session, within)
-            sql += " ORDER BY w.rowid DESC LIMIT ?"
-            return [
-                [row[0] for row in session.execute(sql, (f"({_any(group)}){also}", *params, limit))]
-                for group in groups
-            ]
-
-    def count(self, within: Within, words: Sequence[str]) -> int:
-        """Count the passages that have one of the words."""
-        with self._reading() as session:
-            sql, params = _words_sql(session, within)
-            counted = f"SELECT count(*) FROM ({sql})"  # noqa: S608 - fixed words; values are bound
-            match = f"({_any(words)}){_all(within.tags)}"
-            return int(session.execute(counted, (match, *params)).fetchone()[0])
+    def postings_sql(self, session: Session, within: Within) -> tuple[str, list[int]]:
+        """Return the SQL of the postings in a scope. Its first parameter is the match."""
+        first, last = numbers_of(session, within)
+        sql = "SELECT w.rowid FROM words AS w"
+        when, moments = time_conditions(within)
+        if when:
+            sql += f" JOIN passages AS p ON p.number = w.rowid >> {SHAPE_BITS}"
+        # FTS5 seeks to a range of numbers, so the words of other scopes are not read.
+        bounds = [first << SHAPE_BITS, ((last + 1) << SHAPE_BITS) - 1]
+        return f"{sql} WHERE words MATCH ? AND w.rowid BETWEEN ? AND ?{when}", bounds + moments
 
     def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
         """Store vectors of length 1 by the numbers of their passages."""
@@ -276,52 +263,22 @@ class SqliteIndex(SqlIndex):
         with self._writing() as session:
             put_vectors(session, identity, blobs)
 
-    def nearest(
-        self, identity: str, vector: Sequence[float], within: Within, limit: int
+    def nearest_of(
+        self, session: Session, vector: Sequence[float], within: Within, limit: int
     ) -> list[tuple[int, float]]:
-        """Return numbers and similarities of the passages nearest to this embedder's vector."""
-        with self._reading() as session:
-            if embedder_of(session) != identity:
-                return []
-            allowed = self._allowed(session, within) if within.tags else None
-            return self.matrices.nearest(session, vector, within, limit, allowed)
+        """Return numbers and similarities of the passages nearest to a vector."""
+        allowed: set[int] | None = None
+        if tags := within.tags:
+            sql, params = self.postings_sql(session, within)
+            rows = session.execute(sql, (self.match(tags), *params))
+            allowed = {row[0] >> SHAPE_BITS for row in rows}
+        return self.matrices.nearest(session, vector, within, limit, allowed)
 
-    def _allowed(self, session: Session, within: Within) -> set[int]:
-        """Return the numbers of the passages that have all tags of a scope."""
-        sql, params = _words_sql(session, within)
-        match = _all(within.tags).removeprefix(" AND ")
-        return {row[0] >> SHAPE_BITS for row in session.execute(sql, (match, *params))}
-
-    def similarities(
-        self, identity: str, vector: Sequence[float], numbers: Sequence[int]
+    def similarities_of(
+        self, session: Session, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
-        """Return how near passages are to a vector. Passages without a vector are skipped."""
-        with self._reading() as session:
-            if embedder_of(session) != identity:
-                return {}
-            return similarities(session, vector, numbers)
-
-
-def _words_sql(session: Session, within: Within) -> tuple[str, list[int]]:
-    """Return the SQL for the postings of a match in a scope. Its first parameter is the match."""
-    first, last = numbers_of(session, within)
-    sql = "SELECT w.rowid FROM words AS w"
-    when, moments = time_conditions(within)
-    if when:
-        sql += f" JOIN passages AS p ON p.number = w.rowid >> {SHAPE_BITS}"
-    # FTS5 seeks to a range of numbers, so the words of other scopes are not read.
-    bounds = [first << SHAPE_BITS, ((last + 1) << SHAPE_BITS) - 1]
-    return f"{sql} WHERE words MATCH ? AND w.rowid BETWEEN ? AND ?{when}", bounds + moments
-
-
-def _any(words: Sequence[str]) -> str:
-    """Match any of the words. Each is quoted, so that none is an operator."""
-    return " OR ".join(f'"{word}"' for word in words)
-
-
-def _all(tags: Sequence[str]) -> str:
-    """Match all of the tags too."""
-    return "".join(f' AND "{tag}"' for tag in tags)
+        """Return how near passages are to a vector."""
+        return similarities(session, vector, numbers)
 
 
 FOLDER = ".em"
@@ -726,10 +683,6 @@ class SqliteStore(SqlStore):
                 fix="name another file with --db or EM_DB",
             )
         return 0
-
-    @property
-    def _fetch_page(self) -> FetchPage:
-        return self._fetch
 
     def _fetch(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
         with self._translated(), self._pool.connection() as connection:
