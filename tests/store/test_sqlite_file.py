@@ -268,7 +268,7 @@ def test_pages_end_by_bytes_so_that_memory_stays_bounded(sqlite_store: SqliteSto
     sizes: list[int] = []
     fetch = sqlite_store._fetch
 
-    def counting(page: events.Page, max_bytes: int) -> list[tuple[object, ...]]:
+    def counting(page: events.PageQuery, max_bytes: int) -> list[tuple[object, ...]]:
         rows = fetch(page, max_bytes)
         sizes.append(len(rows))
         return rows

@@ -60,7 +60,7 @@ from em.store.protocol import Store
 from em.traces.catalogue import get_traces
 from em.traces.record import Recording
 from em.traces.recorder import (
-    Made,
+    MadeBefore,
     Recorder,
     bound_by_name,
     error_text,
@@ -471,7 +471,7 @@ class _Task:
         doubt = [f"{', '.join(self.in_doubt)} may have been done"] if self.in_doubt else []
         return "; ".join([f"{self.ref} failed: {message}", *done, *doubt])
 
-    def answer(self, tool: str, args: Json) -> Made | None:
+    def answer(self, tool: str, args: Json) -> MadeBefore | None:
         """Return the result of a write that the routine made; None if it made no such call.
 
         Numbers are compared by their value: 1 and 1.0 are one call.
@@ -486,7 +486,7 @@ class _Task:
             made = next((one for one in alike if one.error is None), None)
             if made is not None:
                 self._made.remove(made)
-                return Made(made.result)
+                return MadeBefore(made.result)
         if not alike:
             return None
         raise OutcomeUnknown(

@@ -472,7 +472,7 @@ def forget(
 
 
 def _forget_recordings(older_than: str | None, *, dry_run: bool, yes: bool) -> int:
-    from em.clients.retention import Forgotten, forget_recordings
+    from em.clients.retention import ForgottenRecordings, forget_recordings
 
     if older_than is not None:
         age = parse_duration(older_than, "--older-than", bare_unit="d")
@@ -483,7 +483,7 @@ def _forget_recordings(older_than: str | None, *, dry_run: bool, yes: bool) -> i
         raise UsageError("em.yaml doesn't say how long recordings are kept", fix=fix)
     memory = open_memory()
     with progress("finding what is old"):
-        done: Forgotten = forget_recordings(memory, age, dry_run=True)
+        done: ForgottenRecordings = forget_recordings(memory, age, dry_run=True)
     if not dry_run and done.events:
         if not yes and not _asked(f"{count(len(done.traces), 'trace')} for good"):
             note("nothing was erased")

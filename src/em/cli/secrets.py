@@ -13,7 +13,7 @@ from em.errors import InputError, UsageError
 from em.settings import Settings
 
 if TYPE_CHECKING:
-    from em.clients.exposure import Looked, Progress
+    from em.clients.exposure import Progress, SearchedFile
     from em.redaction.redactor import Redactor
 
 
@@ -70,9 +70,9 @@ def secrets(paths: tuple[str, ...], redact: bool, output: Path | None) -> None:
 
 def _look(
     path: Path, named: bool, folder: Path | None, redactor: "Redactor", advance: "Progress"
-) -> "Looked":
+) -> "SearchedFile":
     """Look at a file, and write its copy. One that can't be read is an error if it was named."""
-    from em.clients.exposure import Looked, look, place_of_copy, write_copy
+    from em.clients.exposure import SearchedFile, look, place_of_copy, write_copy
     from em.redaction.masker import Echoes
     from em.values.paths import shown
 
@@ -82,7 +82,7 @@ def _look(
     except InputError as error:
         if named:
             raise
-        return Looked(path=shown(path), skipped=error.message)
+        return SearchedFile(path=shown(path), skipped=error.message)
     if folder is None or not looked.found:
         return looked
     copy = place_of_copy(path, folder)
@@ -90,11 +90,11 @@ def _look(
     return msgspec.structs.replace(looked, copy=shown(copy))
 
 
-def _is_telling(one: "Looked") -> bool:
+def _is_telling(one: "SearchedFile") -> bool:
     return bool(one.found or one.skipped)
 
 
-def _print_totals(looked: "Sequence[Looked]", chosen: Sequence[str], *, redact: bool) -> None:
+def _print_totals(looked: "Sequence[SearchedFile]", chosen: Sequence[str], *, redact: bool) -> None:
     for one in looked:
         if one.skipped:
             note(f"{printable(one.path)}: {one.skipped}")

@@ -60,7 +60,7 @@ class Advice:
     def to(self, event: Json) -> str:
         """Return what to tell the agent at an event; mostly nothing."""
         name = event.get("hook_event_name")
-        lines: Iterator[_Line]
+        lines: Iterator[_AdviceLine]
         if name == "UserPromptSubmit":
             prompt, folder = str(event.get("prompt") or ""), str(event.get("cwd") or "")
             lines = chain(self._at_prompt(prompt, folder), self._loss())
@@ -73,24 +73,24 @@ class Advice:
             return ""
         return self._bounded(lines, str(event.get("session_id") or ""))
 
-    def _proposals(self) -> Iterator["_Line"]:
+    def _proposals(self) -> Iterator["_AdviceLine"]:
         """Yield what was proposed at the end of earlier sessions, and nobody was told of."""
         found = open_proposals(self._memory.store, untold=True)
         new = [one for one in found if one.key not in self._proposed]
         for one in new[:MOST_PROPOSALS]:
-            yield _Line(_line_of(one, self._db), proposal=one.key)
+            yield _AdviceLine(_line_of(one, self._db), proposal=one.key)
 
-    def _loss(self) -> Iterator["_Line"]:
+    def _loss(self) -> Iterator["_AdviceLine"]:
         """Yield once that the memory was gone. It is asked last: looking at it finds that out."""
         if self._times_lost != self._memory.store.times_lost:
             self._times_lost = self._memory.store.times_lost
-            yield _Line(
+            yield _AdviceLine(
                 f"- The file of em's memory {_quoted(self._db)} was removed or replaced. What it"
                 " had is not known any more; em records into the one that is there now. Tell the"
                 " user."
             )
 
-    def _at_prompt(self, prompt: str, folder: str) -> Iterator["_Line"]:
+    def _at_prompt(self, prompt: str, folder: str) -> Iterator["_AdviceLine"]:
         store = self._memory.store
         match = self._memory.matcher.match(prompt)
         likely = self._memory.matcher.ranked(prompt, at_least=LEAST_LIKENESS)
@@ -101,17 +101,17 @@ class Advice:
         )
         for offer in islice((one for one in offers if one is not None), MOST_ROUTINES):
             is_meant = match is not None and match.routine == offer.routine.ref
-            yield _Line(_line_of_routine(offer, match.inputs if match and is_meant else {}))
+            yield _AdviceLine(_line_of_routine(offer, match.inputs if match and is_meant else {}))
         for ranked in self._memory.brief(prompt, MOST_LESSONS).heuristics:
-            yield _Line(_lesson_line(ranked.heuristic), ranked.heuristic.id)
+            yield _AdviceLine(_lesson_line(ranked.heuristic), ranked.heuristic.id)
         yield from self._proposals()
 
-    def _after(self, event: Json, printed: object) -> Iterator["_Line"]:
+    def _after(self, event: Json, printed: object) -> Iterator["_AdviceLine"]:
         known = after_failure(self._memory.store, str(event.get("tool_name") or ""), printed)
         for one in known[:MOST_LESSONS]:
-            yield _Line(_lesson_line(one), one.id)
+            yield _AdviceLine(_lesson_line(one), one.id)
 
-    def _bounded(self, lines: Iterable["_Line"], session: str) -> str:
+    def _bounded(self, lines: Iterable["_AdviceLine"], session: str) -> str:
         """Return the heading and the lines that fit into the budget; nothing without a line."""
         chosen = []
         room = MOST_TOKENS - cost(HEADING)
@@ -127,7 +127,7 @@ class Advice:
         return "\n".join([HEADING, *chosen]) if chosen else ""
 
 
-class _Line(NamedTuple):
+class _AdviceLine(NamedTuple):
     """A line to tell, with the id of its lesson or the key of its proposal if it is one."""
 
     text: str

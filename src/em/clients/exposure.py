@@ -46,7 +46,7 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     line: int
 
 
-class Looked(msgspec.Struct, frozen=True, kw_only=True):
+class SearchedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was looked at. skipped: why it could not be read. copy: it without secrets."""
 
     path: str
@@ -55,7 +55,7 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
     copy: str = ""
 
 
-class _Line(NamedTuple):
+class _FileLine(NamedTuple):
     """A line of a file, a piece of a long one, or a session of a database."""
 
     number: int
@@ -76,7 +76,7 @@ def places() -> list[Path]:
     return [place for place in usual if place.is_dir()]
 
 
-def look(path: Path, redactor: Redactor, echoes: Echoes, progress: Progress) -> Looked:
+def look(path: Path, redactor: Redactor, echoes: Echoes, progress: Progress) -> SearchedFile:
     """Return which secrets stand in a file; let `echoes` learn them.
 
     Raises:
@@ -103,7 +103,7 @@ def look(path: Path, redactor: Redactor, echoes: Echoes, progress: Progress) -> 
         Exposure(kind=kind, different=len(different.get(kind, "1")), times=count, line=first[kind])
         for kind, count in sorted(times.items())
     ]
-    return Looked(path=shown(path), found=found)
+    return SearchedFile(path=shown(path), found=found)
 
 
 def write_copy(path: Path, copy: Path, redactor: Redactor, echoes: Echoes) -> None:
@@ -136,10 +136,10 @@ def place_of_copy(path: Path, folder: Path) -> Path:
         return folder / (f"{below}.jsonl" if is_database(file) else below)
 
 
-def _lines(file: IO[bytes], name: str) -> Iterator[_Line]:
+def _lines(file: IO[bytes], name: str) -> Iterator[_FileLine]:
     if is_database(file):
         for value in values_of(file, find_shape(file, name), name):
-            yield _Line(value.number, value.raw + b"\n")
+            yield _FileLine(value.number, value.raw + b"\n")
         return
     number = 1
     while raw := file.readline(_LONGEST):
@@ -148,7 +148,7 @@ def _lines(file: IO[bytes], name: str) -> Iterator[_Line]:
         if len(raw) == _LONGEST and not raw.endswith(b"\n"):
             raw = raw[: _end_of_piece(raw)]
             file.seek(len(raw) - _LONGEST, os.SEEK_CUR)
-        yield _Line(number, raw)
+        yield _FileLine(number, raw)
         number += raw.endswith(b"\n")
 
 
@@ -158,9 +158,9 @@ def _end_of_piece(raw: bytes) -> int:
     return raw.rfind(b',"', half) + 1 or raw.rfind(b" ", half) + 1 or len(raw)
 
 
-def _portions(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
+def _portions(lines: Iterator[_FileLine]) -> Iterator[list[_FileLine]]:
     """Yield lines in lists: to search many together is faster."""
-    portion: list[_Line] = []
+    portion: list[_FileLine] = []
     size = 0
     for line in lines:
         portion.append(line)

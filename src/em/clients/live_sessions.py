@@ -13,8 +13,8 @@ from pathlib import Path
 from em.errors import EmError
 from em.memory import Memory
 from em.traces.transcripts import (
+    FileImport,
     FileState,
-    Reading,
     find_shape,
     import_session,
     is_database,
@@ -29,7 +29,7 @@ class LiveSessions:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._open: OrderedDict[Path, Reading] = OrderedDict()
+        self._open: OrderedDict[Path, FileImport] = OrderedDict()
         self._awaited: dict[Path, None] = {}
         self._in_databases: dict[tuple[Path, str], None] = {}
         self._times_lost = memory.store.times_lost
@@ -102,7 +102,7 @@ class LiveSessions:
         except EmError:
             self._open.pop(path, None)
 
-    def _reading(self, path: Path) -> Reading | None:
+    def _reading(self, path: Path) -> FileImport | None:
         if self._times_lost != self._memory.store.times_lost:
             self._times_lost = self._memory.store.times_lost
             self._open.clear()  # nothing of these files is in the memory that there is now
@@ -119,7 +119,7 @@ class LiveSessions:
         if shape.is_document:
             return None  # one line so far
         store = self._memory.store
-        found = self._open[path] = Reading(
+        found = self._open[path] = FileImport(
             store, shape, FileState(store, path), str(path), source="agent"
         )
         if len(self._open) > MOST_OPEN:

@@ -20,7 +20,7 @@ BATCH = 20_000
 """Events that are erased at a time."""
 
 
-class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+class ForgottenRecordings(msgspec.Struct, frozen=True, kw_only=True):
     """What was forgotten, or would be. kept: traces that are old and that routines need."""
 
     traces: Sequence[str] = ()
@@ -32,7 +32,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 def forget_recordings(
     memory: Memory, older_than: timedelta, *, dry_run: bool = False, now: datetime | None = None
-) -> Forgotten:
+) -> ForgottenRecordings:
     """Erase the traces to which nothing was added for so long, and what was derived from them."""
     store, until = memory.store, (now or datetime.now(UTC)) - older_than
     needed = learnt_from(store)
@@ -51,7 +51,7 @@ def forget_recordings(
     for start in range(0, 0 if dry_run else len(events), BATCH):
         reason = f"recordings are kept for {older_than / timedelta(days=1):g} days"
         scrubbed = memory.forget(events[start : start + BATCH], reason=reason).scrubbed
-    return Forgotten(
+    return ForgottenRecordings(
         traces=traces, events=len(events), kept=kept, is_dry_run=dry_run, scrubbed=scrubbed
     )
 

@@ -20,7 +20,7 @@ from em.runner.expressions.language import all_steps
 from em.runner.tools import Function
 from em.runner.tools.coding import FILE_CHANGES
 from em.values.canonical import Json, identical, short
-from em.values.leaves import is_by_id, is_informative, is_telling, mentioned_in, scalars, texts
+from em.values.leaves import is_by_id, is_informative, is_traceable, mentioned_in, scalars, texts
 from em.values.mismatch import Where
 
 MOST = 300
@@ -134,7 +134,7 @@ def _each(value: Any, other: Callable[[Any], Any]) -> Any:
 
 def _longer(value: Any, before: str, after: str) -> Any:
     """Return another value of the same kind: a date for a date, a number for a number."""
-    if not (is_informative(value) or is_telling(value)) or isinstance(value, bool):
+    if not (is_informative(value) or is_traceable(value)) or isinstance(value, bool):
         return value
     if isinstance(value, int | float):
         return value + (1_013 if after else 20_011)

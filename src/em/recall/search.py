@@ -11,7 +11,7 @@ from em.recall.embed import TIMEOUT, Embed, Meaning, Progress, silent
 from em.recall.question import FRAME, MAX_CHARS, MAX_WORDS, Question, read_question
 from em.recall.rank import ALONE, Weights, Word, apart, best_of, rarity, score_words, substance
 from em.recall.reranker import RERANKED, Rerank, reranked
-from em.store.protocol import SHAPE_BITS, Mark, Passage, SearchIndex, Store, Within
+from em.store.protocol import SHAPE_BITS, Passage, PassageMark, SearchIndex, Store, Within
 from em.text.tags import FIELDS
 from em.text.terms import QUESTION, STOP_WORDS, speaker_terms, stems_of, words_of
 from em.values.times import from_micros
@@ -194,7 +194,7 @@ class Recall:
         timed: Set[int],
         k: int,
         within: Within,
-    ) -> list[tuple[Mark, float]]:
+    ) -> list[tuple[PassageMark, float]]:
         """Return the best passage of each event, weighed by shape, role and speaker."""
         wanted, is_bounded = _wanted(k), within.is_bounded
         while True:
@@ -209,14 +209,14 @@ class Recall:
                 lower = apart({mark.number: score for mark, score in weighed}, self._weights.beside)
                 weighed = [(mark, lower[mark.number]) for mark, _ in weighed]
             weighed.sort(key=lambda item: (-item[1], -item[0].number))
-            best: dict[int, tuple[Mark, float]] = {}
+            best: dict[int, tuple[PassageMark, float]] = {}
             for mark, score in weighed:
                 best.setdefault(mark.seq, (mark, score))
             if len(best) >= k or len(raw) < wanted or wanted > POSTINGS:
                 return list(best.values())[:k]
             wanted *= 4  # one long event may have taken all places
 
-    def _factor(self, mark: Mark, question: Question, timed: Set[int]) -> float:
+    def _factor(self, mark: PassageMark, question: Question, timed: Set[int]) -> float:
         weights = self._weights
         factor = substance(mark.shape, weights)
         if mark.role is None:
@@ -234,7 +234,7 @@ class Recall:
         return factor
 
     def _fetch(
-        self, best: Sequence[tuple[Mark, float]], neighbours: int, within: Within
+        self, best: Sequence[tuple[PassageMark, float]], neighbours: int, within: Within
     ) -> list[Passage]:
         around = range(-neighbours, neighbours + 1)
         is_open = not within.is_bounded and not within.tags
@@ -314,7 +314,7 @@ def _wanted(k: int) -> int:
     return 3 * k + CANDIDATES
 
 
-def _has_voice(mark: Mark, within: Within) -> bool:
+def _has_voice(mark: PassageMark, within: Within) -> bool:
     given = ((within.role, mark.role), (within.speaker, mark.speaker))
     return all(
         wanted is None or (has is not None and has.casefold() == wanted.casefold())
@@ -322,7 +322,7 @@ def _has_voice(mark: Mark, within: Within) -> bool:
     )
 
 
-def _was_said_in(question: Question, mark: Mark) -> bool:
+def _was_said_in(question: Question, mark: PassageMark) -> bool:
     day = from_micros(mark.at).date()
     return any(period.holds(day) for period in question.periods)
 

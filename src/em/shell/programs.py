@@ -54,7 +54,7 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Programs = Mapping[str, Program]
 
 
-class Reading(NamedTuple):
+class WordRoles(NamedTuple):
     """What one program with its arguments does.
 
     roles: one for each word, as in the table.
@@ -154,45 +154,47 @@ def doing(script: Script, programs: Programs | None = None) -> Doing:
     )
 
 
-def read_command(command: Simple, programs: Programs) -> Reading:
+def read_command(command: Simple, programs: Programs) -> WordRoles:
     """Say what one program with its arguments does, and what each of its words is."""
     ruling = next((one.name for one in command.assignments if _rules(one)), "")
-    reading = _Words(programs).read(command.words, _DEEPEST) if command.words else Reading(())
+    reading = (
+        _WordReader(programs).read(command.words, _DEEPEST) if command.words else WordRoles(())
+    )
     if ruling and not reading.reason:
         reading = reading._replace(reason=f"it sets {ruling}")
     return reading
 
 
-class _Words:
+class _WordReader:
     """Reads the words of one program."""
 
     def __init__(self, programs: Programs) -> None:
         self._programs = programs
 
-    def read(self, words: Sequence[Word], depth: int) -> Reading:
+    def read(self, words: Sequence[Word], depth: int) -> WordRoles:
         """Return the roles of words, the first of which is a program."""
         name = words[0].value
         if not name or depth == 0:
             # The empty name stands for an unknown program.
             why = "the shell works out which program it runs"
-            return Reading((PROGRAM, *[PLAIN] * (len(words) - 1)), why, ("",))
+            return WordRoles((PROGRAM, *[PLAIN] * (len(words) - 1)), why, ("",))
         standard = _STANDARD.fullmatch(name)
         program = self._programs.get(standard[1] if standard else name)
         if program is None:
             roles = [OPTION if _is_option(word) else PLAIN for word in words[1:]]
-            return Reading((PROGRAM, *roles), f"what {name} does is not known", (name,))
+            return WordRoles((PROGRAM, *roles), f"what {name} does is not known", (name,))
         if program.runs == "rest":
             return self._rest(program, name, words, depth)
         if program.runs == "script":
             return self._script(program, name, words)
         return self._known(program, name, words, depth)
 
-    def _known(self, program: Program, name: str, words: Sequence[Word], depth: int) -> Reading:
-        found = _Arguments(program, name, words)
+    def _known(self, program: Program, name: str, words: Sequence[Word], depth: int) -> WordRoles:
+        found = _ProgramArguments(program, name, words)
         programs: tuple[str, ...] = (name,)
         if found.rest:
             inner = self.read(words[found.rest :], depth - 1)
-            return Reading((*found.roles, *inner.roles), inner.reason, (name, *inner.programs))
+            return WordRoles((*found.roles, *inner.roles), inner.reason, (name, *inner.programs))
         reason = found.reason()
         roles = found.roles
         for start, end in _inner_commands(program, words):
@@ -200,9 +202,9 @@ class _Words:
             roles[start:end] = inner.roles
             roles[end : end + 1] = [OPTION] * len(roles[end : end + 1])
             reason, programs = reason or inner.reason, (*programs, *inner.programs)
-        return Reading(tuple(roles), reason, programs)
+        return WordRoles(tuple(roles), reason, programs)
 
-    def _rest(self, program: Program, name: str, words: Sequence[Word], depth: int) -> Reading:
+    def _rest(self, program: Program, name: str, words: Sequence[Word], depth: int) -> WordRoles:
         """Look through a program that runs another one."""
         roles, index = [PROGRAM], 1
         left = len(program.args)
@@ -228,14 +230,14 @@ class _Words:
             index += 1
         options = {word.value for word, role in zip(words, roles, strict=False) if role == OPTION}
         if options and options <= set(program.reads_with):
-            return Reading((*roles, *[PLAIN] * (len(words) - index)), "", (name,))
-        inner = self.read(words[index:], depth - 1) if index < len(words) else Reading(())
-        found = Reading((*roles, *inner.roles), inner.reason, (name, *inner.programs))
+            return WordRoles((*roles, *[PLAIN] * (len(words) - index)), "", (name,))
+        inner = self.read(words[index:], depth - 1) if index < len(words) else WordRoles(())
+        found = WordRoles((*roles, *inner.roles), inner.reason, (name, *inner.programs))
         return self._with_own(found, words, index, program)
 
     def _with_own(
-        self, found: Reading, all_words: Sequence[Word], end: int, program: Program
-    ) -> Reading:
+        self, found: WordRoles, all_words: Sequence[Word], end: int, program: Program
+    ) -> WordRoles:
         """Add what the options of a program that runs another one do themselves."""
         reason, name = found.reason, found.programs[0]
         for number, (word, role) in enumerate(zip(all_words[:end], found.roles, strict=False)):
@@ -258,7 +260,7 @@ class _Words:
                 return found._replace(reason=why, programs=(*found.programs, ""))
         return found._replace(reason=reason)
 
-    def _script(self, program: Program, name: str, words: Sequence[Word]) -> Reading:
+    def _script(self, program: Program, name: str, words: Sequence[Word]) -> WordRoles:
         """Look into `sh -c '…'`; a script in a file may do anything."""
         for index, word in enumerate(words[1:], start=1):
             if not _is_option(word):
@@ -266,22 +268,22 @@ class _Words:
             if re.fullmatch(r"-[a-z]*c", word.value or "") and index + 1 < len(words):
                 roles = [PROGRAM, *[OPTION] * index, CODE, *[PLAIN] * (len(words) - index - 2)]
                 return self._inner_script(name, words[index + 1], tuple(roles))
-        places = _Places(program.args)
+        places = _ArgumentRoles(program.args)
         roles = [OPTION if _is_option(word) else places.next() for word in words[1:]]
-        return Reading((PROGRAM, *roles), f"{name} runs a script", (name,))
+        return WordRoles((PROGRAM, *roles), f"{name} runs a script", (name,))
 
-    def _inner_script(self, name: str, word: Word, roles: tuple[str, ...]) -> Reading:
+    def _inner_script(self, name: str, word: Word, roles: tuple[str, ...]) -> WordRoles:
         if word.value is None:
-            return Reading(roles, "the shell works out the script", (name, ""))
+            return WordRoles(roles, "the shell works out the script", (name, ""))
         if "{}" in word.value:
-            return Reading(roles, "another program fills something into the script", (name, ""))
+            return WordRoles(roles, "another program fills something into the script", (name, ""))
         done = doing_of(word.value, self._programs)
-        return Reading(
+        return WordRoles(
             roles, done.reason, (name, *done.programs, *(() if done.is_known else ("",)))
         )
 
 
-class _Arguments:
+class _ProgramArguments:
     """The words of a known program: their roles, and whether they make it write.
 
     called: the program with its subcommands. rest: where another program begins; 0 without one.
@@ -290,7 +292,7 @@ class _Arguments:
     def __init__(self, program: Program, name: str, words: Sequence[Word]) -> None:
         self._words, self._program, self._called = words, program, name
         self._options = dict(program.options)
-        self._places = _Places(program.args)
+        self._places = _ArgumentRoles(program.args)
         self.roles = [PROGRAM]
         self.rest = 0
         only_values = False
@@ -331,7 +333,7 @@ class _Arguments:
         self.roles.append(COMMAND)
         self._program, self._called = inner, f"{self._called} {word.value}"
         self._options |= inner.options
-        self._places = _Places(inner.args)
+        self._places = _ArgumentRoles(inner.args)
         if inner.runs == "rest" and len(self.roles) < len(self._words):
             self.rest = len(self.roles)
 
@@ -369,7 +371,7 @@ class _Arguments:
         return ""
 
 
-class _Places:
+class _ArgumentRoles:
     """Gives arguments their roles, in their order."""
 
     def __init__(self, roles: Sequence[str]) -> None:

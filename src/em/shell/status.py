@@ -47,14 +47,14 @@ def status_of(text: str) -> Status:
 
     `pytest -q 2>&1 | tail -3 && echo done` is `pytest -q`.
     """
-    reader = _Reader(text)
+    reader = _StatusReader(text)
     try:
         if _has_lines(parse(text).commands):
             return Status(text)  # nothing may be left out of a text with lines of its own
         parts = reader.read(tree_of(text))
     except Opaque:
         return Status(text)
-    except _Loop:
+    except _NotInSequence:
         return Status("", is_hidden=True)
     return Status(_joined(parts), tuple(reader.signs), reader.is_hidden)
 
@@ -76,7 +76,7 @@ def settled(text: str, shown: str | None) -> str | None:
     return "" if is_look else found.text
 
 
-class _Loop(Exception):
+class _NotInSequence(Exception):
     """Something of a command line is run several times, later, or beside the rest."""
 
 
@@ -88,7 +88,7 @@ def _joined(parts: _Parts) -> str:
     return " && ".join(text for text, _ in parts) if any(fails for _, fails in parts) else ""
 
 
-class _Reader:
+class _StatusReader:
     """Takes the tree of one command line apart."""
 
     def __init__(self, text: str) -> None:
@@ -96,13 +96,13 @@ class _Reader:
         self.signs: list[str] = []
         self.is_hidden = False
 
-    def _text(self, node: "Node") -> str:
+    def _source(self, node: "Node") -> str:
         return self._bytes[node.start_byte : node.end_byte].decode("utf-8", "surrogatepass")
 
     def read(self, node: "Node") -> _Parts:
         """Return what must succeed of a statement, or of those in a block."""
         if any(child.type == "&" for child in node.children):
-            raise _Loop
+            raise _NotInSequence
         if node.type in _GROUPS:
             rows = [child for child in node.named_children if child.type != "comment"]
             read = [self.read(child) for child in rows]
@@ -115,33 +115,35 @@ class _Reader:
         if node.type == "if_statement":
             return self._condition(node)
         if node.type not in _STATEMENTS:
-            raise _Loop
+            raise _NotInSequence
         if node.type == "pipeline":
             return self._pipeline(node.named_children)
         if node.type == "redirected_statement" and node.children[0].type not in _PLAIN:
-            if _moves(parse(self._text(node)).commands[-1]):
-                raise _Loop
+            if _moves(parse(self._source(node)).commands[-1]):
+                raise _NotInSequence
             return self.read(node.children[0])
-        return self._statement(self._text(node))
+        return self._statement(self._source(node))
 
     def _pipeline(self, stages: Sequence["Node"]) -> _Parts:
         """Read a pipeline without the programs at its end that pass on what they are given."""
-        while len(stages) > 1 and _passes_on(parse(self._text(stages[-1])).commands):
+        while len(stages) > 1 and _passes_on(parse(self._source(stages[-1])).commands):
             stages = stages[:-1]
         if len(stages) == 1:
             return self.read(stages[0])
         if any(one.type not in _STATEMENTS for one in stages):
-            raise _Loop
+            raise _NotInSequence
         start, end = stages[0].start_byte, stages[-1].end_byte
         return [(self._bytes[start:end].decode("utf-8", "surrogatepass"), True)]
 
     def _list(self, left: "Node", sign: "Node", right: "Node") -> _Parts:
         if sign.type == "&&":
             return [*self.read(left), *self.read(right)]
-        others = parse(self._text(right)).commands
-        is_look = all(map(_is_read, parse(self._text(left)).commands))
+        others = parse(self._source(right)).commands
+        is_look = all(map(_is_read, parse(self._source(left)).commands))
         if is_look and not all(map(_is_certain, others)):
-            return [(f"{self._text(left)} || {self._text(right)}", True)]  # `[ -d x ] || mkdir x`
+            return [
+                (f"{self._source(left)} || {self._source(right)}", True)
+            ]  # `[ -d x ] || mkdir x`
         self._note(others)
         return self.read(left)
 
@@ -149,13 +151,13 @@ class _Reader:
         """Read `if`: its condition must hold, and what is done then; otherwise it only reports."""
         kinds = [child.type for child in node.children]
         if "elif_clause" in kinds:
-            raise _Loop
+            raise _NotInSequence
         self.is_hidden = True
         for one in node.named_children:
             if one.type == "else_clause":
-                reports = parse(self._text(one).removeprefix("else")).commands
+                reports = parse(self._source(one).removeprefix("else")).commands
                 if not all(map(_is_certain, reports)):
-                    raise _Loop
+                    raise _NotInSequence
                 self._note(reports)
         rest = [one for one in node.named_children if one.type != "else_clause"]
         return [part for one in rest for part in self.read(one)]

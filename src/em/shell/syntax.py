@@ -142,7 +142,7 @@ def parse(text: str) -> Script:
 
 @lru_cache(maxsize=2048)
 def _parsed(text: str) -> Script:
-    reader = _Reader(text)
+    reader = _TreeReader(text)
     reader.read(tree_of(text))
     return Script(text, reader.commands, reader.is_flat)
 
@@ -175,7 +175,7 @@ def _parser() -> "Parser":
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-class _Reader:
+class _TreeReader:
     """Reads the tree of one command."""
 
     def __init__(self, text: str) -> None:
@@ -291,7 +291,7 @@ class _Reader:
                 if child.type in _WORDS:
                     targets.append(self._word(child))
                 else:
-                    operator += self._text(child)
+                    operator += self._source(child)
             yield Redirect(operator, targets[0] if targets else None)
             # `> out.txt more` gives `more` to the program; the grammar has it here.
             self._late += targets[1:]
@@ -312,10 +312,10 @@ class _Reader:
             if kind in ("<<", "<<-"):
                 operator = kind
             elif kind == "heredoc_start":
-                delimiter = self._text(child)
+                delimiter = self._source(child)
             elif kind == "heredoc_body":
                 self._substitutions(child)
-                body = Word(*self._span(child), self._text(child), None)
+                body = Word(*self._span(child), self._source(child), None)
             elif kind == "file_redirect":
                 yield from self._redirects(child)
             elif kind in _WORDS:
@@ -336,7 +336,7 @@ class _Reader:
                 yield from self._assignments(child)
             return
         self._substitutions(node)
-        name, _, value = self._text(node).partition("=")
+        name, _, value = self._source(node).partition("=")
         yield Assignment(name, value, self._span(node)[1] - len(value))
 
     def _declaration(self, node: "Node") -> None:
@@ -353,11 +353,11 @@ class _Reader:
     # --- words ------------------------------------------------------------------------------------
 
     def _word(self, node: "Node") -> Word:
-        said = _said_by_cat(self._text(node))
+        said = _said_by_cat(self._source(node))
         if said is not None:
-            return Word(*self._span(node), self._text(node), said)
+            return Word(*self._span(node), self._source(node), said)
         self._substitutions(node)
-        return Word(*self._span(node), self._text(node), self._value(node))
+        return Word(*self._span(node), self._source(node), self._value(node))
 
     def _substitutions(self, node: "Node") -> None:
         """Read the commands that the shell runs to work out a word."""
@@ -375,7 +375,7 @@ class _Reader:
             self._substitutions(child)
 
     def _value(self, node: "Node") -> str | None:
-        text, kind = self._text(node), node.type
+        text, kind = self._source(node), node.type
         if kind == "raw_string":
             return text[1:-1]
         if kind == "string":
@@ -392,7 +392,7 @@ class _Reader:
             return None
         return _BARE_ESCAPE.sub(lambda found: found[1].strip("\n"), text)
 
-    def _text(self, node: "Node") -> str:
+    def _source(self, node: "Node") -> str:
         return self._bytes[node.start_byte : node.end_byte].decode("utf-8", "surrogatepass")
 
     def _span(self, node: "Node") -> tuple[int, int]:

@@ -20,7 +20,7 @@ from em.errors import (
 from em.log.chain import LAG, SALT_BYTES, START, STREAM, hash_body, hash_event
 from em.log.event import Event, EventQuery, Row, check_name
 from em.store.holders import Derivation, derivations_of, put_derivations
-from em.store.preparation import Prepared, PreparedEvent
+from em.store.preparation import PreparedCommit, PreparedEvent
 from em.store.register import (
     End,
     Item,
@@ -42,7 +42,7 @@ _SEQ, _STREAM, _POS, _BODY = 0, 2, 3, 9
 _decode = msgspec.json.Decoder().decode
 
 
-class Page(NamedTuple):
+class PageQuery(NamedTuple):
     """The SQL of one page of events. `raw`: rows may hold bytes that are not UTF-8."""
 
     sql: str
@@ -53,7 +53,7 @@ class Page(NamedTuple):
 class FetchPage(Protocol):
     """Fetch the rows of a page."""
 
-    def __call__(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
+    def __call__(self, page: PageQuery, max_bytes: int) -> list[tuple[Any, ...]]:
         """Return the rows; stop early once their bodies exceed `max_bytes` in all."""
 
 
@@ -104,7 +104,9 @@ def stream_rows(
         last = rows[-1]
 
 
-def _of_kinds(query: EventQuery, page: Callable[[EventQuery], Page], order: str, size: int) -> Page:
+def _of_kinds(
+    query: EventQuery, page: Callable[[EventQuery], PageQuery], order: str, size: int
+) -> PageQuery:
     """Return a page of several kinds: the first of each, merged. An index has each in its order."""
     kinds = dict.fromkeys(query.kinds)
     each = [page(msgspec.structs.replace(query, kinds=[kind])) for kind in kinds]
@@ -112,7 +114,7 @@ def _of_kinds(query: EventQuery, page: Callable[[EventQuery], Page], order: str,
     union = " UNION ALL ".join(f"SELECT seq FROM ({sql}) AS one" for sql in numbers)  # noqa: S608 - made here; values are bound
     where = f"seq IN (SELECT seq FROM ({union}) AS found ORDER BY {order} LIMIT ?)"  # noqa: S608 - as above
     params = [value for one in each for value in one.params]
-    return Page(f"{_select([where])} ORDER BY {order}", [*params, size], raw=False)
+    return PageQuery(f"{_select([where])} ORDER BY {order}", [*params, size], raw=False)
 
 
 def _has_several_kinds(query: EventQuery) -> bool:
@@ -120,7 +122,7 @@ def _has_several_kinds(query: EventQuery) -> bool:
     return 1 < len(query.kinds) <= MOST_MERGED and not is_bound and not query.by_stream
 
 
-def _page(query: EventQuery, newest_seq: int, last: tuple[Any, ...] | None, size: int) -> Page:
+def _page(query: EventQuery, newest_seq: int, last: tuple[Any, ...] | None, size: int) -> PageQuery:
     if _has_several_kinds(query):
         return _of_kinds(query, lambda one: _page(one, newest_seq, last, size), "seq", size)
     where, params = _conditions(query, newest_seq)
@@ -139,16 +141,16 @@ def _page(query: EventQuery, newest_seq: int, last: tuple[Any, ...] | None, size
         order = "seq"
         where.append("seq > ?")
         params.append(query.after if last is None else last[_SEQ])
-    return Page(_select(where) + f" ORDER BY {order} LIMIT ?", [*params, size], raw=False)
+    return PageQuery(_select(where) + f" ORDER BY {order} LIMIT ?", [*params, size], raw=False)
 
 
-def _newest_page(query: EventQuery, newest_seq: int) -> Page:
+def _newest_page(query: EventQuery, newest_seq: int) -> PageQuery:
     if _has_several_kinds(query):
         size = query.limit or 0
         return _of_kinds(query, lambda one: _newest_page(one, newest_seq), "seq DESC", size)
     where, params = _conditions(query, newest_seq)
     order = "seq" if query.stream is None else "pos"  # as above
-    return Page(
+    return PageQuery(
         _select(where) + f" ORDER BY {order} DESC LIMIT ?", [*params, query.limit], raw=False
     )
 
@@ -235,7 +237,7 @@ InsertRegistered = Callable[[Session, tuple[Any, ...], tuple[Any, ...]], None]
 """Inserts the row of an event and the register's entry with one statement."""
 
 
-class Head(NamedTuple):
+class StreamHead(NamedTuple):
     """Position and hash of a stream's last event; `owner`: whom the stream is about, if known."""
 
     pos: int = 0
@@ -247,16 +249,16 @@ class Tip(NamedTuple):
     """The end of the log: the newest seq, the heads of some streams, the end of the register."""
 
     newest: int
-    heads: dict[str, Head]
+    heads: dict[str, StreamHead]
     end: End
 
-    def head(self, session: Session, stream: str) -> Head:
+    def head(self, session: Session, stream: str) -> StreamHead:
         """Return the head of a stream; read it if it is not known."""
         known = self.heads.get(stream)
         return read_head(session, stream) if known is None else known
 
 
-class Appended(NamedTuple):
+class ChainedEvents(NamedTuple):
     """What an append wrote: the events, their numbers, and the end of the log if it is known."""
 
     events: list[Event]
@@ -264,7 +266,7 @@ class Appended(NamedTuple):
     tip: Tip | None
 
 
-NOTHING = Appended([], (), None)
+NOTHING = ChainedEvents([], (), None)
 
 
 class Chain:
@@ -284,8 +286,8 @@ class Chain:
         self._insert_events = insert_events
         self._taken = taken
         self._remembered: Tip | None = None
-        self._to_enter: dict[str, Head] = {}
-        self._entered: dict[str, Head] = {}
+        self._to_enter: dict[str, StreamHead] = {}
+        self._entered: dict[str, StreamHead] = {}
 
     def remember(self, tip: Tip | None) -> None:
         """Remember where the log ended after a commit."""
@@ -323,7 +325,7 @@ class Chain:
         expected: Mapping[str, int],
         *,
         only_rows: bool = False,
-    ) -> Appended:
+    ) -> ChainedEvents:
         """Chain events to their streams and insert them.
 
         only_rows: return no events, for a caller who does not look at them.
@@ -352,7 +354,7 @@ class Chain:
         self._entered = dict(self._to_enter)
         events = [] if only_rows else list(map(event_of, prepared, links.rows))
         end = End(entries[-1][0], entries[-1][-1])
-        return Appended(events, seqs, Tip(seqs[-1], heads, end))
+        return ChainedEvents(events, seqs, Tip(seqs[-1], heads, end))
 
     def insert_at_once(
         self,
@@ -380,7 +382,7 @@ class Chain:
         if expected.get(stream, pos) != pos or len(expected) > 1:
             return None
         row = _seal(event, newest + 1, head, os.urandom(SALT_BYTES), now_micros())
-        new_head = Head(pos + 1, row[-1], owner)
+        new_head = StreamHead(pos + 1, row[-1], owner)
         try:
             if pos % (LAG + 1):
                 self._insert_events(session, (row,))
@@ -417,7 +419,7 @@ class LooseChain(Chain):
         expected: Mapping[str, int],
         *,
         only_rows: bool = False,
-    ) -> Appended:
+    ) -> ChainedEvents:
         """Chain events to their streams and insert them."""
         streams = dict.fromkeys((*expected, *(item.stream for item in prepared)))
         seqs, heads = _draw(session, len(prepared), list(streams))
@@ -430,7 +432,7 @@ class LooseChain(Chain):
         append_entries(session, links.items)
         links.put_rest(session)
         events = [] if only_rows else list(map(event_of, prepared, links.rows))
-        return Appended(events, seqs, None)
+        return ChainedEvents(events, seqs, None)
 
 
 class _Links(NamedTuple):
@@ -452,8 +454,8 @@ def _link_events(
     prepared: Sequence[PreparedEvent],
     seqs: Sequence[int],
     recorded_at: int,
-    heads: dict[str, Head],
-    read: Callable[[str], Head],
+    heads: dict[str, StreamHead],
+    read: Callable[[str], StreamHead],
 ) -> _Links:
     """Link events to their streams.
 
@@ -472,7 +474,7 @@ def _link_events(
         owner = head.owner
         if item.subject is not None and item.subject != owner:
             owner = owners[item.stream] = _owner(item, owner)
-        heads[item.stream] = Head(row[_POS], row[-1], owner)
+        heads[item.stream] = StreamHead(row[_POS], row[-1], owner)
         touched[item.stream] = None
         rows.append(row)
         if item.sources:
@@ -485,7 +487,7 @@ def _link_events(
 
 def _read_tip(session: Session, stream: str) -> Tip:
     newest, n, link, pos, own, owner = session.execute(_TIP, (stream, stream)).fetchone()
-    head = Head(pos or 0, own or START, owner)
+    head = StreamHead(pos or 0, own or START, owner)
     return Tip(newest or 0, {stream: head}, End(n or 0, link or START))
 
 
@@ -546,23 +548,23 @@ def _check_position(stream: str, expected: int, actual: int) -> None:
         )
 
 
-def read_head(session: Session, stream: str) -> Head:
+def read_head(session: Session, stream: str) -> StreamHead:
     """Return the head of a stream; that of a stream without events is at position 0."""
     row = session.execute(_HEAD, (stream,)).fetchone()
-    return Head(*row) if row else Head()
+    return StreamHead(*row) if row else StreamHead()
 
 
 def _draw(
     session: Session, count: int, streams: Sequence[str]
-) -> tuple[list[int], dict[str, Head]]:
+) -> tuple[list[int], dict[str, StreamHead]]:
     """Draw numbers for new events, and read the heads of streams, with one statement."""
     seqs: list[int] = []
-    heads: dict[str, Head] = {}
+    heads: dict[str, StreamHead] = {}
     for start in range(0, len(streams), 300):
         part = streams[start : start + 300]
         sql = _DRAW.format(",".join("(?)" for _ in part))
         for drawn, stream, pos, own, owner in session.execute(sql, (count, *part)).fetchall():
-            heads[stream] = Head(pos or 0, own or START, owner)
+            heads[stream] = StreamHead(pos or 0, own or START, owner)
             seqs = drawn or seqs
         count = 0
     return seqs, heads
@@ -575,7 +577,7 @@ def _moment(micros: int) -> datetime:
 
 
 def _seal(
-    item: PreparedEvent, seq: int, head: Head, salt: bytes, recorded_at: int
+    item: PreparedEvent, seq: int, head: StreamHead, salt: bytes, recorded_at: int
 ) -> tuple[Any, ...]:
     """Return the row of a new event, with its position, times and hashes."""
     # Every append waits for this: unpacking once is faster than reading fields one by one.
@@ -614,7 +616,7 @@ def event_of(item: PreparedEvent, row: tuple[Any, ...]) -> Event:
 
 
 def _import(
-    item: PreparedEvent, seq: int, head: Head, _salt: bytes, _recorded_at: int
+    item: PreparedEvent, seq: int, head: StreamHead, _salt: bytes, _recorded_at: int
 ) -> tuple[Any, ...]:
     """Return the row of an imported event, if it continues its stream and its hashes fit."""
     event = item.imported
@@ -639,7 +641,7 @@ def _misfit(item: PreparedEvent, why: str) -> ChainConflict:
     )
 
 
-class _Known(NamedTuple):
+class _StoredContent(NamedTuple):
     """The content of an event that is in the log; `body` is None once it was erased."""
 
     stream: str
@@ -651,14 +653,14 @@ class _Known(NamedTuple):
     hash: bytes
 
     @classmethod
-    def of(cls, item: PreparedEvent) -> "_Known":
+    def of(cls, item: PreparedEvent) -> "_StoredContent":
         text = None if item.text is None else item.text.decode()
         own = b"" if item.imported is None else bytes.fromhex(item.imported.hash)
         return cls(item.stream, item.kind, item.subject, item.v, item.at, text, own)
 
     def equals(self, item: PreparedEvent) -> bool:
         """Compare by hash where both have one, else by all that its writer gave."""
-        other = _Known.of(item)
+        other = _StoredContent.of(item)
         if other.hash:
             return self.hash == other.hash
         body = self.body if self.body is not None else other.body
@@ -666,18 +668,18 @@ class _Known(NamedTuple):
         return self._replace(body=body, at=at, hash=b"") == other
 
 
-def without_known(session: Session, prepared: Prepared) -> Prepared:
+def without_known(session: Session, prepared: PreparedCommit) -> PreparedCommit:
     """Leave out events that are in the log. Raise DuplicateEvent if one of them differs."""
-    known: dict[str, _Known] = {}
+    known: dict[str, _StoredContent] = {}
     for marks, part in chunks(prepared.given_ids):
         sql = (
             f"SELECT id, stream, kind, subject, v, at, body, hash FROM events WHERE id IN ({marks})"  # noqa: S608 - question marks; values are bound
         )
-        known |= {row[0]: _Known(*row[1:]) for row in session.execute(sql, part)}
+        known |= {row[0]: _StoredContent(*row[1:]) for row in session.execute(sql, part)}
     # A file may hold an event twice, as two concatenated exports do.
     new: dict[str, PreparedEvent] = {}
     for item in prepared.events:
-        there = known.get(item.id) or (_Known.of(new[item.id]) if item.id in new else None)
+        there = known.get(item.id) or (_StoredContent.of(new[item.id]) if item.id in new else None)
         if there is None:
             new[item.id] = item
         elif not there.equals(item):

@@ -19,7 +19,7 @@ from hashlib import blake2b
 
 from em.errors import StoreReadOnly
 from em.log.event import EventQuery
-from em.store.preparation import Prepared
+from em.store.preparation import PreparedCommit
 from em.store.session import Session
 
 WHOLE = int.from_bytes(b"em-write")
@@ -35,7 +35,7 @@ def request_name(key: str) -> str:
     return f"request {key}"
 
 
-def keys_of(commits: Sequence[Prepared]) -> list[int] | None:
+def keys_of(commits: Sequence[PreparedCommit]) -> list[int] | None:
     """Return the locks of commits that are written together, in their order.
 
     None if they must run alone: they are too many, or change what is not known beforehand.
@@ -69,7 +69,7 @@ def stream_name(stream: str) -> str:
     return f"stream {stream}"
 
 
-def _names(commit: Prepared) -> Iterator[str]:
+def _names(commit: PreparedCommit) -> Iterator[str]:
     for event in commit.events:
         yield stream_name(event.stream)
         if event.pieces:

@@ -193,7 +193,7 @@ class Log:
         Lines without an id are new events each time. `rechain` appends exported events as new ones
         and leaves out erased ones. Progress is in bytes; the file is read twice.
         """
-        lines = _Lines(file, name, rechain=rechain, progress=progress)
+        lines = _EventLines(file, name, rechain=rechain, progress=progress)
         for batch in lines:
             try:
                 prepare(Commit(events=batch.events), self._store.redactor)
@@ -226,7 +226,7 @@ class _Batch(NamedTuple):
         return BadLine(error.message, place=place, fix=error.fix)
 
 
-class _Lines:
+class _EventLines:
     """The events of a file in batches. Each iteration starts at the beginning."""
 
     def __init__(self, file: IO[bytes], name: str, *, rechain: bool, progress: Progress) -> None:

@@ -25,7 +25,7 @@ from em.errors import (
 from em.log.chain import SALT_BYTES, hash_body, text_around_pos
 from em.log.event import Event, EventQuery
 from em.redaction.redactor import Redactor
-from em.store.events import LooseChain, Page, bounded, event_of
+from em.store.events import LooseChain, PageQuery, bounded, event_of
 from em.store.lanes import (
     FOLDING,
     MARKS,
@@ -42,7 +42,7 @@ from em.store.lanes import (
     stream_name,
 )
 from em.store.migrations import pending, postgres_statements
-from em.store.preparation import Prepared, PreparedEvent
+from em.store.preparation import PreparedCommit, PreparedEvent
 from em.store.protocol import SHAPE_BITS, Commit, Committed, Health, Within
 from em.store.register import FOLDED_AT_ONCE, fold
 from em.store.search_index import PassageRow, numbers_of, time_conditions
@@ -257,7 +257,7 @@ def _renew_locks() -> None:
 os.register_at_fork(after_in_child=_renew_locks)
 
 
-class Connections:
+class ServerConnections:
     """The connections to one database: a pool, and a new pool in each forked process.
 
     configure: sets up a new connection.
@@ -377,7 +377,7 @@ class PostgresStore(SqlStore):
         self._busy_timeout = busy_timeout
         # PostgreSQL flushes each commit by default; `normal` leaves the server's setting alone.
         self._synchronous = synchronous
-        self._pool = Connections(url, self._configure, busy_timeout)
+        self._pool = ServerConnections(url, self._configure, busy_timeout)
         try:
             self._migrate(create=create)
             self.index.bring_up_to_date()
@@ -451,7 +451,7 @@ class PostgresStore(SqlStore):
             session.execute("SELECT pg_advisory_xact_lock(?)", (lock_key(name),))
             yield session
 
-    def _committing(self, commits: Sequence[Prepared]) -> AbstractContextManager[Session]:
+    def _committing(self, commits: Sequence[PreparedCommit]) -> AbstractContextManager[Session]:
         keys = keys_of(commits)
         return self._writing() if keys is None else self._transaction(partial(enter, keys=keys))
 
@@ -561,7 +561,7 @@ class PostgresStore(SqlStore):
         if current == 0:
             self.database.note_as_own()
 
-    def _fetch(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
+    def _fetch(self, page: PageQuery, max_bytes: int) -> list[tuple[Any, ...]]:
         with self._translated(), self._pool.connection() as connection:
             cursor = connection.cursor()
             rows = cursor.stream(_translate(page.sql), page.params, size=500)

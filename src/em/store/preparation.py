@@ -51,7 +51,7 @@ class PreparedArtefact(NamedTuple):
     body: Json
 
 
-class Prepared(NamedTuple):
+class PreparedCommit(NamedTuple):
     """A commit that is ready to be written."""
 
     events: list[PreparedEvent]
@@ -68,7 +68,7 @@ class Prepared(NamedTuple):
     cards: Sequence[tuple[str, bytes]] = ()
 
 
-def prepare(commit: Commit, redactor: Redactor) -> Prepared:
+def prepare(commit: Commit, redactor: Redactor) -> PreparedCommit:
     """Check, redact and encode a commit."""
     given_ids = [event.id for event in commit.events if event.id is not None]
     events = _events(commit.events, given_ids, redactor, is_decoded=commit.is_decoded)
@@ -80,7 +80,7 @@ def prepare(commit: Commit, redactor: Redactor) -> Prepared:
             sources.update(_sources(holder.from_events, "from_events"))
     if commit.request is not None:
         sources.update(_sources(commit.request.from_events, "from_events"))
-    return Prepared(
+    return PreparedCommit(
         events=events,
         artefacts=[_artefact(draft, redactor) for draft in commit.artefacts],
         records=[_record(record, redactor) for record in commit.records],
@@ -133,10 +133,12 @@ _NOT_ALONE = SEARCHED | SUMMARISED | {"erased"}
 """Kinds of events that are not written by one statement: other rows belong to them."""
 
 
-def _prepared_events(commit: Commit, events: list[PreparedEvent], given_ids: list[str]) -> Prepared:
+def _prepared_events(
+    commit: Commit, events: list[PreparedEvent], given_ids: list[str]
+) -> PreparedCommit:
     """Prepare a commit of events only: the common case, and every append's path."""
     sources = {event_id for event in events for event_id in event.sources}
-    return Prepared(
+    return PreparedCommit(
         events, [], [], {}, [], None, given_ids, commit.expected_pos, commit.skip_known, sources
     )
 

@@ -172,7 +172,7 @@ class Within(msgspec.Struct, frozen=True):
         return self.holds(passage.at) and has.issuperset(wanted)
 
 
-class Mark(msgspec.Struct, frozen=True):
+class PassageMark(msgspec.Struct, frozen=True):
     """A passage without its text: what ranking needs besides the words."""
 
     number: int
@@ -334,7 +334,7 @@ class SearchIndex(Protocol):
     def count(self, within: Within, words: Sequence[str]) -> int:
         """Count the passages that have one of the words."""
 
-    def marks(self, numbers: Sequence[int]) -> list[Mark]:
+    def marks(self, numbers: Sequence[int]) -> list[PassageMark]:
         """Return what ranking needs of passages. Unknown numbers are skipped."""
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:

@@ -36,10 +36,10 @@ _WITH_FLOWS = (RUN_PREFIX, JOB_PREFIX, TRACE_PREFIX, LOOP_PREFIX)
 
 def reach(session: Session, event_ids: Iterable[str]) -> Reached:
     """Return everything that was made of these events, through any number of edges."""
-    return _Walk(session).of(event_ids)
+    return _ProvenanceWalk(session).of(event_ids)
 
 
-class _Walk:
+class _ProvenanceWalk:
     """One walk over the edges. It reads each stream with a flow once."""
 
     def __init__(self, session: Session) -> None:

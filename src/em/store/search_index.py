@@ -18,8 +18,8 @@ from em.store.protocol import (
     REACH,
     SHAPE_BITS,
     SLOT_BITS,
-    Mark,
     Passage,
+    PassageMark,
     Within,
     scope_range,
 )
@@ -406,10 +406,10 @@ def time_conditions(within: Within) -> tuple[str, list[int]]:
     return conditions, params
 
 
-def read_marks(session: Session, numbers: Sequence[int]) -> list[Mark]:
+def read_marks(session: Session, numbers: Sequence[int]) -> list[PassageMark]:
     """Read what ranking needs of passages, in no order. Unknown numbers are skipped."""
     sql = "SELECT number, shape, seq, speaker, role, at FROM passages WHERE number IN ({})"
-    return [Mark(*row) for row in select_numbers(session, sql, numbers)]
+    return [PassageMark(*row) for row in select_numbers(session, sql, numbers)]
 
 
 def read_passages(session: Session, numbers: Sequence[int]) -> list[Passage]:

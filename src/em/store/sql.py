@@ -17,7 +17,7 @@ from em.redaction.redactor import Redactor
 from em.store import erasure, holders, search_index, vectors
 from em.store.events import (
     Chain,
-    Page,
+    PageQuery,
     Tip,
     check_query,
     read_head,
@@ -43,7 +43,13 @@ from em.store.holders import (
     to_card,
 )
 from em.store.lanes import request_name
-from em.store.preparation import Prepared, PreparedEvent, prepare, prepare_row, refuse_secret_name
+from em.store.preparation import (
+    PreparedCommit,
+    PreparedEvent,
+    prepare,
+    prepare_row,
+    refuse_secret_name,
+)
 from em.store.protocol import (
     Artefact,
     Card,
@@ -53,8 +59,8 @@ from em.store.protocol import (
     Erasure,
     Held,
     IndexStatus,
-    Mark,
     Passage,
+    PassageMark,
     Record,
     SearchIndex,
     Within,
@@ -171,7 +177,7 @@ class SqlIndex(SearchIndex, PassageTable, ABC):
             is_known = vectors.embedder_of(session) == identity
             return self.similarities_of(session, vector, numbers) if is_known else {}
 
-    def marks(self, numbers: Sequence[int]) -> list[Mark]:
+    def marks(self, numbers: Sequence[int]) -> list[PassageMark]:
         """Return what ranking needs of passages. Unknown numbers are skipped."""
         with self._reading() as session:
             return search_index.read_marks(session, numbers)
@@ -265,7 +271,7 @@ class SqlStore(ABC):
     def _writing(self) -> AbstractContextManager[Session]:
         """Begin a transaction with the write lock; commit it, or roll it back on an error."""
 
-    def _committing(self, _commits: Sequence[Prepared]) -> AbstractContextManager[Session]:
+    def _committing(self, _commits: Sequence[PreparedCommit]) -> AbstractContextManager[Session]:
         """Begin a transaction for commits that are known: with less than the write lock, if it can.
 
         Commits to other streams may run at the same time then. Whatever a commit reads and changes
@@ -278,7 +284,7 @@ class SqlStore(ABC):
         return self._writing()
 
     @abstractmethod
-    def _fetch(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
+    def _fetch(self, page: PageQuery, max_bytes: int) -> list[tuple[Any, ...]]:
         """Fetch a page of events; see `FetchPage`."""
 
     @abstractmethod
@@ -355,7 +361,7 @@ class SqlStore(ABC):
         count, erased = 0, False
         each = (prepare(commit, self.redactor) for commit in commits)
         known = list(each) if isinstance(commits, Sequence) else None
-        ready: Iterable[Prepared] = each if known is None else known
+        ready: Iterable[PreparedCommit] = each if known is None else known
         with self._writing() if known is None else self._committing(known) as session:
             for prepared in ready:
                 if prepared.skip_known:
@@ -382,7 +388,7 @@ class SqlStore(ABC):
             last = found
 
     def _write(
-        self, session: Session, prepared: Prepared, *, only_rows: bool = False
+        self, session: Session, prepared: PreparedCommit, *, only_rows: bool = False
     ) -> tuple[Committed, Tip | None, bool]:
         """Write a commit, and erase what imported tombstones name.
 
@@ -399,7 +405,7 @@ class SqlStore(ABC):
         return committed, None, erased
 
     def _insert(
-        self, session: Session, prepared: Prepared, *, only_rows: bool
+        self, session: Session, prepared: PreparedCommit, *, only_rows: bool
     ) -> tuple[Committed, Tip | None]:
         """Insert all rows of a commit. Return the result and the new end of the log."""
         recorded_at = now_micros()

@@ -27,7 +27,7 @@ from em.errors import (
 )
 from em.log.event import Event
 from em.redaction.redactor import Redactor
-from em.store.events import Page, bounded
+from em.store.events import PageQuery, bounded
 from em.store.migrations import pending, statements
 from em.store.preparation import PreparedEvent
 from em.store.protocol import SHAPE_BITS, Health, Within
@@ -66,7 +66,7 @@ class FileConnection(sqlite3.Connection):
     log: Identity | None = None
 
 
-class Connections:
+class FileConnections:
     """The connections to one file: one for each thread at work, none shared, none across a fork.
 
     Idle connections are used again, and up to `limit` are opened. `look` is called before each
@@ -191,7 +191,7 @@ def _close_idle(idle: list[FileConnection], pid: int) -> None:
             connection.close()
 
 
-_all_connections: weakref.WeakSet[Connections] = weakref.WeakSet()
+_all_connections: weakref.WeakSet[FileConnections] = weakref.WeakSet()
 _paused: list[Callable[[], None]] = []
 
 
@@ -423,7 +423,7 @@ class SqliteStore(SqlStore):
         self.index: SqliteIndex
         super().__init__(SqliteIndex(self._reading, self._writing, folder), redactor)
         limit = 1 if self._path == IN_MEMORY else MAX_CONNECTIONS
-        self._pool = Connections(self._connect, self._usable, self._look, limit)
+        self._pool = FileConnections(self._connect, self._usable, self._look, limit)
         if self._path != IN_MEMORY:
             self._check_path(create=create)
             self._file = identity_of(self._path)
@@ -684,7 +684,7 @@ class SqliteStore(SqlStore):
             )
         return 0
 
-    def _fetch(self, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
+    def _fetch(self, page: PageQuery, max_bytes: int) -> list[tuple[Any, ...]]:
         with self._translated(), self._pool.connection() as connection:
             try:
                 return _rows(connection, page, max_bytes)
@@ -841,7 +841,7 @@ class _Transaction:
                 self._lock.release()
 
 
-def _rows(connection: sqlite3.Connection, page: Page, max_bytes: int) -> list[tuple[Any, ...]]:
+def _rows(connection: sqlite3.Connection, page: PageQuery, max_bytes: int) -> list[tuple[Any, ...]]:
     cursor = connection.execute(page.sql, page.params)
     try:
         return bounded(cursor, max_bytes)

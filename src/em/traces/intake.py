@@ -31,7 +31,7 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(_encode(parts)).hexdigest()[:ID_LENGTH]
 
 
-class Known(NamedTuple):
+class KnownTrace(NamedTuple):
     """A trace without an id of its own, as it was when its file was last read."""
 
     id: str
@@ -39,7 +39,7 @@ class Known(NamedTuple):
     digest: str
 
 
-class _Entry:
+class _WaitingEvent:
     """An event that is not written yet."""
 
     __slots__ = ("at", "body", "event_id", "is_open", "kind", "size", "suffix", "turn")
@@ -89,9 +89,9 @@ class Incoming:
         self.id = "" if key is None else intake.trace_id(app.get("name"), key)
         self._began: datetime | None = None
         self._last: datetime | None = None
-        self._queue: deque[_Entry] = deque()
+        self._queue: deque[_WaitingEvent] = deque()
         self._waiting_bytes = 0
-        self._open: dict[str, list[_Entry]] = {}
+        self._open: dict[str, list[_WaitingEvent]] = {}
         self._turn = 0
         self._kept_calls: dict[str, tuple[str, datetime | None]] = {}
         self._numbers: tuple[int, int] = (0, 0)
@@ -204,7 +204,7 @@ class Incoming:
         """Return whether a call of this id waits for its result."""
         return call_id in self._open
 
-    def _next_open(self, call_id: str | None) -> _Entry | None:
+    def _next_open(self, call_id: str | None) -> _WaitingEvent | None:
         """Return the call that the next result belongs to."""
         if call_id:
             return self._open.get(call_id, [None])[0]
@@ -213,7 +213,7 @@ class Incoming:
         now = {id(entry) for entry in waiting if entry.turn == last}
         return next((entry for entry in self._queue if id(entry) in now), None)
 
-    def _no_longer_open(self, entry: _Entry) -> None:
+    def _no_longer_open(self, entry: _WaitingEvent) -> None:
         """Note that a call does not wait for its result any more."""
         call_id = entry.body.get("id", "")
         left = [one for one in self._open.pop(call_id, ()) if one is not entry]
@@ -293,7 +293,7 @@ class Incoming:
         self._put(f"end-{digest(body)[:12]}", "trace_ended", body, self._last)
         self.usage.pop("duration_ms", None)
 
-    def _add(self, kind: str, body: Json, at: datetime | None, key: str | None) -> _Entry:
+    def _add(self, kind: str, body: Json, at: datetime | None, key: str | None) -> _WaitingEvent:
         self._seen(at)
         if key is None:
             number, count = self._numbers
@@ -303,7 +303,7 @@ class Incoming:
             suffix = f"{self._intake.number}.{count}-{digest(kind, body)[:10]}"
         else:
             suffix = digest(key)[:16]
-        entry = _Entry(kind, body, at, suffix, self._intake.take_size())
+        entry = _WaitingEvent(kind, body, at, suffix, self._intake.take_size())
         if key is not None:
             if suffix in self._keyed:
                 return entry  # added already
@@ -330,7 +330,7 @@ class Incoming:
         self._ended(call, _outcome_of(result, error, _took(began, at) if took is None else took))
         return True
 
-    def _write(self, entry: _Entry) -> None:
+    def _write(self, entry: _WaitingEvent) -> None:
         if not self._started:
             self._start()
         event_id = f"{self.id}-{entry.suffix}"
@@ -420,7 +420,7 @@ class Incoming:
         self.id = self.id or self._intake.trace_id(
             self.app.get("name"), self.goal, self.outcome, [entry.body for entry in self._queue]
         )
-        self._intake.note_known(Known(self.id, len(identities), digest(identities)))
+        self._intake.note_known(KnownTrace(self.id, len(identities), digest(identities)))
         self._look_up()
 
 
@@ -452,7 +452,7 @@ MOST_NAMED = 1_000
 """How many broken parts of one file are named."""
 
 
-class Problem(NamedTuple):
+class BrokenPart(NamedTuple):
     """A part of a file that could not be imported; the rest was."""
 
     place: str
@@ -467,7 +467,7 @@ class Intake:
         store: Store | None = None,
         *,
         stream: str = transcript_stream("-"),
-        previous: Mapping[int, Known] | None = None,
+        previous: Mapping[int, KnownTrace] | None = None,
         subject: str | None = None,
         source: Source = "imported",
     ) -> None:
@@ -476,7 +476,7 @@ class Intake:
         self.stream = stream
         self._subject = subject
         self._previous = previous or {}
-        self.now_known: dict[int, Known] = {}
+        self.now_known: dict[int, KnownTrace] = {}
         self._traces: dict[str, Incoming] = {}
         self._left_out: set[str] = set()
         self._folders: dict[str, bool] = {}
@@ -490,7 +490,7 @@ class Intake:
         self.calls = self.unknown_count = self.added = 0
         self.trace_ids: dict[str, None] = {}
         self.new_traces = 0
-        self.problems: list[Problem] = []
+        self.problems: list[BrokenPart] = []
         self.broken = 0
         self.mended = 0
 
@@ -577,7 +577,7 @@ class Intake:
         """Report a part that could not be imported. The first ones are named, all are counted."""
         self.broken += 1
         if self.broken <= MOST_NAMED:
-            self.problems.append(Problem(place, message))
+            self.problems.append(BrokenPart(place, message))
 
     def put(self, draft: Draft, pos: int | None) -> None:
         """Add an event to the next batch; `pos` is its stream's position before it."""
@@ -664,11 +664,11 @@ class Intake:
             return self._gathered.get(stream, [])
         return self.store.read(EventQuery(stream=stream))
 
-    def known_here(self) -> Known | None:
+    def known_here(self) -> KnownTrace | None:
         """Return the trace that was at this place when the file was last read."""
         return self._previous.get(len(self.now_known))
 
-    def note_known(self, known: Known) -> None:
+    def note_known(self, known: KnownTrace) -> None:
         """Remember the trace at this place for the next time, up to MOST_KNOWN."""
         if len(self.now_known) < MOST_KNOWN:
             self.now_known[len(self.now_known)] = known

@@ -17,7 +17,7 @@ from em.traces.trace import KeptTrace, Outcome, Trace
 from em.values.canonical import Json
 
 
-class Check(NamedTuple):
+class CheckCommand(NamedTuple):
     """A command that shows whether the work is done.
 
     words: how its command line begins; the last word may have a `*`.
@@ -32,30 +32,30 @@ class Check(NamedTuple):
 _PYTEST = (r"\b[1-9]\d* (?:failed|errors?)\b", r"\b\d+ passed\b")
 _UNITTEST = (r"^FAILED \(", r"^OK\b")
 _JEST = (r"\bTests?:? .*[1-9]\d* failed", r"\bTests?:? .*\d+ passed")
-CHECKS = (
-    Check("pytest", *_PYTEST), Check("py.test", *_PYTEST), Check("tox", *_PYTEST),
-    Check("nox", *_PYTEST), Check("unittest", *_UNITTEST),
-    Check("python manage.py test", *_UNITTEST),
-    Check("npm test", *_JEST), Check("npm t", *_JEST), Check("npm run test*", *_JEST),
-    Check("yarn test*", *_JEST), Check("yarn run test*", *_JEST), Check("pnpm test*", *_JEST),
-    Check("pnpm run test*", *_JEST), Check("bun test", r"^\s*[1-9]\d* fail", r"^\s*\d+ pass"),
-    Check("bun run test*", *_JEST), Check("jest", *_JEST), Check("vitest", *_JEST),
-    Check("mocha", r"\b[1-9]\d* failing\b", r"\b\d+ passing\b"),
-    Check("playwright test", r"\b[1-9]\d* failed\b", r"\b\d+ passed\b"),
-    Check("deno test", r"^FAILED\b", r"^ok\b"), Check("node --test*"),
-    Check("cargo test", r"test result: FAILED", r"test result: ok"), Check("cargo nextest run"),
-    Check("go test", r"^(?:--- )?FAIL\b", r"^ok\s"),
-    Check("gradle test", r"BUILD FAILED", r"BUILD SUCCESSFUL"),
-    Check("./gradlew test", r"BUILD FAILED", r"BUILD SUCCESSFUL"),
-    Check("mvn test", r"BUILD FAILURE", r"BUILD SUCCESS"),
-    Check("mvn verify", r"BUILD FAILURE", r"BUILD SUCCESS"),
-    Check("dotnet test", r"^Failed!", r"^Passed!"), Check("make test*"), Check("make check*"),
-    Check("just test*"), Check("ctest", r"[1-9]\d* tests failed", r"100% tests passed"),
-    Check("bazel test"), Check("rspec", r"\b[1-9]\d* failures?\b", r"\b0 failures\b"),
-    Check("rake test"), Check("rails test"), Check("bin/rails test"), Check("phpunit"),
-    Check("vendor/bin/phpunit"), Check("mix test"), Check("swift test"),
-    Check("git push", r"^error: |\[rejected\]|^fatal: ", r"^\s*\S+\.\.\S+\s+\S+ -> \S+"),
-)  # fmt: skip
+CHECKS = tuple(CheckCommand(*row) for row in (
+    ("pytest", *_PYTEST), ("py.test", *_PYTEST), ("tox", *_PYTEST),
+    ("nox", *_PYTEST), ("unittest", *_UNITTEST),
+    ("python manage.py test", *_UNITTEST),
+    ("npm test", *_JEST), ("npm t", *_JEST), ("npm run test*", *_JEST),
+    ("yarn test*", *_JEST), ("yarn run test*", *_JEST), ("pnpm test*", *_JEST),
+    ("pnpm run test*", *_JEST), ("bun test", r"^\s*[1-9]\d* fail", r"^\s*\d+ pass"),
+    ("bun run test*", *_JEST), ("jest", *_JEST), ("vitest", *_JEST),
+    ("mocha", r"\b[1-9]\d* failing\b", r"\b\d+ passing\b"),
+    ("playwright test", r"\b[1-9]\d* failed\b", r"\b\d+ passed\b"),
+    ("deno test", r"^FAILED\b", r"^ok\b"), ("node --test*",),
+    ("cargo test", r"test result: FAILED", r"test result: ok"), ("cargo nextest run",),
+    ("go test", r"^(?:--- )?FAIL\b", r"^ok\s"),
+    ("gradle test", r"BUILD FAILED", r"BUILD SUCCESSFUL"),
+    ("./gradlew test", r"BUILD FAILED", r"BUILD SUCCESSFUL"),
+    ("mvn test", r"BUILD FAILURE", r"BUILD SUCCESS"),
+    ("mvn verify", r"BUILD FAILURE", r"BUILD SUCCESS"),
+    ("dotnet test", r"^Failed!", r"^Passed!"), ("make test*",), ("make check*",),
+    ("just test*",), ("ctest", r"[1-9]\d* tests failed", r"100% tests passed"),
+    ("bazel test",), ("rspec", r"\b[1-9]\d* failures?\b", r"\b0 failures\b"),
+    ("rake test",), ("rails test",), ("bin/rails test",), ("phpunit",),
+    ("vendor/bin/phpunit",), ("mix test",), ("swift test",),
+    ("git push", r"^error: |\[rejected\]|^fatal: ", r"^\s*\S+\.\.\S+\s+\S+ -> \S+"),
+))  # fmt: skip
 BEFORE = (
     "sudo", "time", "nice", "env", "command", "exec", "npx", "bunx", "uv run", "poetry run",
     "pipenv run", "hatch run", "pdm run", "pnpm exec", "yarn exec", "bundle exec", "xvfb-run",
@@ -130,7 +130,7 @@ def outcome_of(trace: Trace) -> Outcome:
     return shown
 
 
-class _Ran(NamedTuple):
+class _SimpleCommand(NamedTuple):
     """A simple command of a command line. decides: its exit code may be that of the line."""
 
     words: Sequence[str]
@@ -142,11 +142,11 @@ def outcome_of_kept(kept: KeptTrace) -> Outcome:
     return outcome_of(kept.trace) if kept.label is None else kept.label.outcome
 
 
-def _last_check(command: str) -> tuple[Check, bool] | None:
+def _last_check(command: str) -> tuple[CheckCommand, bool] | None:
     """Return the last check of a command line, and whether its exit code is that of the line."""
     if not any(word in command for word in _NEEDED) or not _may_check(command):
         return None
-    found: tuple[Check, bool] | None = None
+    found: tuple[CheckCommand, bool] | None = None
     for words, decides in _simple_commands(command):
         check = check_of(words)
         if check is not None:
@@ -156,7 +156,7 @@ def _last_check(command: str) -> tuple[Check, bool] | None:
     return found
 
 
-def _simple_commands(command: str) -> Iterable[_Ran]:
+def _simple_commands(command: str) -> Iterable[_SimpleCommand]:
     """Return the simple commands of a command line, also those in blocks and substitutions."""
     try:
         script = parse(command)
@@ -168,7 +168,7 @@ def _simple_commands(command: str) -> Iterable[_Ran]:
     is_grouped = text[0] in "({" and text[-1] in ")}"
     in_background = text.endswith("&")
     return [
-        _Ran(
+        _SimpleCommand(
             [word.shown for word in one.words],
             one.join != "||" and not in_background and (is_grouped or not one.is_nested),
         )
@@ -208,7 +208,7 @@ def _without_documents(command: str) -> str:
     return "\n".join(kept)
 
 
-def _split(command: str) -> Iterator[_Ran]:
+def _split(command: str) -> Iterator[_SimpleCommand]:
     """Yield the simple commands of a command line, for where the extra `shell` is not installed.
 
     A test run is recognised there too, since importing needs no extra. Blocks are not understood.
@@ -222,15 +222,15 @@ def _split(command: str) -> Iterator[_Ran]:
             if token.strip(";&|()\n") and token not in _ENDS:
                 words.append(token)
             elif words:
-                yield _Ran(words)
+                yield _SimpleCommand(words)
                 words = []
     except ValueError:  # a quote that is not closed
         return
     if words:
-        yield _Ran(words)
+        yield _SimpleCommand(words)
 
 
-def check_of(words: Sequence[str]) -> Check | None:
+def check_of(words: Sequence[str]) -> CheckCommand | None:
     """Return the check that a simple command is; None if it is none."""
     rest = _without_prefixes(words)
     if not rest or not NO_RUN.isdisjoint(rest):

@@ -160,7 +160,7 @@ class RecordedCall:
         )
 
 
-class Made(NamedTuple):
+class MadeBefore(NamedTuple):
     """What a call returned that was made before."""
 
     result: Any
@@ -196,7 +196,7 @@ class Recorder:
         self.cost_usd: float | None = None
         self.output: Any = msgspec.UNSET
         self.outcome: Outcome | None = None
-        self.answer_call: Callable[[str, Json], Made | None] | None = None
+        self.answer_call: Callable[[str, Json], MadeBefore | None] | None = None
         """Returns what a call made before returned: the call is answered, and not made again."""
         # What the agent got from a memory.
         self.uses = Uses()
@@ -257,7 +257,7 @@ class Recorder:
             )
         return plain(result)
 
-    def made_before(self, call: RecordedCall) -> "Made | None":
+    def made_before(self, call: RecordedCall) -> "MadeBefore | None":
         """Return what answers a call instead of its tool; None if it must be made."""
         return None if self.answer_call is None else self.answer_call(call.name, call.arguments)
 

@@ -21,18 +21,18 @@ class Beside(NamedTuple):
     of: Any
 
 
-class Known(Protocol):
+class Markable(Protocol):
     """A recording, as far as what runs beside it is concerned."""
 
     def mark_incomplete(self, why: str) -> None:
         """Note that calls may be missing."""
 
 
-_followed: dict[ContextVar[Any], type[Known] | None] = {}
+_followed: dict[ContextVar[Any], type[Markable] | None] = {}
 _lock = threading.Lock()
 
 
-def follow_into_pools(variable: ContextVar[Any], recording: type[Known] | None = None) -> None:
+def follow_into_pools(variable: ContextVar[Any], recording: type[Markable] | None = None) -> None:
     """Hand on what this variable holds to the work of thread pools; None is not handed on.
 
     recording: the class of what it holds for an agent whose calls are recorded; threads and other

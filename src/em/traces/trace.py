@@ -195,7 +195,7 @@ class KeptTrace(msgspec.Struct, frozen=True, kw_only=True):
     label: TraceLabelled | None = None
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _TrajectoryStep(msgspec.Struct, frozen=True):
     thought: str | None = None
     action: str | None = None
     args: Json = {}
@@ -215,7 +215,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 class _Trajectory(msgspec.Struct, frozen=True):
     task: str
-    steps: Sequence[_Step] = ()
+    steps: Sequence[_TrajectoryStep] = ()
     outcome: Outcome = "unknown"
     incomplete: str = ""
     input: Json = {}

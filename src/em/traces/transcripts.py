@@ -26,7 +26,7 @@ from em.log.event import Draft, EventQuery, transcript_stream
 from em.store.protocol import Store
 from em.store.sqlite import is_open_here
 from em.traces.formats import Importer, Reader, importer_of, importers
-from em.traces.intake import Intake, Known, Problem
+from em.traces.intake import BrokenPart, Intake, KnownTrace
 from em.traces.trace import KeptTrace, Source
 from em.values.canonical import uncollected
 from em.values.files import BOM, open_file, open_without_waiting
@@ -61,7 +61,7 @@ _decode = msgspec.json.Decoder().decode
 Progress = Callable[[int], None]
 
 
-class Value(NamedTuple):
+class FileValue(NamedTuple):
     """A line or a document. `problem` says why it has no value; `end` is where the next begins.
 
     `mended`: half a surrogate pair, which is not Unicode, was replaced by U+FFFD.
@@ -126,7 +126,7 @@ def _decoder(line: Any) -> Decode:
     return decode
 
 
-def lines_of(file: IO[bytes], number: int = 0, line: Any = None) -> Iterator[Value]:
+def lines_of(file: IO[bytes], number: int = 0, line: Any = None) -> Iterator[FileValue]:
     """Yield the lines that are not empty, from the file's position, one in memory at a time.
 
     line: the fields of a line that are looked at, see `Importer`.
@@ -138,14 +138,14 @@ def lines_of(file: IO[bytes], number: int = 0, line: Any = None) -> Iterator[Val
         at += len(raw)
         if len(raw) > MAX_LINE:
             at += _skip_line(file)
-            yield Value(number, raw[:1000], None, f"longer than {MAX_LINE:,} bytes", at)
+            yield FileValue(number, raw[:1000], None, f"longer than {MAX_LINE:,} bytes", at)
             continue
         text = (raw.removeprefix(BOM) if number == 1 else raw).strip()
         if text:
             whole, value, problem = _mended(text, decode)
             if problem and not raw.endswith(b"\n"):
                 problem = f"the line is cut off: {problem}"
-            yield Value(number, whole, value, problem, at, mended=whole is not text)
+            yield FileValue(number, whole, value, problem, at, mended=whole is not text)
 
 
 def _skip_line(file: IO[bytes]) -> int:
@@ -157,14 +157,14 @@ def _skip_line(file: IO[bytes]) -> int:
     return skipped
 
 
-def elements_of(value: Any, raw: bytes, *, mended: bool) -> Iterator[Value]:
+def elements_of(value: Any, raw: bytes, *, mended: bool) -> Iterator[FileValue]:
     """Yield the elements of a document that is a list, as if each were a line."""
     for number, element in enumerate(value, 1):
         is_mended = mended and number == 1  # counted once: nobody knows which element it was
-        yield Value(number, msgspec.json.encode(element), element, "", len(raw), is_mended)
+        yield FileValue(number, msgspec.json.encode(element), element, "", len(raw), is_mended)
 
 
-def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
+def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[FileValue]:
     """Yield the values for the importer."""
     if shape.is_database:
         yield from _documents_of(file.name, shape.importer)
@@ -173,10 +173,10 @@ def values_of(file: IO[bytes], shape: Shape, name: str) -> Iterator[Value]:
         yield from lines_of(file, line=shape.importer.line)
         return
     raw, value, mended = _document(file, name)
-    if isinstance(value, list) and not _fits(shape.importer, value):
+    if isinstance(value, list) and not _is_of_format(shape.importer, value):
         yield from elements_of(value, raw, mended=mended)
     else:
-        yield Value(1, raw, value, "", len(raw), mended)
+        yield FileValue(1, raw, value, "", len(raw), mended)
 
 
 @contextmanager
@@ -202,13 +202,13 @@ def _database_importer(path: Any, name: str) -> Importer:
     raise NoTranscript("the database is in no known format", place=name)
 
 
-def _documents_of(path: str, importer: Importer, only: str | None = None) -> Iterator[Value]:
+def _documents_of(path: str, importer: Importer, only: str | None = None) -> Iterator[FileValue]:
     """Yield the sessions of a database, or one of them, one in memory at a time."""
     assert importer.documents is not None
     with _database(path, path) as database:
         for number, value in enumerate(importer.documents(database, only), 1):
             raw = msgspec.json.encode(value)
-            yield Value(number, raw, value, "", 0)
+            yield FileValue(number, raw, value, "", 0)
 
 
 def is_database(file: IO[bytes]) -> bool:
@@ -316,11 +316,11 @@ def _votes_of(samples: Sequence[Any]) -> Counter[str]:
         importer.name
         for sample in samples
         for importer in importers().values()
-        if _fits(importer, sample)
+        if _is_of_format(importer, sample)
     )
 
 
-def _fits(importer: Importer, value: Any) -> bool:
+def _is_of_format(importer: Importer, value: Any) -> bool:
     """Return whether a value is of a format. What an importer can't look at is not."""
     try:
         return importer.fits(value)
@@ -328,7 +328,7 @@ def _fits(importer: Importer, value: Any) -> bool:
         return False
 
 
-def read_value(reader: Reader, intake: Intake, value: Value, name: str) -> None:
+def read_value(reader: Reader, intake: Intake, value: FileValue, name: str) -> None:
     """Let an importer read one value."""
     place = f"{name}:{value.number}"
     intake.reading(value.number, value.raw, place)
@@ -391,7 +391,7 @@ class FileRead(msgspec.Struct, frozen=True, kw_only=True):
     new: int = 0
     calls: int = 0
     unknown: int = 0
-    problems: Sequence[Problem] = ()
+    problems: Sequence[BrokenPart] = ()
     broken: int = 0
     left_out: int = 0
     mended: int = 0
@@ -531,7 +531,7 @@ def import_file(
         return FileRead(path=shown(name), format=state.format, skipped="unchanged")
     shape = find_shape(file, name, format_)
     for tries in range(1, TRIES + 1):
-        reading = Reading(store, shape, state, name, subject=subject)
+        reading = FileImport(store, shape, state, name, subject=subject)
         try:
             reading.read_all(file, progress)
             return reading.finish()
@@ -567,7 +567,7 @@ class FileState:
     def __init__(self, store: Store, path: Path | None) -> None:
         self.path = None if path is None else path.resolve()
         self.size = self.modified = 0
-        self.previous: dict[int, Known] = {}
+        self.previous: dict[int, KnownTrace] = {}
         self.format, self.unchanged = "", False
         name = "-" if self.path is None else _digest(str(self.path))
         self.stream = transcript_stream(name)
@@ -578,7 +578,7 @@ class FileState:
         for event in store.read(query):
             body = event.body or {}
             self.format = str(body.get("format", ""))
-            known = [Known(**one) for one in body.get("traces", ())]
+            known = [KnownTrace(**one) for one in body.get("traces", ())]
             self.previous = dict(enumerate(known))
             before = (body.get("size"), body.get("modified"))
             self.unchanged = before == (self.size, self.modified)
@@ -596,7 +596,7 @@ class FileState:
         self.size += log.st_size
         self.modified = max(self.modified, log.st_mtime_ns)
 
-    def read_to_the_end(self, format_: str, known: dict[int, Known]) -> Draft | None:
+    def read_to_the_end(self, format_: str, known: dict[int, KnownTrace]) -> Draft | None:
         """Return the event that the file was read to its end."""
         if self.path is None:
             return None
@@ -614,7 +614,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:28]
 
 
-class Reading:
+class FileImport:
     """One file while it is read. `read_on` reads the lines that were added since."""
 
     def __init__(
@@ -661,7 +661,7 @@ class Reading:
         """How many events were added."""
         return self._intake.added
 
-    def _read(self, value: Value) -> None:
+    def _read(self, value: FileValue) -> None:
         read_value(self._reader, self._intake, value, self._name)
         self.offset, self._number = value.end, value.number
 

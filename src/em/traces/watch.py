@@ -14,9 +14,9 @@ from typing import IO, NamedTuple
 from em.errors import Conflict, InputError, NoTranscript
 from em.store.protocol import Store
 from em.traces.transcripts import (
+    FileImport,
     FileRead,
     FileState,
-    Reading,
     find_shape,
     import_file,
     opened,
@@ -32,15 +32,15 @@ MOST_OPEN = 64
 """How many growing files stay open in memory; others are read again from the start."""
 
 
-class _Seen(NamedTuple):
+class _FileStamp(NamedTuple):
     size: int
     modified: int
 
 
-class _Live:
+class _GrowingFile:
     """A file of lines that is still growing."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: FileImport) -> None:
         self.reading = reading
         self.last = time.monotonic()
 
@@ -59,8 +59,8 @@ class Watch:
     ) -> None:
         self._store, self._folder = store, folder
         self._format, self._subject, self._settled = format_, subject, settled
-        self._seen: dict[Path, _Seen] = {}
-        self._live: dict[Path, _Live] = {}
+        self._seen: dict[Path, _FileStamp] = {}
+        self._live: dict[Path, _GrowingFile] = {}
 
     def run(
         self, every: float = INTERVAL, sleep: Callable[[float], None] = time.sleep
@@ -125,9 +125,9 @@ class Watch:
                     file.seek(0)
                     read = self._import(file, path)
                     return read if read.new else None
-                reading = Reading(self._store, shape, state, str(path), subject=self._subject)
+                reading = FileImport(self._store, shape, state, str(path), subject=self._subject)
                 self._make_room()
-                self._live[path] = _Live(reading)
+                self._live[path] = _GrowingFile(reading)
                 reading.read_on(file)
                 return reading.progress() if reading.added else None
         except (NoTranscript, InputError) as error:
@@ -148,9 +148,9 @@ class Watch:
             self._finish(min(self._live, key=lambda path: self._live[path].last))
 
 
-def _stat(path: Path) -> _Seen | None:
+def _stat(path: Path) -> _FileStamp | None:
     try:
         stat = path.stat()
     except OSError:  # gone since its folder was listed
         return None
-    return _Seen(stat.st_size, stat.st_mtime_ns)
+    return _FileStamp(stat.st_size, stat.st_mtime_ns)

@@ -47,7 +47,7 @@ def reading_from(name: str, error: type[EmError] = InputError) -> Iterator[None]
         raise error(f"can't be read: {problem.strerror}", place=name) from None
 
 
-class _Raw(io.FileIO):
+class _RawFile(io.FileIO):
     """A file that may open and fail at the first read."""
 
     def readinto(self, buffer: Any) -> Any:
@@ -69,7 +69,7 @@ class _Raw(io.FileIO):
 def open_file(path: str | Path, opener: Callable[[str, int], int] | None = None) -> IO[bytes]:
     """Open a file to read it; raise InputError if it can't be opened, or read later."""
     with reading_from(str(path)):
-        return io.BufferedReader(_Raw(os.fspath(path), opener=opener), 1 << 17)
+        return io.BufferedReader(_RawFile(os.fspath(path), opener=opener), 1 << 17)
 
 
 def skip_bom(file: IO[bytes]) -> None:

@@ -209,7 +209,7 @@ def _validator(schema: bytes) -> Any:
         raise RoutineError(_NOT_VALID + message) from None
 
 
-def _fits(pattern: str, name: str) -> bool:
+def _matches(pattern: str, name: str) -> bool:
     """Whether a pattern of a schema is found in a name, in bounded time as in all of a schema."""
     return bool(_validator(_encode({"pattern": pattern})).is_valid(name))
 
@@ -301,7 +301,7 @@ class Declared:
         if self.is_open:
             return []
         rest = [name for name in names if name not in self.names]
-        return [name for name in rest if not any(_fits(one, name) for one in self.patterns)]
+        return [name for name in rest if not any(_matches(one, name) for one in self.patterns)]
 
     def _take(self, part: Any) -> None:
         if not isinstance(part, dict) or any(part is one for one in self._seen):

@@ -102,7 +102,7 @@ def is_informative(value: Any) -> bool:
     return len(text) >= 4 or (len(text) >= 3 and bool(re.search(r"\d", text)))
 
 
-def is_telling(value: Any) -> bool:
+def is_traceable(value: Any) -> bool:
     """Whether a value that stands in one place only can be traced to it: 42 or R1, not 1."""
     if value is None or isinstance(value, bool):
         return False

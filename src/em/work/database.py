@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from em.errors import StoreUnreachable, UsageError
 from em.store.session import Session
-from em.store.sqlite import Connections, FileConnection, enter_wal
+from em.store.sqlite import FileConnection, FileConnections, enter_wal
 from em.values.paths import is_unicode
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ class Database:
             from em.store import postgres  # first: it says which extra is missing
 
             self._driver_error: type[Exception] = psycopg.Error
-            self._pool: Any = postgres.Connections(address, _prepare_postgres, BUSY)
+            self._pool: Any = postgres.ServerConnections(address, _prepare_postgres, BUSY)
             self._session: Callable[[Any], Session] = postgres.PostgresSession
         else:
             self._driver_error = sqlite3.Error
-            self._pool = Connections(self._connect, _is_usable, lambda: None, limit=16)
+            self._pool = FileConnections(self._connect, _is_usable, lambda: None, limit=16)
             self._session = lambda connection: connection
 
     def _connect(self) -> FileConnection:

@@ -64,7 +64,7 @@ class _Chat:
 
     def add(self, messages: list[Json]) -> None:
         for number, message in enumerate(messages):
-            role, text = _role(message), _text(message)
+            role, text = _role(message), _message_text(message)
             if role == "assistant":
                 self._trace.spent(None)
                 self._trace.say("assistant", text)
@@ -98,7 +98,7 @@ def _role(message: Json) -> str:
     return role_of(plain(message))
 
 
-def _text(message: Json) -> str:
+def _message_text(message: Json) -> str:
     if message.get("object") == "response" and isinstance(message.get("output"), list):
         items = [item for item in message["output"] if isinstance(item, dict)]
         return "\n".join(text for text in (text_of(item.get("content")) for item in items) if text)

@@ -62,7 +62,7 @@ def instrument(client: ClientT, *, price: Prices | None = None) -> ClientT:
     """
     provider = _provider_of(client)
     uninstrument(client)
-    watch = _Watch(client, provider, price)
+    watch = _ClientWatch(client, provider, price)
     for name in _REPLACED:
         setattr(client, name, watch.request() if name == "request" else watch.copied(name))
     return client
@@ -72,7 +72,7 @@ def uninstrument(client: ClientT) -> ClientT:
     """Stop recording a client's calls, and return the client."""
     for name in _REPLACED:
         watch = getattr(vars(client).get(name), "__em_watch__", None)
-        if isinstance(watch, _Watch):
+        if isinstance(watch, _ClientWatch):
             delattr(client, name)
             if name in watch.replaced:
                 setattr(client, name, watch.replaced[name])
@@ -103,7 +103,7 @@ def _quietly(do: Callable[..., Any], *args: Any) -> Any:
         return None
 
 
-class _Watch:
+class _ClientWatch:
     """What is known of an instrumented client."""
 
     def __init__(self, client: Any, provider: str, price: Prices | None) -> None:
@@ -197,7 +197,7 @@ class _Watch:
 class _Exchange:
     """One request to a model, and its answer."""
 
-    def __init__(self, watch: _Watch, said: Any) -> None:
+    def __init__(self, watch: _ClientWatch, said: Any) -> None:
         self._watch = watch
         self._recorder = recorder_here()
         self._payers = payers_here()
