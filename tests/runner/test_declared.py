@@ -504,3 +504,24 @@ def test_a_variable_is_a_secret_however_it_was_read(
     assert "never seen" not in repr(result) + told
     if result.status == "ok":
         assert "SECRET" in repr(result.output)
+
+
+def test_everything_that_is_not_allowed_is_listed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOUD_KEY", "sesame open")
+    (tmp_path / "routine.yaml").write_text(
+        'version: "1"\nname: ship\nsecrets: [{name: key, env: CLOUD_KEY}]\ntools:\n'
+        "  - {name: list, effect: read, command: [ls]}\n"
+        '  - {name: ask, http: {url: "http://127.0.0.1:8/x"}}\n'
+        "  - {name: pack, shell: tar --create order, effect: write}\nsteps:\n"
+        "  - {id: a, type: tool.call, tool: list}\n"
+        "  - {id: b, type: tool.call, tool: ask}\n"
+        "  - {id: c, type: tool.call, tool: pack}\n"
+    )
+    with pytest.raises(NotAllowed) as refused:
+        Memory(":memory:").run(tmp_path, allow=AllowSettings(hosts=["127.0.0.1:8"]))
+    for option in ("--allow-command ls", "--allow-command tar", "--allow-env CLOUD_KEY"):
+        assert option in refused.value.fix
+    assert f"--allow-folder {Path.cwd()}" in refused.value.fix
+    assert "--allow-host" not in refused.value.fix

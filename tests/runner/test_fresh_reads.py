@@ -14,6 +14,7 @@ from em.runner.engine import resume_run, run_routine
 from em.runner.history import read_run
 from em.runner.run import RunResult
 from em.store.protocol import Store
+from em.values.canonical import Json
 
 ROUTINE = """
 version: "1"
@@ -255,3 +256,33 @@ def test_what_was_read_first_stays_in_the_log(store: Store, folder: Path) -> Non
     done = store.read(EventQuery(stream=f"run/{run_id}", kinds=["step_done"]))
     totals = [one.body["result"]["total"] for one in done if one.body["step"] == "get_order"]  # type: ignore[index]  # has a body
     assert totals == [10, 30]
+
+
+def test_checks_are_made_again_before_a_write_that_did_not_happen(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "routine.yaml").write_text(
+        'version: "1"\nname: pay_order\nchecks: hand_over\nsteps:\n'
+        "  - {id: order, type: tool.call, tool: order, effect: read, save_as: order}\n"
+        "  - {id: open, type: assert, check: order.status == 'open'}\n"
+        "  - {id: pay, type: tool.call, tool: pay, effect: write,"
+        ' checks: {pre: ["order.total < 100"]}}\n'
+    )
+    order = {"status": "open", "total": 10}
+    paid: list[int] = []
+
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_routine(tmp_path, {}, {"order": order.copy, "pay": killed}, store=store, run_id="r1")
+    tools = {"order": order.copy, "pay": lambda: paid.append(1)}
+    asked = resume_run(store, "r1", tools)
+    assert asked.pending_prompt is not None
+    assert asked.pending_prompt.step_id == "pay?"
+    order["status"] = "paid"
+    no: dict[str, Json] = {"pay?": {"happened": False}}
+    refused = resume_run(store, "r1", tools, answers=no)
+    assert (refused.status, paid) == ("needs_input", [])
+    assert refused.reason is not None
+    assert refused.reason.step_id == "open"

@@ -67,7 +67,7 @@ from em.runner.history import (
 )
 from em.runner.journal import by_whom, how_to_resume
 from em.runner.machine import AutoFix
-from em.runner.package import Package, files_in
+from em.runner.package import Package
 from em.runner.prepared import Prepared
 from em.runner.retry import RETRIED, retry_problem
 from em.runner.routine import ToolSpec
@@ -230,22 +230,10 @@ def _run(
     try:
         result = converse(start, resume, answers, yes=yes)
     except NotAllowed as error:
-        if memory is not None:
-            error.fix += _all_needs(memory.store, package)
+        if package.stored:
+            error.fix += f"; `em routine accept {package.stored}` allows all that it needs"
         raise
     return _print_end(memory, run_id, result, again["resume_with"])
-
-
-def _all_needs(store: Store, package: Package) -> str:
-    """Say all that a routine needs and em.yaml does not allow, so that nobody adds one by one."""
-    from em.runner.tools.grant import grant_for
-
-    lists = grant_for(store, files_in(package.folder)).lists
-    if sum(map(len, lists.values())) < 2:
-        return ""
-    needs = "; ".join(f"{name}: {', '.join(items)}" for name, items in lists.items())
-    by_name = f"; `em routine accept {package.stored}` allows all of it" if package.stored else ""
-    return f". In all it needs {needs}{by_name}"
 
 
 def _named(routine: str) -> str:

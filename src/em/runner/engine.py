@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from em.errors import RoutineError, UsageError
+from em.errors import NotAllowed, RoutineError, UsageError
 from em.log.use import Uses, collecting
 from em.redaction.redactor import MARKER
 from em.runner.acceptance import refuse_if_off, routines_mode
@@ -458,6 +458,10 @@ def _with_declared(
         allowed = settings_for(package.folder, allow)
         found = found_tools(package.routine, missing, registry, allowed, input_named)
         declared = declared_tools(package.routine, named - found.keys(), allowed, secrets, servers)
+    except NotAllowed as error:
+        from em.runner.tools.grant import all_lacking
+
+        return registry, all_lacking(error, package, missing, allowed, secrets.unreadable)
     except RoutineError as error:
         return registry, error
     return {**found, **declared, **registry}, None

@@ -95,20 +95,23 @@ class Secrets:
 
     def check(self) -> None:
         """Raise an error if a declared secret is missing."""
-        for secret in self._declared:
-            if secret.name in self.values:
-                continue
-            if not self._may_read(secret):
-                from em.runner.tools.permissions import refused
+        if lacking := self.unreadable:
+            from em.runner.tools.permissions import all_refused
 
-                error = refused("variable", secret.variable, "env")
-                error.place = f"secret {secret.name}"
-                raise error
-            raise RoutineError(
-                f"the secret {secret.name!r} is not set",
-                place=f"secret {secret.name}",
-                fix=f"set the environment variable {secret.variable}",
-            )
+            raise all_refused(AllowSettings(env=lacking))
+        for secret in self._declared:
+            if secret.name not in self.values:
+                raise RoutineError(
+                    f"the secret {secret.name!r} is not set",
+                    place=f"secret {secret.name}",
+                    fix=f"set the environment variable {secret.variable}",
+                )
+
+    @property
+    def unreadable(self) -> list[str]:
+        """The variables of secrets without a value that the routine may not read."""
+        left = [one for one in self._declared if one.name not in self.values]
+        return [one.variable for one in left if not self._may_read(one)]
 
     def masked(self, value: Any) -> Any:
         """Return a value with a marker in the place of every secret."""

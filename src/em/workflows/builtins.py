@@ -21,7 +21,7 @@ from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool, ToolRegistry, missing_tool
 from em.runner.tools.declarations import declared_tools, spec_of
 from em.runner.tools.mcp import Servers
-from em.runner.tools.permissions import refused
+from em.runner.tools.permissions import FIELDS, refused
 from em.settings import AllowSettings, Settings
 from em.store import redactor_of
 from em.store.protocol import Store
@@ -399,7 +399,8 @@ class Binding:
         for field in ("commands", "hosts", "env"):
             for name in getattr(asked, field):
                 if name not in getattr(self._allow, field):
-                    error: NotAllowed = refused(field.removesuffix("s"), name, field)
+                    what = next(one for one, known in FIELDS.items() if known == field)
+                    error: NotAllowed = refused(what, name)
                     error.place = f"step {step.name}, field permissions.{field}"
                     raise error
         return asked

@@ -224,7 +224,7 @@ def coding_tool(name: str, allow: AllowSettings) -> "Tool | None":
     if not is_coding_tool(name):
         return None
     if not allow.folders:
-        raise refused("folder", os.getcwd(), "folders")
+        raise refused("folder", os.getcwd())
     return _shell(name, allow) if name in SHELLS else _file_tool(name, allow)
 
 

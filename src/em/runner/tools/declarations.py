@@ -27,7 +27,12 @@ from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.http import HttpFailed, request
 from em.runner.tools.mcp import McpFailed, Servers, value_of
 from em.runner.tools.named_input import NamedInput
-from em.runner.tools.permissions import Environment, check_host, find_program, host_of
+from em.runner.tools.permissions import (
+    Environment,
+    check_host,
+    find_program,
+    host_of,
+)
 from em.settings import AllowSettings, McpServer
 from em.trust import content_hash
 from em.values.canonical import Json
@@ -63,6 +68,18 @@ def declared_tools(
             tools[name] = _tool(spec, allow, secrets)
         tools[name].digest = content_hash(msgspec.json.encode(spec))
     return tools
+
+
+def check_made(routine: Routine, name: str, allow: AllowSettings) -> None:
+    """Raise if a tool can't be made, as a run does before its first step."""
+    from em.runner.tools.coding import coding_tool
+
+    spec = routine.says_how(name)
+    if spec is None:
+        coding_tool(name, allow)
+    elif spec.mcp is None:
+        with Servers() as servers:
+            declared_tools(routine, {name}, allow, Secrets(), servers)
 
 
 def found_tools(

@@ -6,9 +6,9 @@ it is written and trusted.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,17 @@ import msgspec
 
 from em.errors import EmError, InputError, NotAllowed, UsageError
 from em.runner.history import RECORDING
-from em.runner.package import ROUTINE, parse_yaml, read_routine
+from em.runner.package import ROUTINE, Package, parse_yaml, read_routine
 from em.runner.routine import Routine
-from em.runner.secrets import Secrets
 from em.runner.tools.coding import (
     SHELLS,
-    coding_tool,
     command_of,
     is_coding_tool,
     renamed_arguments,
 )
 from em.runner.tools.command_paths import check_paths
-from em.runner.tools.declarations import declared_tools
-from em.runner.tools.mcp import Servers
-from em.runner.tools.permissions import check_path
+from em.runner.tools.declarations import check_made
+from em.runner.tools.permissions import FIELDS, all_refused, beyond, check_path, enough
 from em.runner.tools.shell import check_programs, template_of
 from em.settings import (
     FILE,
@@ -45,9 +42,6 @@ from em.store.protocol import Store
 from em.traces.catalogue import get_traces
 from em.trust import trust
 from em.values.yaml_text import with_items
-
-_LISTS = {"command": "commands", "folder": "folders", "host": "hosts", "variable": "env"}
-"""The lists of `allow` by what an error of a check names."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,20 +99,54 @@ def grant_for(store: Store, files: Mapping[str, str]) -> Grant:
     recordings = _recordings(files)
     folder = _folder_of(store, [str(one.get("name")) for one in recordings])
     given = _allowed_in(folder)
-    checks = [partial(_make, routine, name) for name in sorted(routine.called_tools)]
-    for call in (call for one in recordings for call in one["calls"]):
-        if call.get("tool") in routine.called_tools:
-            checks.append(partial(_call, routine, call["tool"], call.get("args") or {}))
-    allow = given
-    for check in checks:
-        allow = _enough(check, allow)
-    lists = {name: _new(name, allow, given, folder) for name in _LISTS.values()}
+    allow = _needed(routine, routine.called_tools, recordings, given)
+    new = beyond(allow, given)
+    lists = {name: list(getattr(new, name)) for name in FIELDS.values()}
+    lists["folders"] = _as_shown(new.folders, folder)
     named = {one[5:].partition("__")[0] for one in routine.called_tools if one[:5] == "mcp__"}
     return Grant(
         file=folder / FILE,
         lists={name: items for name, items in lists.items() if items},
         servers=sorted(named - given.mcp.keys()),
     )
+
+
+def all_lacking(
+    error: NotAllowed,
+    package: Package,
+    names: Collection[str],
+    given: AllowSettings,
+    variables: list[str],
+) -> NotAllowed:
+    """Return an error for all that a run lacks, so that nobody adds one by one.
+
+    names: the tools that need permissions. variables: those of secrets, which it lacks.
+    """
+    found = package.folder / RECORDING
+    recordings = _recordings(
+        {RECORDING: found.read_text("utf-8", "replace")} if found.is_file() else {}
+    )
+    allow = _needed(package.routine, names, recordings, given)
+    lacking = beyond(allow + AllowSettings(env=variables), given)
+    count = sum(len(getattr(lacking, field)) for field in FIELDS.values())
+    return all_refused(lacking) if count > 1 else error
+
+
+def _needed(
+    routine: Routine,
+    names: Collection[str],
+    recordings: Sequence[Mapping[str, Any]],
+    given: AllowSettings,
+) -> AllowSettings:
+    """Return what is allowed, and what tools need beyond that, also for their recorded calls."""
+    checks = [partial(check_made, routine, name) for name in sorted(names)]
+    checks += [
+        partial(_call, routine, call["tool"], call.get("args") or {})
+        for one in recordings
+        for call in one["calls"]
+        if call.get("tool") in names
+    ]
+    return reduce(lambda allow, check: enough(check, allow), checks, given)
 
 
 def _recordings(files: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -151,32 +179,6 @@ def _allowed_in(folder: Path) -> AllowSettings:
     return msgspec.structs.replace(given, folders=[*places, *here])
 
 
-def _enough(check: Callable[[AllowSettings], None], allow: AllowSettings) -> AllowSettings:
-    """Return what is allowed, and what a check needs beyond that."""
-    while True:
-        try:
-            check(allow)
-        except NotAllowed as error:
-            what = next((one for one in _LISTS if one in error.data), None)
-            if what is None:
-                return allow  # a program that is not installed, for example: a run says so
-            allow += msgspec.convert({_LISTS[what]: [error.data[what]]}, AllowSettings)
-        except EmError:
-            return allow
-        else:
-            return allow
-
-
-def _make(routine: Routine, name: str, allow: AllowSettings) -> None:
-    """Make a tool, as a run does before its first step."""
-    spec = routine.says_how(name)
-    if spec is None:
-        coding_tool(name, allow)
-    elif spec.mcp is None:
-        with Servers() as servers:
-            declared_tools(routine, {name}, allow, Secrets(), servers)
-
-
 def _call(routine: Routine, name: str, args: Mapping[str, Any], allow: AllowSettings) -> None:
     """Check a recorded call, as a run does."""
     spec = routine.says_how(name)
@@ -193,12 +195,8 @@ def _call(routine: Routine, name: str, args: Mapping[str, Any], allow: AllowSett
             check_path(path, allow)
 
 
-def _new(name: str, allow: AllowSettings, given: AllowSettings, folder: Path) -> list[str]:
-    """Return the elements of a list that were not there before."""
-    items: list[str] = getattr(allow, name)
-    new = [one for one in dict.fromkeys(items) if one not in getattr(given, name)]
-    if name != "folders":
-        return new
+def _as_shown(folders: Sequence[str], folder: Path) -> list[str]:
+    """Return folders as em.yaml names them: `.` for those in its own folder, or in this one."""
     own = (folder, Path.cwd())
-    shown = ("." if any(Path(one).is_relative_to(at) for at in own) else one for one in new)
+    shown = ("." if any(Path(one).is_relative_to(at) for at in own) else one for one in folders)
     return [*dict.fromkeys(shown)]

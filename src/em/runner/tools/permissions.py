@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
-from em.errors import NotAllowed
+import msgspec
+
+from em.errors import EmError, NotAllowed
 from em.settings import FILE, AllowSettings, Settings, memory_folder, tool_sources
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def default_tools(folder: Path) -> "Mapping[str, Tool]":
 def find_program(name: str, allow: AllowSettings) -> str:
     """Find the program of an allowed command, by its name on the PATH or its absolute path."""
     if name not in allow.commands:
-        raise refused("command", name, "commands")
+        raise refused("command", name)
     if os.sep in name:
         if not os.path.isabs(name):
             raise NotAllowed(f"the command {name!r} is a relative path", fix="name the program")
@@ -69,14 +71,14 @@ def check_path(path: str | Path, allow: AllowSettings, base: Path | None = None)
     for folder in allow.folders:
         if found.is_relative_to(Path(folder).expanduser().resolve()):
             return found
-    raise refused("folder", str(found if found.is_dir() else found.parent), "folders")
+    raise refused("folder", str(found if found.is_dir() else found.parent))
 
 
 def check_host(address: SplitResult, allow: AllowSettings) -> None:
     """Raise NotAllowed for a host that is not allowed. Ports count unless they are the default."""
     host = host_of(address)
     if host not in (entry.lower() for entry in allow.hosts):
-        raise refused("host", host, "hosts")
+        raise refused("host", host)
 
 
 def host_of(address: SplitResult) -> str:
@@ -96,7 +98,7 @@ class Environment(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         if name not in self._allowed:
-            raise refused("variable", name, "env")
+            raise refused("variable", name)
         try:
             value = os.environ[name]
         except KeyError:
@@ -115,17 +117,57 @@ class Environment(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
-def refused(what: str, name: str, field: str) -> NotAllowed:
-    """Return the error for something not allowed, with how to allow it."""
-    option = {
-        "commands": "--allow-command",
-        "folders": "--allow-folder",
-        "hosts": "--allow-host",
-        "env": "--allow-env",
-    }[field]
+FIELDS = {"command": "commands", "folder": "folders", "host": "hosts", "variable": "env"}
+"""The lists of `allow` by what an error names."""
+
+
+def refused(what: str, name: str) -> NotAllowed:
+    """Return the error for something not allowed, with how to allow it. what: a key of FIELDS."""
+    error = all_refused(msgspec.convert({FIELDS[what]: [name]}, AllowSettings))
+    error.data[what] = name
+    return error
+
+
+def all_refused(lacking: AllowSettings) -> NotAllowed:
+    """Return one error for all that is not allowed, with how to allow it."""
+    lists = {what: list(getattr(lacking, field)) for what, field in FIELDS.items()}
+    named = [f"the {what} {name!r}" for what, names in lists.items() for name in names]
+    allow = [f"{FIELDS[what]}: [{', '.join(names)}]" for what, names in lists.items() if names]
+    options = [
+        f"--allow-{'env' if what == 'variable' else what} {name}"
+        for what, names in lists.items()
+        for name in names
+    ]
+    one = len(named) == 1
     return NotAllowed(
-        f"the {what} {name!r} is not allowed",
-        fix=f"if you trust the routine with it, add `allow: {{{field}: [{name}]}}` to {FILE} and"
-        f" run `em trust --folder .`, or run with {option} {name}",
-        **{what: name},
+        f"{' and '.join(named)} {'is' if one else 'are'} not allowed",
+        fix=f"if you trust the routine with {'it' if one else 'them'}, add"
+        f" `allow: {{{', '.join(allow)}}}` to {FILE} and run `em trust --folder .`, or run with"
+        f" {' '.join(options)}",
     )
+
+
+def enough(check: Callable[[AllowSettings], object], allow: AllowSettings) -> AllowSettings:
+    """Return what is allowed, and what a check needs beyond that."""
+    while True:
+        try:
+            check(allow)
+        except NotAllowed as error:
+            what = next((one for one in FIELDS if one in error.data), None)
+            if what is None:
+                return allow  # a program that is not installed, for example: a run says so
+            allow += msgspec.convert({FIELDS[what]: [error.data[what]]}, AllowSettings)
+        except EmError:
+            return allow
+        else:
+            return allow
+
+
+def beyond(allow: AllowSettings, given: AllowSettings) -> AllowSettings:
+    """Return what is allowed, without what was allowed before."""
+    new = {
+        field: [one for one in dict.fromkeys(getattr(allow, field)) if one not in known]
+        for field, known in msgspec.structs.asdict(given).items()
+        if field in FIELDS.values()
+    }
+    return msgspec.convert(new, AllowSettings)

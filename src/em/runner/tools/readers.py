@@ -43,7 +43,7 @@ def _fetch(allow: AllowSettings, named: NamedInput) -> Callable[..., Any]:
         allowed = allow
         if host not in (one.lower() for one in allow.hosts):
             if not named.has_host(host):
-                raise refused("host", host, "hosts")
+                raise refused("host", host)
             allowed, at = AllowSettings(hosts=[host]), public_address(address)
         content, charset = request("GET", url, {}, None, timeout=TIMEOUT, allow=allowed, at=at)
         return content.decode(charset, errors="replace")

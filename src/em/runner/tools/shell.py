@@ -144,7 +144,7 @@ def check_programs(done: Doing, allow: AllowSettings) -> None:
         )
     missing = [name for name in programs_of(done) if name not in allow.commands]
     if missing:
-        error = refused("command", missing[0], "commands")
+        error = refused("command", missing[0])
         if len(missing) > 1:
             error.fix += f" (the command also runs {', '.join(missing[1:])})"
         raise error
