@@ -87,7 +87,7 @@ screenshots: .venv/dev setup-browser ## a picture of every page, light and dark,
 golden: .venv/core ## compile the recorded example again, to look at the difference
 	$(BIN)/em compile examples/csv_report/trace.json -o examples/csv_report/routine --name csv_report
 	@rm -f examples/csv_report/routine/*.old
-	$(BIN)/em validate examples/csv_report/routine
+	$(BIN)/em routine validate examples/csv_report/routine
 
 bench-peers: .venv/dev ## recall beside mem0 and chromadb, installed for this once
 	$(BIN)/python -m bench.peers

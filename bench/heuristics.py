@@ -39,7 +39,7 @@ def seeded() -> Iterator[Figure]:
     print(f"margin in MRR {done.margin:+.3f}, 95% interval {low:+.3f} to {high:+.3f}")
     ours, theirs = done.methods["em"].mrr, done.methods["bm25"].mrr
     yield Figure("seeded MRR", ours, "BM25 alone", theirs, "", ours / theirs, 1.0, True)
-    yield Figure("em evaluate", took * 1e3, "", 2_000, "ms", took, 2, False)
+    yield Figure("em lessons evaluate", took * 1e3, "", 2_000, "ms", took, 2, False)
     yield from _with_meaning(ours)
 
 

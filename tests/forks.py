@@ -304,7 +304,7 @@ def main() -> None:
     from em.cli.root import COMMANDS
 
     asked = socket.socket(fileno=os.dup(0))
-    for module in (*(place.partition(":")[0] for place, _ in COMMANDS.values()), *sys.argv[1:]):
+    for module in (*(place.partition(":")[0] for place in COMMANDS.values()), *sys.argv[1:]):
         import_module(module)
     gc.collect()
     gc.freeze()

@@ -24,8 +24,10 @@ def test_three_commands_make_a_routine_of_transcripts(
         (folder / f"{number}.jsonl").write_text(one.text)
 
     imported = em("import", ".claude/projects")
-    assert (imported.code, "em suggest" in imported.out) == (0, True), "it says what is next"
-    suggested = em("suggest")
+    assert (imported.code, "em routine suggest" in imported.out) == (0, True), (
+        "it says what is next"
+    )
+    suggested = em("routine", "suggest")
     typed = re.search(r"em (compile .* --keep)", suggested.out)
     assert typed is not None, "and so does this"
     kept = em(*shlex.split(typed[1]))

@@ -1,4 +1,4 @@
-"""`python -m bench.filled OUT.db`: make a filled database, then `em --db OUT.db ui`."""
+"""`python -m bench.filled OUT.db`: make a filled database, then `em serve --open --db OUT.db`."""
 
 import argparse
 import sys

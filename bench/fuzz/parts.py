@@ -179,7 +179,7 @@ def _export() -> dict[str, Any]:
 
 
 class Routines(Part):
-    """`em validate`, `em run` with and without a dry run, and what pages and agents are shown."""
+    """`em routine validate`, `em run` with and without a dry run, and what agents are shown."""
 
     name = "routines"
 

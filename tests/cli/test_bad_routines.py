@@ -88,7 +88,7 @@ def test_what_prints_does_not_break_the_result(tmp_path: Path) -> None:
     for words in ("at import", "plainly", "by number", "back door", "from a child", "tools at"):
         assert words in ran.err
     assert em("run", "bad").out == "5\n"
-    assert em("validate", "bad", "--json", "--tools", "tools.py").json["ok"]
+    assert em("routine", "validate", "bad", "--json", "--tools", "tools.py").json["ok"]
 
 
 @pytest.mark.parametrize("result", ["object()", "open(__file__)", "{1: {2}}", "float('nan')"])

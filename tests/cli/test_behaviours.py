@@ -1,4 +1,4 @@
-"""`em behaviours`, as a user runs it."""
+"""`em routine behaviours`, as a user runs it."""
 
 from pathlib import Path
 from typing import Any
@@ -41,33 +41,36 @@ def db(tmp_path: Path) -> str:
 
 
 def test_list_show_and_stats_tell_of_behaviours(db: str) -> None:
-    listed = em("behaviours", "list", "--db", db)
+    listed = em("routine", "behaviours", "list", "--db", db)
     assert "in use" in listed.out
     assert '{"item":"{{ item }}"}' in listed.out
-    (row,) = em("behaviours", "list", "--json", "--db", db, "--engine", SHOP).json["behaviours"]
+    (row,) = em("routine", "behaviours", "list", "--json", "--db", db).json["behaviours"]
     assert (row["hits"], row["misses"], row["steps"]) == (1, 0, 2)
     short = listed.out.splitlines()[1].split()[0]
-    shown = em("behaviours", "show", short, "--db", db).out
+    shown = em("routine", "behaviours", "show", short, "--db", db).out
     assert row["id"] in shown
     assert "{{ order_result.total }}" in shown
     assert '"open"' in shown
     assert "1 hit" in shown
-    assert em("behaviours", "show", row["id"], "--json", "--db", db).json["behaviour"]["routine"][
-        "steps"
-    ]
-    stats = em("behaviours", "stats", "--json", "--db", db).json
+    assert em("routine", "behaviours", "show", row["id"], "--json", "--db", db).json["behaviour"][
+        "routine"
+    ]["steps"]
+    stats = em("routine", "behaviours", "stats", "--json", "--db", db).json
     assert (stats["hits"], stats["misses"], stats["recorded"]) == (1, 1, 1)
-    assert "hits" in em("behaviours", "stats", "--db", db).out
+    assert "hits" in em("routine", "behaviours", "stats", "--db", db).out
 
 
 def test_what_is_not_there_is_said(db: str, tmp_path: Path) -> None:
-    assert "no behaviour 'nope@1'" in em("behaviours", "show", "nope@1", "--db", db).err
-    assert "expected the id of a behaviour" in em("behaviours", "show", "nope", "--db", db).err
+    assert "no behaviour 'nope@1'" in em("routine", "behaviours", "show", "nope@1", "--db", db).err
+    assert (
+        "expected the id of a behaviour"
+        in em("routine", "behaviours", "show", "nope", "--db", db).err
+    )
     empty = str(tmp_path / "empty.db")
     Memory(empty).close()
-    assert "no behaviours yet" in em("behaviours", "list", "--db", empty).err
-    assert em("behaviours", "list", "--json", "--db", empty).json == {"behaviours": []}
-    assert em("behaviours", "--db", empty).code in (0, 2)
+    assert "no behaviours yet" in em("routine", "behaviours", "list", "--db", empty).err
+    assert em("routine", "behaviours", "list", "--json", "--db", empty).json == {"behaviours": []}
+    assert em("routine", "behaviours", "--db", empty).code in (0, 2)
 
 
 @pytest.mark.parametrize("how", ["--retire", ""])
@@ -75,8 +78,8 @@ def test_a_forgotten_behaviour_answers_no_more_also_where_it_is_loaded(db: str, 
     orders: list[Any] = []
     with shop(db, orders) as engine:
         assert engine("lamp", params=["item"])
-        (row,) = em("behaviours", "list", "--json", "--db", db).json["behaviours"]
-        done = em("behaviours", "forget", row["id"], *filter(None, [how]), "--db", db)
+        (row,) = em("routine", "behaviours", "list", "--json", "--db", db).json["behaviours"]
+        done = em("routine", "behaviours", "forget", row["id"], *filter(None, [how]), "--db", db)
         assert done.code == 0, done.err
         result = engine("lamp", params=["item"])
         assert not result
@@ -89,11 +92,11 @@ def test_a_forgotten_behaviour_answers_no_more_also_where_it_is_loaded(db: str, 
 
 
 def test_a_behaviour_becomes_a_routine_that_runs(db: str, tmp_path: Path) -> None:
-    (row,) = em("behaviours", "list", "--json", "--db", db).json["behaviours"]
+    (row,) = em("routine", "behaviours", "list", "--json", "--db", db).json["behaviours"]
     folder = tmp_path / "routine"
-    exported = em("behaviours", "export", row["id"], "-o", str(folder), "--db", db)
+    exported = em("routine", "behaviours", "export", row["id"], "-o", str(folder), "--db", db)
     assert exported.code == 0, exported.err
-    assert em("validate", str(folder)).code == 0
+    assert em("routine", "validate", str(folder)).code == 0
     text = (folder / "routine.yaml").read_text()
     assert "the pre-check of this call is not part of the routine" in text
     tools = tmp_path / "tools.py"

@@ -42,7 +42,8 @@ def offered(words: str, **env: str) -> list[str]:
 
 @pytest.mark.usefixtures("_folder")
 @pytest.mark.parametrize(("words", "names"), [
-    ("em ru", ["run", "runs", "rules"]),
+    ("em ru", ["run", "runs"]),
+    ("em state ru", ["rules"]),
     ("em state wh", ["why"]),
     ("em run --dry", ["--dry-run"]),
     ("em run wa", ["water_plants"]),

@@ -86,7 +86,7 @@ def without_em(code: str, *args: str, site: bool = False) -> Any:
 
 def test_a_skill_is_a_folder_that_works_by_itself(shout: Path) -> None:
     code, _, errors = em(
-        "export", "shout", "--to", "skill", "-o", "skills", "--tools", "my_tools.py"
+        "routine", "export", "shout", "--to", "skill", "-o", "skills", "--tools", "my_tools.py"
     )
     assert code == 0, errors
     folder = Path("skills/shout")
@@ -106,10 +106,14 @@ def test_a_skill_is_a_folder_that_works_by_itself(shout: Path) -> None:
         check=True,
     )
     assert json.loads(run.stdout) == {"sent": "sent HI!", "times": 1}
-    assert em("export", "shout", "--to", "skill", "-o", "skills")[0] == 0, "again, over its own"
+    assert em("routine", "export", "shout", "--to", "skill", "-o", "skills")[0] == 0, (
+        "again, over its own"
+    )
     assert "def send(*, text): ...  # Send it." in (folder / "SKILL.md").read_text()
     Path("skills/shout/SKILL.md").unlink()
-    assert em("export", "shout", "--to", "skill", "-o", "skills")[0] == 2, "over somebody else's"
+    assert em("routine", "export", "shout", "--to", "skill", "-o", "skills")[0] == 2, (
+        "over somebody else's"
+    )
 
 
 def test_a_skill_tells_what_to_ask_a_person() -> None:
@@ -130,11 +134,11 @@ def test_tools_that_need_em_do_not_go_along(shout: Path) -> None:
     Path("my_tools.py").write_text("from em.runner.tools import ToolRegistry\n")
     with pytest.raises(ExportError, match="would not have"):
         export_skill(Package(shout), tools="my_tools.py")
-    assert em("export", "shout", "--to", "openai", "--tools", "my_tools.py")[0] == 2
+    assert em("routine", "export", "shout", "--to", "openai", "--tools", "my_tools.py")[0] == 2
 
 
 def test_a_langchain_tool(shout: Path) -> None:
-    assert em("export", "shout", "--to", "langchain", "-o", "lc.py")[0] == 0
+    assert em("routine", "export", "shout", "--to", "langchain", "-o", "lc.py")[0] == 0
     found = without_em(
         "import json, lc, my_tools, contextlib\n"
         "tool = lc.langchain_tool(my_tools)\n"
@@ -179,7 +183,7 @@ def strictly(schema: Any) -> None:
 
 
 def test_an_openai_function_and_its_handler(shout: Path) -> None:
-    assert em("export", "shout", "--to", "openai", "-o", "oa.py")[0] == 0
+    assert em("routine", "export", "shout", "--to", "openai", "-o", "oa.py")[0] == 0
     found = without_em(
         "import json, oa, my_tools, contextlib\n"
         "with contextlib.redirect_stdout(sys.stderr):\n"
@@ -288,11 +292,13 @@ def test_what_a_model_wrote_leaves_the_sandbox_only_when_a_person_says_so(
     with Memory("em.db") as memory:
         keep_routine(memory.store, files_in(shout))
     for routine in ("shout", "./shout"):
-        code, out, errors = em("export", routine, "--db", "em.db", "--to", to, "-o", "made")
+        code, out, errors = em(
+            "routine", "export", routine, "--db", "em.db", "--to", to, "-o", "made"
+        )
         assert (code, out) == (1, "")
         assert "nobody has read them" in errors
         assert not Path("made").exists()
-    assert em("export", "./shout", "--to", to, "-o", "made", "--trust")[0] == 0
+    assert em("routine", "export", "./shout", "--to", to, "-o", "made", "--trust")[0] == 0
 
 
 def test_a_kept_routine_is_exported_and_checked_by_its_name(shout: Path) -> None:
@@ -300,16 +306,18 @@ def test_a_kept_routine_is_exported_and_checked_by_its_name(shout: Path) -> None
         keep_routine(memory.store, files_in(shout))
     shout.rename("elsewhere")
     for ref in ("shout", "shout@1"):
-        code, out, errors = em("export", ref, "--db", "em.db")
+        code, out, errors = em("routine", "export", ref, "--db", "em.db")
         assert code == 0, errors
         assert out.startswith('"""shout')
-        code, out, errors = em("validate", ref, "--db", "em.db")
+        code, out, errors = em("routine", "validate", ref, "--db", "em.db")
         assert (code, out.strip()) == (0, "valid"), errors
-    code, out, _ = em("validate", "shout", "--db", "em.db", "--tools", "elsewhere/udf.py")
+    code, out, _ = em(
+        "routine", "validate", "shout", "--db", "em.db", "--tools", "elsewhere/udf.py"
+    )
     assert code == 1
     assert "shout/routine.yaml:" in out + _
     for command in ("export", "validate"):
-        code, _, errors = em(command, "shuot", "--db", "em.db")
+        code, _, errors = em("routine", command, "shuot", "--db", "em.db")
         assert (code, "no folder and no stored routine" in errors) == (2, True)
 
 

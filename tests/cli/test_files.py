@@ -39,16 +39,16 @@ def test_an_exported_routine_needs_a_file_other_than_the_log(tmp_path: Path) -> 
     steps = "  - {id: a, type: return, value: 1}\n"
     (tmp_path / "r" / "routine.yaml").write_text(f"name: r\nsteps:\n{steps}")
     for name in (".", "..", "r"):
-        ran = em("export", "r", "--to", "python", "-o", name)
+        ran = em("routine", "export", "r", "--to", "python", "-o", name)
         assert ran.code == 2
         assert f"{name}: expected a file, found a folder" in ran.err
     (tmp_path / "link").symlink_to(".em/em.db")
     for db, name in (([], ".em/em.db"), ([], "link"), (["--db", ".em/em.db"], ".em/em.db-wal")):
-        ran = em(*db, "export", "r", "--to", "python", "-o", name)
+        ran = em(*db, "routine", "export", "r", "--to", "python", "-o", name)
         assert ran.code == 2
         assert "this is the log itself" in ran.err
     assert em("log", "verify", "--json").json["events"] == 1
-    assert em("export", "r", "-o", "r.py").code == 0
+    assert em("routine", "export", "r", "-o", "r.py").code == 0
 
 
 def test_a_link_is_followed_and_rights_are_the_users_own(tmp_path: Path) -> None:
@@ -157,7 +157,8 @@ def test_a_standard_input_that_cannot_be_read_is_named() -> None:
 
 @pytest.mark.parametrize("file", ["routine.yaml", "udf.py"])
 @pytest.mark.parametrize(
-    "command", [["validate"], ["run"], ["routine", "accept"], ["routine", "show"], ["export"]]
+    "command",
+    [["validate"], ["run"], ["routine", "accept"], ["routine", "show"], ["routine", "export"]],
 )
 def test_a_folder_in_place_of_a_file_is_named(
     tmp_path: Path, command: list[str], file: str
@@ -169,7 +170,7 @@ def test_a_folder_in_place_of_a_file_is_named(
     (tmp_path / "r" / file).mkdir()
     ran = em(*command, "r")
     assert "the output" not in ran.err
-    if file == "routine.yaml" or command in (["validate"], ["run"], ["export"]):
+    if file == "routine.yaml" or command in (["validate"], ["run"], ["routine", "export"]):
         assert ran.code == 1
         told = ran.out + ran.err
         assert f"r/{file}" in told
@@ -232,10 +233,10 @@ def test_a_device_is_no_file_to_read(device: str) -> None:
 @pytest.mark.parametrize("body", [b"{", b"[]", b"null", b"\xff\xfe", b'{"types": [1]}'])
 def test_a_damaged_artefact_is_an_error_and_no_traceback(body: bytes) -> None:
     assert em("observe", "ana", '{"city": "Porto"}', "--type", "Profile").code == 0
-    assert em("checkpoint", "ana").code == 0
+    assert em("state", "checkpoint", "ana").code == 0
     with closing(sqlite3.connect(".em/em.db")) as connection, connection:
         connection.execute("UPDATE artefacts SET body = ? WHERE kind = 'state'", (body,))
-    for command in (("state", "show", "ana"), ("ask", "ana", "what is the city?")):
+    for command in (("state", "show", "ana"), ("state", "ask", "ana", "what is the city?")):
         said = em(*command)
         assert said.code in (1, 2), said.out
         assert said.err.startswith("error: "), said.err

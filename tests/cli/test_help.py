@@ -1,35 +1,21 @@
 """The help of every command: a group, an example that can be typed, and names for what is old."""
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from tests.cli.em_command import em
 
+from em.cli.command import EVERYWHERE, Command, walk
 from em.cli.examples import EXAMPLES
-from em.cli.root import COMMANDS, GROUPS, root
-
-
-def leaves(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    yield name, command
-    if isinstance(command, click.Group):
-        for below, one in command.commands.items():
-            yield from leaves(f"{name} {below}", one)
-
-
-def every_command() -> Iterator[tuple[str, click.Command]]:
-    for name in COMMANDS:
-        command = root.get_command(click.Context(root), name)
-        assert command is not None
-        yield from leaves(name, command)
+from em.cli.root import ALIASES, COMMANDS, GROUPS, root
 
 
 def test_the_help_lists_every_command_under_what_it_is_about() -> None:
     shown = em("--help").out
     assert [*GROUPS] == [
-        "Memory", "Routines", "Agents", "State", "Lessons", "Workflows", "Service",
+        "Memory", "Routines", "Agents", "State and lessons", "Workflows", "Service",
         "Administration",
     ]  # fmt: skip
     for title, commands in GROUPS.items():
@@ -38,7 +24,7 @@ def test_the_help_lists_every_command_under_what_it_is_about() -> None:
 
 
 def test_no_example_is_of_a_command_that_is_gone() -> None:
-    assert {name for name, _ in every_command()} >= EXAMPLES.keys()
+    assert {one.path for one in walk(root)} >= EXAMPLES.keys()
 
 
 @pytest.fixture
@@ -50,28 +36,64 @@ def _folder_of_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("_folder_of_the_examples")
-@pytest.mark.parametrize(
-    ("name", "command"), [pytest.param(*one, id=one[0]) for one in every_command()]
-)
-def test_the_help_of_every_command_ends_with_an_example_that_can_be_typed(
-    name: str, command: click.Command
-) -> None:
-    assert name in EXAMPLES
+@pytest.mark.parametrize("command", [*walk(root)][1:], ids=lambda one: one.path)
+def test_the_help_of_every_command_ends_with_an_example_that_can_be_typed(command: Command) -> None:
+    name = command.path
     shown = command.get_help(click.Context(command, info_name=name, max_content_width=100))
     for line in EXAMPLES[name].splitlines():
-        assert f"    {line}" in shown.splitlines()
+        assert f"  {line}" in shown.splitlines()
         words = shlex.split(line)
         typed = ["em", *name.split()]
         assert words[: len(typed)] == typed
         command.make_context(name, words[len(typed) :], obj={"db": None, "json": False})
 
 
-def test_every_command_takes_a_database_and_prints_json() -> None:
-    for name, command in every_command():
-        options = {option for param in command.params for option in param.opts}
-        assert name == "completion" or {"--db", "--json"} <= options, name
+def test_the_house_of_commands_stays_small() -> None:
+    options = [
+        param
+        for command in walk(root)
+        for param in command.params
+        if isinstance(param, click.Option)
+    ]
+    assert len(COMMANDS) <= 26
+    assert len(options) + len(EVERYWHERE) <= 300
 
 
-@pytest.mark.parametrize(("old", "new"), [("cache", "behaviours"), ("heuristics", "lessons")])
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        (["help"], ["--help"]),
+        (["help", "run"], ["run", "--help"]),
+        (["help", "routine", "show"], ["routine", "show", "--help"]),
+    ],
+)
+def test_em_help_shows_the_help_of_a_command(typed: list[str], shown: list[str]) -> None:
+    assert em(*typed).out.split() == em(*shown).out.split()
+
+
+def test_help_of_nothing_that_there_is_names_what_there_is() -> None:
+    assert [em("help", *words).code for words in (["nothing"], ["run", "x"], ["log", "x"])] == [
+        2
+    ] * 3
+
+
+def test_spellings_of_the_seeds_work_and_are_not_listed() -> None:
+    shown = em("--help").out
+    for name in ALIASES:
+        assert f"\n  {name} " not in shown
+        assert em(name, "--help").code == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("cache", "routine behaviours"),
+        ("heuristics", "lessons"),
+        ("ask", "state ask"),
+        ("suggest", "routine suggest"),
+        ("trases", "traces"),
+    ],
+)
 def test_a_name_of_before_leads_to_the_new_one(old: str, new: str) -> None:
-    assert f"Did you mean {new!r}?" in em(old, "list").err
+    ran = em(old, "list")
+    assert (ran.code, f"Did you mean {new!r}?" in ran.err) == (2, True)

@@ -14,17 +14,17 @@ LISTS = {
     "runs list": {"runs"},
     "routine list": {"routines"},
     "lessons list": {"heuristics"},
-    "behaviours list": {"behaviours"},
+    "routine behaviours list": {"behaviours"},
     "queue list": {"jobs", "workers"},
     "workflow list": {"workflows"},
     "workflow inspect --all": {"runs", "memory"},
     "log show": {"events", "more"},
-    "suggest": {"suggestions", "proposals", "more", "estimate"},
+    "routine suggest": {"suggestions", "proposals", "more", "estimate"},
     "recall tea": {"passages", "notes"},
-    "retrieve tea": {"text", "heuristics", "notes"},
-    "rules ana": {"rules"},
-    "conflicts ana": {"conflicts"},
-    "alerts ana": {"alerts"},
+    "lessons retrieve tea": {"text", "heuristics", "notes"},
+    "state rules ana": {"rules"},
+    "state conflicts ana": {"conflicts"},
+    "state alerts ana": {"alerts"},
 }
 """Commands, and the names of what they print. A name that goes, or changes, breaks programs."""
 

@@ -1,4 +1,4 @@
-"""`em reflect`, `retrieve`, `heuristics` and `evaluate`, as a user runs them."""
+"""`em lessons reflect`, `retrieve`, `heuristics` and `evaluate`, as a user runs them."""
 
 import json
 from pathlib import Path
@@ -34,19 +34,26 @@ def write(path: Path, value: object) -> str:
 
 def test_reflect_keeps_nothing_without_store_and_all_of_it_with(tmp_path: Path) -> None:
     file = write(tmp_path / "t.json", TRAJECTORY)
-    looked = em("--db", "h.db", "reflect", file)
+    looked = em("--db", "h.db", "lessons", "reflect", file)
     assert "insert_order fails with: invalid total" in looked.out
     assert "not stored" in looked.err
     assert em("--db", "h.db", "lessons", "list", "--json").json == {"heuristics": []}
-    assert em("--db", "h.db", "reflect", file, "--store").code == 0
+    assert em("--db", "h.db", "lessons", "reflect", file, "--store").code == 0
     (kept,) = em("--db", "h.db", "lessons", "list", "--json").json["heuristics"]
     shown = em("--db", "h.db", "lessons", "show", kept["id"])
     assert "failed:" in shown.out
     assert "worked:" in shown.out
-    found = em("--db", "h.db", "retrieve", "debug a failing insert of an order", "--json").json
+    found = em(
+        "--db", "h.db", "lessons", "retrieve", "debug a failing insert of an order", "--json"
+    ).json
     assert [one["id"] for one in found["heuristics"]] == [kept["id"]]
-    assert em("--db", "h.db", "retrieve", "bake bread").err == "no lesson fits this task\n"
-    assert em("--db", "h.db", "reflect", "--all", "--json").json["lessons"][0]["id"] == kept["id"]
+    assert (
+        em("--db", "h.db", "lessons", "retrieve", "bake bread").err == "no lesson fits this task\n"
+    )
+    assert (
+        em("--db", "h.db", "lessons", "reflect", "--all", "--json").json["lessons"][0]["id"]
+        == kept["id"]
+    )
 
 
 def test_reflect_prints_no_secret_in_the_name_of_a_tool(tmp_path: Path) -> None:
@@ -54,7 +61,7 @@ def test_reflect_prints_no_secret_in_the_name_of_a_tool(tmp_path: Path) -> None:
     steps = [{**step, "action": fetch} for step in TRAJECTORY["steps"]]
     file = write(tmp_path / "t.json", {**TRAJECTORY, "steps": steps})
     for more in ((), ("--json",), ("--json", "--store")):
-        said = em("--db", "h.db", "reflect", file, *more)
+        said = em("--db", "h.db", "lessons", "reflect", file, *more)
         assert "invalid total" in said.out
         assert SECRET not in said.out + said.err
 
@@ -74,8 +81,8 @@ def test_a_lesson_of_one_trajectory_is_told_and_marked(
     failed = {**order, "error": "FOREIGN KEY constraint failed"}
     steps = [failed, customer, {**order, "observation": "ok"}]
     file = write(tmp_path / "t.json", {"task": "load the orders", "steps": steps})
-    assert em("--db", "h.db", "reflect", file, "--store").err == "1 lesson; stored\n"
-    found = em("--db", "h.db", "retrieve", "debug a failing SQL insert")
+    assert em("--db", "h.db", "lessons", "reflect", file, "--store").err == "1 lesson; stored\n"
+    found = em("--db", "h.db", "lessons", "retrieve", "debug a failing SQL insert")
     assert action in " ".join(found.out.split())
     assert "seen once" in found.out
 
@@ -87,14 +94,14 @@ def test_what_a_refusing_model_says_is_told_and_nothing_kept(
     script = write(tmp_path / "s.json", ["no JSON", "still none", "none at all"])
     monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
     monkeypatch.setenv("EM_LLM_BASE_URL", script)
-    refused = em("--db", "h.db", "reflect", file, "--store", "--llm")
+    refused = em("--db", "h.db", "lessons", "reflect", file, "--store", "--llm")
     assert refused.code == 1
     assert "error:" in refused.err
     assert em("--db", "h.db", "log", "show", "--json").json["events"] == []
 
 
 def test_looking_after_lessons(tmp_path: Path) -> None:
-    em("--db", "h.db", "reflect", write(tmp_path / "t.json", TRAJECTORY), "--store")
+    em("--db", "h.db", "lessons", "reflect", write(tmp_path / "t.json", TRAJECTORY), "--store")
     (kept,) = em("--db", "h.db", "lessons", "list", "--json").json["heuristics"]
     for _ in range(5):
         fed = em("--db", "h.db", "lessons", "feedback", kept["id"], "--outcome", "failure")
@@ -103,32 +110,32 @@ def test_looking_after_lessons(tmp_path: Path) -> None:
     assert "retired" in em("--db", "h.db", "lessons", "list", "--retired").out
     missing = em("--db", "h.db", "lessons", "show", "nope")
     assert (missing.code, "em lessons list" in missing.err) == (1, True)
-    assert em("--db", "h.db", "reflect").code == 2
-    assert em("--db", "h.db", "reflect", "gone.json").code == 2
+    assert em("--db", "h.db", "lessons", "reflect").code == 2
+    assert em("--db", "h.db", "lessons", "reflect", "gone.json").code == 2
 
 
 def test_a_lesson_that_only_a_page_led_to_is_told_once_it_is_accepted(tmp_path: Path) -> None:
     page = {"action": "fetch", "observation": "so do that", "effect": "read", "open_world": True}
     file = write(tmp_path / "t.json", {**TRAJECTORY, "steps": [page, *TRAJECTORY["steps"]]})
-    em("--db", "h.db", "reflect", file, "--store")
+    em("--db", "h.db", "lessons", "reflect", file, "--store")
     task = "debug a failing insert of an order with an invalid total"
-    assert em("--db", "h.db", "retrieve", task, "--json").json["heuristics"] == []
+    assert em("--db", "h.db", "lessons", "retrieve", task, "--json").json["heuristics"] == []
     (kept,) = em("--db", "h.db", "lessons", "list", "--json").json["heuristics"]
     assert (kept["lesson"]["source"], bool(kept["lesson"]["doubt"])) == ("web", True)
     assert em("--db", "h.db", "lessons", "accept", kept["id"]).code == 0
-    (found,) = em("--db", "h.db", "retrieve", task, "--json").json["heuristics"]
+    (found,) = em("--db", "h.db", "lessons", "retrieve", task, "--json").json["heuristics"]
     assert found["id"] == kept["id"]
 
 
 def test_an_empty_trace_teaches_nothing(tmp_path: Path) -> None:
-    ran = em("reflect", write(tmp_path / "t.json", {"task": "x", "steps": []}))
+    ran = em("lessons", "reflect", write(tmp_path / "t.json", {"task": "x", "steps": []}))
     assert (ran.code, ran.out, ran.err) == (0, "", "no lessons found\n")
 
 
 def test_what_is_no_trace_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     file = write(tmp_path / "t.json", TRAJECTORY)
     other = write(tmp_path / "f.json", {"foo": 1})
-    ran = em("--db", "h.db", "reflect", file, other, "--store")
+    ran = em("--db", "h.db", "lessons", "reflect", file, other, "--store")
     assert ran.code == 2
     assert "f.json: expected a trace, found neither `mission` nor `events`" in ran.err
     assert em("--db", "h.db", "traces", "list", "--json").json["traces"] == []
@@ -136,29 +143,32 @@ def test_what_is_no_trace_is_refused_and_nothing_is_stored(tmp_path: Path) -> No
 
 
 def test_evaluate_is_repeatable_and_touches_no_log() -> None:
-    one = em("evaluate", "--tasks", "40", "--seed", "3", "--json").json
-    assert one == em("--db", "h.db", "evaluate", "--tasks", "40", "--seed", "3", "--json").json
+    one = em("lessons", "evaluate", "--tasks", "40", "--seed", "3", "--json").json
+    assert (
+        one
+        == em("--db", "h.db", "lessons", "evaluate", "--tasks", "40", "--seed", "3", "--json").json
+    )
     assert not Path("h.db").exists()
     assert not Path(".em").exists()
     methods = one["methods"]
     assert methods["em"]["mrr"] > methods["bm25"]["mrr"] > methods["random"]["mrr"]
     assert methods["em"]["silent"] == 1.0
     assert one["margin_95"][0] > 0
-    assert "margin over BM25" in em("evaluate", "--tasks", "20").out
+    assert "margin over BM25" in em("lessons", "evaluate", "--tasks", "20").out
 
 
 def test_lessons_move_with_the_log(tmp_path: Path) -> None:
     file = write(tmp_path / "t.json", TRAJECTORY)
-    em("--db", "h.db", "reflect", file, "--store")
+    em("--db", "h.db", "lessons", "reflect", file, "--store")
     em("--db", "h.db", "log", "export", "h.jsonl")
     brought = em("--db", "n.db", "log", "import", "h.jsonl")
     assert "1 lesson restored" in brought.out
     (kept,) = em("--db", "n.db", "lessons", "list", "--json").json["heuristics"]
     assert kept["lesson"]["trigger"] == "insert_order fails with: invalid total"
-    assert "stored" in em("--db", "n.db", "reflect", "--all", "--store").err
-    assert em("--db", "n.db", "retrieve", "insert an order with an invalid total").out
+    assert "stored" in em("--db", "n.db", "lessons", "reflect", "--all", "--store").err
+    assert em("--db", "n.db", "lessons", "retrieve", "insert an order with an invalid total").out
     em("--db", "n.db", "lessons", "retire", kept["id"])
     listed = em("--db", "n.db", "lessons", "list").err
     assert "all of these lessons are retired; `em lessons list --retired` lists them" in listed
-    again = em("--db", "n.db", "reflect", "--all", "--store").err
+    again = em("--db", "n.db", "lessons", "reflect", "--all", "--store").err
     assert "none of them listed by `em lessons list`, 1 retired earlier" in again

@@ -57,7 +57,7 @@ def test_append_show_tail_verify() -> None:
 def test_verify_names_a_deleted_stream_and_a_changed_artefact_and_record() -> None:
     append("hello", "--subject", "ana")
     em("observe", "ana", '{"type": "Trip", "city": "Porto"}')
-    assert em("checkpoint", "ana").code == 0
+    assert em("state", "checkpoint", "ana").code == 0
     assert em("log", "verify").code == 0
     with closing(sqlite3.connect(".em/em.db")) as connection, connection:
         connection.execute("DELETE FROM events WHERE stream = 'run/1'")
@@ -537,11 +537,11 @@ def test_an_import_reads_each_kind_of_event_for_its_own_fields_only() -> None:
 @pytest.mark.parametrize("number", ["0", "00", "99"])
 def test_a_number_that_no_event_has_is_told(number: str) -> None:
     em("observe", "ana", "I live in Rome.")
-    em("checkpoint", "ana")
+    em("state", "checkpoint", "ana")
     for args in (
         ["forget", "--event", number, "--yes"],
-        ["resolve", "ana", "city", "--event", number],
-        ["resolve", "ana", "--undo", number],
+        ["state", "resolve", "ana", "city", "--event", number],
+        ["state", "resolve", "ana", "--undo", number],
         ["state", "why", "ana", number],
         ["state", "retract", "ana", number],
         ["state", "correct", "ana", number, "x=1"],

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -14,10 +13,11 @@ from em_command import em
 from tests.cli.test_routines import TOOLS, TRACE
 
 from em import Memory
-from em.cli.parameters import with_texts
-from em.cli.root import COMMANDS
+from em.cli.command import EVERYWHERE, walk
+from em.cli.root import root
 from em.errors import UsageError
 from em.serve.guard import body_of, log_line
+from em.traces.watch import Watch
 from em.trust import trust_folder
 from em.values.paths import path_from_text, path_to_text, shown
 
@@ -90,7 +90,12 @@ def test_a_run_in_such_a_folder_is_resumed_there(tmp_path: Path) -> None:
     assert em("runs", "show", run).code == 0
     assert em("runs", "show", run, "--json").code == 0
     assert em("resume", run, *tools, "--yes").out == '"hello u-12"\n'
-    for command in (["validate"], ["routine", "show"], ["routine", "accept"], ["export"]):
+    for command in (
+        ["validate"],
+        ["routine", "show"],
+        ["routine", "accept"],
+        ["routine", "export"],
+    ):
         assert em(*command, f"{BAD}/where", "--json").code == 0, command
 
 
@@ -116,8 +121,8 @@ def test_commands_that_write_to_such_a_path_say_so(tmp_path: Path) -> None:
     assert em("compile", "trace.json", "--keep", "--name", "greeting").code == 0
     (tmp_path / f"{BAD}.yaml").write_text("workflows: {}\n")
     for args, says in (
-        (["backup", f"{BAD}.db"], "n\\xff.db"),
-        (["export", "greeting", "-o", f"{BAD}.py"], "n\\xff.py"),
+        (["log", "backup", f"{BAD}.db"], "n\\xff.db"),
+        (["routine", "export", "greeting", "-o", f"{BAD}.py"], "n\\xff.py"),
         (["schema", "-o", f"{BAD}s"], "n\\xffs"),
         (["routine", "unpack", "greeting", "-o", f"{BAD}r"], "n\\xffr"),
         (["compile", "trace.json", "-o", f"{BAD}c"], "n\\xffc"),
@@ -144,10 +149,10 @@ def test_commands_that_write_to_such_a_path_say_so(tmp_path: Path) -> None:
         ["traces", "list", "--subject", BAD],
         ["lessons", "list", "--subject", BAD],
         ["runs", "list", "--routine", BAD],
-        ["check", "ana", "take", "x=\udcff"],
+        ["state", "check", "ana", "take", "x=\udcff"],
         ["run", "greeting", "name=\udcff"],
         ["run", "greeting", "--input", '{"name": "\udcff"}'],
-        ["reflect", BAD],
+        ["lessons", "reflect", BAD],
         ["compile", BAD],
         ["observe", "ana", "I am \udcff"],
     ],
@@ -162,17 +167,10 @@ def test_names_and_texts_that_are_not_utf8_are_refused(args: list[str], as_json:
 
 def _parameters() -> Iterator[tuple[str, click.Parameter]]:
     """Every parameter of every command that takes a text."""
-
-    def below(name: str, command: click.Command) -> Iterator[tuple[str, click.Parameter]]:
-        for param in command.params:
+    for command in walk(root):
+        for param in (*command.params, *EVERYWHERE):
             if isinstance(param.type, StringParamType):
-                yield name, param
-        for part, one in command.commands.items() if isinstance(command, click.Group) else ():
-            yield from below(f"{name} {part}", one)
-
-    for name, (where, _) in COMMANDS.items():
-        module, _, attribute = where.partition(":")
-        yield from below(name, with_texts(getattr(import_module(module), attribute)))
+                yield command.path, param
 
 
 PATHS = {"paths", "routine", "ref", "traces", "input_file", "params_file", "answers"} | {
@@ -198,7 +196,10 @@ def test_such_a_file_is_watched_too(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     session = lines(*order_session("s1", "W1"), {"type": "odd"})
     (tmp_path / "in" / f"{BAD}.jsonl").write_bytes(session)
-    assert em("watch", "in", "--once", "--json").code == 0
+    with Memory() as memory:
+        watch = Watch(memory.store, Path("in"))
+        assert [read.format for read in watch.look()] == ["claude-code"]
+        watch.finish()
     (found,) = em("log", "show", "--kind", "unknown_line", "--json").json["events"]
     assert found["body"]["place"] == f"in/n\\xff.jsonl:{len(session.splitlines())}"
     assert em("import", "in", "--json").json["new_events"] == 0
@@ -215,7 +216,7 @@ def test_what_cannot_be_there_is_refused(folder: Path) -> None:
 
 
 def test_an_agent_is_not_installed_with_such_a_path(folder: Path) -> None:
-    ran = em("install", "claude-code", "--yes", "--json", CLAUDE_CONFIG_DIR="../claude")
+    ran = em("install", "claude-code", "--json", CLAUDE_CONFIG_DIR="../claude")
     assert ran.code == 2
     assert "not UTF-8" in ran.err
     assert not Path("../claude").exists()

@@ -82,9 +82,9 @@ def test_a_bar_shows_what_is_done_how_fast_and_how_long_it_takes() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("checkpoint", "--all", "--processes", "1"),
-        ("evaluate", "--tasks", "1"),
-        ("reflect", "--all"),
+        ("state", "checkpoint", "--all"),
+        ("lessons", "evaluate", "--tasks", "1"),
+        ("lessons", "reflect", "--all"),
         ("forget", "--subject", "ana", "--yes"),
         ("log", "import", "more.jsonl"),
     ],

@@ -64,7 +64,7 @@ def trusted(folder: Path, text: str) -> None:
 def test_the_commands_of_the_quick_start(folder: Path, address: str) -> None:
     trusted(folder, f"allow: {{hosts: ['{address}']}}\n")
     assert em("compile", "trace.json", "-o", "./my_routine").code == 0
-    assert em("validate", "./my_routine").code == 0
+    assert em("routine", "validate", "./my_routine").code == 0
     ran = em("run", "./my_routine", "--input", "input.json", "--json")
     done = json.loads(ran.out)
     assert done["status"] == "ok", done

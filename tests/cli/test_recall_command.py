@@ -87,11 +87,11 @@ def test_what_can_not_be_done_is_said(talk: list[str], tmp_path: Path) -> None:
 
 def test_the_command_narrows_too() -> None:
     assert em("observe", "ana", "a key", "--session", "s1", "--metadata", "project=atlas").code == 0
-    assert em("observe", "ana", "a key too", "--run", "r1", "--metadata", "project=borea").code == 0
+    assert em("observe", "ana", "a key too", "--metadata", "project=borea").code == 0
     for options, text in (
         (["--metadata", "project=atlas"], "a key"),
         (["--session", "s1"], "a key"),
-        (["--run", "r1"], "a key too"),
+        (["--metadata", "project=borea"], "a key too"),
     ):
         passages = em("recall", "key", *options, "--json").json["passages"]
         assert [passage["text"] for passage in passages] == [text]

@@ -47,7 +47,7 @@ def test_what_can_be_done_where_no_routine_fits_is_printed(words: str) -> None:
 def test_where_no_routine_is_in_use_the_next_command_is_printed() -> None:
     assert em("routine", "retire", "greet@1").code == 0
     ran = em("run", "--request", "say hello to Ana")
-    assert (ran.code, "em suggest" in ran.err) == (1, True)
+    assert (ran.code, "em routine suggest" in ran.err) == (1, True)
 
 
 @pytest.mark.parametrize("given", [["--request"], ["greet"]])

@@ -1,4 +1,4 @@
-"""`em compile`, `em run` and `em validate` from a user's chair."""
+"""`em compile`, `em run` and `em routine validate` from a user's chair."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def test_compile_shows_and_run_runs(tmp_path: Path) -> None:
     document = yaml.safe_load((tmp_path / "out" / "routine.yaml").read_text())
     calls = [one.get("tool") for one in document["steps"] if one["type"] == "tool.call"]
     assert calls == ["find_id", "greet"], "what failed and was repeated is left out"
-    assert em("validate", "out").out == "valid\n"
+    assert em("routine", "validate", "out").out == "valid\n"
     done = em("run", "out", "--input", "in.json", "--tools", "tools.py", "--yes")
     assert (done.code, done.out) == (0, '"hello u-12"\n')
     assert "looking" in done.err, "what tools print does not get into the result"
@@ -137,7 +137,7 @@ def test_a_run_waits_for_its_answers(tmp_path: Path) -> None:
             1,
             "ValueError: not you",
         ),
-        (["validate", "full"], 1, "there is no routine.yaml"),
+        (["routine", "validate", "full"], 1, "there is no routine.yaml"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, args: list[str], code: int, says: str) -> None:
@@ -199,21 +199,21 @@ def test_nothing_is_written_of_a_trace_that_cannot_be_compiled(tmp_path: Path) -
 
 def test_export_writes_a_script_that_does_the_same(tmp_path: Path) -> None:
     em("compile", "trace.json", "-o", "out")
-    assert em("export", "out", "--to", "python", "-o", "greet.py").code == 0
+    assert em("routine", "export", "out", "--to", "python", "-o", "greet.py").code == 0
     answers_file(tmp_path, True)
     args = ["--input", "in.json", "--tools", "tools.py", "--answers", "answers.json"]
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "greet.py", *args], capture_output=True, check=True
     )
     assert (ran.stdout, ran.stderr) == (b'"hello u-12"\n', b"looking\n")
-    shown = em("export", "out")
+    shown = em("routine", "export", "out")
     assert shown.out == (tmp_path / "greet.py").read_text()
-    assert em("export", "out", "--json").json["script"] == shown.out
+    assert em("routine", "export", "out", "--json").json["script"] == shown.out
     (tmp_path / "out" / "routine.yaml").write_text(
         "name: x\nsteps: [{id: a, type: return, value: 'a {{ x | pprint }}'}]"
     )
     before = (tmp_path / "greet.py").read_text()
-    refused = em("export", "out", "-o", "greet.py")
+    refused = em("routine", "export", "out", "-o", "greet.py")
     assert refused.code == 1
     assert "step a, field value" in refused.err
     assert (tmp_path / "greet.py").read_text() == before
@@ -375,7 +375,7 @@ def test_declared_tools_run_as_far_as_they_are_allowed(tmp_path: Path) -> None:
         '  - {id: a, type: tool.call, tool: say, args: {word: "{{ name }}"}, save_as: x}\n'
         '  - {id: b, type: return, value: "{{ x }}"}\n'
     )
-    assert em("validate", "say").code == 0
+    assert em("routine", "validate", "say").code == 0
     plan = em("run", "say", "--dry-run").out
     assert "printf %s {{ word }}" in plan
     refused = em("run", "say", "--input", "in.json", "--yes")
@@ -409,8 +409,8 @@ def test_functions_are_bound_by_compile_and_given_to_run(tmp_path: Path) -> None
     again = em("run", "out", "--input", "in.json", "--udf", "other.py")
     assert again.out == '{"code":"Bo Andersson"}\n'
     (tmp_path / "out" / "udf.py").unlink()
-    assert em("validate", "out").code == 1
-    assert em("validate", "out", "--udf", "mine.py").out == "valid\n"
+    assert em("routine", "validate", "out").code == 1
+    assert em("routine", "validate", "out", "--udf", "mine.py").out == "valid\n"
 
 
 def test_functions_that_must_be_written_are_named(tmp_path: Path) -> None:
@@ -427,19 +427,19 @@ def test_functions_that_must_be_written_are_named(tmp_path: Path) -> None:
 
 def test_validate_tells_errors_from_warnings(tmp_path: Path) -> None:
     em("compile", "trace.json", "-o", "out")
-    assert em("validate", "out", "--tools", "tools.py").out == "valid\n"
+    assert em("routine", "validate", "out", "--tools", "tools.py").out == "valid\n"
     (tmp_path / "none.py").write_text("def find_it(name): pass\n")
-    wrong = em("validate", "out", "--tools", "none.py")
+    wrong = em("routine", "validate", "out", "--tools", "none.py")
     assert wrong.code == 1
     assert "there is no tool 'find_id' (did you mean 'find_it'?)" in wrong.out
     (tmp_path / "open").mkdir()
     (tmp_path / "open" / "routine.yaml").write_text(
         'name: x\nsteps: [{id: a, type: return, value: "{{ x }}"}]\n'
     )
-    warned = em("validate", "open")
+    warned = em("routine", "validate", "open")
     assert (warned.code, warned.out) == (0, "valid\n")
     assert "warning: step a, field value: no step saves 'x'" in warned.err
-    report = em("validate", "open", "--json").json
+    report = em("routine", "validate", "open", "--json").json
     assert report["ok"]
     assert [problem["severity"] for problem in report["problems"]] == ["warning"]
 

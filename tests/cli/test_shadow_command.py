@@ -1,4 +1,4 @@
-"""`em shadow`, and `em routine accept` of what agreed, as a user runs them."""
+"""`em routine shadow`, and `em routine accept` of what agreed, as a user runs them."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def db(tmp_path: Path) -> str:
 
 
 def test_the_list_counts_by_routine(db: str) -> None:
-    (row,) = em("shadow", "--db", db, "--json").json["routines"]
+    (row,) = em("routine", "shadow", "--db", db, "--json").json["routines"]
     assert (row["routine"], row["agreed"], row["differed"], row["in_a_row"]) == (
         "refund@1",
         11,
@@ -64,24 +64,21 @@ def test_the_list_counts_by_routine(db: str) -> None:
         {"tool": "pay", "args": {"order_id": "A-2\x1b[31m", "amount": 7}}
     ]
     assert "comparisons" not in row
-    shown = em("--db", db, "shadow").out
+    shown = em("--db", db, "routine", "shadow").out
     assert "would hand over" in shown
     assert "it would have called pay with another amount" in shown
-    (own,) = em("shadow", "--db", db, "--json", "--subject", "bo").json["routines"]
-    assert (own["agreed"], own["differed"]) == (0, 1)
 
 
 def test_show_tells_what_em_would_have_done_and_what_the_agent_did(db: str) -> None:
-    shown = em("shadow", "show", "refund", "--db", db).out
+    shown = em("routine", "shadow", "refund", "--db", db).out
     assert 'em: pay {"amount":5,"order_id":"A-2' in shown
     assert "the agent: pay" in shown
     assert '"amount":7' in shown
     assert "\x1b" not in shown
-    (row,) = em("shadow", "show", "refund@1", "--db", db, "--json").json["routines"]
+    (row,) = em("routine", "shadow", "refund@1", "--db", db, "--json").json["routines"]
     assert [one["verdict"] for one in row["comparisons"]] == ["differed"]
-    assert em("shadow", "show", "refund", "--db", db, "--subject", "ana").out.count("pay") == 0
-    missing = em("shadow", "show", "nothing", "--db", db)
-    assert (missing.code, "em shadow" in missing.err) == (1, True)
+    missing = em("routine", "shadow", "nothing", "--db", db)
+    assert (missing.code, "em routine shadow" in missing.err) == (1, True)
 
 
 def test_a_person_sees_how_often_it_agreed_and_accepts_it(db: str) -> None:
@@ -108,6 +105,6 @@ def test_what_is_compiled_may_begin_as_a_proposal(db: str) -> None:
 
 def test_nothing_was_compared_yet(tmp_path: Path) -> None:
     Memory(tmp_path / "new.db").close()
-    listed = em("shadow", "--db", str(tmp_path / "new.db"))
+    listed = em("routine", "shadow", "--db", str(tmp_path / "new.db"))
     assert (listed.code, listed.out) == (0, "")
     assert "shadow=True" in listed.err

@@ -1,4 +1,4 @@
-"""`em smoke-llm`: who answers, what it took, or what to do about it."""
+"""`em doctor --llm`: who answers, what it took, or what to do about it."""
 
 from pathlib import Path
 
@@ -20,14 +20,14 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("script")
 def test_it_says_who_answered_and_what_it_took() -> None:
-    ran = em("smoke-llm", "--model", "m-7")
+    ran = em("smoke-llm", EM_LLM_MODEL="m-7")
     assert ran.code == 0
     lines = dict(line.split(maxsplit=1) for line in ran.out.splitlines())
     assert lines["provider"] == "scripted"
     assert lines["model"] == "m-7"
     assert lines["answer"] == "yes"
     assert lines["cost"] == "unknown"
-    found = em("smoke-llm", "--json").json
+    found = em("doctor", "--llm", "--json").json
     assert (found["answer"], found["attempts"], found["cost_usd"]) == ("yes", 1, None)
 
 
@@ -38,12 +38,12 @@ def test_a_real_sdk_from_the_command(protocol: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("EM_LLM_BASE_URL", f"{server.base_url}/v1")
         monkeypatch.setenv("EM_LLM_API_KEY", "k-1")
         server.say({"answer": "yes"}, failing(404, "no model gpt-0"))
-        assert "11 read, 7 written" in em("smoke-llm").out
-        unknown = em("smoke-llm", "--json")
+        assert "11 read, 7 written" in em("doctor", "--llm").out
+        unknown = em("doctor", "--llm", "--json")
         assert unknown.code == 1
         assert "no model gpt-0" in unknown.err
         monkeypatch.setenv("EM_LLM_API_KEY", "k-wrong")
-        wrong = em("smoke-llm")
+        wrong = em("doctor", "--llm")
     assert wrong.code == 1
     assert "the provider rejected the key (HTTP 401)" in wrong.err
     assert "EM_LLM_API_KEY" in wrong.err
@@ -51,14 +51,14 @@ def test_a_real_sdk_from_the_command(protocol: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_missing_is_named() -> None:
-    ran = em("smoke-llm")
+    ran = em("doctor", "--llm")
     assert ran.code == 2
     assert "set ANTHROPIC_API_KEY" in ran.err
-    unknown = em("smoke-llm", "--provider", "opnai")
+    unknown = em("doctor", "--llm", EM_LLM_PROVIDER="opnai")
     assert unknown.code == 2
     assert "did you mean 'openai'" in unknown.err
 
 
 def test_an_answer_that_steers_terminals_is_shown_harmless(script: Path) -> None:
     script.write_text('[{"answer": "\\u001b[2Jyes"}]')
-    assert "\x1b" not in em("smoke-llm").out
+    assert "\x1b" not in em("doctor", "--llm").out

@@ -42,17 +42,17 @@ def ana(capsys: pytest.CaptureFixture[str]) -> None:
     em(capsys, "observe", "ana", '{"city": "Lisbon"}', "--type", "Profile", "--at", "2024-01-01")
     em(capsys, "observe", "ana", "--file", "trips.csv", "--type", "Trip")
     em(capsys, "observe", "ana", "--file", "trips.jsonl", "--type", "Trip")
-    em(capsys, "checkpoint", "ana")
+    em(capsys, "state", "checkpoint", "ana")
 
 
 @pytest.mark.usefixtures("ana")
 def test_from_observing_to_asking(capsys: pytest.CaptureFixture[str]) -> None:
-    assert em(capsys, "ask", "ana", "--code", "sum(t.cost_usd for t in trips)") == "14.5\n"
+    assert em(capsys, "state", "ask", "ana", "--code", "sum(t.cost_usd for t in trips)") == "14.5\n"
     answer = em_json(
-        capsys, "ask", "ana", "--code", "[t.date for t in trips if t.date.year == 2023]"
+        capsys, "state", "ask", "ana", "--code", "[t.date for t in trips if t.date.year == 2023]"
     )
     assert (answer["value"], answer["route"]) == (["2023-01-01"], "code")
-    assert "I moved to Porto" in em(capsys, "ask", "ana", "what did I say about Porto?")
+    assert "I moved to Porto" in em(capsys, "state", "ask", "ana", "what did I say about Porto?")
     shown = em_json(capsys, "state", "show", "ana")
     assert (shown["profile"], shown["collections"]) == ({"city": "Porto"}, {"trips": 3})
     assert "Oslo" in em(capsys, "state", "show", "ana", "trips")
@@ -64,10 +64,10 @@ def test_from_observing_to_asking(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("ana")
 def test_conflicts_are_shown_and_resolved(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "Profile.city: 'Porto' (policy: latest)" in em(capsys, "conflicts", "ana")
-    em(capsys, "resolve", "ana", "city", "--policy", "ask")
-    assert em_json(capsys, "conflicts", "ana")["conflicts"][0]["open"]
-    em(capsys, "resolve", "ana", "city", "--value", "Faro")
+    assert "Profile.city: 'Porto' (policy: latest)" in em(capsys, "state", "conflicts", "ana")
+    em(capsys, "state", "resolve", "ana", "city", "--policy", "ask")
+    assert em_json(capsys, "state", "conflicts", "ana")["conflicts"][0]["open"]
+    em(capsys, "state", "resolve", "ana", "city", "--value", "Faro")
     assert "decided" in em(capsys, "state", "history", "ana", "city")
     assert [one["version"] for one in em_json(capsys, "state", "history", "ana")["versions"]] == [
         1,
@@ -79,11 +79,11 @@ def test_conflicts_are_shown_and_resolved(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.usefixtures("ana")
 def test_decisions_are_taken_back_by_their_event(capsys: pytest.CaptureFixture[str]) -> None:
-    decided = em_json(capsys, "resolve", "ana", "city", "--value", "Faro")["event_id"]
+    decided = em_json(capsys, "state", "resolve", "ana", "city", "--value", "Faro")["event_id"]
     assert em_json(capsys, "state", "show", "ana")["profile"] == {"city": "Faro"}
-    em(capsys, "resolve", "ana", "--undo", decided)
+    em(capsys, "state", "resolve", "ana", "--undo", decided)
     assert em_json(capsys, "state", "show", "ana")["profile"] == {"city": "Porto"}
-    assert run(["resolve", "ana"]) == 2
+    assert run(["state", "resolve", "ana"]) == 2
     assert "--undo" in capsys.readouterr().err
 
 
@@ -98,8 +98,8 @@ def test_the_log_says_who_decided_at_the_terminal(
         with Memory() as memory:
             return str((memory.log.get(event).body or {})["by"])
 
-    assert by("resolve", "ana", "city", "--value", "Faro") == "bo"
-    assert by("resolve", "ana", "city", "--policy", "ask") == "bo"
+    assert by("state", "resolve", "ana", "city", "--value", "Faro") == "bo"
+    assert by("state", "resolve", "ana", "city", "--policy", "ask") == "bo"
     assert by("state", "retract", "ana", "profile.city") == "bo"
 
 
@@ -108,7 +108,7 @@ def test_a_key_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
     em(capsys, "observe", "ana", '{"to": "Rome", "cost_usd": 9}', "--type", "Trip")
     assert "version 2" in em(capsys, "state", "key", "ana", "Trip", "to")
     assert em_json(capsys, "state", "show", "ana")["collections"] == {"trips": 3}
-    assert "Trip.cost_usd of ['Rome']: 9" in em(capsys, "conflicts", "ana")
+    assert "Trip.cost_usd of ['Rome']: 9" in em(capsys, "state", "conflicts", "ana")
 
 
 @pytest.mark.usefixtures("ana")
@@ -119,15 +119,17 @@ def test_rules_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
         "def seen(state, to): return f'{to} again' if to in [t.to for t in state.trips] else None\n"
         "@alert()\ndef now(state, now): return 'now'\n"
     )
-    out = em(capsys, "check", "ana", "book", "to=Rome", "--rules", "rules.py", code=1)
+    out = em(capsys, "state", "check", "ana", "book", "to=Rome", "--rules", "rules.py", code=1)
     assert out == "high  seen: Rome again\n"
-    assert em(capsys, "check", "ana", "book", "to=Bonn", "--rules", "rules.py") == ""
+    assert em(capsys, "state", "check", "ana", "book", "to=Bonn", "--rules", "rules.py") == ""
     assert (
-        em_json(capsys, "alerts", "ana", "--rules", "rules.py", code=1)["alerts"][0]["message"]
+        em_json(capsys, "state", "alerts", "ana", "--rules", "rules.py", code=1)["alerts"][0][
+            "message"
+        ]
         == "now"
     )
     Path("em.yaml").write_text("state: {rules: rules.py}\n")
-    em(capsys, "check", "ana", "book", "to=Rome", code=1)
+    em(capsys, "state", "check", "ana", "book", "to=Rome", code=1)
 
 
 def test_a_checkpoint_that_would_break_something_waits_for_accept(
@@ -140,11 +142,11 @@ def test_a_checkpoint_that_would_break_something_waits_for_accept(
     )
     Path("em.yaml").write_text("state: {rules: rules.py}\n")
     em(capsys, "observe", "ana", '{"date": "2024-05-02"}', "--type", "Trip")
-    em(capsys, "checkpoint", "ana")
+    em(capsys, "state", "checkpoint", "ana")
     em(capsys, "observe", "ana", '{"date": "whenever"}', "--type", "Trip")
-    assert run(["checkpoint", "ana"]) == 1
+    assert run(["state", "checkpoint", "ana"]) == 1
     assert "--accept" in capsys.readouterr().err
-    assert "accepted: breaks rule late" in em(capsys, "checkpoint", "ana", "--accept")
+    assert "accepted: breaks rule late" in em(capsys, "state", "checkpoint", "ana", "--accept")
 
 
 @pytest.mark.parametrize(
@@ -182,17 +184,17 @@ def test_the_model_is_asked_only_if_it_is_wanted(
     em(capsys, "observe", "ana", "I was in Rome.")
     monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
     monkeypatch.setenv("EM_LLM_BASE_URL", "facts.json")
-    assert "1 by the model" in em(capsys, "checkpoint", "ana", "--llm")
+    assert "1 by the model" in em(capsys, "state", "checkpoint", "ana", "--llm")
     monkeypatch.setenv("EM_LLM_BASE_URL", "query.json")
-    assert em(capsys, "ask", "ana", "How many trips?", "--llm") == "1\n"
-    assert em_json(capsys, "ask", "ana", "how many trips")["kept"]
+    assert em(capsys, "state", "ask", "ana", "How many trips?", "--llm") == "1\n"
+    assert em_json(capsys, "state", "ask", "ana", "how many trips")["kept"]
 
 
 @pytest.mark.usefixtures("ana")
 def test_the_console_has_the_typed_state() -> None:
     typed = "len(trips)\nstate.profile.city\nTrip.__doc__\n"
     shown = subprocess.run(
-        [sys.executable, "-m", "em", "repl", "ana"],
+        [sys.executable, "-m", "em", "state", "repl", "ana"],
         input=typed,
         capture_output=True,
         text=True,
@@ -205,7 +207,7 @@ def test_the_console_has_the_typed_state() -> None:
 
 @pytest.mark.usefixtures("ana")
 def test_watching_compiles_what_comes_in(capsys: pytest.CaptureFixture[str]) -> None:
-    command = [sys.executable, "-m", "em", "checkpoint", "--watch", "--every", "0.1"]
+    command = [sys.executable, "-m", "em", "state", "checkpoint", "--watch"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
         em(capsys, "observe", "ana", '{"to": "Bonn"}', "--type", "Trip")
         assert watch.stdout is not None
@@ -252,7 +254,7 @@ def typed_in_a_terminal(command: list[str], lines: list[tuple[bytes, bytes]]) ->
 
 @pytest.mark.usefixtures("ana")
 def test_the_console_completes_names_and_shows_docstrings() -> None:
-    command = [sys.executable, "-m", "em", "repl", "ana"]
+    command = [sys.executable, "-m", "em", "state", "repl", "ana"]
     shown = typed_in_a_terminal(
         command,
         [
@@ -285,7 +287,7 @@ def test_what_files_say_is_what_is_observed(
     if records is None:
         assert code != 0
         return
-    em(capsys, "checkpoint", "ana")
+    em(capsys, "state", "checkpoint", "ana")
     assert em_json(capsys, "state", "show", "ana", "trips")["trips"] == records
 
 
@@ -326,7 +328,7 @@ def test_one_subjects_trouble_does_not_stop_the_watch(capsys: pytest.CaptureFixt
         "def late(state): return state.trips[0].date.year > 3000\n"
     )
     Path("em.yaml").write_text("state: {rules: rules.py}\n")
-    command = [sys.executable, "-m", "em", "checkpoint", "--watch", "--every", "0.1"]
+    command = [sys.executable, "-m", "em", "state", "checkpoint", "--watch"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as watch:
@@ -364,9 +366,9 @@ def test_a_check_of_an_action_that_no_rule_knows_says_so(
 ) -> None:
     rule = "@rule('book')\ndef dear(state, **details):\n    return 'no'\n"
     Path("rules.py").write_text(f"from em.state.rules import rule\n\n{rule}")
-    assert run(["check", "ana", "bok", "--rules", "rules.py"]) == 0
+    assert run(["state", "check", "ana", "bok", "--rules", "rules.py"]) == 0
     assert "no rule for 'bok'; rules exist for: book" in capsys.readouterr().err
-    assert run(["check", "ana", "book", "--rules", "rules.py"]) == 1
+    assert run(["state", "check", "ana", "book", "--rules", "rules.py"]) == 1
     assert "no rule" not in capsys.readouterr().err
 
 
@@ -377,10 +379,10 @@ def test_what_is_inferred_is_marked_and_told_why_and_can_be_corrected(
     trip = {"op": "add", "type": "Trip", "record": {"to": "Rome"}, **words}
     city = {"op": "set", "field": "city", "value": "Rome", **words}
     Path("facts.json").write_text(json.dumps([{"facts": [trip, city]}, {"stated": ["s1", "s2"]}]))
-    em(capsys, "observe", "ana", "I was in Rome.", "--speaker", "Ana", "--addressee", "Bo")
+    em(capsys, "observe", "ana", "I was in Rome.", "--speaker", "Ana")
     monkeypatch.setenv("EM_LLM_PROVIDER", "scripted")
     monkeypatch.setenv("EM_LLM_BASE_URL", "facts.json")
-    em(capsys, "checkpoint", "ana", "--llm")
+    em(capsys, "state", "checkpoint", "ana", "--llm")
     assert "city: Rome  (inferred)" in em(capsys, "state", "show", "ana")
     assert "inferred" in em(capsys, "state", "show", "ana", "trips")
     why = em(capsys, "state", "why", "ana", "profile.city")
@@ -408,7 +410,7 @@ def test_a_chat_is_observed_with_who_says_what_to_whom(
     for name, text in (("a.json", json.dumps(said)), ("b.jsonl", "\n".join(map(json.dumps, said)))):
         Path(name).write_text(text)
         em(capsys, "observe", name[0], "--file", name, "--format", "chat")
-        em(capsys, "checkpoint", name[0])
+        em(capsys, "state", "checkpoint", name[0])
         assert len(em_json(capsys, "state", "show", name[0])["unstructured"]) == 3
     shown = em(capsys, "log", "show", "--json")
     assert '"addressee": "Ana"' in shown or '"addressee":"Ana"' in shown
@@ -419,39 +421,41 @@ def test_a_chat_is_observed_with_who_says_what_to_whom(
 @pytest.mark.usefixtures("ana")
 def test_texts_that_nobody_has_read_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     em(capsys, "observe", "ana", "I left Porto after my last trip.")
-    em(capsys, "checkpoint", "ana")
+    em(capsys, "state", "checkpoint", "ana")
     assert "city: Porto  (1 newer text unread)" in em(capsys, "state", "show", "ana")
     assert "1 newer text that nobody has read" in em(capsys, "state", "why", "ana", "city")
-    assert run(["ask", "ana", "--code", "len(trips)"]) == 0
+    assert run(["state", "ask", "ana", "--code", "len(trips)"]) == 0
     shown = capsys.readouterr()
     assert (shown.out, "trips may be incomplete" in shown.err) == ("3\n", True)
-    assert em_json(capsys, "ask", "ana", "How many trips?")["route"] == "recall"
+    assert em_json(capsys, "state", "ask", "ana", "How many trips?")["route"] == "recall"
 
 
 @pytest.mark.usefixtures("ana")
 def test_derived_rules_are_listed_and_accepted(capsys: pytest.CaptureFixture[str]) -> None:
-    assert em_json(capsys, "rules", "ana") == {"rules": []}
+    assert em_json(capsys, "state", "rules", "ana") == {"rules": []}
     when = {"op": ">", "left": {"detail": "amount"}, "right": {"value": 100}}
     rule = {"id": "limit", "severity": "high", "action": "spend", "message": "stop", "when": when}
     reply = {"facts": [], "constraints": [{**rule, "events": ["e1"]}]}
     with Memory() as memory:
         memory.observe("ana", "Warn me above 100.")
         memory.checkpoint("ana", llm=ScriptedClient([reply]))
-    assert "limit before spend: stop (proposed)" in em(capsys, "rules", "ana")
-    assert "limit (proposed): stop" in em(capsys, "check", "ana", "spend", "amount=200", code=1)
-    (found,) = em_json(capsys, "rules", "ana", "--accept", "limit")["rules"]
+    assert "limit before spend: stop (proposed)" in em(capsys, "state", "rules", "ana")
+    assert "limit (proposed): stop" in em(
+        capsys, "state", "check", "ana", "spend", "amount=200", code=1
+    )
+    (found,) = em_json(capsys, "state", "rules", "ana", "--accept", "limit")["rules"]
     assert (found["verdict"], found["code"]) == (
         "accepted",
         'holds(details.get("amount"), ">", 100)',
     )
-    assert "limit: stop" in em(capsys, "check", "ana", "spend", "amount=200", code=1)
+    assert "limit: stop" in em(capsys, "state", "check", "ana", "spend", "amount=200", code=1)
 
 
 def test_a_wrong_subject_or_field_to_take_back_is_named(
     ana: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     em(capsys, "observe", "ana", '{"city": "Porto"}', "--type", "Profile")
-    em(capsys, "checkpoint", "ana")
+    em(capsys, "state", "checkpoint", "ana")
     with Memory() as memory:
         others = memory.observe("bo", {"to": "Rome"}, type="Trip")
     for args, said in (

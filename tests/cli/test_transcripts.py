@@ -50,7 +50,6 @@ def test_a_pipe_is_refused_at_once_and_standard_input_takes_it() -> None:
     folder = em("import", "in")
     assert (folder.code, "2 files, 1 not imported" in folder.out) == (0, True)
     assert "in/pipe.jsonl: not imported: expected a regular file" in folder.err
-    assert em("watch", "in", "--once").code == 0
     given = em("import", "-", stdin=Path("in/W1.jsonl").read_bytes())
     assert (given.code, "nothing new" in given.out) == (0, True)
 
@@ -176,7 +175,7 @@ def test_hostile_content_does_not_steer_the_terminal() -> None:
         ["traces", "list"],
         ["traces", "show", trace],
         ["traces", "show", trace, "--full"],
-        ["suggest", "--at-least", "1", "--allow-unlabelled"],
+        ["routine", "suggest", "--at-least", "1", "--allow-unlabelled"],
         ["traces", "diff", trace, trace],
     ):
         shown = em(*args)
@@ -187,10 +186,10 @@ def test_hostile_content_does_not_steer_the_terminal() -> None:
 def test_what_is_repeated_is_suggested_and_compiles_from_a_claude_code_log() -> None:
     sessions("W1001", "W2002", "W3003")
     em("import", "in")
-    (best,) = em("suggest", "--allow-unlabelled", "--json").json["suggestions"]
+    (best,) = em("routine", "suggest", "--allow-unlabelled", "--json").json["suggestions"]
     assert (best["count"], best["way"], best["problem"]) == (3, ["get_order", "cancel_order"], "")
     assert (best["model_calls"], best["tokens"]) == (4, 400)
-    text = em("suggest", "--explain", "--allow-unlabelled")
+    text = em("routine", "suggest", "--explain", "--allow-unlabelled")
     assert "the median of its traces" in text.out
     assert "em compile" in text.out
     assert em("compile", *best["traces"], "--keep", "--name", "cancel_order").code == 0
@@ -217,7 +216,7 @@ def test_what_otel_traces_repeat_is_suggested_and_compiles() -> None:
         trace = otlp(f"{number:032x}".replace("0", "a"), order)
         Path("in", f"{order}.json").write_text(json.dumps(trace))
     assert "otel" in em("import", "in").out
-    (best,) = em("suggest", "--allow-unlabelled", "--json").json["suggestions"]
+    (best,) = em("routine", "suggest", "--allow-unlabelled", "--json").json["suggestions"]
     assert (best["way"], best["problem"]) == (["get_order", "cancel_order"], "")
     assert best["seconds"] is not None
     made = em("compile", *best["traces"], "--keep", "--name", "cancel", "--json")
@@ -229,7 +228,7 @@ def test_nothing_to_suggest_and_nothing_to_list_say_what_to_do() -> None:
     with Memory(".em/em.db") as memory:
         memory.log.append("s", "note", {})
     assert "em import" in em("traces", "list").err
-    assert "--at-least 1" in em("suggest").err
+    assert "--at-least 1" in em("routine", "suggest").err
 
 
 def test_what_nothing_explains_is_an_input_and_said_to_be_open() -> None:
@@ -238,7 +237,7 @@ def test_what_nothing_explains_is_an_input_and_said_to_be_open() -> None:
         why = f"as agreed in call {number * 7919}"  # nothing says it
         file.write_text(file.read_text().replace("no longer needed", why))
     em("import", "in")
-    (best,) = em("suggest", "--allow-unlabelled", "--json").json["suggestions"]
+    (best,) = em("routine", "suggest", "--allow-unlabelled", "--json").json["suggestions"]
     compiling = ("compile", *best["traces"], "--name", "cancel_order", "-o", "out")
     made = em(*compiling, "--json").json
     assert made["asked"] == ["reason"]
@@ -254,7 +253,7 @@ def test_a_suggestion_has_the_sessions_in_the_order_in_which_they_were_made() ->
         file = Path("in", f"{number}.jsonl")
         file.write_bytes(re.sub(rb"2025-\d\d-", f"2025-{month:02}-".encode(), text))
         em("import", str(file))
-    (best,) = em("suggest", "--allow-unlabelled", "--json").json["suggestions"]
+    (best,) = em("routine", "suggest", "--allow-unlabelled", "--json").json["suggestions"]
     for shown, month in zip(best["sample"], (3, 4, 9, 10, 11), strict=True):
         assert f"please cancel order #W100{month}" in em("traces", "show", shown).out
 
@@ -269,15 +268,18 @@ def test_an_empty_folder_says_what_was_looked_for() -> None:
 
 def test_the_end_of_an_import_names_the_command_that_lists_it() -> None:
     sessions("W1", "W2")
-    assert "next: `em suggest --allow-unlabelled` shows" in em("import", "in").out
+    assert "next: `em routine suggest --allow-unlabelled` shows" in em("import", "in").out
     Path("own").mkdir()
     own = ClaudeCode("own")
     made = own.user("Look."), own.calls("c1", "Bash", command="ls"), own.result("c1", "a.txt")
     Path("own", "a.jsonl").write_bytes(lines(*made))
-    assert "next: `em suggest` shows" in em("import", "own").out
+    assert "next: `em routine suggest` shows" in em("import", "own").out
     sessions("W3", "W4")
     Path("in", "own.jsonl").write_bytes(lines(*made))
-    assert "next: `em suggest --allow-unlabelled` shows" in em("import", "in", "--db", "n.db").out
+    assert (
+        "next: `em routine suggest --allow-unlabelled` shows"
+        in em("import", "in", "--db", "n.db").out
+    )
 
 
 def test_ctrl_c_keeps_what_came_in_and_the_next_import_goes_on() -> None:

@@ -45,7 +45,10 @@ def foreign(tmp_path: Path) -> str:
     database = ("--db", str(folder / "em.db"))
     folder.mkdir()
     em("observe", "ana", '{"type": "Trip", "city": "Porto"}', *database, **THEIRS)
-    assert em("checkpoint", "ana", *database, **THEIRS, EM_TRUSTED_DATABASES=database[1]).code == 0
+    assert (
+        em("state", "checkpoint", "ana", *database, **THEIRS, EM_TRUSTED_DATABASES=database[1]).code
+        == 0
+    )
     for name, text in (("code", WITH_CODE), ("data", PLAIN)):
         package = tmp_path / "packages" / name
         package.mkdir(parents=True)
@@ -59,13 +62,13 @@ def foreign(tmp_path: Path) -> str:
 
 def test_a_database_that_em_made_here_needs_no_trust() -> None:
     em("observe", "ana", '{"type": "Trip", "city": "Porto"}')
-    assert em("checkpoint", "ana").code == 0
+    assert em("state", "checkpoint", "ana").code == 0
     assert "1 record" in em("state", "show", "ana").out
     assert em("trust", "--memory").out.endswith(".em/em.db: is trusted already\n")
 
 
 def test_a_state_of_a_foreign_database_is_not_run_until_it_is_trusted(foreign: str) -> None:
-    for command in (["state", "show", "ana"], ["checkpoint", "ana", "--rebuild"]):
+    for command in (["state", "show", "ana"], ["state", "checkpoint", "ana", "--rebuild"]):
         refused = em(*command, "--db", foreign)
         assert refused.code == 1
         assert "this memory is not on your list of memories" in refused.err
@@ -104,7 +107,7 @@ def test_scripts_trust_by_id_path_or_folder(foreign: str, tmp_path: Path) -> Non
 
 def test_a_copy_that_comes_back_to_another_place_is_not_trusted() -> None:
     em("observe", "ana", '{"type": "Trip", "city": "Porto"}')
-    em("checkpoint", "ana")
+    em("state", "checkpoint", "ana")
     Path("copy").mkdir()
     shutil.copy(".em/em.db", "copy/em.db")
     assert em("state", "show", "ana", "--db", "copy/em.db").code == 1

@@ -54,7 +54,7 @@ def test_code_that_em_yaml_names_does_not_run(tmp_path: Path) -> None:
     write("state: {rules: rules.py}")
     Path("rules.py").write_text("open('ran', 'w').close()")
     em("--db", "em.db", "observe", "ana", '{"type": "Trip", "city": "Porto"}')
-    em("--db", "em.db", "checkpoint", "ana")
+    em("--db", "em.db", "state", "checkpoint", "ana")
     em("--db", "em.db", "state", "show", "ana")
     assert not Path("ran").exists()
     assert em("trust", "--folder", ".", "--yes").code == 0
@@ -216,7 +216,7 @@ def test_a_pattern_of_a_strangers_em_yaml_does_not_stop_em() -> None:
 
 def test_a_database_without_its_id_is_damaged() -> None:
     em("--db", "em.db", "observe", "ana", '{"city": "Porto"}', "--type", "Profile")
-    em("--db", "em.db", "checkpoint", "ana")
+    em("--db", "em.db", "state", "checkpoint", "ana")
     with closing(sqlite3.connect("em.db")) as connection, connection:
         connection.execute("DELETE FROM flags")
     for command in (("state", "show", "ana"), ("doctor",)):

@@ -208,7 +208,7 @@ def test_traces_of_the_log_are_compiled_by_their_ids(tmp_path: Path) -> None:
     made = em("compile", trace_id, "--keep", "-o", "out")
     assert made.code == 0
     assert "stored as greet@1" in made.out
-    assert em("validate", "out").code == 0
+    assert em("routine", "validate", "out").code == 0
     unknown = em("compile", "0" * 28, "-o", "out2")
     assert (unknown.code, "there is no trace" in unknown.err) == (1, True)
     assert em("compile", "trace.json").code == 2

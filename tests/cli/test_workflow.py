@@ -228,7 +228,7 @@ def test_a_run_becomes_a_routine() -> None:
     (run, _) = em("workflow", "inspect", "--json").json["runs"]
     made = em("workflow", "compile", run["run_id"], "-o", "routine", "--keep")
     assert "facts: constant (the same in 2 of 2 runs)" in made.out
-    assert em("validate", "routine").code == 0
+    assert em("routine", "validate", "routine").code == 0
     Path("input.json").write_text('{"topic": "ants", "depth": 1}')
     assert em("run", "tell", "--input", "input.json").out == '"a fine text"\n'
     # What the routine was made of is not cleaned up.

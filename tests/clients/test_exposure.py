@@ -1,4 +1,4 @@
-"""`em secrets` finds what stands in transcripts, shows none of it, and changes no original."""
+"""`em traces secrets` finds what stands in transcripts, and shows none of it."""
 
 import json
 import sqlite3
@@ -42,8 +42,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_they_are_listed_by_file_and_kind_and_not_shown(home: Path) -> None:
     before = {path: path.read_bytes() for path in home.rglob("*.jsonl")}
-    shown = em("secrets")
-    told = em("secrets", "--json")
+    shown = em("traces", "secrets")
+    told = em("traces", "secrets", "--json")
     assert (shown.code, told.code, shown.err) == (0, 0, "")
     for text in (shown.out, told.out):
         assert "s1.jsonl" in text
@@ -61,7 +61,7 @@ def test_they_are_listed_by_file_and_kind_and_not_shown(home: Path) -> None:
 def test_copies_have_none_of_them_also_where_nothing_tells_that_it_is_one(home: Path) -> None:
     original = home / ".claude/projects/shop/s1.jsonl"
     before = original.read_bytes()
-    done = em("secrets", "--redact", "-o", "clean", "--json")
+    done = em("traces", "secrets", "--redact", "-o", "clean", "--json")
     (file,) = done.json["files"]
     copy = Path("clean/.claude/projects/shop/s1.jsonl")
     assert (file["copy"], original.read_bytes()) == (str(copy), before)
@@ -73,8 +73,8 @@ def test_copies_have_none_of_them_also_where_nothing_tells_that_it_is_one(home: 
     assert first == CLEAN  # byte for byte
     assert [json.loads(line)["type"] for line in others] == ["user", "assistant", "assistant"]
     assert "[redacted:anthropic-key], é" in others[0]
-    assert em("secrets", str(copy), "--json").json["files"] == []
-    again = em("secrets", "--redact", "-o", "clean")
+    assert em("traces", "secrets", str(copy), "--json").json["files"] == []
+    again = em("traces", "secrets", "--redact", "-o", "clean")
     assert (again.code, copy.read_text()) == (2, text)
 
 
@@ -82,20 +82,20 @@ def test_a_copy_never_replaces_a_file(home: Path, tmp_path: Path) -> None:
     path = home / ".claude/projects/shop/s1.jsonl"
     with pytest.raises(exposure.UsageError):
         write_copy(path, path, Redactor(), Echoes())
-    refused = em("secrets", "--redact", "-o", str(home))
+    refused = em("traces", "secrets", "--redact", "-o", str(home))
     assert (refused.code, KEY in path.read_text()) == (2, True)
-    assert em("secrets", "-o", "clean").code == 2
+    assert em("traces", "secrets", "-o", "clean").code == 2
 
 
 def test_what_is_not_there_or_can_not_be_read_is_said(home: Path) -> None:
-    typo = em("secrets", str(home / ".claud"))
+    typo = em("traces", "secrets", str(home / ".claud"))
     assert (typo.code, ".claud" in typo.err) == (1, True)
-    empty = em("secrets", str(home / ".claude/projects/shop/empty.jsonl"), "--json")
+    empty = em("traces", "secrets", str(home / ".claude/projects/shop/empty.jsonl"), "--json")
     assert empty.json == {"files": [], "looked_at": 1}
     packed = home / ".claude/projects/shop/packed.jsonl"
     packed.write_bytes(b"\x1f\x8b" + b"x" * 100)
-    assert em("secrets", str(packed)).code == 2
-    (file,) = [one for one in em("secrets", "--json").json["files"] if one["skipped"]]
+    assert em("traces", "secrets", str(packed)).code == 2
+    (file,) = [one for one in em("traces", "secrets", "--json").json["files"] if one["skipped"]]
     assert file["path"] == str(packed)
 
 
@@ -105,7 +105,7 @@ def test_where_no_agent_is_there_is_nothing_to_look_at(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     assert places() == []
-    assert em("secrets", "--json").json == {"files": [], "looked_at": 0}
+    assert em("traces", "secrets", "--json").json == {"files": [], "looked_at": 0}
 
 
 def test_a_long_line_is_read_in_pieces_with_no_secret_cut_in_two(

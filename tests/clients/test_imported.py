@@ -44,7 +44,7 @@ def test_lessons_of_imported_trajectories_reach_the_next_task_as_a_briefing(
         assert [bool(call.error) for call in first.trace.calls[:3]] == [True, False, False]
         memory.reflect([first.id, second.id])
         task = "sh order.sh: insert the customer first"
-        said = em("retrieve", task, "--text", "--db", str(db)).out
+        said = em("lessons", "retrieve", task, "--text", "--db", str(db)).out
         assert "touch customer" in said
         work(agent, memory, f"place the order of eve\n\n{said}", "touch customer", "sh order.sh")
         assert "touch customer" in json.dumps(agent.model.requests[-3].body)

@@ -99,7 +99,7 @@ def test_an_agent_is_asked_for_the_next_version_where_em_can_not_learn_it(memory
     said = Advice(memory).to(event("UserPromptSubmit", prompt="hello"))
     assert f"group {asked.key}" in said
     db = ("--db", memory.store.location)
-    assert f"the group {asked.key}" in em("suggest", *db).out
+    assert f"the group {asked.key}" in em("routine", "suggest", *db).out
     assert em("routine", "accept", asked.key, *db).code == 2  # em can't compile it
     assert [(one["group"], one["next_version_of"]) for one in memory.propose()["groups"]] == [
         (asked.key, "count_pending@2")
@@ -129,7 +129,7 @@ def test_a_group_of_which_a_version_waits_is_proposed_once(tmp_path: Path) -> No
         assert propose(memory.store, found) == []
         again = em("routine", "accept", first.key, "--db", memory.store.location)
         assert (again.code, made in again.err) == (2, True)
-        listed = em("suggest", "--allow-unlabelled", "--db", memory.store.location).out
+        listed = em("routine", "suggest", "--allow-unlabelled", "--db", memory.store.location).out
         assert f"em routine accept {made}" in listed
         assert "--keep" not in listed
         memory.accept(made)

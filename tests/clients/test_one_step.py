@@ -68,7 +68,7 @@ def test_a_no_leaves_everything_as_it_was(project: Path) -> None:
     code, _ = pressing("routine", "accept", key, keys=[("allow it this?", "n\n")])
     assert (code, (project / "em.yaml").exists()) == (1, False)
     assert em("routine", "list", "--json").json["routines"] == []
-    assert key in em("suggest", "--allow-unlabelled").out
+    assert key in em("routine", "suggest", "--allow-unlabelled").out
 
 
 def test_where_nobody_can_be_asked_it_says_what_is_needed_and_does_nothing(project: Path) -> None:

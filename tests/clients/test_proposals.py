@@ -121,13 +121,13 @@ def test_a_hook_that_came_before_the_service_does_not_use_up_the_telling(
 def test_a_person_sees_it_and_accepts_it(memory: Memory, tmp_path: Path) -> None:
     count_lines(memory, *FILES)
     db = str(tmp_path / "em.db")
-    ran = em("suggest", "--allow-unlabelled", "--propose", "--db", db)
+    ran = em("routine", "suggest", "--allow-unlabelled", "--propose", "--db", db)
     (made,) = open_proposals(memory.store)
     assert f"em routine accept {made.key}" in ran.out
     kept = em("routine", "accept", made.key, "--name", "count_lines", "--no-allow", "--db", db)
     assert kept.code == 0, kept.err
     assert open_proposals(memory.store) == []
-    assert "proposed:" not in em("suggest", "--db", db).out
+    assert "proposed:" not in em("routine", "suggest", "--db", db).out
     assert propose(memory.store, found(memory)) == []
     assert em("routine", "accept", "nonsense", "--db", db).code == 1
 
@@ -151,7 +151,7 @@ def test_what_is_kept_is_not_kept_a_second_time(memory: Memory, tmp_path: Path) 
     again = em("routine", "accept", made.key, "--name", "twice", "--db", db)
     assert (again.code, "accepted already, as count_lines@1" in again.err) == (2, True)
     assert [one.name for one in memory.store.artefacts("routine")] == ["count_lines"]
-    listed = em("suggest", "--allow-unlabelled", "--db", db).out
+    listed = em("routine", "suggest", "--allow-unlabelled", "--db", db).out
     assert "kept already as count_lines@1" in listed
     assert "--keep" not in listed
 

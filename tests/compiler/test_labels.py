@@ -125,7 +125,7 @@ def test_compiling_in_bulk_takes_successes_unless_unlabelled_traces_are_allowed(
     assert (done["kept"].keys(), done["failed"]) == ({"one"}, {})
     done = em("compile", "--all", "--allow-unlabelled", "--json").json
     assert done["kept"].keys() == {"one", "two"}
-    assert "--allow-unlabelled" in em("suggest", "--at-least", "2").err
+    assert "--allow-unlabelled" in em("routine", "suggest", "--at-least", "2").err
 
 
 def test_one_bad_trace_is_left_out_and_reported(

@@ -153,10 +153,10 @@ def test_many_traces_are_counted_but_only_a_sample_of_them_is_compiled(
 def test_the_command_shows_groups_with_savings_and_proof(memory: Memory, shop: Shop) -> None:
     for number in range(4):
         memory.add_trace(costing(cancelled(shop, number, (NEEDED, MISTAKE)[number % 2]), 1_000))
-    ran = em("suggest", EM_DB="em.db")
+    ran = em("routine", "suggest", EM_DB="em.db")
     assert "%" in ran.out
     assert "tried on 4 traces: right in" in ran.out
-    (best,) = json.loads(em("suggest", "--json", EM_DB="em.db").out)["suggestions"]
+    (best,) = json.loads(em("routine", "suggest", "--json", EM_DB="em.db").out)["suggestions"]
     assert best["proof"]["wrong"] == 0
     made = em("compile", *best["sample"], "--keep", "--name", "cancel", EM_DB="em.db")
     assert made.code == 0, made.err
@@ -192,11 +192,11 @@ def test_what_a_list_leaves_out_is_counted(memory: Memory, monkeypatch: pytest.M
             args = {"ticket": f"T-7700{number}"}
             call = ToolCall(tool=f"{kind}_ticket", args=args, result="ok", effect="write")
             memory.add_trace(Trace(mission=Mission(kind, args), events=[call], outcome="success"))
-    shown = em("suggest", "-n", "1", "--db", "em.db")
+    shown = em("routine", "suggest", "-n", "1", "--db", "em.db")
     assert "-n 3" in shown.err
-    found = em("suggest", "-n", "1", "--json", "--db", "em.db").json
+    found = em("routine", "suggest", "-n", "1", "--json", "--db", "em.db").json
     assert (len(found["suggestions"]), found["more"]) == (1, 2)
-    whole = em("suggest", "--json", "--db", "em.db").json
+    whole = em("routine", "suggest", "--json", "--db", "em.db").json
     assert (len(whole["suggestions"]), whole["more"]) == (3, 0)
     assert (len(memory.propose()["groups"]), memory.propose().get("more")) == (3, None)
     monkeypatch.setattr(proposals, "MOST_GROUPS", 2)

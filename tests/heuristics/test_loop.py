@@ -112,7 +112,7 @@ def command(*more: str) -> list[str]:
     agent = f"{sys.executable} agent.py"
     goal = "write the config of the server"
     return [
-        *(sys.executable, "-m", "em", "--db", "em.db", "loop", "--goal", goal),
+        *(sys.executable, "-m", "em", "--db", "em.db", "lessons", "loop", "--goal", goal),
         *("--agent", agent, "--until", CHECK, *more),
     ]
 

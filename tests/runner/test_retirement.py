@@ -93,7 +93,7 @@ def test_the_commands(memory: Memory) -> None:
         "greet@2 is retired; greet means greet@1\n"
     )
     assert em("routine", "retire", "greet@2", **DB).out.startswith("greet@2 is already retired")
-    assert em("routine", "restore", "greet@2", "--by", "bo", **DB).out == (
+    assert em("routine", "restore", "greet@2", **DB).out == (
         "greet@2 is in use; greet means greet@2\n"
     )
     assert em("routine", "restore", "greet@1", **DB).out.startswith("greet@1 is already in use")

@@ -43,7 +43,7 @@ def test_every_command_it_lists(tmp_path: Path) -> None:
     assert (measured.code, "MRR" in measured.out) == (0, True)
     assert (tmp_path / "heuristics.db").read_bytes() == before
     looped = em(
-        *("loop", "--goal", "Continue improving this repository", "--agent", "true"),
+        *("lessons", "loop", "--goal", "Continue improving this repository", "--agent", "true"),
         *("--max-iterations", "5", "--until", "true"),
     )
     assert looped.code == 0, looped.err

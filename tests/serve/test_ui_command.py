@@ -1,4 +1,4 @@
-"""`em ui`: prints the address of the pages, starts what is not running, opens a browser."""
+"""`em serve --open`: prints the address of the pages, starts a service, opens a browser."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.forks import SERVICE, command_line
 def started(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
     without = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
     process = subprocess.Popen(
-        command_line("-m", "em", "ui", *args, loaded=SERVICE),
+        command_line("-m", "em", "serve", "--open", *args, loaded=SERVICE),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**without, **env},

@@ -409,7 +409,7 @@ def test_a_rhythm_that_meets_a_state_that_is_held_keeps_the_observation(tmp_path
 
 
 def test_a_subject_that_nothing_is_known_about(memory: Memory) -> None:
-    with pytest.raises(NotFound, match="em checkpoint"):
+    with pytest.raises(NotFound, match="em state checkpoint"):
         memory.state("nobody")
     with pytest.raises(NotFound, match="nothing was observed"):
         memory.checkpoint("nobody")

@@ -78,7 +78,7 @@ def test_a_restored_backup_verifies_with_its_saved_head_and_a_shortened_one_does
     with Memory("em.db") as memory:
         write(memory, 20)
     made = run_python(
-        "-m", "em", "--db", "em.db", "--json", "backup", "copy.db", "--save-head", "h"
+        "-m", "em", "--db", "em.db", "--json", "log", "backup", "copy.db", "--save-head", "h"
     )
     assert made.json["events"] == 20
     with Memory("em.db") as memory:
@@ -126,7 +126,7 @@ def test_the_database_itself_is_no_place_for_a_backup(target: str) -> None:
 def test_a_folder_that_is_not_there_is_said() -> None:
     with Memory("em.db") as memory:
         write(memory, 1)
-    said = run_python("-m", "em", "--db", "em.db", "backup", "nowhere/copy.db")
+    said = run_python("-m", "em", "--db", "em.db", "log", "backup", "nowhere/copy.db")
     assert said.code == 2
     assert "nowhere/copy.db" in said.err
 

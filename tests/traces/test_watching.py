@@ -89,7 +89,7 @@ def test_the_command_watches_until_it_is_stopped(tmp_path: Path) -> None:
     session = order_session("s1", "W1")
     path = tmp_path / "in" / "s1.jsonl"
     path.write_bytes(lines(*session[:2]))
-    command = [sys.executable, "-m", "em", "watch", "in", "--every", "0.1"]
+    command = [sys.executable, "-m", "em", "import", "--watch", "in"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
     )

@@ -29,7 +29,7 @@ def main(readme: Path, transcripts: Path) -> None:
     print("the first example of the README runs")
     began = time.monotonic()
     print(em("import", str(transcripts)).splitlines()[-1])
-    typed = re.search(r"em (compile .* --keep)", em("suggest"))
+    typed = re.search(r"em (compile .* --keep)", em("routine", "suggest"))
     assert typed is not None
     em(*shlex.split(typed[1]))
     print(em("routine", "list"))

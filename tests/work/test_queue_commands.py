@@ -93,7 +93,7 @@ def test_cancelling(on_sqlite: Workplace) -> None:
         (["workflow", "enqueue", "bsy", "-p", "n=1"], 1, "did you mean 'busy'?"),
         (["workflow", "enqueue", "busy", "-p", "n"], 2, "expected NAME=VALUE"),
         (["workflow", "enqueue", "busy", "-p", "n=x"], 2, "n"),
-        (["checkpoint", "ada", "--distributed"], 2, "--distributed needs --all"),
+        (["state", "checkpoint", "ada", "--distributed"], 2, "--distributed needs --all"),
         (["compile", "--distributed"], 2, "--all"),
         (["compile", "--all", "--name", "x"], 2, "--all takes no options of a single routine"),
         (["worker", "--queue", "", "--drain"], 2, "queue"),
@@ -119,7 +119,7 @@ def test_all_subjects_are_checkpointed_by_workers(on_sqlite: Workplace) -> None:
         for number in range(30):
             memory.observe(f"user-{number}", {"city": f"c{number}"}, type="address")
     worker = on_sqlite.worker()
-    ran = em("checkpoint", "--all", "--distributed", "--json", "--db", on_sqlite.db)
+    ran = em("state", "checkpoint", "--all", "--distributed", "--json", "--db", on_sqlite.db)
     assert ran.code == 0, ran.err
     assert ran.json == {"done": 30, "waiting": {}, "failed": {}}
     with Memory(on_sqlite.db) as memory:

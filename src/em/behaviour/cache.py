@@ -544,7 +544,7 @@ def find_behaviour(store: Store, given: str) -> Artefact:
         raise InputError(
             f"expected the id of a behaviour, such as 3f2a91bc@1, got {given!r}",
             place="ID",
-            fix="`em behaviours list` shows them",
+            fix="`em routine behaviours list` shows them",
         )
     artefact = store.artefact(KIND, name, int(version))
     if artefact is not None:
@@ -562,7 +562,9 @@ def find_behaviour(store: Store, given: str) -> Artefact:
             place="ID",
             fix="give more characters of the id",
         )
-    raise NotFound(f"no behaviour {given!r}", place="ID", fix="`em behaviours list` shows them")
+    raise NotFound(
+        f"no behaviour {given!r}", place="ID", fix="`em routine behaviours list` shows them"
+    )
 
 
 def _begins(name: str, given: str) -> bool:

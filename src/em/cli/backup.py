@@ -1,15 +1,16 @@
-"""`em backup`: copy the memory while it is used."""
+"""`em log backup`: copy the memory while it is used."""
 
 from pathlib import Path
 
 import click
 import msgspec
 
-from em.cli.options import everywhere, open_memory, writing
+from em.cli.command import command
+from em.cli.options import open_memory, writing
 from em.cli.output import count, emit, progress
 
 
-@click.command()
+@command("backup")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option(
     "--save-head",
@@ -17,7 +18,6 @@ from em.cli.output import count, emit, progress
     metavar="FILE",
     help="Also save the heads to FILE, for `em log verify --head` after a restore.",
 )
-@everywhere
 def backup(file: str, save_head: str | None) -> None:
     """Copy the memory to FILE while others read and write it. SQLite only.
 

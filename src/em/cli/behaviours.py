@@ -1,4 +1,4 @@
-"""`em behaviours`: list, show, export and forget the behaviours that engines recorded."""
+"""`em routine behaviours`: list, show, export and forget the behaviours that engines recorded."""
 
 from pathlib import Path
 from typing import Any
@@ -20,28 +20,24 @@ from em.behaviour.cache import (
     steps_in,
     taught_of,
 )
-from em.cli.options import everywhere, limited, open_memory
+from em.cli.command import group
+from em.cli.options import limited, open_memory
 from em.cli.output import count, emit, note, print_table
 from em.store.protocol import Artefact
 
-_ENGINE = click.option("--engine", metavar="NAME", help="Only the behaviours of this engine.")
 
-
-@click.group("behaviours", no_args_is_help=True)
-@everywhere
+@group("behaviours")
 def behaviours() -> None:
     """List, show, export and forget recorded behaviours."""
 
 
 @behaviours.command("list")
-@_ENGINE
 @limited(20)
-@everywhere
-def list_(engine: str | None, limit: int) -> None:
+def list_(limit: int) -> None:
     """List the newest behaviours, with the results of their replays."""
     store = open_memory().store
-    found = list_behaviours(store, engine=engine, limit=limit).behaviours
-    counts = read_stats(store, engine).behaviours
+    found = list_behaviours(store, limit=limit).behaviours
+    counts = read_stats(store).behaviours
     rows = [_summary(artefact, counts.get(id_of(artefact), Counts())) for artefact in found]
 
     def text() -> None:
@@ -79,7 +75,6 @@ def _text(value: Any) -> str:
 
 @behaviours.command("show")
 @click.argument("behaviour", metavar="ID")
-@everywhere
 def show(behaviour: str) -> None:
     """Show a behaviour: steps, sources of values, checks."""
     store = open_memory().store
@@ -119,11 +114,9 @@ def _print_behaviour(
 
 
 @behaviours.command("stats")
-@_ENGINE
-@everywhere
-def stats(engine: str | None) -> None:
+def stats() -> None:
     """Count hits, misses, hand-overs and failures, and their time."""
-    found = read_stats(open_memory().store, engine)
+    found = read_stats(open_memory().store)
     plain = msgspec.to_builtins(found)
     rows = [
         (name.replace("_", " "), f"{value:,.1f}" if "sec" in name else f"{value:,}")
@@ -136,7 +129,6 @@ def stats(engine: str | None) -> None:
 @behaviours.command("forget")
 @click.argument("behaviour", metavar="ID")
 @click.option("--retire", is_flag=True, help="Only retire it; its run stays in the log.")
-@everywhere
 def forget(behaviour: str, retire: bool) -> None:
     """Erase a behaviour, its recorded run and its replays."""
     store = open_memory().store
@@ -161,7 +153,6 @@ def forget(behaviour: str, retire: bool) -> None:
     "-o", "--output", required=True, type=click.Path(file_okay=False), metavar="DIR",
     help="The folder to write the routine to.",
 )  # fmt: skip
-@everywhere
 def export(behaviour: str, output: str) -> None:
     """Write a behaviour as a routine package. You can edit it, and run it with `em run`."""
     store = open_memory().store

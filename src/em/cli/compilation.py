@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from em.cli.options import everywhere, load_tools, model, open_memory
+from em.cli.command import command
+from em.cli.options import load_tools, model, open_memory
 from em.cli.outline import print_code, print_open, print_outline, print_proof
 from em.cli.output import count, emit, note, only_results_on_stdout, printable, progress
 from em.cli.review import Said, can_review, reviewed
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from em.compiler.llm_compile import Improved
 
 
-@click.command("compile")
+@command("compile")
 @click.argument("traces", metavar="[FILE|TRACE]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Compile and store every task in the log.")
 @click.option("--distributed", is_flag=True, help="With --all: let `em worker` processes do it.")
@@ -75,7 +76,6 @@ if TYPE_CHECKING:
     help="With --all: also take traces that don't say whether they succeeded.",
 )
 @click.option("--force", is_flag=True, help="Store it though it is not proved.")
-@everywhere
 def compile_(
     *,
     traces: tuple[str, ...],

@@ -6,8 +6,8 @@ from contextlib import closing
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
-from click.types import StringParamType
 
+from em.cli.command import command
 from em.errors import EmError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -15,38 +15,32 @@ MOST = 200
 """Names that are offered at once."""
 
 
-class Name(StringParamType):
-    """A text that is completed by the names in the memory."""
+def offered(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the names in the memory that begin as typed. A memory that can't be read has none."""
+    names = _names_of(ctx, param)
+    found: list[CompletionItem] = []
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            for name in names(ctx) if names else ():
+                if name.startswith(incomplete) and len(found) < MOST:
+                    found.append(CompletionItem(name))
+    except (EmError, OSError):
+        # A message would stand in the middle of what the person types.
+        return []
+    return found
 
-    def __init__(self, names: Callable[[click.Context], Iterator[str]]) -> None:
-        self._names = names
 
-    def shell_complete(
-        self, ctx: click.Context, _param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Offer the names that begin as typed. A memory that can't be read has none."""
-        found: list[CompletionItem] = []
-        try:
-            with warnings.catch_warnings(action="ignore"):
-                for name in self._names(ctx):
-                    if name.startswith(incomplete) and len(found) < MOST:
-                        found.append(CompletionItem(name))
-        except (EmError, OSError):
-            # A message would stand in the middle of what the person types.
-            return []
-        return found
+def _names_of(ctx: click.Context, param: click.Parameter) -> "Names | None":
+    """Return the function that lists what a parameter names: routines, subjects or workflows."""
+    if param.name == "name" and isinstance(param, click.Argument):
+        return _workflows if ctx.command_path.startswith("em workflow ") else _routines
+    return BY_NAME.get(param.name or "")
 
 
 def _memory(ctx: click.Context) -> str | None:
     """Return the database that was typed before; None for the usual one."""
-    typed = (one.params.get("db") or (one.obj or {}).get("db") for one in _above(ctx))
-    return next(filter(None, typed), None)
-
-
-def _above(ctx: click.Context | None) -> Iterator[click.Context]:
-    while ctx is not None:
-        yield ctx
-        ctx = ctx.parent
+    found: str | None = ctx.obj["db"]
+    return found
 
 
 def _routines(ctx: click.Context) -> Iterator[str]:
@@ -75,27 +69,17 @@ def _workflows(ctx: click.Context) -> Iterator[str]:
     yield from WorkflowFile(ctx.params.get("file")).values()
 
 
-ROUTINE, SUBJECT, WORKFLOW = Name(_routines), Name(_subjects), Name(_workflows)
-BY_NAME = {"routine": ROUTINE, "ref": ROUTINE, "subject": SUBJECT, "subjects": SUBJECT}
+Names = Callable[[click.Context], Iterator[str]]
+BY_NAME: dict[str, Names] = {
+    "routine": _routines,
+    "ref": _routines,
+    "subject": _subjects,
+    "subjects": _subjects,
+}
 """What parameters of these names are."""
 
 
-def with_names(name: str, command: click.Command) -> click.Command:
-    """Complete routines, subjects and workflows of a command, and of all commands below it."""
-    if isinstance(command, click.Group):
-        for below, one in command.commands.items():
-            with_names(f"{name} {below}", one)
-        return command
-    for param in command.params:
-        kind = BY_NAME.get(param.name or "")
-        if param.name == "name" and isinstance(param, click.Argument):
-            kind = WORKFLOW if name.startswith("workflow ") else ROUTINE
-        if kind is not None and type(param.type) is StringParamType:
-            param.type = kind
-    return command
-
-
-@click.command("completion")
+@command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the script that completes `em` in SHELL.

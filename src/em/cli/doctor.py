@@ -1,4 +1,4 @@
-"""`em doctor` checks the installation, database, trust, extras and keys; `em smoke-llm` a model."""
+"""`em doctor`: check the installation, database, trust, extras and keys; `--llm` asks the model."""
 
 import os
 import platform
@@ -17,7 +17,8 @@ import click
 
 import em
 from em import telemetry
-from em.cli.options import database, everywhere, open_memory
+from em.cli.command import command
+from em.cli.options import database, open_memory
 from em.cli.output import emit, printable
 from em.clients.installation import AGENTS, launch_in
 from em.errors import EmError, NotFound, StoreCorrupt
@@ -59,15 +60,21 @@ CLOCKS_DIFFER = timedelta(minutes=5)
 LOW_SPACE = 256 * 1024 * 1024
 
 
-@click.command("doctor")
+@command("doctor")
 @click.option("--deep", is_flag=True, help="Read every page of the database.")
-@everywhere
-def doctor(deep: bool) -> int:
+@click.option("--llm", is_flag=True, help="Only ask the configured model one small question.")
+def doctor(deep: bool, llm: bool) -> int:
     """Check the installation, the database, what you trust, extras and keys.
 
     Each problem is told with what to do about it. Exit code 1 if there is one. A note is about
     something that works less well than it could.
+
+    --llm asks the model with a schema, as em asks all its questions, and prints its name, its
+    answer, the time and the tokens. This is a real call: it costs a few tokens.
     """
+    if llm:
+        _ask_model()
+        return 0
     database, problems = _database(deep=deep)
     sandboxes, clients = _sandboxes(), _clients()
     problems += [*_missing_extras(), *_old_sqlite(), *filter(None, clients.values())]
@@ -144,7 +151,7 @@ def _protocol(settings: Settings) -> str:
         return ""
     try:
         return provider_settings(settings.llm.provider, settings).protocol or ""
-    except EmError:  # `em smoke-llm` says what is wrong with it
+    except EmError:  # `em doctor --llm` says what is wrong with it
         return ""
 
 
@@ -338,17 +345,14 @@ SCHEMA = {
 }
 
 
-@click.command("smoke-llm")
-@click.option("--provider", metavar="NAME", help="The provider to ask.  [EM_LLM_PROVIDER, em.yaml]")
-@click.option("--model", metavar="NAME", help="The model to ask.  [EM_LLM_MODEL, em.yaml]")
-@everywhere
-def smoke_llm(provider: str | None, model: str | None) -> None:
-    """Ask the configured model one small question, with a schema, as em asks all its questions.
+@command("smoke-llm")
+def smoke_llm() -> None:
+    """Ask the configured model one small question: `em doctor --llm`."""
+    _ask_model()
 
-    Prints the model, its answer, the time and the tokens. This is a real call: it costs a few
-    tokens.
-    """
-    client = get_llm_client(provider, model)
+
+def _ask_model() -> None:
+    client = get_llm_client()
     # Room for models that think before they answer.
     answer = client.complete(QUESTION, schema=SCHEMA, max_tokens=4096)
     report = {

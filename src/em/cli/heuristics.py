@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from em.cli.command import group
 from em.cli.options import (
-    everywhere,
     listed,
     listing,
     model,
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from em.heuristics.loop import IterationDone, LoopResult
 
 
-@click.group("lessons", no_args_is_help=True)
-@everywhere
+@group("lessons")
 def lessons() -> None:
     """List, show, merge and retire the lessons in a memory."""
 
@@ -39,7 +38,6 @@ def lessons() -> None:
 @lessons.command("list")
 @click.option("--retired", is_flag=True, help="Include retired lessons.")
 @listing(50)
-@everywhere
 def list_(limit: int, retired: bool, **chosen: Any) -> None:
     """List lessons, the newest first.
 
@@ -67,7 +65,7 @@ def _why_none(store: Store, **chosen: Any) -> str:
     """Say why a list of lessons is empty."""
     if next(list_heuristics(store, retired=True, **listed(**chosen)), None) is not None:
         return "all of these lessons are retired; `em lessons list --retired` lists them"
-    return "no lessons yet; `em reflect --store` learns them from traces"
+    return "no lessons yet; `em lessons reflect --store` learns them from traces"
 
 
 def _row(one: Heuristic) -> tuple[str, ...]:
@@ -98,7 +96,6 @@ def as_json(one: Heuristic) -> dict[str, Any]:
 
 @lessons.command("show")
 @click.argument("heuristic_id", metavar="ID")
-@everywhere
 def show(heuristic_id: str) -> None:
     """Show a lesson and its evidence."""
     book = open_memory().heuristics
@@ -140,7 +137,6 @@ def _print_lesson(one: Heuristic) -> None:
 @lessons.command("retire")
 @click.argument("heuristic_ids", metavar="ID...", nargs=-1, required=True)
 @click.option("--reason", default="", help="Why. Stored with the lesson.")
-@everywhere
 def retire(heuristic_ids: tuple[str, ...], reason: str) -> None:
     """Retire lessons. Their history stays."""
     book = open_memory().heuristics
@@ -149,7 +145,6 @@ def retire(heuristic_ids: tuple[str, ...], reason: str) -> None:
 
 @lessons.command("accept")
 @click.argument("heuristic_ids", metavar="ID...", nargs=-1, required=True)
-@everywhere
 def accept(heuristic_ids: tuple[str, ...]) -> None:
     """Accept lessons that are doubted, after you have read them. Agents are told them then."""
     book = open_memory().heuristics
@@ -159,7 +154,6 @@ def accept(heuristic_ids: tuple[str, ...]) -> None:
 @lessons.command("merge")
 @click.argument("keep", metavar="ID")
 @click.argument("others", metavar="OTHER...", nargs=-1, required=True)
-@everywhere
 def merge(keep: str, others: tuple[str, ...]) -> None:
     """Merge lessons. ID gets the evidence of the OTHERs, which are retired."""
     _print_changed([open_memory().heuristics.merge(keep, others)], "now has all the evidence")
@@ -173,14 +167,10 @@ def merge(keep: str, others: tuple[str, ...]) -> None:
     type=click.Choice(["success", "failure", "unknown"]),
     help="How the run ended that used these lessons.",
 )
-@click.option("--task", default="", help="The task of the run.")
 @click.option("--subject", metavar="NAME", help="Who the task is about. Forgotten with them.")
-@everywhere
-def feedback(
-    heuristic_ids: tuple[str, ...], outcome: Outcome, task: str, subject: str | None
-) -> None:
+def feedback(heuristic_ids: tuple[str, ...], outcome: Outcome, subject: str | None) -> None:
     """Record a run's outcome for these lessons. Lessons whose runs keep failing are retired."""
-    found = open_memory().feedback(heuristic_ids, outcome, task=task, subject=subject)
+    found = open_memory().feedback(heuristic_ids, outcome, subject=subject)
     _print_changed(found, "recorded")
 
 
@@ -193,13 +183,12 @@ def _print_changed(found: list[Heuristic], what: str) -> None:
     emit({"heuristics": [as_json(one) for one in found]}, text)
 
 
-@click.command("reflect")
+@lessons.command("reflect")
 @click.argument("traces", nargs=-1, metavar="[FILE|TRACE]...")
 @click.option("--store", "keep", is_flag=True, help="Store the lessons, and the trace of a FILE.")
 @click.option("--all", "everything", is_flag=True, help="Learn from every trace in the log.")
 @click.option("--llm", is_flag=True, help="Ask the configured model too.  [EM_LLM_PROVIDER, …]")
 @click.option("--subject", help="The subject of a FILE. Its lessons are for that subject only.")
-@everywhere
 def reflect(
     traces: tuple[str, ...], keep: bool, everything: bool, llm: bool, subject: str | None
 ) -> None:
@@ -283,28 +272,21 @@ def _how_kept(found: Mapping[str, Lesson], stored: Sequence[Heuristic]) -> str:
     return f"stored as evidence, {listed} by `em lessons list`{retired}"
 
 
-@click.command("retrieve")
+@lessons.command("retrieve")
 @click.argument("task")
 @click.option("-k", "--top-k", "k", type=click.IntRange(min=1), default=5, show_default=True)
-@click.option("--tokens", type=click.IntRange(min=0), help="Most tokens of the briefing.")
-@click.option("--tool", "tools", multiple=True, help="A tool that the task uses. Repeatable.")
 @click.option("--subject", help="Include the lessons about this subject.")
 @click.option("--llm", is_flag=True, help="Let the configured model rank the lessons.")
 @click.option("--text", is_flag=True, help="Print only the briefing, as a section of a prompt.")
-@everywhere
 def retrieve(
     task: str,
     k: int,
-    tokens: int | None,
-    tools: tuple[str, ...],
     subject: str | None,
     llm: bool,
     text: bool,
 ) -> None:
     """List the lessons that fit TASK, with scores and reasons. Irrelevant ones are left out."""
-    briefing = open_memory().brief(
-        task, k, tokens, tools=tools or None, subject=subject, client=model(wanted=llm)
-    )
+    briefing = open_memory().brief(task, k, subject=subject, client=model(wanted=llm))
 
     def show_text() -> None:
         for line in briefing.notes:
@@ -341,12 +323,11 @@ def flat(one: Ranked) -> dict[str, object]:
     }
 
 
-@click.command("evaluate")
+@lessons.command("evaluate")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option(
     "--tasks", type=click.IntRange(min=1, max=900), default=100, show_default=True, metavar="N"
 )
-@everywhere
 def evaluate(seed: int, tasks: int) -> None:
     """Measure how well lessons are retrieved: hit@k, MRR and nDCG, against BM25 and chance.
 
@@ -373,7 +354,7 @@ def evaluate(seed: int, tasks: int) -> None:
     emit(done, text)
 
 
-@click.command("loop")
+@lessons.command("loop")
 @click.option("--goal", required=True, help="The goal, in words.")
 @click.option(
     "--agent",
@@ -388,7 +369,6 @@ def evaluate(seed: int, tasks: int) -> None:
 @click.option("--subject", metavar="NAME", help="Who the goal is about.")
 @click.option("--llm", is_flag=True, help="Let the configured model reflect too.")
 @click.option("--new", "anew", is_flag=True, help="Start anew instead of resuming an earlier loop.")
-@everywhere
 def loop(
     goal: str,
     agent: str,

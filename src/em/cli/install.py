@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from em.cli.options import address, everywhere, open_memory
+from em.cli.command import command
+from em.cli.options import address, open_memory
 from em.cli.output import emit, note, printable, wants_json
 from em.clients.installation import AGENTS, Installation, launch_in, removal, remove
 from em.clients.launch import launch_of
@@ -20,17 +21,12 @@ from em.settings import Settings
 from em.values.paths import is_unicode
 
 _client = click.argument("client", type=click.Choice([*AGENTS]))
-_yes = click.option(
-    "--yes", is_flag=True, hidden=True, expose_value=False, help="Nothing is asked."
-)
 _dry = click.option("--dry-run", is_flag=True, help="Show what is done, and do nothing.")
 
 
-@click.command("install")
+@command("install")
 @_client
-@_yes
 @_dry
-@everywhere
 def install(client: str, dry_run: bool) -> int:
     """Install em into a coding agent: a plugin with hooks, the MCP server and a skill.
 
@@ -60,11 +56,9 @@ def install(client: str, dry_run: bool) -> int:
     return 0
 
 
-@click.command("uninstall")
+@command("uninstall")
 @_client
-@_yes
 @_dry
-@everywhere
 def uninstall(client: str, dry_run: bool) -> int:
     """Undo `em install`: the agent removes the plugin, and em its folder. The memory stays."""
     agent = AGENTS[client]
@@ -113,18 +107,13 @@ def _memory() -> str:
     return db
 
 
-@click.command("hooks")
-@click.option(
-    "--idle", metavar="SECONDS", type=float, default=1800.0, show_default=True,
-    help="End after so long without a hook.",
-)  # fmt: skip
+@command("hooks")
 @click.option(
     "--socket",
     metavar="PATH",
     help="Where to listen; a name is one in the folder of this user's sockets.  [the memory's]",
 )
-@everywhere
-def hooks(idle: float, socket: str | None) -> int:
+def hooks(socket: str | None) -> int:
     """Answer the hooks of coding agents. `em install` lets the first hook start this.
 
     It listens on a socket that only this user can open, records sessions, and ends when idle. A
@@ -141,7 +130,6 @@ def hooks(idle: float, socket: str | None) -> int:
         HookService(
             memory,
             Path(address_of(socket or launch.socket)),
-            idle=idle,
             proposer=launch.proposer,
             keep_days=Settings.load().recordings.keep_days,
         ).run()

@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from em.behaviour.behaviour import KIND as BEHAVIOUR
+from em.cli.command import command, group
 from em.cli.options import (
-    everywhere,
     find_event,
     limited,
     open_memory,
@@ -51,8 +51,7 @@ MAX_CHARS = 400
 """Characters of an event that a line shows."""
 
 
-@click.group("log", no_args_is_help=True)
-@everywhere
+@group("log", {"backup": "em.cli.backup:backup"})
 def log() -> None:
     """Append to, show, verify, export and import the log."""
 
@@ -63,11 +62,7 @@ def log() -> None:
 @click.option("--kind", required=True, help="The kind of event: message, tool_call, your own.")
 @click.option("--subject", help="The subject of the event.")
 @click.option("--at", metavar="TIME", help="When it happened.  [now]")
-@click.option("--expect-pos", type=int, metavar="N", help="Refuse unless the stream ends at N.")
-@everywhere
-def append(
-    body: str, stream: str, kind: str, subject: str | None, at: str | None, expect_pos: int | None
-) -> None:
+def append(body: str, stream: str, kind: str, subject: str | None, at: str | None) -> None:
     """Append one event. BODY is a JSON object, or - to read it from standard input.
 
     \b
@@ -75,9 +70,7 @@ def append(
     """
     value = _parse_body(standard_input() if body == "-" else os.fsencode(body))
     _warn_of_typo(kind)
-    event = open_memory(create=True).log.append(
-        stream, kind, value, subject=subject, at=at, expected_pos=expect_pos
-    )
+    event = open_memory(create=True).log.append(stream, kind, value, subject=subject, at=at)
     emit(event, f"{event.id}  position {event.pos} of {event.stream}")
 
 
@@ -86,7 +79,6 @@ def append(
 @click.option("--id", "event_id", metavar="ID|SEQ", help="Show one event in full.")
 @click.option("--after", type=int, default=0, metavar="SEQ", help="Only events after this one.")
 @limited(100, least=0)
-@everywhere
 def show(*, event_id: str | None, after: int, limit: int, **chosen: Any) -> None:
     """Show events, oldest first."""
     events_log = open_memory().log
@@ -109,7 +101,6 @@ def show(*, event_id: str | None, after: int, limit: int, **chosen: Any) -> None
 @selection
 @limited(10, least=0)
 @click.option("-f", "--follow", is_flag=True, help="Show new events as they arrive, until Ctrl-C.")
-@everywhere
 def tail(*, limit: int, follow: bool, **chosen: Any) -> None:
     """Show the newest events; with -f, also new ones. With --json, one event per line."""
     events_log = open_memory().log
@@ -145,7 +136,6 @@ def tail(*, limit: int, follow: bool, **chosen: Any) -> None:
     metavar="FILE",
     help="Save the heads to FILE. Store it outside the database.",
 )
-@everywhere
 def verify(stream: str | None, head_file: str | None, save_head: str | None) -> int:
     """Verify that no event, artefact or record was changed or removed. Exit code 1 if one was."""
     memory = open_memory()
@@ -164,7 +154,6 @@ def verify(stream: str | None, head_file: str | None, save_head: str | None) -> 
 
 
 @log.command()
-@everywhere
 def rebuild() -> None:
     """Make lessons, and what lists show of runs, traces and jobs, again from the log.
 
@@ -184,7 +173,6 @@ def rebuild() -> None:
 @log.command()
 @click.argument("file", default="-", type=click.Path(dir_okay=False, allow_dash=True))
 @selection
-@everywhere
 def export(*, file: str, **chosen: Any) -> None:
     """Write events as JSONL to FILE or standard output. `em log import` restores the same log."""
     memory = open_memory()
@@ -207,7 +195,6 @@ def export(*, file: str, **chosen: Any) -> None:
     is_flag=True,
     help="Append exported events as new ones, with new ids, at the end of their streams.",
 )
-@everywhere
 def import_(file: str, rechain: bool) -> None:
     """Append the event lines of FILE or standard input.
 
@@ -399,7 +386,7 @@ _DESCRIPTIONS = {
 }
 
 
-@click.command("forget")
+@command("forget")
 @click.option("--event", "event_ids", multiple=True, metavar="ID|SEQ", help="An event. Repeatable.")
 @click.option("--trace", "trace_ids", multiple=True, metavar="ID", help="A trace. Repeatable.")
 @click.option("--run", "run_ids", multiple=True, metavar="ID", help="A run. Repeatable.")
@@ -410,7 +397,6 @@ _DESCRIPTIONS = {
 @click.option("--dry-run", is_flag=True, help="Only list what would be erased.")
 @click.option("--yes", is_flag=True, help="Don't ask for confirmation.")
 @click.option("--finish", is_flag=True, help="Only scrub the disk after an earlier forget.")
-@everywhere
 def forget(
     *,
     event_ids: tuple[str, ...],

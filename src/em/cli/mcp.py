@@ -5,14 +5,15 @@ from importlib.util import find_spec
 
 import click
 
-from em.cli.options import everywhere, load_tools, open_memory
+from em.cli.command import command
+from em.cli.options import load_tools, open_memory
 from em.errors import MissingExtra
 from em.serve.auth import Caller
 from em.serve.mcp.handshake import serve_stdio
 from em.settings import Settings
 
 
-@click.command("mcp")
+@command("mcp")
 @click.option("--tools", metavar="MODULE|FILE", help="Python functions that routines may call.")
 @click.option("--read-only", is_flag=True, help="Record no observations and run no routines.")
 @click.option("--subject", "subjects", multiple=True, help="Serve only this subject. Repeatable.")
@@ -21,7 +22,6 @@ from em.settings import Settings
     is_flag=True,
     help="List less: for an agent that `em install` gave hooks, which tell it lessons.",
 )
-@everywhere
 def mcp(tools: str | None, read_only: bool, subjects: tuple[str, ...], beside_hooks: bool) -> None:
     """Serve the memory to the agent that starts this command: remember, ask, brief, and more.
 

@@ -45,34 +45,6 @@ def person() -> str:
         return ""  # a container may run as nobody in particular
 
 
-def _take(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    if value:
-        ctx.obj["json" if param.name == "as_json" else "db"] = value
-
-
-def everywhere(function: F) -> F:
-    """Add `--db` and `--json`, which may stand before or after a command's name."""
-    for option in (
-        click.option(
-            "--json",
-            "as_json",
-            is_flag=True,
-            help="Print JSON instead of text.",
-            expose_value=False,
-            callback=_take,
-        ),
-        click.option(
-            "--db",
-            metavar="PATH|URL",
-            help="The database to use.",
-            expose_value=False,
-            callback=_take,
-        ),
-    ):
-        function = option(function)
-    return function
-
-
 def selection(function: F) -> F:
     """Add the options that select events."""
     for option in (

@@ -2,13 +2,16 @@
 
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.types import StringParamType
 
 from em.errors import UsageError
 from em.values.paths import is_unicode, shown
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _PATHS = {"FILE", "DIR", "PATH"}
 
@@ -33,6 +36,14 @@ class Text(StringParamType):
             place="" if param is None else _name_of(param),
         )
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        """Offer the names in the memory that begin as typed."""
+        from em.cli.completion import offered
+
+        return offered(ctx, param, incomplete)
+
     def _may_be_path(self, value: str) -> bool:
         if self._is_always_path or not self._paths:
             return self._is_always_path
@@ -42,14 +53,3 @@ class Text(StringParamType):
 def _name_of(param: click.Parameter) -> str:
     """Return a parameter as it is typed or as the usage shows it."""
     return param.opts[-1] if isinstance(param, click.Option) else param.human_readable_name
-
-
-def with_texts(command: click.Command) -> click.Command:
-    """Let a command, and all commands below it, refuse what is typed and can't be stored."""
-    for below in command.commands.values() if isinstance(command, click.Group) else ():
-        with_texts(below)
-    for param in command.params:
-        if type(param.type) is StringParamType:
-            metavar = param.metavar if isinstance(param.metavar, str) else ""
-            param.type = Text(metavar)
-    return command

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from em import telemetry
+from em.cli.command import command, group
 from em.cli.options import (
-    everywhere,
     limited,
     load_tools,
     open_memory,
@@ -51,8 +51,7 @@ SHOWN = 20
 """Jobs, or failures, that are listed."""
 
 
-@click.group("queue", no_args_is_help=True)
-@everywhere
+@group("queue")
 def queue() -> None:
     """List, show, cancel and retry queued jobs."""
 
@@ -86,14 +85,12 @@ def queueing(function: F) -> F:
 @queue.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only jobs of this kind.")
-@click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
 @click.option("--subject", metavar="NAME", help="Only jobs about this subject.")
 @limited(20)
-@everywhere
-def list_(state: Any, kind: Any, queue: str | None, subject: str | None, limit: int) -> None:
+def list_(state: Any, kind: Any, subject: str | None, limit: int) -> None:
     """List jobs, the newest first, and the running workers."""
     opened = open_queue()
-    jobs = opened.jobs(state=state, kind=kind, queue=queue, subject=subject, limit=limit)
+    jobs = opened.jobs(state=state, kind=kind, subject=subject, limit=limit)
     workers = opened.workers()
 
     def text() -> None:
@@ -126,7 +123,6 @@ def _result(view: "JobView") -> str:
 
 @queue.command("show")
 @click.argument("job_id", metavar="JOB")
-@everywhere
 def show(job_id: str) -> None:
     """Show a job: its content, results and failures."""
     opened = open_queue()
@@ -154,7 +150,6 @@ def _print_job(view: "JobView") -> None:
 
 @queue.command("cancel")
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
-@everywhere
 def cancel(jobs: tuple[str, ...]) -> None:
     """Cancel jobs. A running job stops before its next step, or after its current subject."""
     opened = open_queue()
@@ -165,7 +160,6 @@ def cancel(jobs: tuple[str, ...]) -> None:
 @queue.command("retry")
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
 @click.option("--wait", is_flag=True, help="Wait for the jobs, and report their results.")
-@everywhere
 def retry(jobs: tuple[str, ...], wait: bool) -> int:
     """Queue the failed items of jobs again.
 
@@ -182,7 +176,6 @@ def retry(jobs: tuple[str, ...], wait: bool) -> int:
 @click.option(
     "--older-than", default="7d", show_default=True, metavar="AGE", help="An age: 7d, 12h."
 )
-@everywhere
 def clear(older_than: str) -> None:
     """Remove jobs from the queue that ended longer ago than AGE. Their events stay in the log."""
     dropped = open_queue().clear(parse_duration(older_than, "--older-than", bare_unit="d"))
@@ -200,7 +193,6 @@ def clear(older_than: str) -> None:
 @click.option("--each", metavar="FILE", help="Queue a run for each line of JSON, its input.")
 @click.option("--subject", metavar="NAME", help="Who the runs are about. Forgotten with them.")
 @queueing
-@everywhere
 def run(
     routine: str,
     input_file: str | None,
@@ -221,7 +213,6 @@ def run(
 @click.argument("traces", metavar="[TRACE]...", nargs=-1)
 @click.option("--llm", is_flag=True, help="Also use the model that the worker is configured with.")
 @click.option("--wait", is_flag=True, help="Wait for the jobs, and report their results.")
-@everywhere
 def reflect(traces: tuple[str, ...], llm: bool, wait: bool) -> int:
     """Queue learning lessons from traces, given by their ids, or from all."""
     opened = open_queue()
@@ -232,14 +223,13 @@ def reflect(traces: tuple[str, ...], llm: bool, wait: bool) -> int:
 @queue.command("embed")
 @click.argument("subjects", metavar="[SUBJECT]...", nargs=-1)
 @click.option("--wait", is_flag=True, help="Wait for the jobs, and report their results.")
-@everywhere
 def embed(subjects: tuple[str, ...], wait: bool) -> int:
     """Queue the missing vectors of subjects, or of everything."""
     opened = open_queue()
     return report_queued(opened, opened.add_embeddings(subjects or None), "embedding", wait=wait)
 
 
-@click.command("enqueue")
+@command("enqueue")
 @click.argument("name")
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter.")
 @click.option(
@@ -253,7 +243,6 @@ def embed(subjects: tuple[str, ...], wait: bool) -> int:
 @click.option("-f", "--file", metavar="FILE", help="The file of the workflows.  [em.yaml]")
 @click.option("--subject", metavar="NAME", help="Who the runs are about. Forgotten with them.")
 @queueing
-@everywhere
 def enqueue(
     name: str,
     params: Sequence[str],
@@ -365,7 +354,7 @@ def _print_reasons(title: str, found: Mapping[str, str]) -> None:
         note(f"{title}: and {len(found) - SHOWN:,} more")
 
 
-@click.command("worker")
+@command("worker")
 @click.option("--queue", "queues", multiple=True, help="Only this queue. Repeatable.  [all]")
 @click.option(
     "--concurrency",
@@ -374,7 +363,6 @@ def _print_reasons(title: str, found: Mapping[str, str]) -> None:
 )
 @click.option("--tools", metavar="MODULE|FILE", help="Python module whose functions are the tools.")
 @click.option("--drain", is_flag=True, help="Exit when no job is queued or running.")
-@everywhere
 def worker(queues: tuple[str, ...], concurrency: int | None, tools: str | None, drain: bool) -> int:
     """Run queued jobs: runs, checkpoints, compilations. You can start several workers.
 

@@ -5,21 +5,19 @@ from typing import Any
 import click
 import msgspec
 
-from em.cli.options import everywhere, open_memory, pairs
+from em.cli.command import command
+from em.cli.options import open_memory, pairs
 from em.cli.output import count, emit, note, print_table, printable, progress
 from em.errors import EmbedderError, UsageError
 from em.memory import Memory
 from em.store.protocol import Passage
 
 
-@click.command()
+@command("recall")
 @click.argument("words", nargs=-1)
 @click.option("--subject", help="Only passages about this subject.")
-@click.option("--role", help="Only what was said in this role, such as user.")
 @click.option("--speaker", help="Only what this speaker said.")
 @click.option("--session", help="Only this conversation.")
-@click.option("--agent", help="Only what was said to or by this agent.")
-@click.option("--run", help="Only this run of an agent, or this trace.")
 @click.option(
     "--metadata", multiple=True, metavar="KEY=VALUE", help="Only with this field. Repeatable."
 )
@@ -29,7 +27,6 @@ from em.store.protocol import Passage
 @click.option("--in-order", is_flag=True, help="Sort by time, not best first.")
 @click.option("--neighbours", default=0, metavar="N", help="Show N passages before and after each.")
 @click.option("--embed", is_flag=True, help="First compute the vectors of new passages.")
-@everywhere
 def recall(words: tuple[str, ...], embed: bool, metadata: tuple[str, ...], **chosen: Any) -> None:
     """Search for the passages that fit WORDS, a question or keywords, best first.
 

@@ -9,15 +9,13 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any, NoReturn, TextIO
 
 import click
 
 import em
-from em.cli.examples import with_examples
+from em.cli.command import Command, Group, command, walk
 from em.cli.output import note, print_error
-from em.cli.parameters import with_texts
 from em.errors import EmError, StoreError, UsageError
 
 _SHOW = warnings.showwarning
@@ -26,16 +24,17 @@ VARIABLE = "_EM_COMPLETE"
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Memory": {
-        "import": ("em.cli.traces:import_", "Import transcripts that agents left on disk."),
-        "watch": ("em.cli.traces:watch", "Import transcripts while they are written."),
-        "observe": ("em.cli.state:observe", "Record observations about a subject."),
+        "import": (
+            "em.cli.transcripts:import_",
+            "Import the transcripts of agents.",
+        ),
+        "observe": ("em.cli.observation:observe", "Record observations about a subject."),
         "recall": ("em.cli.recall:recall", "Search what was said."),
         "traces": ("em.cli.traces:traces", "List, show, compare and label traces."),
         "forget": ("em.cli.log:forget", "Erase events and everything derived from them."),
-        "log": ("em.cli.log:log", "Append to, show, verify, export and import the log."),
+        "log": ("em.cli.log:log", "Show, verify, export, import and back up the log."),
     },
     "Routines": {
-        "suggest": ("em.cli.traces:suggest", "Suggest which traces are worth compiling."),
         "compile": (
             "em.cli.compilation:compile_",
             "Compile a trace into a routine that runs without a model.",
@@ -45,16 +44,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "em.cli.run:resume",
             "Resume a run that was interrupted or waits for an answer.",
         ),
-        "runs": ("em.cli.run:runs", "List and show past runs of routines."),
-        "validate": ("em.cli.routine:validate", "List every problem of a routine."),
+        "runs": ("em.cli.run:runs", "List, show and cancel runs of routines."),
         "routine": (
             "em.cli.routine:routine",
-            "List, show, accept, retire and heal routines.",
-        ),
-        "export": ("em.cli.routine:export", "Write a routine as a script that runs without em."),
-        "shadow": (
-            "em.cli.shadow:shadow",
-            "Count how often routines would have done what the agents did.",
+            "Suggest, list, show, accept, validate, export and heal routines.",
         ),
     },
     "Agents": {
@@ -62,40 +55,16 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "uninstall": ("em.cli.install:uninstall", "Undo `em install` completely."),
         "hooks": ("em.cli.install:hooks", "Answer the hooks of coding agents."),
         "mcp": ("em.cli.mcp:mcp", "Serve the memory to an agent, as an MCP server."),
-        "behaviours": (
-            "em.cli.behaviours:behaviours",
-            "List, show, export and forget recorded behaviours.",
-        ),
     },
-    "State": {
-        "state": ("em.cli.state:state", "Show a subject's compiled state."),
-        "ask": ("em.cli.state:ask", "Answer a question about a subject."),
-        "checkpoint": (
-            "em.cli.state:checkpoint",
-            "Compile new observations of a subject into typed state.",
+    "State and lessons": {
+        "state": (
+            "em.cli.state:state",
+            "Compile, show, ask and correct a subject's typed state, and check its rules.",
         ),
-        "check": ("em.cli.state:check", "List the rules that fire before an action."),
-        "alerts": (
-            "em.cli.state:alerts",
-            "List the deadlines and alerts that are due for a subject.",
+        "lessons": (
+            "em.cli.heuristics:lessons",
+            "Learn lessons from traces, find those that fit a task, list and retire them.",
         ),
-        "conflicts": ("em.cli.state:conflicts", "List the contradictions about a subject."),
-        "resolve": ("em.cli.state:resolve", "Settle a contradiction about a subject."),
-        "rules": ("em.cli.state:rules", "List, accept and reject the rules about a subject."),
-        "repl": ("em.cli.state:repl", "Start a Python prompt with a subject's typed state."),
-    },
-    "Lessons": {
-        "reflect": ("em.cli.heuristics:reflect", "Learn lessons from traces."),
-        "retrieve": (
-            "em.cli.heuristics:retrieve",
-            "List the lessons that fit a task, with scores.",
-        ),
-        "lessons": ("em.cli.heuristics:lessons", "List, show, merge and retire lessons."),
-        "evaluate": (
-            "em.cli.heuristics:evaluate",
-            "Measure how well lessons are retrieved, on a seeded benchmark.",
-        ),
-        "loop": ("em.cli.heuristics:loop", "Run an agent repeatedly until a goal is reached."),
     },
     "Workflows": {
         "workflow": (
@@ -107,10 +76,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Service": {
         "serve": ("em.cli.serve:serve", "Serve the memory over HTTP: web pages and a JSON API."),
-        "ui": ("em.cli.serve:ui", "Open the memory in a browser."),
     },
     "Administration": {
-        "backup": ("em.cli.backup:backup", "Copy the memory to a file while it is used."),
         "schema": (
             "em.cli.schema:schema",
             "Print JSON Schemas of the files that people write.",
@@ -118,26 +85,30 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "completion": ("em.cli.completion:completion", "Complete `em` in bash, zsh or fish."),
         "doctor": (
             "em.cli.doctor:doctor",
-            "Check the installation, the database, extras and keys.",
-        ),
-        "secrets": (
-            "em.cli.secrets:secrets",
-            "List the secrets in transcripts on this disk, without showing them.",
+            "Check the installation, the database, extras, keys and the model.",
         ),
         "trust": ("em.cli.trust:trust", "Trust code or a folder's em.yaml after you have read it."),
-        "smoke-llm": ("em.cli.doctor:smoke_llm", "Ask the configured model one small question."),
+        "help": ("em.cli.root:help_", "Show the help of a command."),
     },
 }
 """The commands by what they are about, each with its function and its help.
 
 A module is imported when its command is used.
 """
-COMMANDS = {name: told for commands in GROUPS.values() for name, told in commands.items()}
+COMMANDS = {name: place for commands in GROUPS.values() for name, (place, _) in commands.items()}
+ALIASES = {
+    "evaluate": "em.cli.heuristics:evaluate",
+    "reflect": "em.cli.heuristics:reflect",
+    "retrieve": "em.cli.heuristics:retrieve",
+    "smoke-llm": "em.cli.doctor:smoke_llm",
+    "validate": "em.cli.routine:validate",
+}
+"""Spellings of the documents in docs/seeds.md. They work and are not listed."""
 NEW_OBJECTS = 20_000
 """How many new objects make Python look for unused ones."""
 
 SAME_AS = {
-    "cache": "behaviours",
+    "cache": "routine behaviours",
     "heuristics": "lessons",
     "lesson": "lessons",
     "keep": "compile",
@@ -146,28 +117,30 @@ SAME_AS = {
 """Commands that people look for under another name."""
 
 
-class LazyGroup(click.Group):
-    """A group that knows the names and help of its commands without importing them."""
+class Root(Group):
+    """The command `em`."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the names of all commands in alphabetical order."""
         return sorted(COMMANDS)
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, name: str) -> Command | None:
         """Import a command, or suggest the closest name."""
-        if name in COMMANDS:
-            module, _, attribute = COMMANDS[name][0].partition(":")
-            command: click.Command = getattr(import_module(module), attribute)
-            if VARIABLE in os.environ:
-                from em.cli.completion import with_names
+        found = super().get_command(ctx, name)
+        if found is None and not ctx.resilient_parsing:
+            close = " or ".join(map(repr, self._closest(name)))
+            hint = f" Did you mean {close}?" if close else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return found
 
-                return with_names(name, command)
-            return with_examples(name, with_texts(command))
+    def _closest(self, name: str) -> list[str]:
+        """Return the commands that have this name below another, else one with a similar name."""
         from difflib import get_close_matches
 
-        close = [SAME_AS[name]] if name in SAME_AS else get_close_matches(name, COMMANDS, 1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        return ctx.fail(f"No such command {name!r}.{hint}")
+        if name in SAME_AS:
+            return [SAME_AS[name]]
+        below = [one.path for one in walk(self) if one.path.endswith(f" {name}")]
+        return below or get_close_matches(name, COMMANDS, 1)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Parse the arguments. `--help` is printed here, so a closed pipe is handled here too."""
@@ -188,7 +161,7 @@ class LazyGroup(click.Group):
                     [(name.ljust(width - 2), text) for name, (_, text) in commands.items()]
                 )
         formatter.write_paragraph()
-        formatter.write_text("`em COMMAND --help` shows an example of each.")
+        formatter.write_text("`em help COMMAND` shows its options and an example.")
 
 
 @contextmanager
@@ -205,20 +178,29 @@ def _reader_may_leave() -> Iterator[None]:
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=Root,
+    places=COMMANDS | ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option(
-    "--db",
-    metavar="PATH|URL",
-    help="The database: a SQLite file or a postgresql:// URL.  [EM_DB, em.yaml, else .em/em.db]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.version_option(em.__version__, message="em %(version)s")
-@click.pass_context
-def root(ctx: click.Context, db: str | None, as_json: bool) -> None:
+def root() -> None:
     """Executable memory for AI agents: compile what an agent did into code that it can run."""
-    ctx.obj = {"db": db, "json": as_json}
+
+
+@command("help")
+@click.argument("words", metavar="[COMMAND]...", nargs=-1)
+@click.pass_context
+def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Show the help of em, or of COMMAND."""
+    above = ctx.find_root()
+    found: click.Command = root
+    for word in words:
+        below = found.get_command(above, word) if isinstance(found, click.Group) else None
+        if below is None:
+            raise UsageError(f"there is no command `em {' '.join(words)}`", fix="em help")
+        above = click.Context(below, info_name=word, parent=above)
+        found = below
+    click.echo(found.get_help(above))
 
 
 def main() -> None:
@@ -253,11 +235,13 @@ def _leave(code: int) -> NoReturn:
 def run(args: list[str]) -> int:
     """Run one command; return its exit code."""
     if VARIABLE in os.environ:
-        root.main(args=args, prog_name="em", complete_var=VARIABLE)  # it exits
+        root.main(args=args, prog_name="em", complete_var=VARIABLE, obj={"db": None})  # exits
     as_json = "--json" in args
     warnings.showwarning = _show_warning
     try:
-        result: Any = root.main(args=args, prog_name="em", standalone_mode=False)
+        result: Any = root.main(
+            args=args, prog_name="em", standalone_mode=False, obj={"db": None, "json": False}
+        )
     except EmError as error:
         print_error(error, as_json=as_json)
         return error.exit_code

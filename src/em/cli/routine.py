@@ -1,4 +1,4 @@
-"""Commands about routines: `em routine`, `em validate`, `em export`."""
+"""Commands about routines: `em routine`, `em routine validate`, `em routine export`."""
 
 import sys
 from contextlib import ExitStack
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from em.cli.command import group
 from em.cli.options import (
     address,
-    everywhere,
     find_package,
     known_routine,
     load_tools,
@@ -59,14 +59,19 @@ if TYPE_CHECKING:
     from em.runner.tools.grant import Grant
 
 
-@click.group("routine", no_args_is_help=True)
-@everywhere
+@group(
+    "routine",
+    {
+        "suggest": "em.cli.suggestions:suggest",
+        "shadow": "em.cli.shadow:shadow",
+        "behaviours": "em.cli.behaviours:behaviours",
+    },
+)
 def routine() -> None:
     """List, show, unpack, strike, accept, retire, restore, heal stored routines."""
 
 
 @routine.command("list")
-@everywhere
 def list_() -> None:
     """List every version of every stored routine, and of every script that an agent wrote."""
     store = open_memory().store
@@ -124,7 +129,6 @@ def _proof_in_words(files: "Mapping[str, str]") -> str:
 @routine.command("show")
 @click.argument("ref", metavar="NAME[@VERSION]|DIR")
 @click.option("--python", is_flag=True, help="Print it as a Python function instead.")
-@everywhere
 def show(ref: str, python: bool) -> None:
     """Print a stored routine, or the one in a folder: its routine.yaml, and what is in it.
 
@@ -195,7 +199,7 @@ def _show_python(name: str, document: Json) -> None:
         raise UsageError(
             "only a routine with `checks: hand_over` reads as a function",
             place=name,
-            fix="`em export --to python` writes any routine as a script",
+            fix="`em routine export --to python` writes any routine as a script",
         )
     function = function_text(document)
     emit({"routine": name, "python": function}, lambda: click.echo(function, nl=False))
@@ -204,7 +208,6 @@ def _show_python(name: str, document: Json) -> None:
 @routine.command("unpack")
 @click.argument("ref", metavar="NAME[@VERSION]")
 @click.option("-o", "--output", required=True, metavar="DIR", type=click.Path(file_okay=False))
-@everywhere
 def unpack(ref: str, output: str) -> None:
     """Write a stored routine into the folder DIR. Other files in DIR stay as they are."""
     artefact = find_routine(open_memory().store, ref)
@@ -213,22 +216,17 @@ def unpack(ref: str, output: str) -> None:
     emit({"routine": name, "folder": output}, f"{name} is in {output}")
 
 
-_BY = click.option("--by", metavar="NAME", help="Who decides, for the log  [your login].")
-
-
 @routine.command("accept")
 @click.argument("ref", metavar="NAME[@VERSION]|DIR|KEY")
 @click.option("--name", help="With KEY: the routine's name.  [from the traces]")
 @click.option("--no-allow", is_flag=True, help="Leave em.yaml as it is.")
 @click.option("--yes", is_flag=True, help="Don't ask: you have read it elsewhere.")
-@_BY
-@everywhere
-def accept(ref: str, name: str | None, no_allow: bool, yes: bool, by: str | None) -> int:
+def accept(ref: str, name: str | None, no_allow: bool, yes: bool) -> int:
     """Accept a version that you have read: it is in use, and agents use it without asking.
 
     The routine in the folder DIR is stored as a new version. A stored routine of that name comes
     first; `./NAME` is always the folder. KEY names what was proposed at the end of a session
-    (`em suggest` lists it): it is compiled.
+    (`em routine suggest` lists it): it is compiled.
 
     What the routine needs and em.yaml does not allow yet, the programs and folders of its
     recordings, is shown all at once. If you agree it is written into the em.yaml of the folder in
@@ -259,7 +257,7 @@ def accept(ref: str, name: str | None, no_allow: bool, yes: bool, by: str | None
             _confirm(grant)
 
     try:
-        who = person() if by is None else by
+        who = person()
         if files is not None:
             ref = keep_routine(memory.store, files, retired=True).ref
         done = memory.accept(ref, by=who, name=name, agree=None if no_allow else agree)
@@ -313,11 +311,9 @@ def _agree_to_skill(files: "Mapping[str, str]", *, is_read: bool) -> None:
 
 @routine.command("withdraw")
 @click.argument("ref", metavar="NAME[@VERSION]")
-@_BY
-@everywhere
-def withdraw(ref: str, by: str | None) -> None:
+def withdraw(ref: str) -> None:
     """Take back that a version was accepted. If that put it in use, it is proposed again."""
-    done = open_memory().withdraw(ref, by=person() if by is None else by)
+    done = open_memory().withdraw(ref, by=person())
     how = "is not accepted any more" if done.changed else "was not accepted"
     text = f"{done.routine} {how}; {_meaning(done.routine, done.now)}"
     emit({"routine": done.routine, "withdrawn": done.changed, "now": done.now}, text)
@@ -325,11 +321,9 @@ def withdraw(ref: str, by: str | None) -> None:
 
 @routine.command("retire")
 @click.argument("ref", metavar="NAME@VERSION")
-@_BY
-@everywhere
-def retire(ref: str, by: str | None) -> int:
+def retire(ref: str) -> int:
     """Retire a version: its name then means the version before. It can still be read."""
-    done = open_memory().retire(ref, by=person() if by is None else by)
+    done = open_memory().retire(ref, by=person())
     already = "" if done.changed else " already"
     text = f"{done.routine} is{already} retired; {_meaning(done.routine, done.now)}"
     emit({"routine": done.routine, "retired": done.changed, "now": done.now}, text)
@@ -338,11 +332,9 @@ def retire(ref: str, by: str | None) -> int:
 
 @routine.command("restore")
 @click.argument("ref", metavar="NAME@VERSION")
-@_BY
-@everywhere
-def restore(ref: str, by: str | None) -> int:
+def restore(ref: str) -> int:
     """Put a retired version in use again. Its name then means the newest version in use."""
-    done = open_memory().restore(ref, by=person() if by is None else by)
+    done = open_memory().restore(ref, by=person())
     already = "" if done.changed else " already"
     text = f"{done.routine} is{already} in use; {_meaning(done.routine, done.now)}"
     emit({"routine": done.routine, "restored": done.changed, "now": done.now}, text)
@@ -358,16 +350,14 @@ def _meaning(ref: str, now: str) -> str:
 @click.argument("ref", metavar="NAME")
 @click.argument("checks", metavar="CHECK...", nargs=-1, required=True)
 @click.option("--reason", default="", metavar="TEXT", help="Why it is not needed, for the log.")
-@_BY
-@everywhere
-def strike(ref: str, checks: tuple[str, ...], reason: str, by: str | None) -> None:
+def strike(ref: str, checks: tuple[str, ...], reason: str) -> None:
     """Strike checks of a learnt routine: runs no longer hand over because of them.
 
     CHECK is the id of an assert, STEP.FIELD for one thing that a step expects of its result, or
     STEP for all that it expects; `em routine show` lists them. The routine without them is stored
     as a new version, and `em compile --again` leaves them out.
     """
-    done = open_memory().strike(ref, *checks, reason=reason, by=person() if by is None else by)
+    done = open_memory().strike(ref, *checks, reason=reason, by=person())
     kept = f"stored as {done.new}; the version before is {done.old}"
     emit(done, f"{printable(done.words)}\n{kept}")
 
@@ -375,7 +365,6 @@ def strike(ref: str, checks: tuple[str, ...], reason: str, by: str | None) -> No
 @routine.command("diff")
 @click.argument("name", metavar="NAME")
 @click.argument("versions", metavar="[OLD [NEW]]", nargs=-1, type=int)
-@everywhere
 def diff(name: str, versions: tuple[int, ...]) -> None:
     """Say in words what a version of a routine has learnt since another one.
 
@@ -411,7 +400,6 @@ def diff(name: str, versions: tuple[int, ...]) -> None:
 @routine.command("heal")
 @click.argument("run_id", metavar="RUN")
 @click.option("--dry-run", is_flag=True, help="Only show the change.")
-@everywhere
 def heal(run_id: str, dry_run: bool) -> int:
     """Write the fixes of a run into its routine.
 
@@ -434,11 +422,10 @@ def print_healing(healing: "Healing", run_id: str) -> None:
         click.echo(f"  apply this change with: em routine heal {run_id}")
 
 
-@click.command("validate")
+@routine.command("validate")
 @click.argument("routine", metavar="DIR|NAME[@VERSION]")
 @click.option("--tools", metavar="MODULE|FILE", help="Check calls against these tools too.")
 @click.option("--udf", metavar="MODULE|FILE", help="Functions in addition to those of udf.py.")
-@everywhere
 def validate(routine: str, tools: str | None, udf: str | None) -> int:
     """List every problem of a routine, by its folder or its name, with file and line.
 
@@ -508,7 +495,7 @@ USAGE = {
 }
 
 
-@click.command("export")
+@routine.command("export")
 @click.argument("routine", metavar="DIR|NAME[@VERSION]")
 @click.option(
     "--to",
@@ -524,7 +511,6 @@ USAGE = {
 )
 @click.option("--tools", metavar="FILE", help="For a skill: a Python file of tools to include.")
 @click.option("--trust", is_flag=True, help="You have read the code that a model wrote.")
-@everywhere
 def export(routine: str, to: str, output: str | None, tools: str | None, trust: bool) -> None:
     """Write a routine, by its folder or its stored name, as code that runs without em.
 

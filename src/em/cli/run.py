@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from em.cli.command import command, group
 from em.cli.conversation import (
     Go,
     Watcher,
@@ -28,7 +29,6 @@ from em.cli.options import (
     allowed,
     answering,
     as_typed,
-    everywhere,
     find_package,
     listed,
     listing,
@@ -111,7 +111,7 @@ def _shared(function: F) -> F:
     return function
 
 
-@click.command("run")
+@command("run")
 @click.argument("routine", metavar="[DIR|NAME[@VERSION]]", default="")
 @click.argument("named", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--request", metavar="TEXT", help="What is asked for, in words, in place of ROUTINE.")
@@ -132,7 +132,6 @@ def _shared(function: F) -> F:
 @click.option("--prepare", is_flag=True, help="The same, with a token that commits just this.")
 @click.option("--commit", "token", metavar="TOKEN", help="Make the writes that were prepared.")
 @_shared
-@everywhere
 def run(
     *,
     routine: str,
@@ -270,7 +269,7 @@ def _matched(request: str, also: str | None, client: "LlmClient | None") -> "Mat
             inputs = " ".join(f"{name}=…" for name in names)
             note(printable(f"  {'like it' if likely else 'in use'}: em run {one.ref} {inputs}"))
         if not ranked:
-            note("  `em suggest` lists what recurs in the traces, and may become a routine")
+            note("  `em routine suggest` lists what recurs in the traces, and may become a routine")
         elif client is None:
             note("  give its inputs by name, or let the configured model read the request: --llm")
 
@@ -313,14 +312,13 @@ def _by_name(package: Package, named: Sequence[str], known: dict[str, Any]) -> d
     return found
 
 
-@click.command("resume")
+@command("resume")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--input", "input_file", metavar="FILE", help="The same input again, if it contained secrets."
 )
 @click.option("--retry", is_flag=True, help="Take up a failed or cancelled run where it stopped.")
 @_shared
-@everywhere
 def resume(
     *,
     run_id: str,
@@ -632,8 +630,7 @@ def _figure(what: str, value: float | None) -> str:
     return f"{value:,.4f}" if what == "cost_usd" else f"{value:,.0f}"
 
 
-@click.group("runs", no_args_is_help=True)
-@everywhere
+@group("runs")
 def runs() -> None:
     """List, show and cancel runs of routines."""
 
@@ -642,7 +639,6 @@ def runs() -> None:
 @click.option("--routine", help="Only runs of the routine with this name.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
 @listing(20)
-@everywhere
 def list_(routine: str | None, status: str | None, limit: int, **chosen: Any) -> None:
     """List the newest runs with their status, the newest last."""
     page = find_runs(
@@ -674,7 +670,6 @@ def _as_json(one: RunSummary) -> dict[str, Any]:
 
 @runs.command("show")
 @click.argument("run_id", metavar="RUN")
-@everywhere
 def show(run_id: str) -> None:
     """Show a run: steps with times, result and savings."""
     memory = open_memory()
@@ -697,7 +692,6 @@ def show(run_id: str) -> None:
 
 @runs.command("cancel")
 @click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
-@everywhere
 def cancel(run_ids: tuple[str, ...]) -> None:
     """Stop runs before their next step, wherever they run. What was done stays done."""
     cancel_from_here(open_memory(), run_ids, "routine")

@@ -7,7 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from em.cli.options import everywhere, writing
+from em.cli.command import command
+from em.cli.options import writing
 from em.cli.output import emit, note, print_json
 from em.values.canonical import Json
 
@@ -67,12 +68,11 @@ def schema_of(name: str) -> dict[str, Any]:
     return {"$schema": DIALECT, "title": TITLES[name], **MADE[name]()}
 
 
-@click.command("schema")
+@command("schema")
 @click.argument("name", type=click.Choice([*MADE]), required=False)
 @click.option(
     "-o", "--output", metavar="DIR", help="Write all of them into this folder, as NAME.schema.json."
 )
-@everywhere
 def schema(name: str | None, output: str | None) -> None:
     """Print the JSON Schema of em.yaml with its workflows, of a routine, or of a trace.
 

@@ -1,4 +1,4 @@
-"""`em secrets`: which secrets stand in transcripts on this disk."""
+"""`em traces secrets`: which secrets stand in transcripts on this disk."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from em.cli.options import everywhere
+from em.cli.command import command
 from em.cli.output import count, emit, note, print_table, printable, progress
 from em.errors import InputError, UsageError
 from em.settings import Settings
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from em.redaction.redactor import Redactor
 
 
-@click.command("secrets")
+@command("secrets")
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option("--redact", is_flag=True, help="Also write copies without the secrets.")
 @click.option(
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="The folder of the copies.  [redacted]",
 )
-@everywhere
 def secrets(paths: tuple[str, ...], redact: bool, output: Path | None) -> None:
     """List the secrets in transcripts by file and kind, without showing or storing them.
 
@@ -104,4 +103,6 @@ def _print_totals(looked: "Sequence[SearchedFile]", chosen: Sequence[str], *, re
     where = ", ".join(map(printable, chosen)) or "the folders of coding agents"
     click.echo(f"{len(having):,} of {count(len(looked), 'file')} in {where} with secrets")
     if having and not redact:
-        click.echo("revoke what is still valid; `em secrets --redact` writes copies without them")
+        click.echo(
+            "revoke what is still valid; `em traces secrets --redact` writes copies without them"
+        )

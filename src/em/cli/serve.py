@@ -1,4 +1,4 @@
-"""`em serve`, `em ui`: serve the memory over HTTP and in a browser."""
+"""`em serve`: serve the memory over HTTP, and open its pages in a browser."""
 
 import json
 import os
@@ -11,13 +11,14 @@ import webbrowser
 import click
 import msgspec
 
-from em.cli.options import database, everywhere
+from em.cli.command import command
+from em.cli.options import database
 from em.cli.output import emit
 from em.serve.server import serve as run_service
 from em.settings import Settings
 
 
-@click.command("serve")
+@command("serve")
 @click.option("--host", help="The address to listen on.  [EM_API_HOST, em.yaml, else 127.0.0.1]")
 @click.option(
     "--port",
@@ -29,12 +30,13 @@ from em.settings import Settings
     type=click.IntRange(1, 256),
     help="How many processes serve.  [EM_API_WORKERS, em.yaml, else 1]",
 )
-@everywhere
-def serve(host: str | None, port: int | None, workers: int | None) -> int:
+@click.option("--open", "opens", is_flag=True, help="Open the pages in a browser.")
+def serve(host: str | None, port: int | None, workers: int | None, opens: bool) -> int:
     """Serve the memory over HTTP: web pages at /ui, and a JSON API described at /docs.
 
-    Requests are logged on standard error. `em ui` opens the pages in a browser. Other machines are
-    served only if EM_API_TOKEN is set; see docs/service.md.
+    Requests are logged on standard error. Other machines are served only if EM_API_TOKEN is set;
+    see docs/service.md. --open prints the address of the pages and opens them in a browser; where
+    a service runs at this port already, that one is used, with the memory that it serves.
 
     SIGTERM finishes the requests under way, then stops. With several --workers, SIGHUP replaces the
     processes one by one, with the code and settings of now; no request is lost.
@@ -44,41 +46,26 @@ def serve(host: str | None, port: int | None, workers: int | None) -> int:
     api = msgspec.structs.replace(
         settings.api, **{name: value for name, value in given.items() if value is not None}
     )
-    return run_service(database(), msgspec.structs.replace(settings, api=api))
-
-
-@click.command("ui")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    help="0 chooses a free port.  [EM_API_PORT, em.yaml, else 8765]",
-)
-@click.option("--no-browser", is_flag=True, help="Only print the address.")
-@everywhere
-def ui(port: int | None, no_browser: bool) -> int:
-    """Open the memory in a browser, and print its address.
-
-    If a service already runs at this port, it is used, with the memory that it serves. Otherwise
-    one is started and runs until Ctrl-C. Without a browser, only the address is printed.
-    """
-    settings = Settings.load()
-    api = settings.api if port is None else msgspec.structs.replace(settings.api, port=port)
-
-    def show(host: str, port: int, *, started: bool = True) -> None:
-        url = f"http://{_reachable(host)}:{port}/ui"
-        emit({"url": url, "started": started}, url)
-        sys.stdout.flush()
-        if not no_browser and _has_browser():
-            # In a thread: with some browsers, open() returns only when the window is closed.
-            opening = threading.Thread(target=webbrowser.open, args=(url,), daemon=True)
-            opening.start()
-            if not started:
-                opening.join(10)
-
+    settings = msgspec.structs.replace(settings, api=api)
+    if not opens:
+        return run_service(database(), settings)
     if api.port and _is_ours(f"http://{_reachable(api.host)}:{api.port}/health"):
-        show(api.host, api.port, started=False)
+        _show_pages(api.host, api.port, started=False)
         return 0
-    return run_service(database(), msgspec.structs.replace(settings, api=api), on_listening=show)
+    return run_service(database(), settings, on_listening=_show_pages)
+
+
+def _show_pages(host: str, port: int, *, started: bool = True) -> None:
+    """Print the address of the pages, and open them if there is a browser."""
+    url = f"http://{_reachable(host)}:{port}/ui"
+    emit({"url": url, "started": started}, url)
+    sys.stdout.flush()
+    if _has_browser():
+        # In a thread: with some browsers, open() returns only when the window is closed.
+        opening = threading.Thread(target=webbrowser.open, args=(url,), daemon=True)
+        opening.start()
+        if not started:
+            opening.join(10)
 
 
 def _reachable(host: str) -> str:

@@ -1,4 +1,4 @@
-"""`em shadow`: how routines would have done beside the agents that were recorded."""
+"""`em routine shadow`: how routines would have done beside the agents that were recorded."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import click
 import msgspec
 
-from em.cli.options import everywhere, limited, open_memory
+from em.cli.command import command
+from em.cli.options import limited, open_memory
 from em.cli.output import count, emit, note, print_table, printable
 from em.compiler.shadow import Comparison, EffectMade, ShadowReport
 from em.errors import NotFound
 
-_SUBJECT = click.option("--subject", help="Only traces about this subject.")
 _NAMES = {
     "agreed": "agreed",
     "differed": "differed",
@@ -20,19 +20,23 @@ _NAMES = {
 }
 
 
-@click.group("shadow", invoke_without_command=True)
-@_SUBJECT
-@everywhere
-@click.pass_context
-def shadow(ctx: click.Context, subject: str | None) -> None:
+@command("shadow")
+@click.argument("routine", metavar="[NAME[@VERSION]]", required=False)
+@limited(20)
+def shadow(routine: str | None, limit: int) -> None:
     """Count how often routines agreed with the agents beside which they were compared.
 
+    With NAME, show where it differed or would have handed over, newest first.
     `memory.record(shadow=True)` compares. `em routine accept` puts a proposed routine in use, and
     `em routine show` says how it did until then.
     """
-    if ctx.invoked_subcommand is not None:
+    reports = open_memory().shadow_report(routine)
+    if routine is not None:
+        if not reports:
+            fix = "`em routine shadow` lists what was compared"
+            raise NotFound(f"nothing was compared with {routine!r}", place="routine", fix=fix)
+        emit({"routines": [_told(one, limit) for one in reports]}, lambda: _print(reports, limit))
         return
-    reports = open_memory().shadow_report(subject=subject)
 
     def text() -> None:
         if reports:
@@ -56,23 +60,6 @@ def _summary(report: ShadowReport) -> dict[str, Any]:
     summary: dict[str, Any] = msgspec.to_builtins(report)
     del summary["comparisons"]
     return summary
-
-
-@shadow.command("show")
-@click.argument("routine", metavar="NAME[@VERSION]")
-@_SUBJECT
-@limited(20)
-@everywhere
-def show(routine: str, subject: str | None, limit: int) -> None:
-    """Show where a routine differed or would have handed over, newest first."""
-    reports = open_memory().shadow_report(routine, subject=subject)
-    if not reports:
-        raise NotFound(
-            f"nothing was compared with {routine!r}",
-            place="routine",
-            fix="`em shadow` lists what was compared",
-        )
-    emit({"routines": [_told(one, limit) for one in reports]}, lambda: _print(reports, limit))
 
 
 def _worth_telling(report: ShadowReport, limit: int) -> list[Comparison]:

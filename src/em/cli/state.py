@@ -1,31 +1,25 @@
-"""Commands about a subject's state: observe, checkpoint, state, ask, check, alerts, conflicts."""
+"""`em state`: compile what was observed of a subject; show, ask and correct it."""
 
 import code as python_console
-import csv
-import io
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, get_args
 
 import click
 import msgspec
 
+from em.cli.command import group
 from em.cli.options import (
-    everywhere,
     find_event,
     limited,
     model,
     open_memory,
     pairs,
-    parse_object,
     person,
-    reading,
 )
 from em.cli.output import count, emit, note, print_table, printable, progress
-from em.errors import BadLine, EmError, InputError, NotFound, UsageError
+from em.errors import EmError, NotFound, UsageError
 from em.memory import Memory
 from em.runner.answers import json_or_text
 from em.runner.sandbox.inside.plain import NotPlain, plain
@@ -35,240 +29,58 @@ from em.state.rules import Alert, load_rules, written_condition
 from em.state.schema import PolicyName
 from em.state.state import Conflict, State
 from em.state.unread import by_mention
-from em.traces.trace import Source
 
-FORMATS = ("text", "json", "jsonl", "csv", "chat")
-_ENDINGS = {".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+POLL = 2.0
+"""Seconds between two looks for new observations."""
 _VERSION = ("version", "created_at", "observations")
 _COLOURS = {"critical": "red", "high": "red", "warning": "yellow", "info": "cyan"}
 
 
-@click.command("observe")
-@click.argument("subject")
-@click.argument("text", required=False)
-@click.option(
-    "--file", "file", type=click.Path(allow_dash=True), help="Read FILE, or - for standard input."
-)
-@click.option(
-    "--format", "format_", type=click.Choice(FORMATS), help="The file's format.  [by its ending]"
-)
-@click.option("--type", "type_", help="The class of the records.")
-@click.option("--at", metavar="TIME", help="When it happened.  [now]")
-@click.option("--speaker", help="Who said it. `I` is SUBJECT only if SUBJECT says it.")
-@click.option("--role", help="The speaker's role: user, assistant, …")
-@click.option("--addressee", help="Who it was said to.")
-@click.option("--session", help="The conversation it belongs to.")
-@click.option("--agent", help="The agent it was said to or by.")
-@click.option("--run", help="The run of that agent.")
-@click.option("--source", help="Where it comes from.")
-@click.option(
-    "--origin", type=click.Choice(get_args(Source)), help="web: a person must accept it.  [own]"
-)
-@click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="A field of your own.")
-@click.option("--facts", metavar="JSON", help="What TEXT states: a list of facts with evidence.")
-@everywhere
-def observe(
-    subject: str,
-    text: str | None,
-    file: str | None,
-    format_: str | None,
-    type_: str | None,
-    at: str | None,
-    metadata: tuple[str, ...],
-    facts: str | None,
-    **said: str | None,
-) -> None:
-    """Record observations about SUBJECT: TEXT, a JSON object, or the records of a file.
-
-    \b
-    em observe ana "I moved to Porto in March."
-    em observe ana '{"destination": "Lisbon", "cost_usd": 840.5}' --type Trip
-    em observe ana --file trips.csv --type Trip
-    em observe ana --file chat.json --format chat     # messages with role, content and name
-    """
-    if text == "-":
-        text, file = None, file or "-"
-    if (text is None) == (file is None):
-        what = "no text and no file" if text is None else "both a text and a file"
-        raise UsageError(f"{what} given", fix="give either TEXT or --file FILE")
-    if text is not None and format_ is not None:
-        raise UsageError(
-            "--format needs a file", fix="give --file FILE, or --file - for standard input"
-        )
-    own = pairs(metadata, "--metadata") or None
-    details = {"type": type_, "at": at, "metadata": own, "facts": _facts(facts), **said}
-    known = {name: value for name, value in details.items() if value is not None}
-    items = _given(text) if text is not None else _read(file or "-", format_)
-    # Read everything first: all of a file is recorded, or none of it.
-    found = [{"subject": subject, **known, **item} for item in items]
-    if type_ is not None and any("text" in item for item in found):
-        raise UsageError(
-            "--type needs records, and this is a text",
-            place=file or "TEXT",
-            fix="leave out --type, give a JSON object, or give --format json, jsonl or csv",
-        )
-    if not found:
-        raise InputError("expected at least one observation, found nothing", place=file or "TEXT")
-    ids = open_memory(create=True).observe_many(found)
-    emit({"event_ids": ids}, f"{count(len(ids), 'observation')} of {subject} recorded")
+@group("state")
+def state() -> None:
+    """Compile what was observed of a subject; show, ask and correct it, and check its rules."""
 
 
-def _facts(given: str | None) -> Any:
-    found = None if given is None else json_or_text(given)
-    if found is not None and not isinstance(found, list):
-        raise UsageError("--facts needs a JSON list of facts", fix="see docs/state.md")
-    return found
-
-
-def _given(text: str) -> list[dict[str, Any]]:
-    """Return a JSON object as a record, any other text as a text."""
-    if text.lstrip().startswith("{"):
-        record = parse_object(text.encode(errors="surrogateescape"), "TEXT", BadLine)
-        return [{"record": record}]
-    return [{"text": text}]
-
-
-def _read(file: str, format_: str | None) -> Iterator[dict[str, Any]]:
-    chosen = format_ or _ENDINGS.get(Path(file).suffix.lower(), "text")
-    with reading(file) as (source, name):
-        if chosen == "chat":
-            yield from _messages(source.read(), name)
-            return
-        if chosen == "jsonl":
-            for number, line in enumerate(source, 1):
-                if line.strip():
-                    yield {"record": parse_object(line, f"{name}:{number}", BadLine)}
-            return
-        content = source.read()
-    if chosen == "csv":
-        yield from _rows(content, name)
-    elif chosen == "json":
-        yield from ({"record": record} for record in _records(content, name))
-    elif content.strip():
-        yield {"text": _decoded(content, name)}
-
-
-_CHAT = {
-    "text": ("text", "content"),
-    "role": ("role",),
-    "speaker": ("speaker", "name"),
-    "addressee": ("addressee", "to"),
-    "at": ("at", "timestamp", "created_at"),
-    "session": ("session",),
-}
-"""The details of an observation, and what chats call them."""
-
-
-def _messages(content: bytes, name: str) -> Iterator[dict[str, Any]]:
-    """Read a chat, as a JSON list or JSON lines: what was said, by whom and to whom."""
-    listed = content.lstrip()[:1] == b"["
-    lines = [line for line in content.splitlines() if line.strip()]
-    found = (
-        _records(content, name)
-        if listed
-        else [parse_object(line, f"{name}:{n}", BadLine) for n, line in enumerate(lines, 1)]
-    )
-    for number, message in enumerate(found, 1):
-        item = {
-            detail: next((message[one] for one in names if message.get(one)), None)
-            for detail, names in _CHAT.items()
-        }
-        if not all(isinstance(value, str | None) for value in item.values()) or not item["text"]:
-            raise BadLine(
-                "expected a message with a text in `content`",
-                place=f"{name}, message {number}",
-                fix="give role, content, and optionally name, to, timestamp and session as texts",
-            )
-        yield {detail: value for detail, value in item.items() if value is not None}
-
-
-def _records(content: bytes, name: str) -> list[dict[str, Any]]:
-    if not content.strip():
-        return []
-    try:
-        found = msgspec.json.decode(content, type=dict[str, Any] | list[dict[str, Any]])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(
-            f"expected a JSON object, or a list of JSON objects: {error}", place=name
-        ) from None
-    return found if isinstance(found, list) else [found]
-
-
-def _decoded(content: bytes, name: str) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"expected UTF-8: {error}", place=name) from None
-
-
-def _rows(content: bytes, name: str) -> Iterator[dict[str, Any]]:
-    """Read the rows of a CSV file as records of strings. A checkpoint infers their types."""
-    reader = csv.DictReader(io.StringIO(_decoded(content, name), newline=""), strict=True)
-    try:
-        names = list(reader.fieldnames or ())
-        if len(set(names)) < len(names):
-            raise BadLine("two columns have the same name", place=f"{name}:1", fix="rename one")
-        for row in reader:
-            if None in row or None in row.values():
-                raise BadLine(
-                    f"expected {count(len(names), 'column')} as in the first line",
-                    place=f"{name}:{reader.line_num}",
-                )
-            yield {"record": {column: value for column, value in row.items() if value != ""}}
-    except csv.Error as error:
-        raise BadLine(f"expected CSV: {error}", place=f"{name}:{reader.line_num}") from None
-
-
-@click.command("checkpoint")
+@state.command("checkpoint")
 @click.argument("subjects", nargs=-1)
 @click.option("--all", "everyone", is_flag=True, help="Every subject with new observations.")
 @click.option("--llm", is_flag=True, help="Let the configured model structure free text.")
 @click.option("--accept", is_flag=True, help="Accept changes that break stored questions or rules.")
 @click.option("--again", is_flag=True, help="Read texts again that a model failed to structure.")
 @click.option("--rebuild", is_flag=True, help="Compile everything anew from the log.")
-@click.option("--processes", type=click.IntRange(1, 256), help="With --all.  [number of cores]")
 @click.option("--distributed", is_flag=True, help="With --all: let `em worker` processes do it.")
 @click.option("--watch", is_flag=True, help="Continue as observations arrive, until Ctrl-C.")
-@click.option(
-    "--every",
-    type=float,
-    default=2.0,
-    show_default=True,
-    help="With --watch: seconds between looks.",
-)
-@everywhere
 def checkpoint(
     *,
     subjects: tuple[str, ...],
     everyone: bool,
     llm: bool,
-    processes: int | None,
     distributed: bool,
     watch: bool,
-    every: float,
     **how: bool,
 ) -> int:
     """Compile the new observations of SUBJECTS into typed state."""
     if everyone == bool(subjects) and not watch:
         raise UsageError(
-            "expected either subjects or --all", fix="em checkpoint ana, or em checkpoint --all"
+            "expected either subjects or --all",
+            fix="em state checkpoint ana, or em state checkpoint --all",
         )
     if distributed:
-        if subjects or watch or processes:
+        if subjects or watch:
             raise UsageError(
                 "--distributed needs --all, and takes no other choice of subjects",
                 place="--distributed",
-                fix="em checkpoint --all --distributed",
+                fix="em state checkpoint --all --distributed",
             )
         return _checkpoint_by_workers({**how, "llm": llm})
     memory = open_memory()
     options: dict[str, Any] = {**how, "client": model(wanted=llm)}
     if watch:
         with suppress(KeyboardInterrupt):  # the way to end it
-            _checkpoint_forever(memory, subjects, every, options)
+            _checkpoint_forever(memory, subjects, options)
         return 0
     if everyone:
-        return _checkpoint_all(memory, processes, options)
+        return _checkpoint_all(memory, options)
     reports = []
     with progress("compiling", len(subjects)) as advance:
         for subject in subjects:
@@ -291,9 +103,8 @@ def _checkpoint_by_workers(how: dict[str, bool]) -> int:
     return report_queued(queue, queue.add_checkpoints(how=chosen), "checkpoints", wait=True)
 
 
-def _checkpoint_all(memory: Memory, processes: int | None, options: dict[str, Any]) -> int:
-    if options["client"] is not None:
-        processes = 1
+def _checkpoint_all(memory: Memory, options: dict[str, Any]) -> int:
+    processes = None if options["client"] is None else 1
     with progress("compiling") as bar:
         done, failed = memory.checkpoint_many(processes=processes, progress=bar.at, **options)
 
@@ -306,9 +117,7 @@ def _checkpoint_all(memory: Memory, processes: int | None, options: dict[str, An
     return 1 if failed else 0
 
 
-def _checkpoint_forever(
-    memory: Memory, subjects: tuple[str, ...], every: float, how: dict[str, Any]
-) -> None:
+def _checkpoint_forever(memory: Memory, subjects: tuple[str, ...], how: dict[str, Any]) -> None:
     from em.state.portions import subjects_of
 
     seen = 0
@@ -324,7 +133,7 @@ def _checkpoint_forever(
                 continue
             if report.new_events:
                 emit(report, partial(print_checkpoint, report))
-        time.sleep(every)
+        time.sleep(POLL)
 
 
 def print_checkpoint(report: Checkpoint) -> None:
@@ -342,15 +151,9 @@ def print_checkpoint(report: Checkpoint) -> None:
     for broken in report.accepted:
         click.echo(f"  accepted: breaks {printable(broken.what)}")
     if report.proposed:
-        note(f"  proposed rules: {', '.join(report.proposed)} (em rules {report.subject})")
+        note(f"  proposed rules: {', '.join(report.proposed)} (em state rules {report.subject})")
     for problem in report.problems:
         note(f"  {problem}")
-
-
-@click.group("state", no_args_is_help=True)
-@everywhere
-def state() -> None:
-    """Show a subject's compiled state: records, versions, history, code."""
 
 
 @state.command()
@@ -358,7 +161,6 @@ def state() -> None:
 @click.argument("collection", required=False)
 @click.option("--as-of", metavar="TIME", help="The state as it was at this time.")
 @limited(20, least=0)
-@everywhere
 def show(subject: str, collection: str | None, as_of: str | None, limit: int) -> None:
     """Show a subject's state, or the records of a COLLECTION."""
     found = open_memory().state(subject, as_of)
@@ -436,7 +238,6 @@ def _print_records(found: State, collection: str, limit: int) -> None:
 @click.argument("subject")
 @click.argument("old", type=int, required=False)
 @click.argument("new", type=int, required=False)
-@everywhere
 def diff(subject: str, old: int | None, new: int | None) -> None:
     """Show how types and rules changed between two versions.  [the last two]"""
     changes = open_memory().subjects.diff(subject, old, new)
@@ -454,7 +255,6 @@ def diff(subject: str, old: int | None, new: int | None) -> None:
 @state.command()
 @click.argument("subject")
 @click.argument("field", required=False)
-@everywhere
 def history(subject: str, field: str | None) -> None:
     """Show the history of a field. Lists its values with both times; without FIELD, versions."""
     memory = open_memory()
@@ -486,7 +286,6 @@ def _entry_cells(entry: Any) -> tuple[str, ...]:
 @state.command()
 @click.argument("subject")
 @click.argument("what", metavar="FIELD|EVENT")
-@everywhere
 def why(subject: str, what: str) -> int:
     """Show where a FIELD's value comes from, or the records of an EVENT: who said it, and how.
 
@@ -522,7 +321,6 @@ def why(subject: str, what: str) -> int:
 @click.argument("subject")
 @click.argument("event", metavar="EVENT")
 @click.argument("changes", metavar="FIELD=VALUE…", nargs=-1, required=True)
-@everywhere
 def correct(subject: str, event: str, changes: tuple[str, ...]) -> None:
     """Correct fields of the record that came from EVENT. The correction is an event, too.
 
@@ -539,7 +337,6 @@ def correct(subject: str, event: str, changes: tuple[str, ...]) -> None:
 @state.command()
 @click.argument("subject")
 @click.argument("what", metavar="FIELD|EVENT")
-@everywhere
 def retract(subject: str, what: str) -> None:
     """Take back the value of a FIELD, or the record that came from EVENT.
 
@@ -563,7 +360,6 @@ def retract(subject: str, what: str) -> None:
 @state.command()
 @click.argument("subject")
 @click.argument("event")
-@everywhere
 def accept(subject: str, event: str) -> None:
     """Let the observation EVENT count, which anybody may have written.
 
@@ -581,12 +377,11 @@ def accept(subject: str, event: str) -> None:
 @click.argument("one", metavar="KEY")
 @click.argument("other", metavar="OTHER")
 @click.option("--type", "type_", default="Person", show_default=True, help="Their type.")
-@everywhere
 def same(subject: str, one: str, other: str, type_: str) -> None:
     """Say that the records KEY and OTHER are one: what is known of KEY becomes OTHER's.
 
-    The history has both. `em resolve SUBJECT --undo` parts them again. A key of several fields
-    is a JSON list.
+    The history has both. `em state resolve SUBJECT --undo` parts them again. A key of several
+    fields is a JSON list.
 
     \b
     em state same ana sister Lia
@@ -601,7 +396,6 @@ def same(subject: str, one: str, other: str, type_: str) -> None:
 @state.command()
 @click.argument("subject")
 @click.option("--version", type=int, help="An earlier version.")
-@everywhere
 def code(subject: str, version: int | None) -> None:
     """Print the Python module generated for SUBJECT."""
     found = open_memory().subjects.state(subject, version=version)
@@ -613,7 +407,6 @@ def code(subject: str, version: int | None) -> None:
 @click.argument("type_", metavar="TYPE")
 @click.argument("fields", metavar="FIELD…", nargs=-1, required=True)
 @click.option("--accept", is_flag=True, help="Accept changes that break stored questions or rules.")
-@everywhere
 def key(subject: str, type_: str, fields: tuple[str, ...], accept: bool) -> None:
     """Declare the FIELDs that identify a record of TYPE. The decision is an event in the log.
 
@@ -629,13 +422,11 @@ def key(subject: str, type_: str, fields: tuple[str, ...], accept: bool) -> None
     )
 
 
-@click.command("repl")
+@state.command("repl")
 @click.argument("subject")
-@click.option("--as-of", metavar="TIME", help="The state as it was at this time.")
-@everywhere
-def repl(subject: str, as_of: str | None) -> None:
+def repl(subject: str) -> None:
     """Start a Python prompt with SUBJECT's typed state: `state`, `profile`, collections."""
-    found = open_memory().state(subject, as_of)
+    found = open_memory().state(subject)
     found.module = load_module(found.code)  # with its docstrings, which `help` shows
     scope: dict[str, Any] = {**vars(found.module), "state": found, "profile": found.profile}
     scope |= {name: found.collection(name) for name in found.collections}
@@ -659,19 +450,19 @@ def _complete(scope: dict[str, Any]) -> None:
     readline.parse_and_bind("tab: complete")
 
 
-@click.command("ask")
+@state.command("ask")
 @click.argument("subject")
 @click.argument("question", required=False)
 @click.option("--code", "own", help="Your own Python over the collections: 'len(trips)'.")
 @click.option("--llm", is_flag=True, help="Let the configured model write the code.")
-@click.option("--as-of", metavar="TIME", help="Ask the state as it was at this time.")
-@everywhere
-def ask(subject: str, question: str | None, own: str | None, llm: bool, as_of: str | None) -> None:
+def ask(subject: str, question: str | None, own: str | None, llm: bool) -> None:
     """Answer a QUESTION about SUBJECT, by code over its typed records or from what was said."""
     if (question is None) == (own is None):
-        raise UsageError("expected either a QUESTION or --code", fix='em ask ana "how many trips?"')
+        raise UsageError(
+            "expected either a QUESTION or --code", fix='em state ask ana "how many trips?"'
+        )
     client = model(wanted=llm)
-    answer = open_memory().ask(subject, question, code=own, llm=client, as_of=as_of)
+    answer = open_memory().ask(subject, question, code=own, llm=client)
 
     def text() -> None:
         if answer.route == "recall":
@@ -695,17 +486,16 @@ def _jsonable(value: Any) -> Any:
         return repr(value)
 
 
-@click.command("check")
+@state.command("check")
 @click.argument("subject")
 @click.argument("action")
 @click.argument("details", nargs=-1, metavar="[NAME=VALUE]…")
 @click.option("--rules", type=click.Path(exists=True), help="A Python file with your own rules.")
-@everywhere
 def check(subject: str, action: str, details: tuple[str, ...], rules: str | None) -> int:
     """List the rules that fire before an ACTION of SUBJECT. Exit code 1 if one fires.
 
     \b
-    em check ana take drug=ibuprofen
+    em state check ana take drug=ibuprofen
     """
     given: dict[str, Any] = {}
     for detail in details:
@@ -728,14 +518,12 @@ def _with_rules(rules: str | None) -> Memory:
     return memory
 
 
-@click.command("alerts")
+@state.command("alerts")
 @click.argument("subject")
-@click.option("--now", metavar="TIME", help="Assume that it is this time.")
 @click.option("--rules", type=click.Path(exists=True), help="A Python file with your own rules.")
-@everywhere
-def alerts(subject: str, now: str | None, rules: str | None) -> int:
+def alerts(subject: str, rules: str | None) -> int:
     """List the deadlines and alerts that are due for SUBJECT. Exit code 1 if there are any."""
-    return _print_alerts(_with_rules(rules).alerts(subject, now))
+    return _print_alerts(_with_rules(rules).alerts(subject))
 
 
 def _print_alerts(found: list[Alert]) -> int:
@@ -754,11 +542,10 @@ def _print_alerts(found: list[Alert]) -> int:
     return 1 if found else 0
 
 
-@click.command("rules")
+@state.command("rules")
 @click.argument("subject")
 @click.option("--accept", metavar="ID", multiple=True, help="Accept a rule that a model derived.")
 @click.option("--reject", metavar="ID", multiple=True, help="Reject one: it never fires.")
-@everywhere
 def rules(subject: str, accept: tuple[str, ...], reject: tuple[str, ...]) -> None:
     """List the rules about SUBJECT that a model derived, with the code of their conditions.
 
@@ -788,9 +575,8 @@ def rules(subject: str, accept: tuple[str, ...], reject: tuple[str, ...]) -> Non
     )
 
 
-@click.command("conflicts")
+@state.command("conflicts")
 @click.argument("subject")
-@everywhere
 def conflicts(subject: str) -> None:
     """List the contradictions about SUBJECT: the events, and how each was settled."""
     found = open_memory().conflicts(subject)
@@ -814,7 +600,7 @@ def _print_conflict(one: Conflict) -> None:
         click.echo(f"  {sign} {entry.at.date()}  {entry.event_ids[0]}  {printable(text)}")
 
 
-@click.command("resolve")
+@state.command("resolve")
 @click.argument("subject")
 @click.argument("field", required=False)
 @click.option("--value", help="The correct value, as JSON or a text.")
@@ -824,7 +610,6 @@ def _print_conflict(one: Conflict) -> None:
 )
 @click.option("--order", help="For the policy `source`: sources, best first, separated by commas.")
 @click.option("--undo", metavar="ID|SEQ", help="Undo an earlier decision, by its event.")
-@everywhere
 def resolve(
     subject: str,
     field: str | None,
@@ -837,13 +622,13 @@ def resolve(
     """Settle a FIELD of SUBJECT by a value, an event or a policy. The decision is an event too.
 
     \b
-    em resolve ana city --value Porto
-    em resolve ana city --policy source --order doctor,ana
-    em resolve ana --undo 42
+    em state resolve ana city --value Porto
+    em state resolve ana city --policy source --order doctor,ana
+    em state resolve ana --undo 42
     """
     if (field is None) == (undo is None):
         raise UsageError(
-            "expected either a FIELD or --undo", fix="em resolve ana city --value Porto"
+            "expected either a FIELD or --undo", fix="em state resolve ana city --value Porto"
         )
     memory = open_memory()
     if field is None:

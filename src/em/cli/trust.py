@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from em.cli.options import everywhere, open_memory
+from em.cli.command import command
+from em.cli.options import open_memory
 from em.cli.output import emit, note, wants_json
 from em.errors import NotFound, UsageError
 from em.log.event import code_stream
@@ -20,7 +21,7 @@ from em.values.canonical import Json
 from em.values.paths import path_to_text
 
 
-@click.command("trust")
+@command("trust")
 @click.argument(
     "package", metavar="[DIR]", required=False, type=click.Path(exists=True, file_okay=False)
 )
@@ -38,7 +39,6 @@ from em.values.paths import path_to_text
 )
 @click.option("--revoke", "take_back", is_flag=True, help="Revoke the trust.")
 @click.option("--yes", is_flag=True, help="Don't ask: you have read it elsewhere.")
-@everywhere
 def trust(
     package: str | None, folder: str | None, of_memory: bool, take_back: bool, yes: bool
 ) -> int:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from em.cli.command import group
 from em.cli.conversation import (
     Watcher,
     converse,
@@ -22,7 +23,6 @@ from em.cli.options import (
     allowed,
     answering,
     as_typed,
-    everywhere,
     listed,
     listing,
     load_tools,
@@ -83,8 +83,7 @@ def _in_file(function: F) -> F:
     )(function)
 
 
-@click.group("workflow", no_args_is_help=True)
-@everywhere
+@group("workflow")
 def workflow() -> None:
     """Run workflows whose steps name the context they need, and show what each step got."""
 
@@ -94,7 +93,6 @@ workflow.add_command(enqueue)
 
 @workflow.command("list")
 @_in_file
-@everywhere
 def list_(file: str | None) -> None:
     """List the workflows of em.yaml or of another file."""
     source = WorkflowFile(file)
@@ -152,7 +150,6 @@ def _param(param: Param) -> dict[str, Any]:
 @_in_file
 @with_tools
 @answering
-@everywhere
 def run(
     *,
     name: str,
@@ -208,7 +205,6 @@ def run(
 @click.option("--prompt", help="The same prompt again, if it contained secrets.")
 @with_tools
 @answering
-@everywhere
 def resume(
     *, run_id: str, retry: bool, params_file: str | None, prompt: str | None, **shared: Any
 ) -> int:
@@ -235,7 +231,6 @@ def resume(
 
 @workflow.command("cancel")
 @click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
-@everywhere
 def cancel(run_ids: tuple[str, ...]) -> None:
     """Stop runs before their next step, wherever they run. What was done stays done."""
     cancel_from_here(open_memory(), run_ids, "workflow")
@@ -251,7 +246,6 @@ def cancel(run_ids: tuple[str, ...]) -> None:
 @click.option("--workflow", "name", help="List only runs of this workflow.")
 @click.option("--status", type=click.Choice(STATUSES), help="List only runs with this status.")
 @listing(50)
-@everywhere
 def inspect(
     run_id: str | None,
     recent: bool,
@@ -298,7 +292,6 @@ def inspect(
     "--older-than", default="30d", show_default=True, metavar="AGE", help="An age: 30d, 12h."
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be erased.")
-@everywhere
 def cleanup(older_than: str, dry_run: bool) -> None:
     """Erase the memory of old runs. Runs that something refers to stay."""
     age = parse_duration(older_than, "--older-than", bare_unit="d")
@@ -322,7 +315,6 @@ def cleanup(older_than: str, dry_run: bool) -> None:
 @click.argument("name", required=False)
 @_in_file
 @with_tools
-@everywhere
 def validate(name: str | None, file: str | None, tools: str | None) -> int:
     """List every problem of the workflows, with file and line. Exit code 1 if there is an error."""
     return print_problems(validate_file(WorkflowFile(file), name, load_tools(tools)))
@@ -332,7 +324,6 @@ def validate(name: str | None, file: str | None, tools: str | None) -> int:
 @click.argument("name")
 @click.option("--mermaid", is_flag=True, help="Print a Mermaid flow chart.")
 @_in_file
-@everywhere
 def graph(name: str, mermaid: bool, file: str | None) -> None:
     """Show for each step of a workflow which other steps use its output."""
     source = WorkflowFile(file)
@@ -359,7 +350,6 @@ def graph(name: str, mermaid: bool, file: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Make every output of a model a constant; don't ask.")
 @click.option("--keep", is_flag=True, help="Store the routine too, to run it by its name.")
 @with_tools
-@everywhere
 def compile_(
     *,
     run_id: str,

@@ -41,7 +41,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     def proposer(self) -> list[str]:
         """The command that proposes what recurs; the traces to look at are to be added."""
         # Agents don't say whether they succeeded: those that failed are left out.
-        return [*self.em, "suggest", "--allow-unlabelled", "--propose"]
+        return [*self.em, "routine", "suggest", "--allow-unlabelled", "--propose"]
 
     def hook(self, file: str) -> list[str]:
         """Return the command of a hook; `file` is the path of the hook's program."""

@@ -234,7 +234,9 @@ def find_proposal(store: Store, key: str) -> Proposal:
                     fix=f"read it, then: em routine accept {ref}",
                 )
             return one
-    raise NotFound(f"there is no proposal {key!r}", place="proposal", fix="`em suggest` lists them")
+    raise NotFound(
+        f"there is no proposal {key!r}", place="proposal", fix="`em routine suggest` lists them"
+    )
 
 
 def accept(

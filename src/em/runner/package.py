@@ -330,8 +330,8 @@ def read_routine(value: Any, place: str) -> Routine:
         raise InvalidRoutine(
             found.message,
             place=found.place(place, word=""),
-            fix="`em validate` lists everything that is wrong with it; compile it again if an"
-            " earlier em wrote it",
+            fix="`em routine validate` lists everything that is wrong with it; compile it again"
+            " if an earlier em wrote it",
         ) from None
 
 

@@ -93,7 +93,7 @@ def schema_in(
         raise NotFound(
             f"no state of {subject!r}{which}",
             place="subject",
-            fix="compile it: `em checkpoint SUBJECT`",
+            fix="compile it: `em state checkpoint SUBJECT`",
         )
     return msgspec.convert(artefact.body, StateSchema), artefact.version
 
@@ -315,7 +315,7 @@ class Run:
                 f"the new state would break {found[0].what}"
                 + (f" and {len(found) - 1} more" if len(found) > 1 else ""),
                 place=f"state of {self._subject!r}",
-                fix="see `breaks`; to accept them: `em checkpoint SUBJECT --accept`",
+                fix="see `breaks`; to accept them: `em state checkpoint SUBJECT --accept`",
                 breaks=[msgspec.to_builtins(one) for one in found],
             )
         gone = {constraint.id for constraint, _ in broken}

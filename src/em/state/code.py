@@ -356,7 +356,7 @@ def _check_name(name: str, what: str) -> None:
         raise StateInvalid(
             f"expected a name that em gives to a {what}, got {name[:60]!r}",
             place="the stored state",
-            fix="somebody changed it; compile the state again from the log: em checkpoint SUBJECT",
+            fix="somebody changed it; compile it again from the log: em state checkpoint SUBJECT",
         )
 
 

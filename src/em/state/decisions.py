@@ -161,7 +161,7 @@ def rule_verdict(state: State, rule: str, verdict: Verdict, *, by: str = "") -> 
         raise NotFound(
             f"no rule {rule!r} about {state.subject!r}",
             place="rule",
-            fix="`em rules SUBJECT` lists the rules",
+            fix="`em state rules SUBJECT` lists the rules",
         )
     return decided(state.subject, Decision(rule=rule_key(found[0]), verdict=verdict, by=by))
 

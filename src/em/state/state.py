@@ -170,7 +170,7 @@ class State:
                 f"expected {type_.blocks} blocks of {type_.name} records, found {count}: "
                 "the state changed while it was read, or part of it was erased",
                 place=f"state of {self.subject!r}",
-                fix="load it again, or `em checkpoint SUBJECT --rebuild`",
+                fix="load it again, or `em state checkpoint SUBJECT --rebuild`",
             )
 
     def _records(self, type_: TypeSchema) -> list[Any]:

@@ -1,7 +1,7 @@
 """The code that an exported function calls beside its tools. It needs the standard library only.
 
-`em export` copies what a function uses. Each definition does what the runner does at that point,
-and raises `CheckFailed` for what is not as it must be.
+`em routine export` copies what a function uses. Each definition does what the runner does at that
+point, and raises `CheckFailed` for what is not as it must be.
 """
 
 import json

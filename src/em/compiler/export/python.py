@@ -200,7 +200,7 @@ def signatures(routine: Routine) -> list[str]:
 
 def _about(routine: Routine, usage: str) -> str:
     """Return the docstring of a script."""
-    about = f"{routine.name}: a routine as a script, written by `em export`.\n\n"
+    about = f"{routine.name}: a routine as a script, written by `em routine export`.\n\n"
     about += "It needs Python 3.11 or newer and its tools, not em:\n\n"
     about += "    python THIS_FILE --input input.json --tools my_tools.py\n\n"
     if tools := signatures(routine):

@@ -1,8 +1,8 @@
 """The code around an exported function: how a run of it begins and ends, and its command.
 
-`em export` copies what a script needs of it; it has only the standard library. A routine that hands
-over does so for whatever stops it before its first write: nothing was done. What stops a script
-later says what was done, since there is no journal.
+`em routine export` copies what a script needs of it; it has only the standard library. A routine
+that hands over does so for whatever stops it before its first write: nothing was done. What stops a
+script later says what was done, since there is no journal.
 """
 
 import argparse

@@ -223,7 +223,7 @@ def _names(step: Step) -> set[str]:
         try:
             found |= names_in(text, "", bare=bare)
         except ExpressionError:
-            continue  # `em validate` reports it; the graph shows the rest
+            continue  # `em routine validate` reports it; the graph shows the rest
     return found
 
 

@@ -1,4 +1,4 @@
-"""Groups of traces that recur: what `em suggest` finds, and one group as a draft to keep.
+"""Groups of traces that recur: what `em routine suggest` finds, and one group as a draft to keep.
 
 To find them takes seconds to minutes over a long log. A process of its own does it, with a lower
 priority, so that no page and no request waits for it: a thread would share the interpreter's lock.
@@ -235,8 +235,9 @@ class Groups:
         return Group(one, example="".join(asked)), _first_events(self._store, one.sample)
 
     def _suggest(self) -> list[Suggestion]:
-        """Run `em suggest` and return what it prints."""
-        command = [sys.executable, "-P", "-m", "em", "--json", "suggest", "--allow-unlabelled"]
+        """Run `em routine suggest` and return what it prints."""
+        command = [sys.executable, "-P", "-m", "em", "--json", "routine", "suggest"]
+        command += ["--allow-unlabelled"]
         # By the environment: an address may have a password, and everybody sees arguments.
         with subprocess.Popen(  # noqa: S603 - this Python and this package
             command,
@@ -249,7 +250,8 @@ class Groups:
             os.setpriority(os.PRIO_PROCESS, child.pid, PRIORITY)
             printed, complaint = self._wait(child)
         if child.returncode:
-            raise EmError(f"em suggest ended with {child.returncode}: {complaint[-500:].decode()}")
+            told = complaint[-500:].decode()
+            raise EmError(f"em routine suggest ended with {child.returncode}: {told}")
         return msgspec.json.decode(printed, type=_Answer).suggestions
 
     def _wait(self, child: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
