@@ -7,6 +7,7 @@ import pytest
 
 from em import Memory
 from em.llm import ScriptedClient
+from em.log.event import EventQuery
 
 
 def read(
@@ -146,6 +147,40 @@ def test_only_what_changes_or_is_in_doubt_may_be_asked_about_once_more(
     assert state.asked == 2
     assert state.profile.city == (found["value"] if is_stated else "Paris")
     assert bool(state.report.problems) is not is_stated
+
+
+DENIED = "I'd live in Rome if I could."
+ROME = {"op": "set", "field": "city", "value": "Rome", "evidence": "live in Rome"}
+
+
+@pytest.mark.parametrize(
+    ("second", "answers", "city", "asked"),
+    [
+        ("all", [{"stated": []}], None, 1),
+        ("all", [{"stated": ["s1"]}], "Rome", 1),
+        ("all", ["no"] * 3, None, 3),
+        ("changes", [], "Rome", 0),
+        ("none", [], "Rome", 0),
+    ],
+)
+def test_a_model_is_asked_about_what_an_agent_read_too(
+    memory: Memory, second: Any, answers: Any, city: Any, asked: int
+) -> None:
+    settings = memory.subjects.settings
+    memory.subjects.settings = msgspec.structs.replace(settings, second_question=second)
+    memory.observe("ana", DENIED, speaker="Ana", facts=[ROME])
+    model = ScriptedClient(answers)
+    state = memory.checkpoint("ana", llm=model)
+    assert (getattr(state.profile, "city", None), len(model.requests)) == (city, asked)
+    assert len(state.report.problems) == len(state.unstructured) == (city is None)
+    if asked:
+        assert f'e1 {state_time(state)} "Ana" [the subject]: "{DENIED}"' in model.requests[0].prompt
+        assert '"value":"Rome"' in model.requests[0].prompt
+
+
+def state_time(state: Any) -> str:
+    (event,) = state._store.read(EventQuery(subject="ana", kinds=["observation"]))
+    return str(event.at.isoformat())
 
 
 def test_the_second_question_can_be_turned_off(memory: Memory) -> None:

@@ -7,7 +7,6 @@ subject's stream has moved on since it was read; then the checkpoint compiles ag
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -24,7 +23,7 @@ from em.state.fold import (
     sort_events,
 )
 from em.state.knowledge import Knowledge
-from em.state.reader import read_by_model, read_given
+from em.state.reader import Second, read_by_model, read_given
 from em.state.rows import prove
 from em.state.schema import (
     FORMAT,
@@ -74,7 +73,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keys: Mapping[str, list[str]] = {}
     dependents: Callable[[], Sequence[Dependent]] = lambda: ()
     accept: bool = False
-    second_question: Literal["all", "changes", "none"] = "all"
+    second_question: Second = "all"
     again: bool = False
     rebuild: bool = False
 
@@ -221,11 +220,11 @@ class Run:
 
     def _readings(self, material: Material, known: Knowledge) -> list[Extraction]:
         """Return what was read: by the callers that handed texts in, the rest by the model."""
-        client = self._options.client
-        found = [read_given(text, material, known) for text in material.texts if text.is_read]
+        client, second = self._options.client, self._options.second_question
+        given = [text for text in material.texts if text.is_read]
+        found = [read_given(text, material, known, client, second) for text in given]
         left = [text for text in material.texts if not text.is_read]
         if client is not None and left:
-            second = self._options.second_question
             found += read_by_model(left, material, known, client, second=second)
         return found
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from em.errors import BadAnswer, InputError, LlmRefused
+from em.errors import BadAnswer, EmError, InputError, LlmRefused
 from em.llm.client import LlmClient, ask_struct, struct_schema
 from em.state.fold import Material
 from em.state.judgement import Judge, Open
@@ -112,13 +112,24 @@ class Confirmed(msgspec.Struct, frozen=True, kw_only=True):
     stated: list[str]
 
 
-def read_given(text: Text, material: Material, known: Knowledge) -> Extraction:
-    """Judge what the caller read in its text."""
-    judge = Judge(known)
+Second = Literal["all", "changes", "none"]
+"""What a model is asked about once more: all facts, those in doubt or that change one, or none."""
+
+
+def read_given(
+    text: Text, material: Material, known: Knowledge, client: LlmClient | None, second: Second
+) -> Extraction:
+    """Judge what the caller read in its text, with the second question if there is a model."""
+    judge = Judge(known, opens_all=client is not None and second == "all")
     statements = judge.read(text.facts or (), Statement)
     judge.add_keys({}, [one.type for one in statements])
     for one in statements:
         judge.take(one, [text])
+    if client is not None and second != "none" and judge.open:
+        try:
+            _ask_again(judge, Chunk(next(chunks([text])), known), client)
+        except (BadAnswer, LlmRefused) as error:
+            return _failed([text], "agent", client, error)
     judge.close()
     for number, rule in enumerate(text.rules or ()):
         judge.take_rule(rule, f"rules[{number}]", [text.event])
@@ -127,19 +138,27 @@ def read_given(text: Text, material: Material, known: Knowledge) -> Extraction:
     return found
 
 
+def _failed(
+    texts: Sequence[Text], method: Literal["agent", "model"], client: LlmClient, error: EmError
+) -> Extraction:
+    """Return the reading of texts for which a model gave no usable answer."""
+    ids = list(dict.fromkeys(text.event for text in texts))
+    reason = f"the model's answer could not be used: {error.message}"[:500]
+    return Extraction(from_events=ids, method=method, model=client.model, failed=reason)
+
+
 def read_by_model(
     texts: Sequence[Text],
     material: Material,
     known: Knowledge,
     client: LlmClient,
     *,
-    second: Literal["changes", "all", "none"],
+    second: Second,
 ) -> list[Extraction]:
     """Let a model read texts chunk by chunk; return its readings.
 
     A chunk without a usable answer stays unstructured, with the reason. A model that can't be
     reached raises LlmError: the texts stay unread.
-    second: what to ask about once more: what is a question, a quotation or a change; or all.
     """
     found = []
     for portion in chunks(texts):
@@ -155,10 +174,7 @@ def read_by_model(
             )
             found.append(_judged(reading, chunk, client, second=second))
         except (BadAnswer, LlmRefused) as error:
-            ids = list(dict.fromkeys(text.event for text in portion))
-            reason = f"the model's answer could not be used: {error.message}"[:500]
-            failed = Extraction(from_events=ids, method="model", model=client.model, failed=reason)
-            found.append(failed)
+            found.append(_failed(portion, "model", client, error))
             continue
         known.add_reading(found[-1], material)
     return found
@@ -258,9 +274,10 @@ class Chunk:
         items = []
         labels: dict[str, None] = {}
         for label, one in waiting.items():
-            item = msgspec.to_builtins(one.statement)
-            labels |= dict.fromkeys(item["events"])
-            items.append(f"{label} {_json(item)}")
+            events = {text.event for text in one.texts}
+            own = [name for name, text in self.texts.items() if text.event in events]
+            labels |= dict.fromkeys(own)
+            items.append(f"{label} {_json({**msgspec.to_builtins(one.statement), 'events': own})}")
         subject = f"The subject is {_json(self.known.schema.subject)}."
         return "\n\n".join([subject, "\n".join(self._lines(labels)), "\n".join(items)])
 
