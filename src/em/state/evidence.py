@@ -14,7 +14,7 @@ from typing import Any
 from em.state.statement import Text, has_name
 from em.state.types import CURRENCIES, text_kind, to_date, to_decimal, to_money
 from em.text.dates import Span, month_of, spans
-from em.text.numbers import MINUS, InDigits, in_digits, numbers_in
+from em.text.numbers import MINUS, RUN, InDigits, in_digits, numbers_in
 from em.text.terms import stems_of, words_of
 from em.values.times import from_micros
 
@@ -26,11 +26,11 @@ _CLOCK = re.compile(
     r"(?<![\w.,:])(\d{1,2})(?:([:.h])(\d{2}))?(?: ?([ap])\.?m\b)?(?![\d:])", re.IGNORECASE
 )
 _PARTIAL = re.compile(r"(\d{4})(?:-(\d{2}))?")
-_CONTINUED = re.compile(r"[.,:/-]?\d")
-"""What stands behind digits that are only a part of a number or a time."""
-_GROUPS = re.compile(r"\d+(?:[ ,.']\d{3}(?!\d))*")
-_BEGUN = re.compile(rf"(?:\d[.,:]|\w[/-]|(?<!\w)-[$€£¥₹]?|\b(?:{'|'.join(MINUS)}) )$")
-"""What stands before digits that are only a part of a number or a time, or have a sign."""
+_GROUPED = re.compile(r"\d{1,3}(?:[ ,.']\d{3})+|\d+")
+_SIGNED = re.compile(rf"(?:(?<!\w)-[$€£¥₹]?|\b(?:{'|'.join(MINUS)}) )$")
+"""What stands before digits that have a sign."""
+_JOINS = "-/\\@&+#.,:' "
+"""Signs that may join characters to one token: an address, a name, a number."""
 
 
 def find_words(words: str, text: str) -> tuple[int, int] | None:
@@ -51,14 +51,33 @@ def find_words(words: str, text: str) -> tuple[int, int] | None:
 
 
 def _is_whole(plain: str, start: int, end: int) -> bool:
-    """Tell whether a part of a text begins and ends between words, and cuts no number."""
-    before, after = plain[max(0, start - 12) : start], plain[end : end + 2]
-    if _is_word(before[-1:]) or _is_word(after[:1]):
-        return False
-    if plain[end - 1].isdigit() and _CONTINUED.match(after):
+    """Tell whether a part of a text begins and ends with whole tokens, and leaves out no sign."""
+    if _is_begun(plain, start) or _is_continued(plain, end):
         return False
     starts_number = plain[start].isdigit() or plain[start] in CURRENCIES
-    return not (starts_number and _BEGUN.search(before))
+    return not (starts_number and _SIGNED.search(plain[max(0, start - 12) : start]))
+
+
+def _is_begun(plain: str, start: int) -> bool:
+    """Tell whether the token at a place began before it: `+49`, `ana@gmail`, `Smith-Jones`."""
+    sign, before = plain[start - 1 : start], plain[max(0, start - 2) : max(0, start - 1)]
+    if not sign or sign not in _JOINS or sign == "#":
+        return _is_word(sign)
+    if sign in ",: ":
+        return before.isdigit() and plain[start].isdigit()
+    return sign in "/\\@+" or _is_word(before)
+
+
+def _is_continued(plain: str, end: int) -> bool:
+    """Tell whether the token before a place goes on there: `C++`, `gmail.com`, `07:30`."""
+    sign, after = plain[end : end + 1], plain[end + 1 : end + 2]
+    if not sign or sign not in _JOINS:
+        return _is_word(sign)
+    if sign in ",: ":
+        return plain[end - 1].isdigit() and after.isdigit()
+    if sign == "'":
+        return _is_word(after) and not (after == "s" and not _is_word(plain[end + 2 : end + 3]))
+    return sign in "+#" or _is_word(after)
 
 
 @lru_cache(maxsize=4)
@@ -66,11 +85,14 @@ def _plain(text: str) -> tuple[str, list[int]]:
     """Return a text in lower case with single spaces and plain signs, and where each one stood."""
     chars: list[str] = []
     places: list[int] = []
-    for place, char in enumerate(text.translate(_SIGNS)):
+    signs = text.translate(_SIGNS)
+    for place, char in enumerate(signs):
         lower = " " if char.isspace() else char.lower()
-        if lower != " " or chars[-1:] != [" "]:
-            chars.append(lower if len(lower) == 1 else char)
-            places.append(place)
+        is_dash = text[place] in "–—" and (signs[place - 1 : place] + " ")[0].isalnum()
+        for one in " - " if is_dash else (lower if len(lower) == 1 else char):
+            if one != " " or chars[-1:] != [" "]:
+                chars.append(one)
+                places.append(place)
     return "".join(chars), places
 
 
@@ -156,7 +178,7 @@ class Evidence:
 
     @cached_property
     def _digits(self) -> list[InDigits]:
-        return list(in_digits(self.words.translate(_SIGNS)))
+        return list(in_digits(_plain(self.words)[0]))
 
     def _has_number(self, value: Any) -> bool:
         wanted = to_decimal(value)
@@ -183,10 +205,12 @@ class Evidence:
 
         They may name something: "004417" is no "4417", and "0761-555-20" has no "555".
         """
-        plain = self.words.translate(_SIGNS)
+        plain, _ = _plain(self.words)
         if any(
-            "".join(filter(str.isdigit, found.group())) == value and _is_whole(plain, *found.span())
-            for found in _GROUPS.finditer(plain)
+            "".join(filter(str.isdigit, found.group())) == value
+            and _GROUPED.fullmatch(found.group())
+            and _is_whole(plain, *found.span())
+            for found in RUN.finditer(plain)
         ):
             return True
         said = numbers_in([word for word in words_of(self.words) if not word.isdigit()])

@@ -17,6 +17,8 @@ UNITS = {word: n for n, word in enumerate(_SMALL)} | {
 }
 """The words that are numbers by themselves."""
 NUMBERS = {**UNITS, **_SCALES, "dozen": 12, "pair": 2}
+_LARGE = {**_SCALES, "dozen": 12}
+"""What digits before such a word count: 3.5 million."""
 _ORDINALS = {
     "first": 1,
     "second": 2,
@@ -30,10 +32,14 @@ _HALF = "half"
 MOST_DIGITS = 9
 """A number of so many digits is no amount."""
 MINUS = frozenset({"minus", "negative"})
+RUN = re.compile(r"\d+(?:[ .,:/'-]\d+)*")
+"""Digits with all that single signs and spaces join to them: a number, a time, a telephone."""
 _DIGITS = re.compile(
-    r"(?<![\w.,])(?P<sign>-?)[$€£¥₹]?(?P<inner>-?)(?P<digits>\d(?:[\d.,]*\d)?)(?P<thousand>k\b)?",
+    r"(?<![\w.,:/@+\\])(?<!\w-)(?P<sign>-?)[$€£¥₹]?(?P<inner>-?)"
+    rf"(?P<digits>{RUN.pattern})(?P<thousand>k\b)?(?: (?P<scale>{'|'.join(_LARGE)})\b)?",
     re.IGNORECASE,
 )
+_GROUPED = re.compile(r"\d{1,3}(?:[ ']\d{3})+(?:[.,]\d+)?|\d[\d.,]*")
 _LONGEST = 40
 
 
@@ -45,10 +51,17 @@ def numbers_in(words: Sequence[str]) -> Iterator[int]:
         if run and not (_goes_on(run, word) or word == "and"):
             yield _value(run) * (-1 if is_negative else 1)
             run = []
-        if word in NUMBERS:
+        if word in NUMBERS and (run or not _is_multiplied(words, number)):
             if not run:
                 is_negative = number > 0 and words[number - 1] in MINUS
             run.append(word)
+
+
+def _is_multiplied(words: Sequence[str], at: int) -> bool:
+    """Tell whether a word such as "million" stands behind digits or "half a"."""
+    before = words[max(0, at - 2) : at]
+    is_half = before[:1] == [_HALF] and len(before) == 2
+    return words[at] in _LARGE and (is_half or (bool(before) and before[-1].isdecimal()))
 
 
 def _goes_on(run: Sequence[str], word: str) -> bool:
@@ -122,20 +135,25 @@ class InDigits(NamedTuple):
 def in_digits(text: str) -> Iterator[InDigits]:
     """Yield the numbers that stand in a text in digits, with their signs.
 
-    1,250 is both 1250 and 1.25, since countries differ; 3k is 3000.
+    1,250 is both 1250 and 1.25, since countries differ; 3k is 3000. A part of a time, a telephone
+    number, an address or a number with zeros in front is none.
     """
     for found in _DIGITS.finditer(text):
         start = found.start("digits")
         before = text[max(0, found.start() - 12) : found.start()].lower().split()
         is_negative = found["sign"] or found["inner"] or MINUS.intersection(before[-1:])
         factor = (-1 if is_negative else 1) * (1000 if found["thousand"] else 1)
-        for value in _readings(found["digits"]):
-            after = text[found.end() : found.end() + 12]
+        factor *= _LARGE[found["scale"].lower()] if found["scale"] else 1
+        after = text[found.end() : found.end() + 12]
+        for value in () if after[:1] in ("@", "/", "\\") else _readings(found["digits"]):
             yield InDigits(value * factor, text[max(0, start - 5) : start], after)
 
 
 def _readings(digits: str) -> set[Decimal]:
-    found = set()
+    found: set[Decimal] = set()
+    if not _GROUPED.fullmatch(digits) or (digits[0] == "0" and digits[1:2].isdigit()):
+        return found
+    digits = digits.replace(" ", "").replace("'", "")
     for point, comma in ((".", ","), (",", ".")):
         whole, _, part = digits.partition(point)
         first, *groups = whole.split(comma)
