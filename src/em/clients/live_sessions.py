@@ -5,23 +5,13 @@ imported later are one trace, by construction. Of a program that has its session
 (opencode) the session is read from there, whenever it goes idle.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 from em.errors import EmError
 from em.memory import Memory
-from em.traces.transcripts import (
-    FileImport,
-    FileState,
-    find_shape,
-    import_session,
-    is_database,
-    opened,
-)
-
-MOST_OPEN = 32
+from em.traces.transcripts import FileImport, import_session, is_database, opened
+from em.traces.watch import GrowingFiles
 
 
 class LiveSessions:
@@ -29,7 +19,7 @@ class LiveSessions:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._open: OrderedDict[Path, FileImport] = OrderedDict()
+        self._files = GrowingFiles(memory.store, source="agent")
         self._awaited: dict[Path, None] = {}
         self._in_databases: dict[tuple[Path, str], None] = {}
         self._times_lost = memory.store.times_lost
@@ -46,7 +36,7 @@ class LiveSessions:
 
     def read_on_all(self) -> None:
         """Store what is new in every transcript that is open, or was not there yet."""
-        for path in [*self._open, *self._awaited]:
+        for path in [*self._files.paths, *self._awaited]:
             self._read(path)
 
     def end(self, path: Path, session: str = "") -> list[str]:
@@ -61,7 +51,7 @@ class LiveSessions:
 
     def end_all(self) -> list[str]:
         """Store the rest of every session. Return the ids of their traces."""
-        paths = [*self._open, *self._awaited]
+        paths = [*self._files.paths, *self._awaited]
         of_files = [trace_id for path in paths for trace_id in self._end(path)]
         return of_files + [
             trace_id
@@ -70,61 +60,28 @@ class LiveSessions:
         ]
 
     def _read(self, path: Path) -> list[str]:
-        with self._begun_again_if_it_fails(path):
-            reading = self._reading(path)
-            if reading is None:
-                return []
-            with opened(path) as file:
-                reading.read_on(file)
-            return list(reading.progress().traces)
+        with suppress(EmError):  # it is read from its beginning the next time
+            found = self._read_file(path)
+            return [] if found is None else list(found.progress().traces)
         return []
 
     def _end(self, path: Path) -> list[str]:
-        with self._begun_again_if_it_fails(path):
-            reading = self._reading(path)
-            if reading is None:
-                return []
-            with opened(path) as file:
-                reading.read_on(file)
-            del self._open[path]
-            return list(reading.finish().traces)
+        with suppress(EmError):  # as above
+            found = self._read_file(path)
+            return [] if found is None else list(self._files.finish(path).traces)
         return []
 
-    @contextmanager
-    def _begun_again_if_it_fails(self, path: Path) -> Iterator[None]:
-        """Read a file from its beginning the next time if it can't be stored now.
-
-        Another process imports it, the disk is full, or the memory is gone. What is stored already
-        is found there then.
-        """
-        try:
-            yield
-        except EmError:
-            self._open.pop(path, None)
-
-    def _reading(self, path: Path) -> FileImport | None:
-        if self._times_lost != self._memory.store.times_lost:
-            self._times_lost = self._memory.store.times_lost
-            self._open.clear()  # nothing of these files is in the memory that there is now
-        found = self._open.get(path)
-        if found is not None:
-            self._open.move_to_end(path)
-            return found
+    def _read_file(self, path: Path) -> FileImport | None:
+        store = self._memory.store
+        if self._times_lost != store.times_lost:
+            self._times_lost = store.times_lost
+            # Nothing of the open files is in the memory that there is now.
+            self._files = GrowingFiles(store, source="agent")
         if not path.exists():
             self._awaited[path] = None  # a session's first hooks come before its transcript
             return None
         self._awaited.pop(path, None)
-        with opened(path) as file:
-            shape = find_shape(file, str(path))
-        if shape.is_document:
-            return None  # one line so far
-        store = self._memory.store
-        found = self._open[path] = FileImport(
-            store, shape, FileState(store, path), str(path), source="agent"
-        )
-        if len(self._open) > MOST_OPEN:
-            self._open.popitem(last=False)[1].finish()
-        return found
+        return self._files.read_on(path)
 
 
 def _sub_agents(path: Path) -> list[Path]:

@@ -522,6 +522,7 @@ def import_file(
     path: Path | None = None,
     format_: str | None = None,
     subject: str | None = None,
+    source: Source = "imported",
     progress: Progress = _silent,
 ) -> FileRead:
     """Import one seekable file; `path` identifies it when it is imported again."""
@@ -531,7 +532,7 @@ def import_file(
         return FileRead(path=shown(name), format=state.format, skipped="unchanged")
     shape = find_shape(file, name, format_)
     for tries in range(1, TRIES + 1):
-        reading = FileImport(store, shape, state, name, subject=subject)
+        reading = FileImport(store, shape, state, name, subject=subject, source=source)
         try:
             reading.read_all(file, progress)
             return reading.finish()
@@ -634,6 +635,7 @@ class FileImport:
         )
         self._reader: Reader = shape.importer.reader(self._intake)
         self.offset = 0
+        self.has_news = False
         self._number = 0
 
     def read_all(self, file: IO[bytes], progress: Progress = _silent) -> None:
@@ -644,8 +646,8 @@ class FileImport:
             progress(value.end - done)
             done = value.end
 
-    def read_on(self, file: IO[bytes]) -> bool:
-        """Read the complete lines that were added; return whether there were any."""
+    def read_on(self, file: IO[bytes]) -> None:
+        """Read the complete lines that were added; `has_news` says whether there were any."""
         file.seek(self.offset)
         before = self.offset
         for value in lines_of(file, self._number, self._shape.importer.line):
@@ -654,12 +656,7 @@ class FileImport:
             self._read(value)
         end_reader(self._reader, self._intake, self._name)
         self._intake.pause()
-        return self.offset > before
-
-    @property
-    def added(self) -> int:
-        """How many events were added."""
-        return self._intake.added
+        self.has_news = self.offset > before
 
     def _read(self, value: FileValue) -> None:
         read_value(self._reader, self._intake, value, self._name)

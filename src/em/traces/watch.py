@@ -5,14 +5,17 @@ file events is not worth its weight. The log has which files were read to their 
 that is started again continues.
 """
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from em.errors import Conflict, InputError, NoTranscript
+from em.errors import Conflict, EmError, InputError, NoTranscript
 from em.store.protocol import Store
+from em.traces.trace import Source
 from em.traces.transcripts import (
     FileImport,
     FileRead,
@@ -37,12 +40,77 @@ class _FileStamp(NamedTuple):
     modified: int
 
 
-class _GrowingFile:
-    """A file of lines that is still growing."""
+class GrowingFiles:
+    """Files of lines that somebody is writing: each is read on from where it was."""
 
-    def __init__(self, reading: FileImport) -> None:
-        self.reading = reading
-        self.last = time.monotonic()
+    def __init__(
+        self,
+        store: Store,
+        *,
+        format_: str | None = None,
+        subject: str | None = None,
+        source: Source = "imported",
+    ) -> None:
+        self._store, self._format = store, format_
+        self._subject, self._source = subject, source
+        self._open: OrderedDict[Path, FileImport] = OrderedDict()
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that are open."""
+        return [*self._open]
+
+    def read_on(self, path: Path) -> FileImport | None:
+        """Store what is new in a file, and return its import; None for a document.
+
+        If it can't be stored now, the file is read from its beginning the next time: another
+        process imports it, the disk is full, or the memory is gone. What is stored already is found
+        there then.
+        """
+        try:
+            with opened(path) as file:
+                found = self._import_of(path, file)
+                if found is not None:
+                    found.read_on(file)
+                return found
+        except EmError:
+            self._open.pop(path, None)
+            raise
+
+    def _import_of(self, path: Path, file: IO[bytes]) -> FileImport | None:
+        found = self._open.get(path)
+        if found is not None and found.offset <= os.fstat(file.fileno()).st_size:
+            self._open.move_to_end(path)
+            return found
+        shape = find_shape(file, str(path), self._format)
+        if shape.is_document:
+            return None
+        found = self._open[path] = FileImport(
+            self._store,
+            shape,
+            FileState(self._store, path),
+            str(path),
+            subject=self._subject,
+            source=self._source,
+        )
+        if len(self._open) > MOST_OPEN:
+            self.finish(next(iter(self._open)))
+        return found
+
+    def finish(self, path: Path) -> FileRead:
+        """Store that a file was read to its end. Read it again if others wrote to its traces."""
+        try:
+            return self._open.pop(path).finish()
+        except Conflict:
+            return self.import_whole(path)
+
+    def import_whole(self, path: Path) -> FileRead:
+        """Import all of a file."""
+        with opened(path) as file:
+            return import_file(
+                self._store, file, str(path), path=path, format_=self._format,
+                subject=self._subject, source=self._source,
+            )  # fmt: skip
 
 
 class Watch:
@@ -57,10 +125,10 @@ class Watch:
         subject: str | None = None,
         settled: float = SETTLED,
     ) -> None:
-        self._store, self._folder = store, folder
-        self._format, self._subject, self._settled = format_, subject, settled
+        self._store, self._folder, self._settled = store, folder, settled
+        self._files = GrowingFiles(store, format_=format_, subject=subject)
         self._seen: dict[Path, _FileStamp] = {}
-        self._live: dict[Path, _GrowingFile] = {}
+        self._grown: dict[Path, float] = {}
 
     def run(
         self, every: float = INTERVAL, sleep: Callable[[float], None] = time.sleep
@@ -84,68 +152,36 @@ class Watch:
                 read = self._read(path)
             except Conflict:  # another process imports the same: look again
                 self._seen.pop(path, None)
-                self._live.pop(path, None)
                 continue
             if read is not None:
                 yield read
-        self._settle()
+        before = time.monotonic() - self._settled
+        self._finish([path for path in self._files.paths if self._grown[path] < before])
 
     def finish(self) -> None:
         """Close the files that are still growing."""
-        for path in [*self._live]:
-            self._finish(path)
+        self._finish(self._files.paths)
 
-    def _finish(self, path: Path) -> None:
-        """Close a file that was growing; read it again if somebody else wrote to its traces."""
-        try:
-            self._live.pop(path).reading.finish()
-        except Conflict:
-            # A file that is gone has nothing to read again.
-            with suppress(InputError), opened(path) as file:
-                self._import(file, path)
-
-    def _import(self, file: IO[bytes], path: Path) -> FileRead:
-        return import_file(
-            self._store, file, str(path), path=path, format_=self._format, subject=self._subject
-        )
+    def _finish(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            with suppress(InputError):  # a file that is gone has nothing to read again
+                self._files.finish(path)
 
     def _read(self, path: Path) -> FileRead | None:
         """Import what is new in a file; None if nothing is, or it is not a transcript."""
+        if path not in self._files.paths and FileState(self._store, path).unchanged:
+            return None
         try:
-            with opened(path) as file:
-                live = self._live.get(path)
-                if live is not None and live.reading.offset <= self._seen[path].size:
-                    live.last = time.monotonic()
-                    return live.reading.progress() if live.reading.read_on(file) else None
-                state = FileState(self._store, path)
-                if state.unchanged:
-                    return None
-                shape = find_shape(file, str(path), self._format)
-                if shape.is_document:
-                    file.seek(0)
-                    read = self._import(file, path)
-                    return read if read.new else None
-                reading = FileImport(self._store, shape, state, str(path), subject=self._subject)
-                self._make_room()
-                self._live[path] = _GrowingFile(reading)
-                reading.read_on(file)
-                return reading.progress() if reading.added else None
-        except (NoTranscript, InputError) as error:
-            # It may be half written, or not a transcript: try again when it changes.
-            return (
-                None
-                if isinstance(error, NoTranscript)
-                else FileRead(path=shown(path), skipped=error.message)
-            )
-
-    def _settle(self) -> None:
-        before = time.monotonic() - self._settled
-        for path in [path for path, live in self._live.items() if live.last < before]:
-            self._finish(path)
-
-    def _make_room(self) -> None:
-        if len(self._live) >= MOST_OPEN:
-            self._finish(min(self._live, key=lambda path: self._live[path].last))
+            found = self._files.read_on(path)
+            if found is None:
+                read = self._files.import_whole(path)
+                return read if read.new else None
+        except NoTranscript:
+            return None  # it may be half written: try again when it changes
+        except InputError as error:
+            return FileRead(path=shown(path), skipped=error.message)
+        self._grown[path] = time.monotonic()
+        return found.progress() if found.has_news else None
 
 
 def _stat(path: Path) -> _FileStamp | None:
