@@ -106,7 +106,7 @@ def test_a_very_long_or_deep_command_is_opaque():
 @pytest.mark.parametrize("character", ["\u0100", "\uffff", "\U000f0000", "\U0010ffff"])
 def test_a_character_at_which_the_parser_may_crash_is_not_given_to_it(start: str, character: str):
     """It looked such a character up in a table of 256: whether it crashed was chance."""
-    with pytest.raises(Opaque, match="behind a brace"):
+    with pytest.raises(Opaque):
         parse(f"{start}{character}")
 
 

@@ -109,7 +109,7 @@ def test_a_copy_that_does_not_verify_leaves_the_older_backup() -> None:
     with closing(sqlite3.connect("em.db")) as connection, connection:
         connection.execute('UPDATE events SET body = \'{"text": "changed"}\' WHERE seq = 2')
     connection.close()
-    with Memory("em.db") as memory, pytest.raises(StoreCorrupt, match="does not verify"):
+    with Memory("em.db") as memory, pytest.raises(StoreCorrupt):
         back_up(memory.store, Path("copy.db"))
     assert Path("copy.db").read_bytes() == older
     assert not list(Path().glob(".copy*"))

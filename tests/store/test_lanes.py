@@ -113,7 +113,7 @@ def test_nobody_follows_the_log_on_a_replica_which_knows_no_marks(
     monkeypatch.setattr("em.store.postgres.NEWEST", "SELECT MAX(seq), TRUE FROM events")
     assert len(list(postgres_store.read(EventQuery()))) == 2
     assert len(list(postgres_store.read(EventQuery(stream="notes", after=1)))) == 1
-    with pytest.raises(StoreReadOnly, match="replica"):
+    with pytest.raises(StoreReadOnly):
         list(postgres_store.read(EventQuery(after=1)))
 
 

@@ -164,7 +164,7 @@ def test_logs_in_two_schemas_of_one_database_are_apart(new_database: Callable[[]
 
 def test_a_server_that_is_not_there_is_reported_at_once() -> None:
     began = time.monotonic()
-    with pytest.raises(StoreUnreachable, match="refused"):
+    with pytest.raises(StoreUnreachable):
         PostgresStore("postgresql://ana@127.0.0.1:1/x")
     assert time.monotonic() - began < 10
 

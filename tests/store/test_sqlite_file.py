@@ -167,7 +167,7 @@ def test_a_read_only_log_can_be_read_and_refuses_to_be_written(shared_folder: Pa
 
 
 def test_a_folder_is_no_database(tmp_path: Path) -> None:
-    with pytest.raises(NotADatabase, match="folder"):
+    with pytest.raises(NotADatabase):
         SqliteStore(tmp_path)
 
 
@@ -188,7 +188,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path, version: int
     connection.executescript(f"CREATE TABLE users(name); PRAGMA user_version={version}")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(NotADatabase, match="another program"):
+    with pytest.raises(NotADatabase):
         SqliteStore(path)
     assert path.read_bytes() == before
 

@@ -384,7 +384,7 @@ def test_another_database_in_a_folder_is_passed_over(tmp_path: Path) -> None:
         database.execute("CREATE TABLE message (id)")
     with Memory(tmp_path / "em.db") as memory:
         assert memory.import_files(tmp_path) == []
-        with pytest.raises(NoTranscript, match="no known format"):
+        with pytest.raises(NoTranscript):
             memory.import_files(tmp_path / "other.db")
 
 

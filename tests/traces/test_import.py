@@ -307,7 +307,7 @@ def test_paths_may_be_folders_and_patterns_and_must_be_there(
 
 def test_a_wrong_format_is_refused_and_loses_nothing(memory: Memory, tmp_path: Path) -> None:
     path = put(tmp_path / "s.jsonl", lines(*order_session("s1", "W1")))
-    with pytest.raises(NoTranscript, match="expected the format codex, found claude-code"):
+    with pytest.raises(NoTranscript):
         memory.import_files(path, format="codex")
     right = one(memory.import_files(path, format="claude-code"))
     assert (right.skipped, right.calls) == ("", 3)

@@ -75,7 +75,7 @@ def test_what_is_no_outcome_and_no_trace_is_refused(memory: Memory) -> None:
     trace = memory.add_trace(UNLABELLED)
     with pytest.raises(InputError, match="good"):
         memory.label(trace, "good")  # type: ignore[arg-type]
-    with pytest.raises(NotFound, match="no trace 'nope'"):
+    with pytest.raises(NotFound):
         memory.label("nope", "success")
     assert len(list(memory.log.read(stream=f"trace/{trace}"))) == 3
 

@@ -53,7 +53,7 @@ def test_the_order_of_keys_makes_no_difference(body: dict[str, Any]) -> None:
 
 @given(bodies, st.sampled_from([float("nan"), float("inf"), float("-inf")]))
 def test_no_number_that_is_none_gets_through(body: dict[str, Any], number: float) -> None:
-    with pytest.raises(BadBody, match="NaN and infinity"):
+    with pytest.raises(BadBody):
         canonical({**body, "bad": [None, {"x": number}]})
 
 
@@ -68,12 +68,12 @@ def test_depth_is_limited_and_the_limit_itself_fits() -> None:
     for _ in range(MAX_DEPTH):
         value = [value]
     canonical(value)
-    with pytest.raises(BadBody, match="levels deep"):
+    with pytest.raises(BadBody):
         canonical([value])
 
 
 def test_size_is_limited() -> None:
-    with pytest.raises(BadBody, match="bytes of JSON"):
+    with pytest.raises(BadBody):
         canonical({"x": "y" * MAX_BYTES})
 
 
