@@ -193,7 +193,7 @@ def test_a_plan_in_the_database_can_be_neither_read_nor_changed_without_its_toke
     ((name, value),) = kept.items()
     for text in (found.token, "I-9", "S-1", "reorder"):
         assert text not in name + value
-    tickets.drop(name)
+    tickets.take(name)
     put(name, value[:-8] + "AAAAAAA=", timedelta(minutes=1))
     with pytest.raises(NotPrepared):
         memory.commit(found.token, room.tools)

@@ -67,7 +67,7 @@ def test_while_another_reader_keeps_old_pages_alive_it_says_so_and_can_be_finish
         assert store.health().scrub_pending
         assert next(store.read(EventQuery())).erased
         reader.close()
-        store.scrub()
+        assert store.erase(()).scrubbed
         assert not store.health().scrub_pending
         assert held(bytes_of(tmp_path)) == []
         assert verify(store).ok
@@ -87,7 +87,7 @@ def test_an_import_that_erases_succeeds_though_the_scrub_has_to_wait(tmp_path: P
         assert store.commit_all([Commit(events=exported, skip_known=True)]) == 1
         assert store.health().scrub_pending, "which doctor and the command tell"
         reader.close()
-        store.scrub()
+        assert store.erase(()).scrubbed
         assert held(bytes_of(tmp_path)) == []
 
 
@@ -101,7 +101,7 @@ def test_postgres_waits_for_older_readers_and_says_so(postgres_store: PostgresSt
         assert not erasure.scrubbed
         assert "em forget --finish" in erasure.scrub_problem
         assert postgres_store.health().scrub_pending
-    postgres_store.scrub()
+    assert postgres_store.erase(()).scrubbed
     assert not postgres_store.health().scrub_pending
 
 
@@ -177,7 +177,7 @@ def test_a_table_that_postgres_may_not_rewrite_is_not_called_scrubbed(
         erasure = postgres_store.erase([event.id])
         assert not erasure.scrubbed
         assert "em forget --finish" in erasure.scrub_problem
-    postgres_store.scrub()
+    assert postgres_store.erase(()).scrubbed
     assert held_by_server(postgres_store) == []
 
 

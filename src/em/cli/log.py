@@ -33,7 +33,7 @@ from em.cli.output import (
     terminal_width,
     wants_json,
 )
-from em.errors import BadBody, InputError, NotFound, UsageError
+from em.errors import BadBody, InputError, NotFound, StoreBusy, UsageError
 from em.log.event import Event, EventQuery, run_stream, trace_stream
 from em.log.kinds import HOMES
 from em.log.lines import write_line
@@ -433,7 +433,9 @@ def forget(
     memory = open_memory()
     if finish:
         with progress("scrubbing"):
-            memory.store.scrub()
+            finished = memory.store.erase(())
+        if not finished.scrubbed:
+            raise StoreBusy(finished.scrub_problem)
         emit({"scrubbed": True}, "scrubbed: the files contain nothing that was erased")
         return 0
     events = [find_event(memory.log, given) for given in event_ids]

@@ -225,7 +225,7 @@ class Sessions:
 
     def log_out(self, cookie: str) -> None:
         """Remove a session."""
-        self._tickets.drop(self._name(cookie))
+        self._tickets.take(self._name(cookie))
 
     def caller(self, cookie: str, authorization: str) -> Caller:
         """Return the caller of a page, by the Authorization header or else by the cookie."""

@@ -578,7 +578,7 @@ class PostgresStore(SqlStore):
             for row in rows:
                 copy.write_row(row)
 
-    def scrub(self) -> None:
+    def _scrub(self) -> None:
         """Write the tables and their indexes anew, once no session can see the erased rows.
 
         Vacuuming alone frees their space and leaves their bytes in the pages. Each table is locked

@@ -404,9 +404,6 @@ class Tickets(Protocol):
     def take(self, name: str) -> str | None:
         """Remove a ticket and return its value, to one caller only; None if there is none."""
 
-    def drop(self, name: str) -> None:
-        """Remove a ticket, if it is there."""
-
 
 class Store(Protocol):
     """The log and everything compiled from it. Safe to share between threads."""
@@ -513,11 +510,11 @@ class Store(Protocol):
     ) -> Erasure:
         """Erase bodies and everything made of them; `subjects` also lose their records.
 
+        Their remains in the files are removed too. If that can't be done now, it is done with the
+        next erasure, which may be one of nothing.
+
         dry_run: change nothing, and return what would be erased.
         """
-
-    def scrub(self) -> None:
-        """Remove the remains of erased bodies from the files. Raise StoreBusy if one is read."""
 
     def health(self, *, deep: bool = False) -> Health:
         """Report the condition of the store; `deep` reads every page."""

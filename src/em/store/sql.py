@@ -301,7 +301,7 @@ class SqlStore(ABC):
         return None
 
     @abstractmethod
-    def scrub(self) -> None:
+    def _scrub(self) -> None:
         """Remove the remains of erased bodies from the files. Raise StoreBusy if one is read."""
 
     @abstractmethod
@@ -445,7 +445,7 @@ class SqlStore(ABC):
     def _try_to_scrub(self) -> str:
         """Scrub; if it fails, return why. The mark then stays, and `health` reports it."""
         try:
-            self.scrub()
+            self._scrub()
         except StoreError as error:
             return str(error)
         return ""
@@ -597,10 +597,12 @@ class SqlStore(ABC):
         if dry_run:
             with self._reading() as session:
                 return erasure.find_going(session, event_ids, subjects).erasure(is_dry_run=True)
-        reason = self.redactor.text(reason)
-        with self._writing() as session:
-            erased = erasure.erase(session, self._chain, self.index, event_ids, subjects, reason)
-            self._ask_for_scrub(session)
+        reason, erased = self.redactor.text(reason), Erasure()
+        if event_ids or subjects:
+            with self._writing() as session:
+                chain, index = self._chain, self.index
+                erased = erasure.erase(session, chain, index, event_ids, subjects, reason)
+                self._ask_for_scrub(session)
         # The erasure is committed, whether scrubbing succeeds or not.
         problem = self._try_to_scrub()
         return msgspec.structs.replace(erased, scrubbed=not problem, scrub_problem=problem)

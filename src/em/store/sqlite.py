@@ -716,7 +716,7 @@ class SqliteStore(SqlStore):
                 session, event, expected, self._insert_registered, only_rows=only_rows
             )
 
-    def scrub(self) -> None:
+    def _scrub(self) -> None:
         """Rewrite the file without the remains of erased bodies, and empty the write-ahead log."""
         with self._translated(), self._pool.connection() as connection:
             mark = self._scrub_asked(connection)

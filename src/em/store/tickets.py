@@ -68,11 +68,6 @@ class SqlTickets:
             row = session.execute(sql, (name,)).fetchone()
         return None if row is None else str(row[0])
 
-    def drop(self, name: str) -> None:
-        """Remove a ticket, if it is there."""
-        with self._holding(_lock_name(name)) as session:
-            session.execute("DELETE FROM tickets WHERE name = ?", (name,))
-
 
 def _lock_name(name: str) -> str:
     return f"ticket {name}"
