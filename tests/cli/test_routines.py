@@ -46,6 +46,21 @@ def _files(tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text('{"name": "Bo Andersson"}')
 
 
+def test_a_failed_run_names_the_command_that_takes_it_up(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "routine.yaml").write_text(
+        "name: r\nsteps:\n"
+        "  - {id: look, type: tool.call, tool: look, effect: read, save_as: seen}\n"
+        '  - {id: end, type: return, value: "{{ seen }}"}\n'
+    )
+    (tmp_path / "t.py").write_text("def look():\n    return open('there.txt').read()\n")
+    failed = em("run", "r", "--tools", "t.py")
+    (command,) = re.findall(r"retry with: em (resume .*)", failed.err)
+    (tmp_path / "there.txt").write_text("found")
+    again = em(*command.split())
+    assert (failed.code, again.code, "found" in again.out) == (1, 0, True), again
+
+
 def test_a_run_is_cancelled_and_retried_from_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "routine.yaml").write_text(

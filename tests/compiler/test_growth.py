@@ -126,6 +126,16 @@ def test_a_version_that_knows_less_is_not_stored(memory: Memory, shop: Shop) -> 
     assert grown.why_not
 
 
+def test_new_traces_of_which_nothing_shows_how_they_ended_are_named(
+    memory: Memory, shop: Shop
+) -> None:
+    learn(memory, cancelled(shop, 0, NEEDED), cancelled(shop, 1, MISTAKE))
+    memory.add_trace(msgspec.structs.replace(cancelled(shop, 2, MOVED), outcome="unknown"))
+    grown = memory.compile_again("serve")
+    assert (grown.new, "--allow-unlabelled" in grown.why_not) == ("", True)
+    assert memory.compile_again("serve", allow_unlabelled=True).new == "serve@2"
+
+
 def lookup(order: str, status: str) -> Trace:
     call = ToolCall(tool="get_order", args={"order": order}, result={"status": status})
     note = ToolCall(tool="add_note", args={"order": order, "text": status}, result="ok")

@@ -528,6 +528,8 @@ def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> in
             note(printable(f"{name} = {shown(value)}: only this passes all checks"))
         _print_fixes(result)
         _print_result(result, options, journalled=memory is not None)
+        if memory is not None and result.status == "failed":
+            _print_retry(read_run(memory.store, result.run_id))
         if memory is not None and result.reason is not None:
             _print_strike(memory, result)
 
@@ -735,9 +737,14 @@ def _print_run(memory: Memory, run_id: str, past: PastRun, steps: list[dict[str,
     if past.status in ("running", "needs_input"):
         note(f"  resume with: {how_to_resume(run_id, past.resume_with)}")
     elif past.status in RETRIED:
-        problem = retry_problem(past)
-        again = how_to_resume(run_id, f"--retry {past.resume_with}")
-        note(f"  it can't be retried: {problem}" if problem else f"  retry with: {again}")
+        _print_retry(past)
+
+
+def _print_retry(past: PastRun) -> None:
+    """Print the command that takes up a run that stopped, or why none does."""
+    problem = retry_problem(past)
+    again = how_to_resume(past.run_id, f"--retry {past.resume_with}")
+    note(f"  it can't be retried: {problem}" if problem else f"  retry with: {again}")
 
 
 def _why(past: PastRun) -> Sequence[str]:

@@ -36,6 +36,7 @@ from em.runner.trial import Trials
 from em.runner.version_change import changes, proof_change
 from em.store.protocol import Artefact, Store
 from em.traces.catalogue import get_traces
+from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, Trace
 from em.values.canonical import Json
 from em.values.json_schema import properties_of
@@ -81,14 +82,20 @@ def compile_again(
         lost = "the traces that it was compiled from are not there"
         return Growth(old=old.ref, why_not=refused or lost)
     declared = declared_effects(old.tools)
-    usable = {"success", "unknown"} if allow_unlabelled else {"success"}
-    added = [
+    alike = [
         kept
-        for kept in _since(store, newest, usable)
+        for kept in _since(store, newest)
         if kept.id not in known and _has_effects_of(old, kept.trace, declared)
     ]
+    added = [one for one in alike if allow_unlabelled or outcome_of_kept(one) == "success"]
     if refused or not added:
         none = "there are no new traces that did the same"
+        if alike:
+            none += (
+                f" and say that they succeeded; of {len(alike)} nothing shows how they ended:"
+                " label them (`em traces label TRACE success`), or allow them with"
+                " --allow-unlabelled"
+            )
         return Growth(old=old.ref, added=[one.id for one in added], why_not=refused or none)
     try:
         made_before = _Before(old, _recorded_inputs(artefact), declared)
@@ -272,13 +279,13 @@ def made_of(store: Store, artefact: Artefact) -> tuple[list[str], int]:
     return sorted(found, key=found.__getitem__), max(found.values(), default=0)
 
 
-def _since(store: Store, seq: int, outcomes: set[str]) -> Iterator[KeptTrace]:
-    """Yield the complete traces with these outcomes that began after an event, oldest first."""
+def _since(store: Store, seq: int) -> Iterator[KeptTrace]:
+    """Yield the complete traces that began after an event and did not fail, oldest first."""
     query = EventQuery(kinds=["trace_started"], after=seq)
     streams = [event.stream for event in store.read(query) if event.body is not None]
     known = store.summaries.of(streams)
     rows = (known[stream] for stream in streams if stream in known)
-    ids = [row.id for row in rows if row.status in outcomes and not row.shown.get("incomplete")]
+    ids = [row.id for row in rows if row.status != "failure" and not row.shown.get("incomplete")]
     for trace_id in ids:
         try:
             (kept,) = get_traces(store, [trace_id])
