@@ -9,11 +9,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
+import click
 import pytest
 import yaml
 from markdown_it import MarkdownIt
@@ -167,6 +171,73 @@ def test_a_failing_block_fails_the_test() -> None:
         run_python(Block("python", "assert False", 1), page)
     with pytest.raises(AssertionError):
         run_bash(Block("bash", "em log shwo", 1), page)
+
+
+def code_of(page: Path) -> Iterator[str]:
+    """Yield every line of the code blocks of a page, and every piece of code in its sentences."""
+    for token in MarkdownIt("commonmark").enable("table").parse(page.read_text()):
+        if token.type == "fence":
+            yield from token.content.splitlines()
+        for child in token.children or []:
+            if child.type == "code_inline":
+                yield child.content
+
+
+def test_what_the_pages_name_of_em_exists() -> None:
+    def exists(name: str) -> bool:
+        first, *rest = name.split(".")
+        found: Any = import_module(first)
+        for part in rest:
+            with suppress(ImportError):
+                import_module(f"{found.__name__}.{part}") if isinstance(found, ModuleType) else None
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+
+    names = {
+        (page.name, name)
+        for page in PAGES
+        for line in code_of(page)
+        for name in re.findall(r"(?<![\w./@-])em(?:\.[A-Za-z_]\w*)+(?![\w./@-])", line)
+    }
+    assert len(names) > 40
+    source = "".join(file.read_text() for file in (ROOT / "src" / "em").rglob("*.py"))
+    files = {"em.example.com", "em.yaml", "em.db", "em.dump", "em.queue", "em.js"}
+    spans = {name for _, name in names if f'"{name}"' in source}  # of em's own traces and metrics
+    assert not {one for one in names if one[1] not in files | spans and not exists(one[1])}
+
+
+def options_of(command: click.Command) -> dict[str, set[str]]:
+    """Return the options of each command below this one, by its words."""
+    own = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+    found = {"": own | {"--help", "--db", "--json", "--version"}}
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in (*command.list_commands(context), *(ALIASES if command is root else ())):
+            below = command.get_command(context, name)
+            assert below is not None
+            found |= {f"{name} {words}".strip(): all_ for words, all_ in options_of(below).items()}
+    return found
+
+
+def test_every_command_and_option_of_the_pages_exists() -> None:
+    known = options_of(root)
+    anywhere = set().union(*known.values())
+    wrong = []
+    for page in PAGES:
+        for line in code_of(page):
+            for _, words in re.findall(r"(^|[$(;|] ?|&& )em ((?:[\w-]+ ?)+(?:[^|;)&#]*))", line):
+                parts = words.split()
+                if parts[0].isupper() or parts[0].startswith("-"):
+                    continue  # a placeholder, or an option of em itself
+                depth = next((n for n in (2, 1) if " ".join(parts[:n]) in known), 0)
+                options = [part.partition("=")[0] for part in parts if part.startswith("--")]
+                if not depth or not set(options) <= known[" ".join(parts[:depth])]:
+                    wrong.append((page.name, line))
+            if re.fullmatch(r"--[a-z][a-z-]*( [A-Z]+)?", line) and line.split()[0] not in anywhere:
+                wrong.append((page.name, line))
+    assert not wrong
 
 
 def test_every_promise_of_the_security_page_has_its_test() -> None:
