@@ -89,6 +89,7 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "importing": importing.rate,
     "importing-large": importing.large,
     "service": service.load,
+    "service-large": service.large,
     "pages": pages.every,
     "overview": pages.overview,
     "queue-jobs": workers.jobs,

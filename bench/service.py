@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -12,6 +14,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from typing import Any
+
+import httpx
 
 from bench.figure import Figure
 
@@ -175,3 +180,89 @@ def _cpu(process: "subprocess.Popen[bytes]") -> float:
     """Seconds of processor time so far."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+LARGE_CONNECTIONS = 32
+LARGE_SECONDS = float(os.environ.get("EM_BENCH_LARGE_SECONDS", "20"))
+LARGE = 200_000
+"""Characters of each text."""
+LATE = 60.0
+"""Seconds after which a client gives up."""
+
+
+def _large_texts() -> list[str]:
+    """Return ordinary texts and those that cost a pattern or a tokenizer most."""
+    draw = random.Random(1)
+    words = [f"{draw.choice(WORDS)}{draw.randrange(500)}" for _ in range(LARGE // 6)]
+    lines = [
+        f"- {one}: token = {other}, see https://example.com/{one}?a={other}"
+        for one, other in zip(words, words[1:], strict=False)
+    ]
+    made = (
+        " ".join(words),
+        "\n".join(lines),
+        json.dumps(
+            [{"name": one, "value": other} for one, other in zip(words, words[1:], strict=False)]
+        ),
+        "password " * (LARGE // 9),
+        " " * LARGE,
+        "a" * LARGE,
+    )
+    return [one[:LARGE] for one in made]
+
+
+WORDS = ("order", "Porto", "key", "customer", "returned", "password", "the", "is", "parcel")
+
+
+def large() -> Iterator[Figure]:
+    """32 clients that each send texts of 200 kB, one after the other, and read in between."""
+    port = _free_port()
+    texts = _large_texts()
+    with tempfile.TemporaryDirectory() as folder, _running(_em(port, Path(folder) / "em.db"), port):
+        times, failed = asyncio.run(_send_large(port, texts))
+    for what, taken in times.items():
+        taken.sort()
+        p50, p99 = median(taken), taken[int(len(taken) * 0.99)]
+        yield Figure(
+            f"{what}, {LARGE_CONNECTIONS} connections, {len(taken)} requests, {failed} failed",
+            p99 * 1e3,
+            "its median",
+            p50 * 1e3,
+            "ms",
+            p99 / p50 if not failed else 1e9,
+            20,
+            False,
+        )
+
+
+async def _send_large(port: int, texts: list[str]) -> tuple[dict[str, list[float]], int]:
+    """Return how long each request took by what it was, and how many failed or came too late."""
+    times: dict[str, list[float]] = {"an observation of 200 kB": [], "a question meanwhile": []}
+    failed = 0
+    end = time.monotonic() + LARGE_SECONDS
+
+    async def ask(
+        client: httpx.AsyncClient, what: str, method: str, path: str, **more: Any
+    ) -> None:
+        nonlocal failed
+        began = time.monotonic()
+        try:
+            answer = await client.request(method, path, **more)
+            failed += answer.status_code >= 400
+        except httpx.HTTPError:
+            failed += 1
+        times[what].append(time.monotonic() - began)
+
+    async def work(number: int) -> None:
+        url = f"http://127.0.0.1:{port}"
+        async with httpx.AsyncClient(base_url=url, timeout=LATE, trust_env=False) as client:
+            for count in itertools.count(number):
+                if time.monotonic() > end:
+                    return
+                body = {"subject": f"s{number}", "text": f"{count} {texts[count % len(texts)]}"}
+                await ask(client, "an observation of 200 kB", "POST", "/observations", json=body)
+                question = {"query": "the parcel to Porto", "subject": f"s{number}"}
+                await ask(client, "a question meanwhile", "GET", "/recall", params=question)
+
+    await asyncio.gather(*(work(number) for number in range(LARGE_CONNECTIONS)))
+    return times, failed

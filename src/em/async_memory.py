@@ -6,6 +6,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+from em import deadline
+from em.errors import Cancelled
 from em.log.event import Event
 from em.memory import Memory
 from em.settings import Settings
@@ -46,19 +48,13 @@ async def _in_thread(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwa
     A thread can't be ended from outside, so it is told.
     """
     import asyncio
-    import threading
 
-    from em.runner.drivers import ABANDONED
-
-    abandoned = threading.Event()
-    before = ABANDONED.set(abandoned)
-    try:
-        return await asyncio.to_thread(function, *args, **kwargs)
-    except asyncio.CancelledError:
-        abandoned.set()
-        raise
-    finally:
-        ABANDONED.reset(before)
+    with deadline.until(deadline.Deadline()) as waited_for:
+        try:
+            return await asyncio.to_thread(function, *args, **kwargs)
+        except asyncio.CancelledError:
+            waited_for.end(Cancelled("the task that waited for this run was cancelled"))
+            raise
 
 
 def _awaited(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:

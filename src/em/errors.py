@@ -41,6 +41,7 @@
     │   └── OutcomeUnknown    a call of a routine failed, and may have had its effect
     ├── NoEffect              raised by a tool: its call did nothing, and may be made again
     ├── EmbedderError         an embedder failed, or returned something else than vectors
+    ├── TookTooLong           work on what somebody sent was not done in time, and was ended
     ├── ServiceError          the service rejects a request
     │   ├── Unauthorized      no token, or an unknown one
     │   ├── Forbidden         this token may not do this, or the host is not served
@@ -350,6 +351,12 @@ class EmbedderError(EmError):
     """An embedder failed, or returned something else than vectors."""
 
     code = "embedder"
+
+
+class TookTooLong(EmError):
+    """Work on what somebody sent was not done in time, and was ended."""
+
+    code = "took_too_long"
 
 
 class ServiceError(EmError):

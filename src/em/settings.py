@@ -132,6 +132,8 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_seconds: how long a request may take before another may use its idempotency key.
     header_seconds, body_seconds: how long a client may take to send the headers, and a body.
     write_seconds: how long a client may leave an answer unread.
+    request_seconds: how long work on a request may take; then it is ended.
+    run_seconds: the same for a run, which waits for tools and models; it ends between two calls.
     max_connections, connections_per_client: beyond these a new connection takes the place of the
         one that has waited longest without a request under way; if there is none, it is refused.
     max_header_bytes: the size of a request's line and headers together.
@@ -156,6 +158,8 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     header_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 10.0
     body_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 30.0
     write_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 60.0
+    request_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 120.0
+    run_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 3_600.0
     max_connections: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1_000
     connections_per_client: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 200
     max_header_bytes: Annotated[int, msgspec.Meta(ge=1_024, le=1_048_576)] = 65_536

@@ -17,6 +17,7 @@ from urllib.parse import quote, quote_plus
 import msgspec
 import re2
 
+from em import deadline
 from em.errors import InputError
 from em.redaction.linear import Pattern, options, outlive
 from em.redaction.redactor import MARKER, Redactor, marker
@@ -109,6 +110,7 @@ class Masker:
         return clean
 
     def _text(self, text: str) -> str:
+        deadline.check()
         if text in self._markers:
             return self._markers[text]
         parts: list[str] = []

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from em import deadline
 from em.redaction.linear import compiled, is_all
 from em.redaction.patterns import (
     LONGEST_VALUE,
@@ -149,6 +150,7 @@ def names_in(plain: Plain) -> Iterator[Name]:
     data = plain.data
     words, at = compiled(f"(?i){NAME_WORDS}"), 0
     while found := words.search(data, at):
+        deadline.check()
         word, end = found.span()
         at = word + 1
         if found.group().lower().decode() in _SHORT_WORDS and word and data[word - 1] in _LETTERS:
@@ -330,6 +332,7 @@ def column_secrets(plain: Plain) -> Iterator[Found]:
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     number = 0
     while number < len(lines) - 1:
+        deadline.check()
         title, number = number, number + 1
         for separator in SEPARATORS:
             columns = _columns(lines, title, separator)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from em.errors import Cancelled
+from em import deadline
 from em.runner.run import StepTimeout
 from em.values.canonical import Json
 
@@ -85,24 +85,32 @@ _UNSET = object()
 CANCEL_SECONDS = 0.5
 """How long a coroutine has to end after its timeout."""
 
-ABANDONED: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar(
-    "em_abandoned", default=None
-)
-"""Set once nobody waits any more for what runs in this context: a task was cancelled."""
-
 
 def no_journal(_notes: list[tuple[str, Json]]) -> None:
     """Drop the notes of a run without a journal."""
 
 
 def drive(machine: Effects[T], write: WriteNotes = no_journal) -> T:
-    """Run a machine to its end in plain code; `write` stores its notes."""
-    abandoned = ABANDONED.get()
+    """Run a machine to its end in plain code; `write` stores its notes.
+
+    At the deadline of who waits for it, the run stops between two calls: the results that are
+    known are stored first, so that it can be resumed. Nothing is stopped within a call.
+    """
+    limit = deadline.current()
+    if limit is None:
+        return _drive(machine, write, None)
+    with deadline.suspended():
+        return _drive(machine, write, limit)
+
+
+def _drive(machine: Effects[T], write: WriteNotes, limit: deadline.Deadline | None) -> T:
+    is_noted = False  # whether the journal says that the call which comes now was begun
     try:
         effect = next(machine)
         while True:
-            if abandoned is not None and abandoned.is_set():
-                raise Cancelled("the task that waited for this run was cancelled")
+            if limit is not None and limit.is_over and not is_noted:
+                _stop(effect, write, limit)
+            is_noted = type(effect) is Write
             if type(effect) is Write:
                 # A failing write is not a failing step: it is raised, not handed to the machine.
                 write(effect.notes)
@@ -124,6 +132,25 @@ def drive(machine: Effects[T], write: WriteNotes = no_journal) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+def _stop(effect: Effect, write: WriteNotes, limit: deadline.Deadline) -> None:
+    """Store the results that are known, and raise; a run that is over is left to end."""
+    if type(effect) is Write:
+        if any(kind in _ENDS for kind, _ in effect.notes):
+            return
+        # Without the intent of the next step, which is not begun.
+        done = [
+            (kind, {name: value for name, value in body.items() if name != "next"})
+            for kind, body in effect.notes
+            if kind == "step_done"
+        ]
+        if done:
+            write(done)
+    limit.check()
+
+
+_ENDS = frozenset({"run_ended", "run_paused"})
 
 
 def through(

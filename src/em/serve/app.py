@@ -1,5 +1,6 @@
 """The application: all handlers, behind the guard."""
 
+import asyncio
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -62,11 +63,12 @@ def make_app(
     stopping, background = threading.Event(), Background(memory)
     cors = CORSConfig(allow_origins=list(settings.api.cors_origins))
     mcp = _mcp(memory, settings, key)
+    service = Service(memory, settings, metrics, stopping)
     app = Litestar(
         route_handlers=[*mcp.handlers, *_handlers()],
         state=State(
             {
-                "service": Service(memory, settings, metrics, stopping),
+                "service": service,
                 "sessions": sessions,
                 "rates": rates,
                 "activity": Activity(memory.store),
@@ -85,7 +87,7 @@ def make_app(
         openapi_config=_openapi(asked_for_tokens=bool(tokens)),
         request_max_body_size=settings.api.max_request_bytes,
         cors_config=cors if cors.allow_origins else None,
-        lifespan=mcp.lifespan,
+        lifespan=[service.at_work, *mcp.lifespan],
         on_shutdown=[jobs.close_queue],
         logging_config=None,
         debug=False,
@@ -149,12 +151,15 @@ def _mcp(memory: Memory, settings: Settings, key: bytes) -> _Mcp:
 _UNREADY = ResponseSpec(HealthOut, generate_examples=False, description="The store is not ready.")
 
 
-@get(
-    "/health", responses={403: errors()[403], 503: _UNREADY}, sync_to_thread=True, tags=["service"]
-)
-def get_health(request: AnyRequest) -> Response[HealthOut]:
+@get("/health", responses={403: errors()[403], 503: _UNREADY}, tags=["service"])
+async def get_health(request: AnyRequest) -> Response[HealthOut]:
     """Report whether the store can be reached and has no problems."""
-    return _health(service_of(request))
+    return await _checked(service_of(request))
+
+
+async def _checked(service: Service) -> Response[HealthOut]:
+    """Look at the store in a thread of its own: those for requests may all have work."""
+    return await asyncio.get_running_loop().run_in_executor(service.looks, _health, service)
 
 
 def _health(service: Service) -> Response[HealthOut]:
@@ -171,24 +176,32 @@ def _health(service: Service) -> Response[HealthOut]:
     return Response(out, status_code=503 if problems else 200)
 
 
-@get("/healthz/live", sync_to_thread=False, tags=["service"], responses={403: errors()[403]})
-def get_live() -> LiveOut:
-    """Report that the process responds, whatever its store does."""
-    return LiveOut("ok")
+_STUCK = ResponseSpec(LiveOut, generate_examples=False, description="Restart the process.")
+
+
+@get(
+    "/healthz/live",
+    responses={403: errors()[403], 503: _STUCK},
+    sync_to_thread=False,
+    tags=["service"],
+)
+def get_live(request: AnyRequest) -> Response[LiveOut]:
+    """Report that the process responds and can handle requests, whatever its store does."""
+    stuck = service_of(request).threads.are_stuck
+    return Response(LiveOut("stuck" if stuck else "ok"), status_code=503 if stuck else 200)
 
 
 @get(
     "/healthz/ready",
     responses={403: errors()[403], 503: _UNREADY},
-    sync_to_thread=True,
     tags=["service"],
 )
-def get_ready(request: AnyRequest) -> Response[HealthOut]:
+async def get_ready(request: AnyRequest) -> Response[HealthOut]:
     """Report whether to send requests here: the store is well, and the service is not stopping."""
     service = service_of(request)
     if service.stopping.is_set():
         return Response(HealthOut("stopping", service.backend, em.__version__), status_code=503)
-    return _health(service)
+    return await _checked(service)
 
 
 @get(

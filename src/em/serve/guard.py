@@ -22,6 +22,7 @@ from urllib.parse import quote
 import msgspec
 
 from em import telemetry
+from em.deadline import Deadline, until
 from em.errors import (
     BadQuestion,
     Conflict,
@@ -40,6 +41,7 @@ from em.errors import (
     StoreBusy,
     StoreReadOnly,
     StoreUnreachable,
+    TookTooLong,
     TooLarge,
     TooManyRequests,
     TooSlow,
@@ -64,6 +66,7 @@ _STATUS: tuple[tuple[type[EmError], int], ...] = (
     (TooLarge, 413),
     (HeadersTooLarge, 431),
     (TooSlow, 408),
+    (TookTooLong, 503),
     (TooManyRequests, 429),
     (QueueFull, 429),
     (WorkError, 409),
@@ -226,6 +229,12 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 CALLER = "em.caller"
+MCP = "/mcp"
+GRACE = 1.0
+"""Seconds that work has to end by itself after its deadline, before it is left behind."""
+LONGEST_PATH = 500
+"""Characters of a path that are logged and shown."""
+SHORTER = "send less at a time, queue it as a job, or set EM_API_REQUEST_SECONDS"
 OPEN = ("/health", "/healthz/live", "/healthz/ready", "/docs", "/docs/openapi.json")
 """Paths that show no stored data and need no token."""
 _ANYONE = Caller("anyone", frozenset(), "read")
@@ -324,6 +333,13 @@ class Guard:
         """The largest body, in bytes."""
         return self._settings.max_request_bytes
 
+    def deadline(self, scope: Scope) -> Deadline | None:
+        """Return by when the work on a request must have ended; over MCP each call has its own."""
+        if scope["path"].startswith(MCP):
+            return None
+        place = f"{scope['method']} {_short(scope['path'])}"
+        return Deadline(self._settings.request_seconds, what=place, fix=SHORTER)
+
     @property
     def body_seconds(self) -> float:
         """Seconds within which a body must arrive."""
@@ -408,6 +424,11 @@ def _has_two_lengths(headers: dict[bytes, bytes]) -> bool:
     return b"content-length" in headers and b"transfer-encoding" in headers
 
 
+def _short(path: str) -> str:
+    """Return a path as the log may have it: no text that it takes long to search for secrets."""
+    return path if len(path) <= LONGEST_PATH else f"({len(path):,} characters)"
+
+
 class _Passing:
     """One request on its way through the guard."""
 
@@ -420,6 +441,8 @@ class _Passing:
         self._status = 0
         self._is_read = False
         self._taken = 0
+        self._timer: asyncio.TimerHandle
+        self._leaving: asyncio.Task[None] | None = None
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         given = self._headers.get(b"x-request-id", b"")
         self._id = given if _REQUEST_ID.fullmatch(given) else new_id().encode()
@@ -461,7 +484,7 @@ class _Passing:
             caller = await self._guard.admit(self._scope, self._headers)
             self._scope[CALLER] = caller
             fields["caller"] = caller.name
-            await self._guard.pass_on(self._scope, self._receive_body, self._answer)
+            await self._pass_on()
         except EmError as error:
             fields["error"] = error.code
             await self._refuse(status_of(error), body_of(error), error.data.get("retry_after"))
@@ -471,6 +494,42 @@ class _Passing:
             await self._refuse(500, internal_error())
         finally:
             self._log(fields)
+
+    async def _pass_on(self) -> None:
+        """Let the application answer, or answer for it once the work takes too long.
+
+        The work itself ends at its deadline as soon as it looks. What it answers then is dropped.
+        """
+        limit = self._guard.deadline(self._scope)
+        if limit is None:
+            await self._guard.pass_on(self._scope, self._receive_body, self._answer)
+            return
+        self._look(limit)
+
+        async def answer(message: Message) -> None:
+            # What is being answered may go on for long: a stream of changes.
+            limit.extend()
+            self._timer.cancel()
+            if self._leaving is None:
+                await self._answer(message)
+
+        try:
+            with until(limit):
+                await self._guard.pass_on(self._scope, self._receive_body, answer)
+        finally:
+            self._timer.cancel()
+            if self._leaving is not None:
+                await self._leaving
+
+    def _look(self, limit: Deadline) -> None:
+        """Answer in the place of work that goes on beyond its deadline, or look again then."""
+        loop, left = asyncio.get_running_loop(), limit.at + GRACE - time.monotonic()
+        if left > 0:
+            self._timer = loop.call_later(left, self._look, limit)
+            return
+        error = limit.error()
+        refusal = self._refuse(status_of(error), body_of(error), drain=False)
+        self._leaving = loop.create_task(refusal)
 
     async def _receive_body(self) -> Message:
         """Receive a part of the body, within the time limit: slow senders must not block others."""
@@ -505,10 +564,12 @@ class _Passing:
             message = {**message, "headers": headers}
         await self._send(message)
 
-    async def _refuse(self, status: int, body: bytes, retry_after: int | None = None) -> None:
+    async def _refuse(
+        self, status: int, body: bytes, retry_after: int | None = None, *, drain: bool = True
+    ) -> None:
         if self._status:
             return  # the response has started: only closing the connection is left
-        if status != 413:
+        if drain and status != 413:
             await self._drain()
         headers = [
             (b"content-type", b"application/json"),
@@ -545,7 +606,7 @@ class _Passing:
             event="request",
             request_id=self._id.decode(),
             method=self._scope["method"],
-            path=self._guard.clean(self._scope["path"]),
+            path=self._guard.clean(_short(self._scope["path"])),
             status=self._status,
             ms=round(seconds * 1e3, 2),
             **fields,

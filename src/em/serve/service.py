@@ -3,7 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from hashlib import sha256
 from itertools import islice
@@ -15,6 +17,7 @@ from litestar.exceptions import ClientException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 
+from em.deadline import current, suspended
 from em.errors import EmError, InputError, KeyReused, ResponseGone, StoreBusy
 from em.llm.client import LlmClient
 from em.log.event import Draft, Event
@@ -23,6 +26,7 @@ from em.redaction.masker import without_secrets
 from em.serve.api.shapes import Pagination
 from em.serve.auth import Access, Caller
 from em.serve.guard import CALLER, ErrorBody, Metrics, log_line
+from em.serve.threads import Threads
 from em.settings import ApiSettings, Settings
 from em.store import redactor_of
 from em.store.log import newest_first
@@ -34,6 +38,8 @@ from em.work.job import refuse_secrets
 LONGEST_KEY = 255
 DEEPEST = 2 * MAX_DEPTH
 """Levels of nesting of a body: those of what it holds, and its own around them."""
+SMALL = 65_536
+"""Bytes of a body that is decoded on the event loop: a thread would take longer."""
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -87,22 +93,23 @@ class Pending:
         return store.commit(Commit(events=events, request=outcome)).events
 
     def finish(self, store: Store, value: Any, status: int, from_events: Iterable[str]) -> None:
-        """Store the response to work that is committed already, or that changed nothing.
+        """Store the response to work that is done, whatever the time; or that changed nothing.
 
         It is forgotten with `from_events`, what it shows, and with each subject that the request
         names: a question about somebody is theirs, whatever the answer was made of. If no event
         could forget it, it is not stored, and the request is carried out again if it is repeated.
         """
-        outcome = self.answer(value, status)
-        if outcome is None:
-            return
-        ties = [event or event_about(store, subject) for subject, event in self._about.items()]
-        sources = [event for event in dict.fromkeys([*from_events, *ties]) if event is not None]
-        if not sources or None in ties:
-            store.release(self._key, self._owner)
-            return
-        tied = msgspec.structs.replace(outcome, from_events=sources)
-        store.commit(Commit(request=tied))
+        with suspended():
+            outcome = self.answer(value, status)
+            if outcome is None:
+                return
+            ties = [event or event_about(store, subject) for subject, event in self._about.items()]
+            sources = [one for one in dict.fromkeys([*from_events, *ties]) if one is not None]
+            if not sources or None in ties:
+                store.release(self._key, self._owner)
+                return
+            tied = msgspec.structs.replace(outcome, from_events=sources)
+            store.commit(Commit(request=tied))
 
 
 def event_about(store: Store, subject: str) -> str | None:
@@ -142,13 +149,13 @@ class Requests:
         self,
         key: str | None,
         caller: str,
-        what: str,
-        payload: Any,
+        fingerprint: str,
         subjects: Iterable[str],
         work: Work,
     ) -> Answered:
         """Do the work and return its response, or the stored response of an earlier request.
 
+        fingerprint: of what the request asks.
         subjects: those that the request names; forgetting one forgets the response.
         """
         if key is None:
@@ -160,7 +167,7 @@ class Requests:
             )
         # Hash it with the caller's name: keys are per caller, and may look like secrets.
         name = "http/" + sha256(_encode((caller, key))).hexdigest()
-        claim = await self._claim(name, sha256(_encode((what, payload))).hexdigest())
+        claim = await self._claim(name, fingerprint)
         if claim.status == "mismatch":
             raise KeyReused(
                 "this key was used for a different request",
@@ -185,7 +192,8 @@ class Requests:
             return await asyncio.to_thread(begin)
         except BaseException:
             # Failed requests are not stored: the client may retry with the same key.
-            await asyncio.shield(asyncio.to_thread(self._store.release, name, claim.owner))
+            with suspended():
+                await asyncio.shield(asyncio.to_thread(self._store.release, name, claim.owner))
             raise
 
     async def _claim(self, name: str, fingerprint: str) -> Claim:
@@ -225,7 +233,8 @@ class JsonRequest(AnyRequest):
 
     async def json(self) -> Any:
         """Return the decoded body."""
-        return read_json(await self.body())
+        body = await self.body()
+        return read_json(body) if len(body) < SMALL else await asyncio.to_thread(read_json, body)
 
 
 def read_json(body: bytes) -> Any:
@@ -313,6 +322,18 @@ class Service:
         self._requests = Requests(memory.store, settings.api)
         self._redactor = redactor_of(settings)
         self.backend = memory.store.health().backend
+        self.threads = Threads()
+        self.looks = ThreadPoolExecutor(1, thread_name_prefix="em-health")
+        """For looks at the store that must be answered while all other threads have work."""
+
+    @asynccontextmanager
+    async def at_work(self, _app: object) -> AsyncIterator[None]:
+        """Let the event loop do blocking work in the threads of this service."""
+        asyncio.get_running_loop().set_default_executor(self.threads)
+        try:
+            yield
+        finally:
+            self.looks.shutdown(wait=False)
 
     async def look_up(self, work: Callable[[], T]) -> T:
         """Look up one thing by its id: in a thread, except in SQLite, which is faster than that."""
@@ -339,6 +360,13 @@ class Service:
 
         return get_llm_client(settings=self.settings)
 
+    def is_run(self) -> None:
+        """Give the request that is handled here as long as a run may take."""
+        limit = current()
+        if limit is not None:
+            api = self.settings.api
+            limit.extend(max(api.run_seconds, api.request_seconds))
+
     def refuse_secrets(self, data: msgspec.Struct) -> None:
         """Refuse a payload with a secret: a run would act on the marker in its place."""
         self._refuse_secret_subjects(data)
@@ -363,16 +391,10 @@ class Service:
         So nothing behind this can store, log or send one, nor where the payload echoes it.
         """
         caller = self.caller(request, access)
-        subjects = self._refuse_secret_subjects(data)
-        clean = await asyncio.to_thread(without_secrets, data, self._redactor)
         what = f"{request.method} {request.url.path}"
+        clean, subjects, fingerprint = await asyncio.to_thread(self._cleaned, data, what)
         answered = await self._requests.carry_out(
-            key,
-            caller.name,
-            what,
-            msgspec.to_builtins(clean),
-            subjects,
-            lambda pending: work(clean, pending),
+            key, caller.name, fingerprint, subjects, lambda pending: work(clean, pending)
         )
         if answered.replayed:
             self.metrics.replayed()
@@ -382,6 +404,13 @@ class Service:
             media_type="application/json",
             headers={"Idempotency-Replayed": "true"} if answered.replayed else None,
         )
+
+    def _cleaned(self, data: S, what: str) -> tuple[S, set[str], str]:
+        """Return a payload without secrets, its subjects, and a fingerprint of the request."""
+        subjects = self._refuse_secret_subjects(data)
+        clean = without_secrets(data, self._redactor)
+        asked = _encode((what, msgspec.to_builtins(clean)))
+        return clean, subjects, sha256(asked).hexdigest()
 
 
 def service_of(request: AnyRequest) -> Service:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from em import deadline
 from em.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -212,6 +213,7 @@ class _TreeReader:
     def _read_all(self, node: "Node") -> None:
         end = node.start_byte
         for child in node.children:
+            deadline.check()
             # Between two statements stands an operator, or a line break that the tree leaves out.
             if child.is_named and b"\n" in self._bytes[end : child.start_byte]:
                 self._join = self._join or ("\n" if self.commands else "")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from em import deadline
 from em.errors import InputError
 from em.log.event import Row
 from em.state.rows import Seen, block_id, blocks, placed
@@ -175,6 +176,7 @@ def sort_events(events: Iterable[Row], after_pos: int, *, again: bool = False) -
     material = Material(whole=after_pos == 0)
     decode = msgspec.json.Decoder().decode
     for event in events:
+        deadline.check()
         material.last_pos, material.last_seq = event.pos, event.seq
         if event.body is None or event.pos <= after_pos:
             continue

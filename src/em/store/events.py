@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from em import deadline
 from em.errors import (
     ChainConflict,
     DuplicateEvent,
@@ -94,6 +95,7 @@ def stream_rows(
     left = query.limit if query.limit is not None else 1 << 62
     last: tuple[Any, ...] | None = None
     while left > 0:
+        deadline.check()
         size = min(left, PAGE_ROWS)
         page = _page(query, newest_seq, last, size)._replace(raw=raw)
         rows = fetch(page, max_bytes=PAGE_BYTES)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from em import deadline
 from em.errors import BadBody, InputError
 from em.log.chain import HASH_BYTES, SALT_BYTES, hash_body
 from em.log.event import TRACE_PREFIX, Draft, Event, check_name
@@ -72,6 +73,7 @@ def prepare(commit: Commit, redactor: Redactor) -> PreparedCommit:
     """Check, redact and encode a commit."""
     given_ids = [event.id for event in commit.events if event.id is not None]
     events = _events(commit.events, given_ids, redactor, is_decoded=commit.is_decoded)
+    deadline.check()  # whoever sent this has been told that it is not done
     if commit.is_only_events:
         return _prepared_events(commit, events, given_ids)
     sources = {event_id for event in events for event_id in event.sources}

@@ -9,10 +9,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from em import deadline
 from em.errors import (
     EmError,
     NotADatabase,
@@ -42,6 +44,8 @@ from em.store.vectors import (
 )
 from em.trust import Database
 
+INSTRUCTIONS = 200_000
+"""Instructions of SQLite's machine between two looks at the deadline: about a millisecond."""
 FORK_WAIT = 2.0
 """Seconds that a fork waits for connections to become idle."""
 
@@ -570,6 +574,7 @@ class SqliteStore(SqlStore):
         except BaseException:
             connection.close()
             raise
+        connection.set_progress_handler(partial(_must_end, weakref.ref(connection)), INSTRUCTIONS)
         connection.file = self._file
         if not self._read_only and not self._has_place(connection):
             connection.close()
@@ -590,6 +595,9 @@ class SqliteStore(SqlStore):
 
     def _explain(self, error: Exception) -> EmError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        limit = deadline.current()
+        if code == sqlite3.SQLITE_INTERRUPT and limit is not None:
+            return limit.error()
         if str(error) == "unable to open database file":
             code = sqlite3.SQLITE_CANTOPEN
         kind, message, fix = _ERRORS.get(code, (StoreError, f"SQLite says: {error}", ""))
@@ -839,6 +847,12 @@ class _Transaction:
             # Ask the lock itself: an interrupt may come between acquiring it and noting that.
             if self._lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition does
                 self._lock.release()
+
+
+def _must_end(connection: "weakref.ref[FileConnection]") -> bool:
+    """Return whether a statement must end here: no write, and its deadline is over."""
+    limit, reading = deadline.current(), connection()
+    return limit is not None and limit.is_over and not (reading and reading.in_transaction)
 
 
 def _rows(connection: sqlite3.Connection, page: PageQuery, max_bytes: int) -> list[tuple[Any, ...]]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import log2
 from typing import NamedTuple
 
+from em import deadline
 from em.text.dates import TRIGGERS, span_terms, spans
 from em.text.stems import stem
 
@@ -64,6 +65,7 @@ _stems = _Stems()
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text in order, folded and not stemmed."""
+    deadline.check()
     if text.isascii():
         return _ascii_words(text)
     words: list[str] = []

@@ -6,6 +6,7 @@ import msgspec
 from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
+from em.deadline import suspended
 from em.errors import InputError
 from em.log.event import EventQuery, run_stream, trace_stream
 from em.runner.history import read_run
@@ -149,7 +150,8 @@ def post_forget(request: AnyRequest, data: JSONBody[ForgetIn]) -> Forgotten:
     for stream in streams:
         found = service.store.read(EventQuery(stream=stream))
         ids += [event.id for event in found if event.kind != "erased"]
-    erasure = memory.forget(ids, subject=data.subject, reason=data.reason, dry_run=data.dry_run)
+    with suspended():  # half of it must not be left
+        erasure = memory.forget(ids, subject=data.subject, reason=data.reason, dry_run=data.dry_run)
     return fill(Forgotten, erasure)
 
 

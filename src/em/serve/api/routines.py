@@ -1,5 +1,6 @@
 """HTTP API of routines: list, strike, accept, retire; start, list, read and answer their runs."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
@@ -245,6 +246,7 @@ def prepare_run(request: AnyRequest, data: JSONBody[RunIn]) -> PreparedOut:
     service = service_of(request)
     caller = service.caller(request, "write")
     caller.must_see(data.subject)
+    service.is_run()
     service.refuse_secrets(data)
     found = service.memory.prepare(
         _served_routine(service, caller, data.routine),
@@ -307,7 +309,8 @@ async def respond_with_run(
     Forgetting an event of the run forgets the response. A secret in what was sent is refused.
     """
     service = service_of(request)
-    service.refuse_secrets(data)
+    service.is_run()
+    await asyncio.to_thread(service.refuse_secrets, data)
 
     def work(data: D, pending: Pending) -> None:
         out = go(data, pending.key.removeprefix("http/")[:28] or new_id())

@@ -1,14 +1,14 @@
 """What the parts of the MCP server share: the memory, the caller, threads, and results."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import anyio
-import anyio.to_thread
 import msgspec
 from mcp.server import ServerRequestContext
 from mcp_types import CallToolResult, TextContent
 
+from em.deadline import Deadline, until
 from em.errors import EmError, StoreError
 from em.memory import Memory
 from em.redaction.masker import without_secrets
@@ -16,7 +16,7 @@ from em.redaction.redactor import Redactor
 from em.runner.agent_reply import bounded
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
-from em.serve.guard import CALLER, body_of, log_line, status_of
+from em.serve.guard import CALLER, GRACE, SHORTER, body_of, log_line, status_of
 from em.serve.mcp.listing import Listing
 from em.settings import Settings
 from em.store import redactor_of
@@ -74,9 +74,6 @@ T = TypeVar("T")
 A = TypeVar("A", bound=msgspec.Struct)
 Context = ServerRequestContext[Any, Any]
 
-AT_ONCE = 32
-"""Calls that run at the same time; more calls wait."""
-
 
 class Desk:
     """What tools, resources and prompts share.
@@ -102,7 +99,7 @@ class Desk:
         self.results = Results(self._redactor, local=local is not None)
         self.listing = listing or Listing(memory, settings.allow, self.tools, settings.mcp)
         self._local = local
-        self._at_once = anyio.CapacityLimiter(AT_ONCE)
+        self._limits = settings.api
 
     @property
     def is_local(self) -> bool:
@@ -121,6 +118,18 @@ class Desk:
         """Return the arguments of a call without secrets, and without what echoes them."""
         return without_secrets(asked, self._redactor)
 
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        """Do blocking work in a thread. A run is completed even if its caller disconnects."""
-        return await anyio.to_thread.run_sync(work, limiter=self._at_once)
+    async def in_thread(self, work: Callable[[], T], *, is_run: bool = False) -> T:
+        """Do blocking work in a thread. A run is completed even if its caller disconnects.
+
+        Raises TookTooLong at the deadline: for a run, which waits for others, a later one.
+        """
+        seconds = self._limits.run_seconds if is_run else self._limits.request_seconds
+        limit = Deadline(seconds, what="this call", fix=SHORTER)
+        with until(limit):
+            working = asyncio.create_task(asyncio.to_thread(work))
+        # Nobody may wait for it any more when it fails.
+        working.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.wait([working], timeout=seconds + GRACE)
+        if not working.done():
+            raise limit.error()
+        return working.result()

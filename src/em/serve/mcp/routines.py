@@ -203,7 +203,7 @@ class Routines:
         routine = await self._desk.in_thread(lambda: self.find(name))
         if params.name == PREPARE:
             return await self._desk.in_thread(
-                lambda: plans.prepare(self._desk, routine, given, subject)
+                lambda: plans.prepare(self._desk, routine, given, subject), is_run=True
             )
         # Where no person is shown a form the agent completes the inputs, and no run waits.
         asks: Asks = True if can_ask(ctx) else "steps"
@@ -225,7 +225,7 @@ class Routines:
 
     async def _converse(self, ctx: Context, go: Go, called: "Called | None" = None) -> Answer:
         """Run, and resume with the person's answers while the client can ask for them."""
-        result = await self._desk.in_thread(go)
+        result = await self._desk.in_thread(go, is_run=True)
         for _ in range(MOST_QUESTIONS):
             prompt = result.pending_prompt
             if prompt is None or not may_be_asked(prompt) or not can_ask(ctx):
@@ -246,7 +246,8 @@ class Routines:
                 return self._result(
                     result, f"the person did not answer ({reply.action})", called=called
                 )
-            result = await self._desk.in_thread(self._answered(result.run_id, prompt, answer))
+            go = self._answered(result.run_id, prompt, answer)
+            result = await self._desk.in_thread(go, is_run=True)
         return self._result(result, called=called)
 
     async def _continue(self, ctx: Context, run_id: str, responses: dict[str, Any]) -> Answer:

@@ -1,5 +1,6 @@
 """The MCP server of the SDK, over standard input and output (`serve_rest`) and HTTP (`Mounted`)."""
 
+import asyncio
 import os
 import signal
 import time
@@ -52,6 +53,7 @@ from em.serve.mcp.listing import PROMPTS, TEMPLATES, TITLE
 from em.serve.mcp.resources import Reading
 from em.serve.mcp.routines import Answer, Routines, can_ask
 from em.serve.mcp.tools import BUILT_IN, FIND_ROUTINE
+from em.serve.threads import Threads
 from em.settings import Settings
 
 LOOK_EVERY = 2.0
@@ -293,6 +295,7 @@ def serve_rest(desk: Desk, rest: Rest) -> None:
 
 
 async def _serve(mcp: McpServer, rest: Rest) -> None:
+    asyncio.get_running_loop().set_default_executor(Threads())
     file = anyio.wrap_file(cast("TextIO", rest))  # only its lines are read and written
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_exit_on_signal)
