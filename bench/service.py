@@ -196,14 +196,12 @@ def _large_texts() -> list[str]:
     words = [f"{draw.choice(WORDS)}{draw.randrange(500)}" for _ in range(LARGE // 6)]
     lines = [
         f"- {one}: token = {other}, see https://example.com/{one}?a={other}"
-        for one, other in zip(words, words[1:], strict=False)
+        for one, other in itertools.pairwise(words)
     ]
     made = (
         " ".join(words),
         "\n".join(lines),
-        json.dumps(
-            [{"name": one, "value": other} for one, other in zip(words, words[1:], strict=False)]
-        ),
+        json.dumps([{"name": one, "value": other} for one, other in itertools.pairwise(words)]),
         "password " * (LARGE // 9),
         " " * LARGE,
         "a" * LARGE,

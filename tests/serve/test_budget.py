@@ -1,4 +1,4 @@
-"""A request that takes too long is ended: over HTTP, on pages, over MCP; and a run between calls."""
+"""What takes too long is ended: over HTTP, on pages, over MCP; and a run between two calls."""
 
 import threading
 from pathlib import Path
