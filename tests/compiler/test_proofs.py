@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 from test_learner import cancel, facts, recorded, routine_of
 
+from em.compiler.compile_trace import prove
 from em.compiler.example import Example
-from em.compiler.proofs import prove
 from em.runner.trial import LEFT_OUT, Proof, Trial, read_proof, render_proof
 from em.values.canonical import Json
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from test_learner import cancel, facts, give_back, recorded, returned, routine_of, write_note
 
+from em.compiler.compile_trace import program_of
 from em.compiler.example import Call, Example
-from em.compiler.proofs import program_of
 from em.compiler.renaming import Renaming
 from em.compiler.replay_world import POLICIES, Recording, as_recorded, fresh_inputs, other_order
 from em.values.canonical import Json

@@ -1,7 +1,9 @@
 """Compilation of traces into a routine: from a file or the log, with or without a model.
 
-Traces become `recordings`, the `learner` writes the routine that all of them agree on, and `proofs`
-tries it in their own world. Only what does there what was recorded is returned.
+Traces become `recordings`, the `learner` writes the routine that all of them agree on, and it is
+tried in their own world: as recorded, with lists in another order, and with fresh inputs. Then each
+recording is left out once, and what the others teach is tried on it. One that hands over did no
+harm; one that would have written anything else than was recorded is wrong, and is not returned.
 """
 
 from collections import Counter
@@ -15,16 +17,14 @@ import msgspec
 from em.compiler.calls import TracedCall, calls_of, tried_in_vain
 from em.compiler.checks import general
 from em.compiler.commands import is_bookkeeping, refuse_unrepeatable, require_commands
-from em.compiler.description import described
-from em.compiler.draft import Draft, Recorded
-from em.compiler.given_udfs import GivenUdfs, Udfs, check_udfs, load_udfs
+from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, check_udfs, load_udfs
 from em.compiler.kind import free_name, name_of
 from em.compiler.learner import Learnt
 from em.compiler.outline import open_values
 from em.compiler.package_files import package_texts, write_package
-from em.compiler.proofs import prove
 from em.compiler.recordings import Recordings
 from em.compiler.replay_world import Recording, as_recorded, program_of
+from em.compiler.request_templates import described
 from em.errors import EmError, InputError, RoutineError, UsageError
 from em.llm.client import LlmClient
 from em.runner.package import current_version, routine_of
@@ -41,6 +41,11 @@ from em.values.files import BOM, open_file
 
 if TYPE_CHECKING:
     from em.compiler.llm_compile import Improved
+from datetime import UTC, datetime
+
+from em.compiler.example import Example
+from em.compiler.replay_world import POLICIES, Outcome
+from em.runner.trial import LEFT_OUT, Trial
 
 REASONS_SHOWN = 3
 
@@ -395,3 +400,89 @@ def _check_calls(trace: Trace, declared: Mapping[str, Effect | None]) -> None:
             place="events",
             fix="record the agent's tool calls: a routine is made of them",
         )
+
+
+# --- proof ----------------------------------------------------------------------------------------
+
+MOST_LEFT_OUT = 25
+"""Recordings that are left out, one after the other; of more, some are taken evenly."""
+LEFT_OUT_TOGETHER = 5
+"""Recordings that are left out at a time, where there are many."""
+
+Learn = Callable[[Sequence[int]], Json]
+"""Returns the routine that the recordings with these numbers teach. Raises EmError if none."""
+
+
+def prove(
+    routine: Json,
+    examples: Sequence[Example],
+    learn: Learn,
+    *,
+    asked: Sequence[Json] = (),
+    open_values: Sequence[str] = (),
+) -> Proof:
+    """Try a routine on its recordings, and on each of them what the others teach.
+
+    asked: by recording, what inputs were that nothing explains. open_values: as of `Proof`.
+    """
+    program = program_of(routine)
+    schema: Json = routine.get("input_schema") or {}
+    given: Sequence[Json] = asked or [{}] * len(examples)
+    trials = {
+        policy: [
+            _trial(name, world(Recording.of(one, routine, more), schema).run(program))
+            for (name, one), more in zip(_named(examples), given, strict=True)
+        ]
+        for policy, world in POLICIES.items()
+    }
+    trials[LEFT_OUT] = [*_left_out(examples, learn)]
+    return Proof(at=datetime.now(UTC), routine="", trials=trials, open=open_values)
+
+
+def _named(examples: Sequence[Example]) -> Iterator[tuple[str, Example]]:
+    for number, example in enumerate(examples, 1):
+        yield example.name or f"recording {number}", example
+
+
+def _trial(name: str, outcome: Outcome) -> Trial:
+    return Trial(name, outcome.verdict, outcome.reason, outcome.is_unrecorded)
+
+
+def _left_out(examples: Sequence[Example], learn: Learn) -> Iterator[Trial]:
+    """Leave recordings out, and try on each what the others teach.
+
+    They are left out one after the other; of many, several at a time, so that it is not learnt
+    anew for each.
+    """
+    every = [*_named(examples)]
+    if len(every) < 2:
+        return
+    chosen = _some([*range(len(every))], MOST_LEFT_OUT)
+    together = 1 if len(every) <= MOST_LEFT_OUT else LEFT_OUT_TOGETHER
+    for start in range(0, len(chosen), together):
+        group = chosen[start : start + together]
+        try:
+            rest = [number for number in range(len(every)) if number not in group]
+            learnt = learn(rest)
+            program = program_of(learnt)
+        except EmError as error:
+            for number in group:
+                yield _trial(every[number][0], Outcome("handed over", error.message))
+            continue
+        known = {name for number in rest for name in examples[number].inputs}
+        for number in group:
+            name, example = every[number]
+            unknown = [one for one in example.inputs if one not in known]
+            if unknown:
+                reason = f"no other recording was given {unknown[0]!r}"
+                yield _trial(name, Outcome("handed over", reason))
+                continue
+            world = as_recorded(Recording.of(example, learnt), learnt.get("input_schema") or {})
+            yield _trial(name, world.run(program))
+
+
+def _some(rows: list[int], most: int) -> list[int]:
+    """Return at most so many, evenly spread and the same ones each time."""
+    if len(rows) <= most:
+        return rows
+    return [rows[number * len(rows) // most] for number in range(most)]

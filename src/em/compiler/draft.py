@@ -1,19 +1,106 @@
-"""Draft: a routine with the recordings behind it, before it is stored or written to a folder."""
+"""Draft: a routine with the recordings behind it, before it is stored or written to a folder.
 
-from collections.abc import Sequence
+Its functions are given by a user, as a mapping, a module or a file; the others are stubs.
+"""
+
+import importlib
+import inspect
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from em.compiler.example import Call
-from em.compiler.given_udfs import GivenUdfs
-from em.runner.package import read_routine
+from em.compiler.replay_world import NotReproduced
+from em.errors import InputError
+from em.runner.authorship import is_model_written, model_of
+from em.runner.journal import keepable
+from em.runner.package import UDF, read_routine
 from em.runner.routine import Routine
+from em.runner.tools import Function, functions_of, load_module
 from em.runner.trial import LEFT_OUT, Proof, Trials
 from em.traces.trace import Outcome
 from em.values.call import Usage
-from em.values.canonical import Json
+from em.values.canonical import Json, identical, short
+
+Udfs = Mapping[str, Function] | str | None
+"""Functions by name, or where to load them from: `package.module` or a file."""
+
+
+class GivenUdfs(msgspec.Struct, frozen=True):
+    """Functions that the user gave, and the text of their file, if they came from one."""
+
+    functions: Mapping[str, Function] = {}
+    text: str = ""
+    written_by: str = ""
+    """The model that wrote that file, if a model did and a person has read it."""
+
+
+def load_udfs(udfs: Udfs) -> GivenUdfs:
+    """Load the functions of a module, of a file or of a mapping."""
+    if not isinstance(udfs, str):
+        return GivenUdfs(dict(udfs or {}))
+    functions = functions_of(load_module(udfs), imported=True)
+    if not udfs.endswith(".py"):
+        return GivenUdfs(functions)
+    try:
+        text = Path(udfs).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"the file must be UTF-8: {error}", place=udfs) from None
+    file = Path(udfs).resolve()
+    marked = is_model_written(file.parent, file.name)
+    return GivenUdfs(
+        functions, text, (model_of(file.parent, file.name) or "model") if marked else ""
+    )
+
+
+def check_udfs(given: GivenUdfs, recorded: Mapping[str, Sequence[Call]]) -> None:
+    """Call the given functions as they were recorded. Raise NotReproduced if a result differs."""
+    for name, function in given.functions.items():
+        for call in recorded.get(name, ()):
+            _check(function, call)
+
+
+def _check(function: Function, call: Call) -> None:
+    said = f"{call.tool}({short(call.args)}) returned {short(call.result)} in the trace"
+    place = f"{UDF}, {call.tool}"
+    try:
+        found = function(**msgspec.json.decode(msgspec.json.encode(call.args)))
+        if inspect.iscoroutine(found):
+            import asyncio
+
+            found = asyncio.run(found)
+        found = keepable(found, call.tool)
+    except Exception as error:  # a function may raise anything; the error reports it
+        raise NotReproduced(
+            f"{said}, the function raised {type(error).__name__}: {error}",
+            place=place,
+            recorded=call.result,
+        ) from error
+    if not identical(found, call.result):
+        raise NotReproduced(
+            f"{said}, the function {short(found)}",
+            place=place,
+            fix="fix the function, or leave it out: then a stub is written",
+            recorded=call.result,
+            replayed=found,
+        )
+
+
+def import_line(name: str, function: Any) -> str | None:
+    """Return the import line for a function under this name; None if it can't be imported."""
+    module, own = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if not module or module == "__main__" or not own.isidentifier():
+        return None
+    try:
+        found = inspect.getattr_static(importlib.import_module(module), own, None)
+    except ImportError:
+        return None
+    if found is not function:
+        return None
+    return f"from {module} import {own}" + (f" as {name}" if own != name else "")
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):

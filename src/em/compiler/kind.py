@@ -7,6 +7,7 @@ a name all go by this, so a name never comes to mean a routine of another kind.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -15,17 +16,18 @@ from em.compiler.calls import TracedCall, calls_of, identifier
 from em.compiler.commands import is_bookkeeping
 from em.compiler.example import request_of
 from em.compiler.file_changes import session_of
-from em.compiler.session_effects import session_effects
-from em.compiler.session_name import asking_words, name_in_words
+from em.compiler.sessions import FILES, is_session
 from em.errors import EmError
 from em.runner.package import kept_routines, proof_of, routine_of, texts_of
 from em.runner.routine import Routine, ToolSpec
-from em.runner.tools.coding import OWN_SERVER, is_coding_tool
+from em.runner.tools.coding import CREATE, OWN_SERVER, is_coding_tool
 from em.runner.trial import AS_RECORDED
 from em.store.protocol import Artefact, Store
+from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.traces.catalogue import attempts, get_traces
 from em.traces.trace import KeptTrace, ToolCall, Trace, UdfCall
 from em.values.call import Effect
+from em.values.leaves import texts
 
 PARTS_OF_NAME = 3
 """How many tools, files or kinds of effects become the name of a routine."""
@@ -243,3 +245,125 @@ def _kinds_of(
     except EmError:  # they are not in this memory
         kinds = []
     return kinds or [Kind(tuple(writes_of(routine)), ())]
+
+
+# --- what sessions changed ------------------------------------------------------------------------
+
+
+class SessionEffects(NamedTuple):
+    """What a session did: the kinds of its effects, and each change with the name of its file.
+
+    kinds: `change *.py`, `git commit`. changes: `Edit pyproject.toml`, one for each change.
+    files: the names of the changed files without their endings, each once.
+    """
+
+    kinds: tuple[str, ...]
+    changes: tuple[str, ...]
+    files: tuple[str, ...]
+
+    @property
+    def kinds_of_changes(self) -> tuple[str, ...]:
+        """Each change with the kind of its file: `Edit *.toml`."""
+        parts = (change.partition(" ") for change in self.changes)
+        return tuple(sorted(f"{tool} {_kind_of_file(name)}" for tool, _, name in parts))
+
+
+def session_effects(trace: Trace) -> SessionEffects | None:
+    """Return what a coding agent's session did, with paths from its own folder.
+
+    None if it is no such session, or if it is not known what it did.
+    """
+    session = session_of(trace, {}) if is_session(trace) else None
+    if session is None:
+        return None
+    writes = [call for call in session.calls if call.effect == "write"]
+    changes = sorted(f"{call.name} {_file_name(call)}".strip() for call in writes)
+    names = (_file_name(call) for call in writes)
+    stems = dict.fromkeys(name[:1] + name[1:].partition(".")[0] for name in names if name)
+    return SessionEffects(tuple(sorted({*map(_effect, writes)})), tuple(changes), tuple(stems))
+
+
+def _file_name(call: TracedCall) -> str:
+    path = call.args.get("file_path")
+    return path.rpartition("/")[2] if call.name in FILES and isinstance(path, str) else ""
+
+
+def _kind_of_file(name: str) -> str:
+    """Return a file's name without what tells it from others: `*.py`."""
+    return f"*.{name.rpartition('.')[2]}" if "." in name[1:] else name
+
+
+def _effect(call: TracedCall) -> str:
+    name = _file_name(call)
+    if not name:
+        return call.title
+    return f"{'create' if call.name == CREATE else 'change'} {_kind_of_file(name)}"
+
+
+MOST_THINGS = 2
+"""Words for what sessions are about."""
+LONGEST_REQUEST = 1_000
+
+
+# --- names by the words of sessions' requests -----------------------------------------------------
+
+
+def name_in_words(requests: Sequence[str], effects: Sequence[Sequence[TracedCall]]) -> str:
+    """Return the words of a name; empty if the requests have no word in common.
+
+    Words that many of the requests say are what they ask for; those that also stand in what every
+    session changed or ran are what they are about. The word before such a thing, wherever it is
+    said, is what is done with it: `bump_version`, whatever courtesies stand around. A word of a
+    single recording may be somebody's name, so one recording gives none.
+
+    effects: what each session changed or ran.
+    """
+    said = [_by_stem(asking_words(one)) for one in requests]
+    counts = Counter(stem for own in said for stem in own)
+    in_effects = [_stems(effect) for effect in effects]
+    every = frozenset.intersection(*in_effects) if in_effects else frozenset()
+    often = sorted((one for one in counts if counts[one] > 1), key=lambda one: -counts[one])
+    about = sorted((one for one in counts if one in every), key=lambda one: -counts[one])
+    if len(requests) < 2 or not often:
+        return ""
+    best = about or often
+    things = [one for one in best[:MOST_THINGS] if 2 * counts[one] >= counts[best[0]]]
+    before = Counter[str]()
+    for own in said:
+        stems = [*own]
+        at = next((number for number, stem in enumerate(stems) if stem in things), 0)
+        before.update(stems[at - 1 : at])
+    others = [one for one in often if one not in things]
+    usual = [one for one in others if counts[one] >= counts[things[0]]] if about else []
+    lead = next((one for one in others if one in before), "".join(usual[:1]))
+    # In the order of the request that has the most of them.
+    most = max(said, key=lambda own: sum(one in own for one in things))
+    ordered = [*(one for one in most if one in things), *(one for one in things if one not in most)]
+    shown = {stem: word for own in reversed(said) for stem, word in own.items()}
+    return " ".join(shown[stem] for stem in ([lead] if lead else []) + ordered)
+
+
+def asking_words(request: str) -> list[str]:
+    """Return the words of a request that say what to do: no values, and no names."""
+    found: dict[str, None] = {}
+    is_start = True
+    for token in request[:LONGEST_REQUEST].split():
+        word = token.strip(",.;:!?()")
+        is_plain = word.isascii() and word.isalpha() and len(word) > 1
+        is_known = word.islower() or word.isupper() or (is_start and word[1:].islower())
+        if is_plain and is_known and word.lower() not in STOP_WORDS:
+            found[word.lower()] = None
+        is_start = token.endswith((".", "!", "?", ":"))
+    return [*found]
+
+
+def _by_stem(words: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for stem, word in zip(stems_of(words), words, strict=True):
+        found.setdefault(stem, word)
+    return found
+
+
+def _stems(calls: Sequence[TracedCall]) -> frozenset[str]:
+    found = (text for call in calls for text in (call.title, *texts(call.args)))
+    return frozenset(stem for text in found for stem in stems_of(words_of(text.replace("_", " "))))

@@ -39,11 +39,10 @@ from em.compiler.places import (
     walk,
 )
 from em.compiler.relations import Relations
-from em.compiler.repairs import Repairs
+from em.compiler.repairs import Repairs, is_repair
 from em.compiler.space import Slot, Space
 from em.compiler.steps import Block, Promoted, Writer, hole, quoted
 from em.compiler.term import Term, Text, Value, Written, every_term, literal
-from em.compiler.walk import is_repair
 from em.errors import RoutineError
 from em.runner.expressions.language import HOLDS
 from em.values.canonical import Json, same

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from em.compiler.draft import Draft, Recorded
+from em.compiler.draft import Draft, GivenUdfs, Recorded, import_line
 from em.compiler.example import Call
-from em.compiler.given_udfs import GivenUdfs, import_line
 from em.compiler.routine_text import routine_text
 from em.errors import RoutineError, UsageError
 from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks

@@ -23,8 +23,7 @@ from em.compiler.checks import walked
 from em.compiler.commands import is_done_by_em
 from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.example import request_of
-from em.compiler.kind import are_alike, kind_of, name_of_call, way_of
-from em.compiler.session_effects import session_effects
+from em.compiler.kind import are_alike, kind_of, name_of_call, session_effects, way_of
 from em.compiler.sessions import is_session
 from em.errors import EmError
 from em.runner.acceptance import why_waiting

@@ -12,7 +12,7 @@ import msgspec
 
 from em.compiler.checks import walked
 from em.compiler.export import prelude, script
-from em.compiler.export.closure import Closure
+from em.compiler.export.code import Closure, OwnCode, defined_in
 from em.compiler.export.expression import COPIED, is_word
 from em.compiler.export.function import (
     PRELUDE,
@@ -22,7 +22,6 @@ from em.compiler.export.function import (
     docstring,
     writes_of,
 )
-from em.compiler.export.own_code import OwnCode, defined_in
 from em.errors import ExportError
 from em.runner.authorship import runs_in_sandbox
 from em.runner.package import UDF, Package
