@@ -23,7 +23,6 @@ import yaml
 from markdown_it import MarkdownIt
 from tests.forks import command_line
 
-from em.cli.command import walk
 from em.cli.root import ALIASES, COMMANDS, root
 
 ROOT = Path(__file__).parent.parent
@@ -145,18 +144,6 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert not [name for name in COMMANDS if f"em {name}" not in described]
     assert "busy_timeout" in (site / "settings.html").read_text()
     assert "/trajectories/{" in (site / "http.html").read_text()
-
-
-def test_every_command_that_a_page_names_exists() -> None:
-    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]
-    text = "".join(page.read_text() for page in pages)
-    known = {command.path for command in walk(root)} | ALIASES.keys()
-    groups = {path.rpartition(" ")[0] for path in known} - {""}
-    typed = re.findall(r"`em ([a-z][\w-]*)(?: ([a-z][\w-]*))?(?=[ `])", text)
-    for block in (block for page in pages for block in blocks(page) if block.language == "bash"):
-        typed += re.findall(r"^em ([a-z][\w-]*)(?: ([a-z][\w-]*))?", block.code, re.MULTILINE)
-    named = {f"{one} {two}".strip() if one in groups else one for one, two in typed}
-    assert named - known == set()
 
 
 def test_there_are_blocks_to_run() -> None:

@@ -348,6 +348,13 @@ def memory_folder(place: Path | None = None) -> Path:
     return own
 
 
+def memory_above(folder: Path) -> Path | None:
+    """Return the nearest folder above a repository that has a memory, which em does not use."""
+    root = repository_root(folder)
+    above = () if root is None else root.parents
+    return next((one for one in above if os.path.isdir(one / MEMORY) and _is_ours(one)), None)
+
+
 def repository_root(folder: Path) -> Path | None:
     """Return the nearest folder upwards that has a `.git`; folders that are closed have none."""
     places = (folder, *folder.parents)

@@ -1,6 +1,7 @@
 """`em compile`: traces become a routine, which a person looks through before it is stored."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,7 @@ from em.runner.routine import Review
 from em.runner.tools import ToolRegistry
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
+from em.traces.trace import KeptTrace, as_kept
 
 if TYPE_CHECKING:
     from em.compiler.compile_trace import Compiled
@@ -153,7 +155,7 @@ def _compile_one(
 
 
 def _compiled(traces: tuple[str, ...], options: dict[str, Any], said: Said) -> "Compiled":
-    from em.compiler.compile_trace import compile_file, compile_several
+    from em.compiler.compile_trace import compile_several
 
     registry = load_tools(options["tools"]) or ToolRegistry()
     how: dict[str, Any] = {
@@ -170,10 +172,23 @@ def _compiled(traces: tuple[str, ...], options: dict[str, Any], said: Said) -> "
         "fresh": options["fresh"],
     }
     with only_results_on_stdout(), progress("compiling"):
-        if len(traces) == 1 and (Path(traces[0]).exists() or not _is_id(traces[0])):
-            return compile_file(traces[0], **how)
-        found = {one.id: one for one in get_traces(open_memory().store, traces)}
-        return compile_several([*found.values()], **how)
+        return compile_several(_named_traces(traces), **how)
+
+
+def _named_traces(names: Sequence[str]) -> list[KeptTrace]:
+    """Return the traces of the log with these ids, and those in files."""
+    from em.compiler.compile_trace import read_trace_file
+
+    files = {name for name in names if Path(name).exists() or not _is_id(name)}
+    ids = [name for name in names if name not in files]
+    in_log = get_traces(open_memory().store, ids) if ids else []
+    read = [
+        # A single trace has no name to be told from others by.
+        as_kept(read_trace_file(name), "" if len(names) == 1 else name)
+        for name in dict.fromkeys(names)
+        if name in files
+    ]
+    return [*{one.id: one for one in in_log}.values(), *read]
 
 
 def _memory() -> Store | None:

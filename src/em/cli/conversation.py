@@ -21,6 +21,8 @@ from em.store.protocol import Store
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+Recorded = Callable[[], Mapping[str, Any]]
+"""Returns the recorded inputs of a routine."""
 Ask = Callable[[PendingPrompt], dict[str, Any] | None]
 
 
@@ -37,11 +39,18 @@ Go = Callable[[dict[str, Any], "Watcher"], R]
 """Runs with these answers, and tells the watcher about each step."""
 
 
-def converse(start: Go[R], resume: Go[R] | None, given: dict[str, Any], *, yes: bool) -> R | None:
+def converse(
+    start: Go[R],
+    resume: Go[R] | None,
+    given: dict[str, Any],
+    *,
+    yes: bool,
+    recorded: Recorded | None = None,
+) -> R | None:
     """Run, ask the person what the run asks, and resume, until it ends.
 
-    resume: None for a run that can't be resumed, and asks while it runs. Return None if the person
-    interrupts the run.
+    resume: None for a run that can't be resumed, and asks while it runs. recorded: gives the
+    recorded inputs, which Enter takes. Return None if the person interrupts the run.
     """
     go = start
     while True:
@@ -49,7 +58,11 @@ def converse(start: Go[R], resume: Go[R] | None, given: dict[str, Any], *, yes: 
             with only_results_on_stdout(), watching(wanted=not wants_json()) as watcher:
                 result = go(given, watcher)
             prompt = result.pending_prompt
-            reply = None if prompt is None or resume is None else reply_to(prompt, yes=yes)
+            reply = (
+                None
+                if prompt is None or resume is None
+                else reply_to(prompt, yes=yes, recorded=recorded)
+            )
         except (KeyboardInterrupt, click.Abort):
             return None
         if prompt is None or resume is None or reply is None:
@@ -58,14 +71,25 @@ def converse(start: Go[R], resume: Go[R] | None, given: dict[str, Any], *, yes: 
         go = resume
 
 
-def reply_to(prompt: PendingPrompt, *, yes: bool) -> dict[str, Any] | None:
+def reply_to(
+    prompt: PendingPrompt, *, yes: bool, recorded: Recorded | None = None
+) -> dict[str, Any] | None:
     """Return the person's answer, if there is a terminal to ask on."""
-    return answer(prompt, yes=yes, ask=sys.stdin.isatty() and not wants_json())
+    ask = sys.stdin.isatty() and not wants_json()
+    return answer(prompt, yes=yes, ask=ask, recorded=recorded)
 
 
-def answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | None:
-    """Ask a person for the fields of a prompt. Return None if nobody can be asked."""
+def answer(
+    prompt: PendingPrompt, *, yes: bool, ask: bool, recorded: Recorded | None = None
+) -> dict[str, Any] | None:
+    """Ask a person for the fields of a prompt. Return None if nobody can be asked.
+
+    recorded: gives values of inputs that Enter takes, where the prompt has no better one.
+    """
     fields = fields_of(prompt.fields)
+    if recorded and _asks_for_inputs(prompt):
+        known = recorded()
+        fields = [_with_recorded(field, known) for field in fields]
     # A question for inputs is about what is right, which nobody can agree to without looking.
     if yes and not _asks_for_inputs(prompt) and all(field.type == "confirm" for field in fields):
         return {field.name: True for field in fields}
@@ -76,6 +100,15 @@ def answer(prompt: PendingPrompt, *, yes: bool, ask: bool) -> dict[str, Any] | N
     if prompt.problem:
         note(f"not accepted: {prompt.problem}")
     return {field.name: _ask(field, _label(prompt, field)) for field in fields}
+
+
+def _with_recorded(field: Field, recorded: Mapping[str, Any]) -> Field:
+    """Return a field that shows the recorded value, unless that was a secret."""
+    from em.redaction.redactor import MARKER
+
+    value = recorded.get(field.name)
+    is_secret = field.type == "secret" or MARKER.search(str(value)) is not None
+    return field if value is None or is_secret else field._replace(suggested=field.filled or value)
 
 
 def _asks_for_inputs(prompt: PendingPrompt) -> bool:
@@ -95,6 +128,8 @@ def _label(prompt: PendingPrompt, field: Field) -> str:
 
 def _ask(field: Field, label: str) -> Any:
     default, kind = field.filled, field.type
+    if kind == "json" and default is not None:
+        default = msgspec.json.encode(default).decode()
     if kind == "boolean":
         # Enter is no answer: neither value is the safe one.
         return click.confirm(label, default=default, err=True)

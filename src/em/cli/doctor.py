@@ -2,13 +2,20 @@
 
 import os
 import platform
+import shlex
 import shutil
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import (
+    PackageNotFoundError,
+    entry_points,
+    packages_distributions,
+    version,
+)
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -57,6 +64,9 @@ OLDEST_SQLITE = (3, 35)
 """RETURNING came with it."""
 CLOCKS_DIFFER = timedelta(minutes=5)
 """How far the clocks of machines that write to one memory may be apart."""
+DISTRIBUTION = "em-core"
+SCRIPT_BYTES = 4_096
+"""How much of a program is read to see whether it starts em."""
 LOW_SPACE = 256 * 1024 * 1024
 
 
@@ -78,6 +88,7 @@ def doctor(deep: bool, llm: bool) -> int:
     database, problems = _database(deep=deep)
     sandboxes, clients = _sandboxes(), _clients()
     problems += [*_missing_extras(), *_old_sqlite(), *filter(None, clients.values())]
+    problems += [*_foreign_commands(), *_foreign_packages()]
     report = {
         "ok": not problems,
         "versions": _versions(),
@@ -109,6 +120,37 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package.lower()] = "missing"
     return found
+
+
+def _foreign_commands() -> Iterator[str]:
+    """Say which program on the path is called em and is not this one."""
+    found = shutil.which("em")
+    if found is not None and not _is_this_em(Path(found)):
+        yield (
+            f"{found} is another program called em, and comes first on the path: remove it, put"
+            f" {Path(sys.executable).parent} before it, or type {shlex.quote(sys.executable)} -m em"
+        )
+
+
+def _is_this_em(program: Path) -> bool:
+    """Return whether a program is em: beside this Python, or a script that starts this package."""
+    if program.resolve().parent in (Path(sys.executable).parent, Path(sys.prefix) / "bin"):
+        return True
+    try:
+        with program.open("rb") as script:
+            return b"em.cli" in script.read(SCRIPT_BYTES)
+    except OSError:
+        return False
+
+
+def _foreign_packages() -> Iterator[str]:
+    """Say which other distributions of this environment have a package or a command `em`."""
+    for name in sorted({*packages_distributions().get("em", ())} - {DISTRIBUTION}):
+        yield f"the package {name} also has a module em: pip uninstall {name}"
+    for script in entry_points(group="console_scripts", name="em"):
+        other = "" if script.dist is None else script.dist.name
+        if other not in ("", DISTRIBUTION):
+            yield f"the package {other} also installs a command em: pip uninstall {other}"
 
 
 def _sandboxes() -> dict[str, str]:

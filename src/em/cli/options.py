@@ -21,7 +21,7 @@ from em.log.summary import Cursor
 from em.memory import Memory
 from em.runner.tools import ToolRegistry
 from em.runner.tools.permissions import settings_for
-from em.settings import AllowSettings, Settings
+from em.settings import AllowSettings, Settings, memory_above, repository_root
 from em.store.log import Log
 from em.store.protocol import Store
 from em.values.files import open_file, reading_from, skip_bom
@@ -191,9 +191,23 @@ def allowed(folder: Path, shared: Mapping[str, Any]) -> AllowSettings | None:
 def open_memory(*, create: bool = False) -> Memory:
     """Open the memory that --db, EM_DB or em.yaml names. It is closed when the command ends."""
     ctx = click.get_current_context()
-    memory = ctx.obj["memory"] = Memory(ctx.obj["db"], create=create)
+    try:
+        memory = ctx.obj["memory"] = Memory(ctx.obj["db"], create=create)
+    except NotFound as error:
+        error.fix = _where_looked() or error.fix
+        raise
     ctx.call_on_close(memory.close)
     return memory
+
+
+def _where_looked() -> str:
+    """Say where em looked for a memory, if there is one above the repository."""
+    here = Path.cwd()
+    above = None if database() or os.environ.get("EM_DB") else memory_above(here)
+    if above is None:
+        return ""
+    db = shlex.quote(str(above / Settings().db))
+    return f"em looks up to the repository's root, {repository_root(here)}; above it is: --db {db}"
 
 
 def database() -> str | None:

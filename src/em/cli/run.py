@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -58,6 +59,7 @@ from em.runner.engine import resume_run, run_routine
 from em.runner.history import (
     STATUSES,
     PastRun,
+    PastStep,
     RunKind,
     RunSummary,
     Saved,
@@ -67,7 +69,7 @@ from em.runner.history import (
 )
 from em.runner.journal import by_whom, how_to_resume
 from em.runner.machine import AutoFix
-from em.runner.package import Package
+from em.runner.package import Package, opened
 from em.runner.prepared import Prepared
 from em.runner.retry import RETRIED, retry_problem
 from em.runner.routine import ToolSpec
@@ -209,6 +211,7 @@ def _run(
 ) -> int:
     """Run a routine, and ask for what it asks."""
     run_id = new_id()
+    recorded = partial(_recorded_in, package.folder)
 
     def start(given: dict[str, Any], watcher: Watcher) -> RunResult:
         return run_routine(
@@ -221,13 +224,15 @@ def _run(
             run_id=run_id,
             subject=subject,
             client=client,
-            ask=None if memory else watcher.asking(lambda asked: reply_to(asked, yes=yes)),
+            ask=None
+            if memory
+            else watcher.asking(lambda asked: reply_to(asked, yes=yes, recorded=recorded)),
             **again,
         )
 
     resume = None if memory is None else _resuming(memory, run_id, again)
     try:
-        result = converse(start, resume, answers, yes=yes)
+        result = converse(start, resume, answers, yes=yes, recorded=recorded)
     except NotAllowed as error:
         if package.stored:
             error.fix += f"; `em routine accept {package.stored}` allows all that it needs"
@@ -340,8 +345,30 @@ def resume(
         again["input_data"] = read_object(input_file)
     go = _resuming(memory, run_id, again)
     first = _resuming(memory, run_id, {**again, "retry": True, "by": person()}) if retry else go
-    result = converse(first, go, _answers(answers), yes=yes)
+    recorded = partial(_recorded_of, memory, past)
+    result = converse(first, go, _answers(answers), yes=yes, recorded=recorded)
     return _print_end(memory, run_id, result, again["resume_with"])
+
+
+def _recorded_in(folder: Path) -> dict[str, Any]:
+    """Return the recorded input of a routine; empty without one."""
+    from em.runner.validation import INPUT
+
+    try:
+        return msgspec.json.decode((folder / INPUT).read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return {}
+
+
+def _recorded_of(memory: Memory, past: PastRun) -> dict[str, Any]:
+    """Return the recorded input of a run's routine; empty where the routine is gone."""
+    if not past.stored:
+        return _recorded_in(Path(past.folder or "/"))
+    try:
+        with opened(memory.store, past.stored) as package:
+            return _recorded_in(package.folder)
+    except EmError:
+        return {}
 
 
 def _resuming(memory: Memory, run_id: str, again: dict[str, Any]) -> Go[RunResult]:
@@ -527,6 +554,9 @@ def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> in
         for name, value in result.chosen.items():
             note(printable(f"{name} = {shown(value)}: only this passes all checks"))
         _print_fixes(result)
+        for step in past.steps if past else ():
+            if step.tool and step.status == "done":  # the journal names the calls with an effect
+                note(_done(step))
         _print_result(result, options, journalled=memory is not None)
         if memory is not None and result.status == "failed":
             _print_retry(read_run(memory.store, result.run_id))
@@ -549,6 +579,13 @@ def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> in
     if recorded and not as_json:
         _print_saved(recorded, err=True)
     return 0 if result.status == "ok" else 1
+
+
+def _done(step: PastStep) -> str:
+    """Say which call was made."""
+    given = step.args if isinstance(step.args, dict) else {}
+    words = (f"{name}={shown(value)}" for name, value in given.items())
+    return printable(" ".join(["done:", step.tool, *words]))
 
 
 def _print_fixes(result: RunResult) -> None:

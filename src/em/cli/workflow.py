@@ -439,6 +439,8 @@ def _print_result(result: WorkflowResult, options: str) -> None:
         fix = f"go on where it stopped: {again} --retry" if result.status == "cancelled" else ""
         over = WorkflowError(f"this run is over: {result.status}", place=place, fix=fix)
         print_error(over, as_json=False)
+    elif result.output in (None, ""):
+        note(f"done, in {count(len(result.steps), 'step')}; it returns nothing")
     elif isinstance(result.output, str):
         click.echo(result.output)
     else:

@@ -334,6 +334,10 @@ def observation(
             stream=stream, kind="read", body={**body, "from_events": [event]}, subject=subject
         )
     if isinstance(text_or_record, str):
+        if not text_or_record.strip():
+            raise InputError(
+                "there is nothing in this text", place="text_or_record", fix="give words"
+            )
         body["text"] = text_or_record
     elif isinstance(text_or_record, Mapping):
         body["record"] = dict(text_or_record)

@@ -482,7 +482,10 @@ def import_each(
     subject: str | None = None,
     progress: Progress = _silent,
 ) -> Iterator[FileRead]:
-    """Import files as `import_paths` does; yield each when it is stored."""
+    """Import files as `import_paths` does; yield each when it is stored.
+
+    Of several files, one that can't be read is reported, and the others are imported.
+    """
     if format_ is not None:
         importer_of(format_)
     for path, named in files_in(paths):
@@ -493,7 +496,7 @@ def import_each(
                     progress=progress,
                 )  # fmt: skip
         except InputError as error:
-            if named:
+            if named and len(paths) == 1:
                 raise
             read = FileRead(path=shown(path), skipped=error.message, fix=error.fix or "")
         yield read
