@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -166,13 +167,9 @@ def _all_above(name: str, above: dict[str, frozenset[str]]) -> set[str]:
     return found
 
 
-def needs_of(step: StepDef, place: str) -> list[Need]:
-    """Parse the needs of a step."""
-    return [parse_need(text, place) for text in step.memory.needs]
-
-
 def _needs(step: StepDef) -> list[Need]:
-    return needs_of(step, f"step {step.name}, field memory.needs")
+    place = f"step {step.name}, field memory.needs"
+    return [parse_need(text, place) for text in step.memory.needs]
 
 
 def _tool_step(
@@ -463,25 +460,19 @@ def _need_problems(workflow: WorkflowDef) -> Iterator[Finding]:
 _WORDS = ("user_prompt", "last_output", "parameters")
 
 
-def _own_needs(step: StepDef) -> list[Need]:
-    return [parse_need(text, "needs") for text in step.memory.needs]
-
-
-def _waits(workflow: WorkflowDef) -> dict[str, list[str]]:
-    return {
+def _order(workflow: WorkflowDef) -> Iterator[Finding]:
+    waits = {
         step.name: [
-            *(need.target for need in _own_needs(step) if need.kind == "step"),
+            *(need.target for need in _needs(step) if need.kind == "step"),
             *step.waits_for,
         ]
         for step in workflow.steps
     }
-
-
-def _order(workflow: WorkflowDef) -> Iterator[Finding]:
-    waits = _waits(workflow)
-    cycle = _cycle(waits)
     numbers = {step.name: number for number, step in enumerate(workflow.steps)}
-    if cycle:
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        cycle = error.args[1][::-1]
         where: Where = ("steps", numbers[cycle[0]])
         message = f"these steps wait for each other: {' -> '.join(cycle)}"
         yield Finding(where, message, "remove one of their `needs` or `depends_on`")
@@ -496,28 +487,6 @@ def _order(workflow: WorkflowDef) -> Iterator[Finding]:
                     f"the step needs {other!r}, which runs later",
                     f"move it behind {other!r}, or set `parallel: true`",
                 )
-
-
-def _cycle(waits: Mapping[str, list[str]]) -> list[str]:
-    """Return the first cycle of steps that wait for each other; an empty list if there is none."""
-    over: set[str] = set()
-    for start in waits:
-        path: list[str] = []
-        todo = [(start, iter(waits[start]))]
-        path.append(start)
-        while todo:
-            name, others = todo[-1]
-            other = next(others, None)
-            if other is None:
-                todo.pop()
-                path.pop()
-                over.add(name)
-            elif other in path:
-                return [*path[path.index(other) :], other]
-            elif other not in over:
-                todo.append((other, iter(waits[other])))
-                path.append(other)
-    return []
 
 
 def _templates(workflow: WorkflowDef) -> Iterator[Finding]:
@@ -558,7 +527,7 @@ def _templates(workflow: WorkflowDef) -> Iterator[Finding]:
 def _brought(step: StepDef, params: list[str]) -> list[str]:
     """Return the names that a step's needs bring."""
     names: list[str] = []
-    for need in _own_needs(step):
+    for need in _needs(step):
         if need.kind in ("user_prompt", "parameters"):
             names += params
         names += need.variables

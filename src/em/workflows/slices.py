@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -188,17 +189,9 @@ class Context:
         return "\n".join(as_text(output) for output in found)
 
 
-_now: ContextVar["Saving | None"] = ContextVar("em_workflow_step", default=None)
+_now: ContextVar[list[Json] | None] = ContextVar("em_workflow_step", default=None)
+"""What the tool of the call that runs has saved."""
 MANAGER = "memory_manager"
-
-
-class Saving:
-    """What the tool of one call saves."""
-
-    __slots__ = ("saved",)
-
-    def __init__(self) -> None:
-        self.saved: list[Json] = []
 
 
 class MemoryManager:
@@ -210,8 +203,8 @@ class MemoryManager:
         It is stored together with the result of the tool that calls this. If the tool fails,
         it is not stored.
         """
-        saving = _now.get()
-        if saving is None:
+        saved = _now.get()
+        if saved is None:
             raise UsageError(
                 "memory_manager works only while a workflow step runs",
                 place="memory_manager",
@@ -224,7 +217,7 @@ class MemoryManager:
                 place=f"memory_manager, {step_name}",
                 fix='wrap the result: {"output": …}',
             )
-        saving.saved.append({"name": str(step_name), **as_record(result)})
+        saved.append({"name": str(step_name), **as_record(result)})
 
 
 memory_manager = MemoryManager()
@@ -252,35 +245,34 @@ def _recorded(function: Function, tool: Tool, extras: Extras, note: NoteUse) -> 
     def given(args: Json) -> Json:
         return {**args, MANAGER: memory_manager} if wants_manager else args
 
-    def call(**args: Any) -> Json:
-        saving = Saving()
-        token = _now.set(saving)
+    @contextmanager
+    def saved() -> Iterator[list[Json]]:
+        saved: list[Json] = []
+        token = _now.set(saved)
         with collecting() as uses:
             try:
-                value = function(**given(args))
+                yield saved
             finally:
                 note(uses.take())
                 _now.reset(token)
-        return _record(value, saving, extras)
+
+    def call(**args: Any) -> Json:
+        with saved() as made:
+            value = function(**given(args))
+        return _record(value, made, extras)
 
     async def acall(**args: Any) -> Json:
-        saving = Saving()
-        token = _now.set(saving)
-        with collecting() as uses:
-            try:
-                value = await function(**given(args))
-            finally:
-                note(uses.take())
-                _now.reset(token)
-        return _record(value, saving, extras)
+        with saved() as made:
+            value = await function(**given(args))
+        return _record(value, made, extras)
 
     return acall if tool.is_async else call
 
 
-def _record(value: Any, saving: Saving, extras: Extras) -> Json:
+def _record(value: Any, saved: list[Json], extras: Extras) -> Json:
     record = as_record(value) | extras()
-    if saving.saved:
-        record["saved"] = saving.saved
+    if saved:
+        record["saved"] = saved
     return record
 
 
