@@ -5,8 +5,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
@@ -20,7 +19,7 @@ from em.settings import FILE, AllowSettings, Settings, memory_folder
 from em.values.call import Effect
 from em.values.canonical import Json, canonical
 from em.values.files import read_regular
-from em.values.mismatch import mismatch
+from em.values.mismatch import closest, mismatch
 from em.values.strict_yaml import load_yaml
 from em.workflows.dialect import MAIN_LLM, in_one_form
 
@@ -182,17 +181,19 @@ def _param(name: str, said: Any) -> Param:
     return Param(name=name, default=said, type=type_of(said))
 
 
+_TYPES: Mapping[ParamType, Any] = {
+    "boolean": bool,
+    "integer": int,
+    "number": int | float,
+    "string": str,
+    "list": list,
+    "object": dict,
+}
+
+
 def type_of(value: Any) -> ParamType | None:
     """Return the parameter type of a default."""
-    kinds: tuple[tuple[Any, ParamType], ...] = (
-        (bool, "boolean"),
-        (int, "integer"),
-        (float, "number"),
-        (str, "string"),
-        (list, "list"),
-        (dict, "object"),
-    )
-    return next((name for kind, name in kinds if isinstance(value, kind)), None)
+    return next((name for name, kind in _TYPES.items() if isinstance(value, kind)), None)
 
 
 def said(value: Json) -> Json:
@@ -271,12 +272,11 @@ class WorkflowFile:
         text = self.text()
         values = _values(text, self.place)
         if name not in values:
-            close = get_close_matches(name, values, 1)
             there = f"there are: {', '.join(values)}" if values else self._none()
             raise NotFound(
                 f"there is no workflow {name!r}",
                 place=self.place,
-                fix=f"did you mean {close[0]!r}?" if close else there,
+                fix=closest(name, values) or there,
             )
         return _workflow(text, self.place, name)
 
@@ -299,11 +299,10 @@ def workflows_in(value: Any, place: str) -> dict[str, Json]:
     known = (*Settings.__struct_fields__, MAIN_LLM)
     for name in value:
         if name not in known:
-            close = get_close_matches(str(name), known, 1)
             raise InvalidWorkflow(
                 f"unknown field {name!r} in a file of workflows",
                 place=place,
-                fix=f"did you mean {close[0]!r}?" if close else f"write `{FIELD}:`",
+                fix=closest(str(name), known) or f"write `{FIELD}:`",
             )
     found = value.get(FIELD) or {}
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
@@ -322,12 +321,10 @@ def check_params(workflow: WorkflowDef, given: Mapping[str, Any]) -> Json:
     place = f"workflow {workflow.name}, params"
     for name in given:
         if name not in known:
-            close = get_close_matches(str(name), known, 1)
-            there = ", ".join(known) or "none"
             raise InputError(
                 f"there is no parameter {name!r}",
                 place=place,
-                fix=f"did you mean {close[0]!r}?" if close else f"there are: {there}",
+                fix=closest(str(name), known) or f"there are: {', '.join(known) or 'none'}",
             )
     missing = [name for name, param in known.items() if param.is_required and name not in given]
     if missing:
@@ -375,73 +372,27 @@ def prompt_of(workflow: WorkflowDef, params: Mapping[str, Any], prompt: str | No
 
 def _checked(param: Param, value: Any, place: str) -> Any:
     if param.type is not None and value is not None:
-        read = _READ[param.type]
         try:
-            value = read(value)
-        except (ValueError, TypeError, msgspec.MsgspecError):
-            raise InputError(
-                f"{value!r} is not {_ARTICLE[param.type]} {param.type}"[:300], place=place
-            ) from None
+            value = _read(value, param.type)
+        except ValueError:
+            article = "an" if param.type[0] in "io" else "a"
+            message = f"{value!r} is not {article} {param.type}"[:300]
+            raise InputError(message, place=place) from None
     if param.options and value not in param.options:
         options = ", ".join(map(str, param.options))
         raise InputError(f"expected one of {options}, got {value!r}"[:300], place=place)
     return value
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or (isinstance(value, float) and value != int(value)):
-        raise ValueError
-    return int(value)
-
-
-def _number(value: Any) -> int | float:
-    if isinstance(value, bool):
-        raise TypeError
-    number = value if isinstance(value, int) else float(value)
-    if not isfinite(number):
-        raise ValueError
-    return number
-
-
-def _yes_or_no(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in _WORDS:
-        return _WORDS[value.strip().lower()]
-    raise ValueError
-
-
-def _list(value: Any) -> list[Any]:
-    """Read a list; from a command line as JSON or separated by commas."""
-    if isinstance(value, str):
-        if value.lstrip().startswith("["):
-            return msgspec.json.decode(value, type=list[Any])
-        return [part.strip() for part in value.split(",") if part.strip()]
-    if not isinstance(value, list):
-        raise TypeError
-    return value
-
-
-def _object(value: Any) -> Json:
-    if isinstance(value, str):
-        return msgspec.json.decode(value, type=dict[str, Any])
-    if not isinstance(value, dict):
-        raise TypeError
-    return value
-
-
-_READ: dict[ParamType, Callable[[Any], Any]] = {
-    "string": _text,
-    "integer": _whole,
-    "number": _number,
-    "boolean": _yes_or_no,
-    "list": _list,
-    "object": _object,
-}
-_ARTICLE: dict[ParamType, str] = dict.fromkeys(_READ, "a") | {"integer": "an", "object": "an"}
+def _read(value: Any, type_: ParamType) -> Any:
+    """Read a value; on a command line everything is a text, and a list has commas or is JSON."""
+    if isinstance(value, str) and type_ in ("list", "object"):
+        if type_ == "list" and not value.lstrip().startswith("["):
+            return [part.strip() for part in value.split(",") if part.strip()]
+        return msgspec.json.decode(value, type=_TYPES[type_])
+    if type_ == "boolean" and not isinstance(value, bool):
+        value = _WORDS.get(str(value).strip().lower(), str(value))
+    found = msgspec.convert(value, _TYPES[type_], strict=type_ in ("string", "boolean"))
+    if isinstance(found, float) and not isfinite(found):
+        raise ValueError("not finite")
+    return found
