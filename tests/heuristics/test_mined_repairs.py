@@ -384,12 +384,27 @@ def many_steps(number: int) -> list[ToolCall]:
     ]
 
 
-def many_words(number: int) -> list[ToolCall]:
-    """A long command."""
-    return [call("Bash", "no", command=f"echo {' '.join(f'w{n}' for n in range(number))}")]
+def long_command(join: str, part: str) -> Callable[[int], list[ToolCall]]:
+    """A long command, which failed and then worked, and what a tool says of the same text."""
+
+    def events(number: int) -> list[ToolCall]:
+        text = join.join(f"{part}{n}" for n in range(number))
+        command = f"cat <<EOF\n{text}\nEOF" if join == "\n" else text
+        return [
+            call("Bash", "exit code 1\nno", command=command),
+            call("Bash", command=f"{command} -f"),
+            call("find", f"the text is bad: {text}", text=text),
+            call("find", text=f"{text}x"),
+        ]
+
+    return events
 
 
-@pytest.mark.parametrize("events", [many_steps, many_words])
+COMMANDS = [long_command(*one) for one in ((" ", "w"), (" | ", "grep x"), (" && ", "cp a "))]
+COMMANDS += [long_command(*one) for one in (("\n", "line "), ("; ", "cd /x"), (" ", "$(ls) '"))]
+
+
+@pytest.mark.parametrize("events", [many_steps, *COMMANDS])
 def test_the_work_grows_with_the_length_of_a_trace_and_of_a_command(
     events: Callable[[int], list[ToolCall]],
 ) -> None:
