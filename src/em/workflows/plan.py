@@ -500,7 +500,7 @@ def _templates(workflow: WorkflowDef) -> Iterator[Finding]:
             where: Where = ("steps", number, *inside)
             try:
                 names = names_in(text, "", bare=bare)
-                parts = list(_parts(text, bare=bare))
+                parts = list(parts_in(text, bare=bare))
                 is_whole = _is_whole_memory(text, bare=bare)
             except EmError as error:
                 yield Finding(where, error.message, error.fix)
@@ -543,7 +543,7 @@ def _is_whole_memory(text: str, *, bare: bool) -> bool:
     return any(isinstance(one, nodes.Name) and one.name == "memory" for one in [tree, *written])
 
 
-def _parts(text: str, *, bare: bool) -> Iterator[tuple[str, str]]:
+def parts_in(text: str, *, bare: bool) -> Iterator[tuple[str, str]]:
     """Yield each reference to a part of `memory` or `params`, as (name, part)."""
     from jinja2 import nodes
 

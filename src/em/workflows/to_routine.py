@@ -16,10 +16,11 @@ from em.compiler.example import APPROVAL, Call
 from em.compiler.package_files import package_texts
 from em.compiler.replay_world import World
 from em.errors import WorkflowError
-from em.runner.expressions.language import lexed
+from em.runner.expressions.language import lexed, whole_expression
 from em.runner.history import run_query
 from em.runner.routine import (
     AssertStep,
+    LetStep,
     Program,
     Prompt,
     PromptStep,
@@ -44,78 +45,27 @@ from em.workflows.plan import (
     ROUTINE,
     Plan,
     PlannedStep,
+    parts_in,
     plan_of,
     question_of,
+    templates_of,
     written_tool,
 )
 
-Token = tuple[str, str]
 
-
-class Rewrite:
-    """Rewrite the references of a workflow's templates to names of the routine.
-
-    `memory` and `params` map each part (`x` in `memory.x`) to an expression of the routine.
-    """
-
-    def __init__(self, memory: Mapping[str, str], params: Mapping[str, str], place: str) -> None:
-        self._names = {"memory": memory, "params": params}
-        self._place = place
-
-    def value(self, value: Any) -> Any:
-        """Rewrite every template in a value."""
-        if isinstance(value, str):
-            return self.text(value) if "{{" in value or "{%" in value else value
-        if isinstance(value, dict):
-            return {key: self.value(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.value(item) for item in value]
+def with_name(value: Any, name: str, place: str) -> Any:
+    """Write a value whose templates say `memory` with another name for it."""
+    if isinstance(value, dict):
+        return {key: with_name(item, name, place) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_name(item, name, place) for item in value]
+    if not isinstance(value, str) or not ("{{" in value or "{%" in value):
         return value
-
-    def expression(self, source: str) -> str:
-        """Rewrite an expression that has no braces."""
-        return self.text(f"{{{{ {source} }}}}")[2:-2].strip()
-
-    def text(self, text: str) -> str:
-        """Rewrite one template."""
-        tokens = [(kind, value) for _, kind, value in lexed(text, self._place)]
-        out: list[str] = []
-        position = 0
-        while position < len(tokens):
-            found = self._reference(tokens, position)
-            if found is None:
-                out.append(tokens[position][1])
-                position += 1
-            else:
-                replacement, length = found
-                out.append(replacement)
-                position += length
-        return "".join(out)
-
-    def _reference(self, tokens: list[Token], at: int) -> tuple[str, int] | None:
-        kind, value = tokens[at]
-        if kind != "name" or value not in self._names or _is_part(tokens, at):
-            return None
-        rest = tokens[at + 1 : at + 4]
-        if rest[:1] == [("operator", ".")] and rest[1:2] and rest[1][0] == "name":
-            return self._replacement(value, rest[1][1]), 3
-        if rest[:1] == [("operator", "[")] and len(rest) == 3 and rest[1][0] == "string":
-            return self._replacement(value, rest[1][1][1:-1]), 4
-        raise WorkflowError(
-            f"a template that uses all of `{value}` can't be compiled",
-            place=self._place,
-            fix=f"refer to its parts: {value}.NAME",
-        )
-
-    def _replacement(self, name: str, part: str) -> str:
-        # A name without a value is an empty text, as in the workflow.
-        return self._names[name].get(part, "''")
-
-
-def _is_part(tokens: list[Token], at: int) -> bool:
-    """Tell whether the token is an attribute of another name, as in `other.memory`."""
-    before = [token for token in tokens[:at] if token[0] != "whitespace"]
-    return bool(before) and before[-1] == ("operator", ".")
+    written, before = "", ""
+    for _, kind, token in lexed(value, place):
+        written += name if (kind, token) == ("name", "memory") and before != "." else token
+        before = before if kind == "whitespace" else token
+    return written
 
 
 FEWEST = 2
@@ -263,6 +213,7 @@ class _Builder:
         # By step: the expression for its output in the routine.
         self._outputs: dict[str, str] = {}
         self.frozen: list[Frozen] = []
+        self._let("params", {name: name for name in past.params})
 
     def build(self, name: str | None) -> Draft:
         view = self._views[0]
@@ -319,10 +270,10 @@ class _Builder:
             what = f"a step that calls {definition.tool!r}"
             condition = "" if definition.tool == ROUTINE else " and has `when`"
             raise WorkflowError(f"{what}{condition} can't be compiled", place=f"step {step.name}")
-        names = self._names(step)
-        rewrite = Rewrite(names, {name: name for name in self._past.params}, f"step {step.name}")
-        when = None if definition.when is None else rewrite.expression(_bare(definition.when))
-        agreed = self._question(step, variable, rewrite, when)
+        self._let(f"{definition.variable}_memory", self._names(step))
+        when = None if definition.when is None else _bare(definition.when)
+        when = when and self._written(step, f"{{{{ {when} }}}}")[2:-2].strip()
+        agreed = self._question(step, variable, when)
         if definition.tool == ASK:
             self._outputs[step.name] = _answer(variable, definition.inputs)
             return view.status == "done"
@@ -330,8 +281,18 @@ class _Builder:
         wrapped = f"{variable}.output" if view.metadata or view.classification != "output" else ""
         output = wrapped or variable
         self._outputs[step.name] = f"({output} | default(''))" if may_lack else output
-        self._call(step, variable, rewrite, agreed or when, raw=bool(wrapped))
+        self._call(step, variable, agreed or when, raw=bool(wrapped))
         return view.status == "done"
+
+    def _let(self, name: str, parts: Mapping[str, str]) -> None:
+        """Give templates the parameters, or the memory of a step, under one name."""
+        if parts:
+            value = {part: f"{{{{ {expression} }}}}" for part, expression in parts.items()}
+            self._steps.append(LetStep(id=name, value=value, save_as=name))
+
+    def _written(self, step: PlannedStep, value: Any) -> Any:
+        """Write a value of a step with the name that its memory has in the routine."""
+        return with_name(value, f"{step.definition.variable}_memory", f"step {step.name}")
 
     def _constant(self, name: str, step: str, value: Any, seen: Sequence[Any]) -> None:
         """Add a value: a constant if all runs agree or `may_freeze` allows it, else an input."""
@@ -364,6 +325,10 @@ class _Builder:
                     fix="name the step that it comes from: tool_output(STEP)",
                 )
             names |= dict.fromkeys(need.variables, self._source(step, number))
+        for _, text, bare in templates_of(step.definition):
+            # A name without a value is an empty text, as in the workflow.
+            named = (part for name, part in parts_in(text, bare=bare) if name == "memory")
+            names |= {part: "''" for part in named if part not in names}
         return names
 
     def _source(self, step: PlannedStep, number: int) -> str:
@@ -392,9 +357,7 @@ class _Builder:
         self._inputs["user_prompt"] = self._past.prompt or ""
         return "user_prompt"
 
-    def _question(
-        self, step: PlannedStep, variable: str, rewrite: Rewrite, when: str | None
-    ) -> str | None:
+    def _question(self, step: PlannedStep, variable: str, when: str | None) -> str | None:
         """Add the question of a step to the routine.
 
         Return the condition under which the step then makes its call; None if it needs no other.
@@ -405,7 +368,7 @@ class _Builder:
             return None
         is_gate = step.definition.tool != ASK
         name = f"{step.definition.variable}_gate" if is_gate else variable
-        prompt = msgspec.convert(rewrite.value(asked), Prompt)
+        prompt = msgspec.convert(self._written(step, asked), Prompt)
         self._steps.append(PromptStep(id=name, prompt=prompt, save_as=name, when=when))
         answers = self._past.run.restored.answers
         if step.name in answers:
@@ -424,48 +387,32 @@ class _Builder:
         )
         return None
 
-    def _call(
-        self, step: PlannedStep, variable: str, rewrite: Rewrite, when: str | None, *, raw: bool
-    ) -> None:
-        definition, call = step.definition, step.call
-        tool, spec, args = definition.tool, self._declared.get(definition.tool), definition.inputs
+    def _call(self, step: PlannedStep, variable: str, when: str | None, *, raw: bool) -> None:
+        definition, planned = step.definition, step.call.source
+        assert isinstance(planned, ToolStep)
+        tool, spec = definition.tool, self._declared.get(definition.tool)
         if tool in (COMMAND, HTTP):
-            spec, args = written_tool(definition)
+            spec, _ = written_tool(definition)
             tool = spec.name
         elif spec is None:
-            effect = definition.effect or self._effect_of(tool)
-            spec = ToolSpec(name=tool, effect=effect)
+            spec = ToolSpec(name=tool, effect=definition.effect or self._effect_of(tool))
         self._tools[tool] = spec
-        key = None if definition.idempotency_key is None else self._key(rewrite, definition)
-        self._steps.append(
-            ToolStep(
-                id=definition.variable,
-                tool=tool,
-                args=rewrite.value(args),
-                when=when,
-                save_as=variable,
-                for_each=None if call.for_each is None else self._items(rewrite, definition),
-                as_=definition.as_,
-                parallel=definition.parallel,
-                retry=call.retry,
-                timeout=definition.timeout,
-                on_error="continue" if definition.on_failure == "continue" else "fail",
-                effect=definition.effect,
-                idempotency_key=key,
-            )
-        )
-        self._record(step, spec, raw=raw)
-
-    def _key(self, rewrite: Rewrite, definition: Any) -> str:
-        if "run_id" in definition.idempotency_key:
+        if "run_id" in (definition.idempotency_key or ""):
             self._inputs["run_id"] = self._past.run_id
-        return str(rewrite.value(definition.idempotency_key))
-
-    def _items(self, rewrite: Rewrite, definition: Any) -> Any:
-        given = definition.for_each
-        if isinstance(given, str) and "{{" not in given and "{%" not in given:
-            return f"{{{{ {rewrite.expression(given)} }}}}"
-        return rewrite.value(given)
+        call = msgspec.structs.replace(
+            planned,
+            id=definition.variable,
+            tool=tool,
+            when=when,
+            save_as=variable,
+            timeout=definition.timeout,
+            effect=definition.effect,
+            args=self._written(step, planned.args),
+            for_each=self._written(step, planned.for_each),
+            idempotency_key=self._written(step, planned.idempotency_key),
+        )
+        self._steps.append(call)
+        self._record(step, spec, raw=raw)
 
     def _record(self, step: PlannedStep, spec: ToolSpec, *, raw: bool) -> None:
         view = self._view(step.name)
@@ -490,8 +437,6 @@ def _in_order(step: Json) -> Json:
 
 
 def _bare(when: str | bool) -> str:
-    from em.runner.expressions.language import whole_expression
-
     if isinstance(when, bool):
         return "true" if when else "false"
     return whole_expression(when) or when
