@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from em.text.periods import periods, spelled_out
+from em.text.periods import periods
 from em.text.terms import words_of
 
 ASKED = datetime(2023, 12, 15, 13, tzinfo=UTC)  # a Friday
 
 
 def asked(text: str, at: datetime = ASKED) -> list[str]:
-    return [f"{p.first or ''}/{p.last or ''}" for p in periods(words_of(spelled_out(text)), at)]
+    return [f"{p.first or ''}/{p.last or ''}" for p in periods(words_of(text), at)]
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,6 @@ def asked(text: str, at: datetime = ASKED) -> list[str]:
         ("what was the plan prior to 7 May 2023", "/2023-05-06"),
         ("What is her job as of May 2023?", "/2023-05-31"),
         ("what did they finish by 3 June 2023", "/2023-06-03"),
-        ("what happened until the end of June 2023", "/2023-06-30"),
-        ("what happened before the end of June 2023", "/2023-06-29"),
         ("Where has she worked since 2016?", "2016-01-01/"),
         ("since last Friday", "2023-12-08/"),
         ("since March", "2023-03-01/"),
@@ -36,8 +34,6 @@ def asked(text: str, at: datetime = ASKED) -> list[str]:
         ("between November 2022 and February", "2022-11-01/2023-02-28"),
         ("between 2016 and 2018", "2016-01-01/2018-12-31"),
         ("from August to October 2023", "2023-08-01/2023-10-31"),
-        ("the fair of April 6-7, 2022", "2022-04-06/2022-04-07"),
-        ("the fair on 6–7 April", "2023-04-06/2023-04-07"),
         ("the trip of 28 April 2022 to 2 May 2022", "2022-04-28/2022-05-02"),
         ("in August to October 2022", "2022-08-01/2022-10-31"),
         ("the photo from May 2023", "2023-05-01/2023-05-31"),
@@ -45,14 +41,9 @@ def asked(text: str, at: datetime = ASKED) -> list[str]:
         ("in the last six months", "2023-06-15/2023-12-15"),
         ("over the past year", "2022-12-15/2023-12-15"),
         ("the last couple of days", "2023-12-13/2023-12-15"),
-        ("What did we do over the weekend?", "2023-12-09/2023-12-10"),
-        ("who called the other day", "2023-12-08/2023-12-14"),
         ("what is on next friday", "2023-12-22/2023-12-22"),
         ("this friday", "2023-12-15/2023-12-15"),
         ("last friday", "2023-12-08/2023-12-08"),
-        ("the week before 9 June 2023", "2023-06-02/2023-06-08"),
-        ("the day after 9 June 2023", "2023-06-10/2023-06-10"),
-        ("two days before 9 June 2023", "2023-06-07/2023-06-07"),
         ("what did she say on 13/2/2023", "2023-02-13/2023-02-13"),
         ("in June 2022", "2022-06-01/2022-06-30"),
         ("last week", "2023-12-04/2023-12-10"),

@@ -6,28 +6,19 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from em.text.dates import Span, month_of, near_date
-from em.text.periods import Period, periods, spelled_out
+from em.text.periods import Period, periods
 from em.text.terms import STOP_WORDS, stems_of, words_of
 
 MAX_CHARS = 100_000
 MAX_WORDS = 64
 _YEARS_BACK = 30
-_SAID = (
-    "said|told|suggested|recommended|advised|mentioned|proposed|explained|gave|given|answered"
-    "|replied|wrote|written|shared|listed|described|provided"
-)
-_SAY = (
-    "say|tell|suggest|recommend|advise|mention|propose|explain|give|answer|reply|write|share|list"
-    "|describe|provide"
-)
 _OF_ASSISTANT = re.compile(
-    rf"\b(?:(?:did|have|had)\ (?:you|the\ assistant)\ (?:\w+\ )?(?:{_SAY}|{_SAID})"
-    rf"|(?:you|the\ assistant)\ (?:\w+\ )?(?:{_SAID})"
-    r"|your\ (?:\w+\ )?(?:answer|advice|suggestion|recommendation|reply|explanation|proposal)s?)\b",
-    re.VERBOSE,
+    r"\b(?:(?:did|have|had) (?:you|the assistant)"
+    r"|(?:you|the assistant) (?:\w+ )?(?:\w{3,}ed|said|told|gave|wrote)"
+    r"|your (?:\w+ )?(?:answer|advice|\w+ion)s?)\b"
 )
 """A question for what the assistant said: did you say, you told me. Not: would you suggest."""
-_OF_BOTH = re.compile(r"\b(?:summar\w+|overview|recap\w*|sum up)\b")
+_OF_BOTH = re.compile(r"\bsummar\w+")
 _OF_MANY = re.compile(
     r"\b(?:how\ many|list|all|every|each|both|different|in\ total|in\ order|across|throughout"
     r"|over\ time|summar\w+|progress\w*|(?:kind|type|sort)s?\ of|which\ (?:\w+\ )?\w+s"
@@ -81,9 +72,7 @@ def read_question(text: str, now: datetime, are_speakers: IsSpeaker) -> Question
     stems = list(dict.fromkeys(stems_of(content)))[:MAX_WORDS]
     named = [stem for stem, known in zip(stems, are_speakers(stems), strict=True) if known]
     rest = [stem for stem in stems if stem not in named]
-    asked = sorted(
-        periods(words_of(spelled_out(text)), now), key=lambda period: _is_ahead(period, now.date())
-    )
+    asked = sorted(periods(words, now), key=lambda period: _is_ahead(period, now.date()))
     joined = " ".join(words[:MAX_WORDS])
     return Question(
         words=rest,

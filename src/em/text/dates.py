@@ -25,7 +25,6 @@ _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 _COUNTS = {word: n for word, n in UNITS.items() if 0 < n <= 10}
 _COUNTS |= {"a": 1, "an": 1, "couple": 2, "few": 3}
 _DAY = timedelta(days=1)
-_SATURDAY = 5
 
 TRIGGERS = frozenset(
     [
@@ -76,10 +75,8 @@ DATE = re.compile(
       (?P<iso>{_years}\ [01]\d\ [0-3]\d)(?:t\d+)?
     | (?P<slashed>\d\d?\ \d\d?)\ (?P<lyear>{_years})
     | (?P<rolling>last|past|previous|next|coming)\ (?P<rcount>{_count})\ (?:of\ )?
-        (?P<runit>day|week|weekend|month|year)s?
+        (?P<runit>day|week|month|year)s?
     | (?:(?:in|over|within|during|for)\ the\ last|past)\ (?P<runit1>day|week|month|year)
-    | over\ the\ (?P<over>weekend)
-    | the\ (?P<other>other)\ day
     | (?P<day>\d\d?)(?:st|nd|rd|th)?\ (?:of\ )?(?P<dmonth>{MONTH})(?:\ (?P<dyear>{_years}))?
     | (?P<mmonth>{MONTH})\ (?:the\ )?(?P<mday>\d\d?)(?:st|nd|rd|th)?(?:\ (?P<myear>{_years}))?
     | (?P<named>{MONTH})\ (?:of\ )?(?P<nyear>{_years})
@@ -147,10 +144,8 @@ def _next(one: Span, today: date, is_weekday: bool) -> Span:
 def _may_be_date(words: Sequence[str], n: int) -> bool:
     """Return whether a common word with no other trigger near it may be part of a date."""
     before = words[n - 1] if n else ""
-    if words[n] == "day":
-        return before in ("other", "past", "last") or bool(_COUNT.fullmatch(before))
-    if words[n] in _PLURALS:
-        return before == "of" or bool(_COUNT.fullmatch(before))
+    if words[n] == "day" or words[n] in _PLURALS:
+        return before in ("of", "past", "last") or bool(_COUNT.fullmatch(before))
     if before in _BEFORE_YEAR or (before.isdecimal() and n > 1 and words[n - 2].isdecimal()):
         return True
     return n + 2 < len(words) and bool(_TWO_DIGITS.fullmatch(words[n + 1]))
@@ -185,27 +180,15 @@ def _slashed(groups: dict[str, str], _today: date) -> list[Span]:
 
 def _rolling(groups: dict[str, str], today: date) -> Span:
     """Read "the past two weeks": up to today, or from today on."""
-    count, unit = groups.get("rcount", "one"), groups.get("runit") or groups["runit1"]
+    unit = groups.get("runit") or groups["runit1"]
     ahead = groups.get("rolling") in ("next", "coming")
-    number = _number(count)
-    far = _away(today, number if ahead else -number, _week_of(unit))
-    return Span(today, far) if ahead else Span(far, today)
-
-
-def _away(day: date, number: int, unit: str) -> date:
+    number = _number(groups.get("rcount", "one")) * (1 if ahead else -1)
     if unit in ("day", "week"):
-        return day + _DAY * number * (7 if unit == "week" else 1)
-    year, month = _plus_months(day, number * (12 if unit == "year" else 1))
-    return date(year, month, min(day.day, month_of(year, month).last.day))
-
-
-def _over_weekend(_groups: dict[str, str], today: date) -> Span:
-    """Read "over the weekend": the one that is or was the last."""
-    return _weekend(today, 0 if today.weekday() >= _SATURDAY else -1)
-
-
-def _other_day(_groups: dict[str, str], today: date) -> Span:
-    return Span(today - _DAY * 7, today - _DAY)
+        far = today + _DAY * number * (7 if unit == "week" else 1)
+    else:
+        month = month_of(*_plus_months(today, number * (12 if unit == "year" else 1)))
+        far = month.first.replace(day=min(today.day, month.last.day))
+    return Span(today, far) if ahead else Span(far, today)
 
 
 def _day_month(groups: dict[str, str], today: date) -> Span:
@@ -254,25 +237,6 @@ def near_date(span: Span, year: int) -> Span:
     except ValueError:
         return span  # the 29th of February, or outside the years that a date can have
     return Span(first, last, span.any_year)
-
-
-def moved(span: Span, count: str, unit: str, sign: int) -> Span:
-    """Return the day, week, month or year that lies before or after a date."""
-    words = count.split()
-    number = sign * (_number(words[0]) if words else 1)
-    try:
-        if words:
-            day = _away(span.first, number, _week_of(unit))
-            return _one(day) if unit == "day" else Span(day - _DAY * 3, day + _DAY * 3)
-        if sign < 0:
-            return Span(_away(span.first, -1, _week_of(unit)), span.first - _DAY)
-        return Span(span.last + _DAY, _away(span.last, 1, _week_of(unit)))
-    except (ValueError, OverflowError):
-        return span  # outside the years that a date can have
-
-
-def _week_of(unit: str) -> str:
-    return "week" if unit == "weekend" else unit
 
 
 def _number(word: str) -> int:
@@ -397,8 +361,6 @@ _READERS: dict[str, Callable[[dict[str, str], date], Span | list[Span]]] = {
     "slashed": _slashed,
     "rolling": _rolling,
     "runit1": _rolling,
-    "over": _over_weekend,
-    "other": _other_day,
     "dmonth": _day_month,
     "mmonth": _month_day,
     "named": _named_month,

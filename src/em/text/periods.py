@@ -12,11 +12,9 @@ from typing import NamedTuple
 from em.text.dates import (
     BARE,
     DATE,
-    MONTH,
     TRIGGERS,
     Span,
     month_of,
-    moved,
     near_date,
     read_date,
 )
@@ -28,24 +26,12 @@ _UNTIL = ("until", "till", "up to", "by", "as of", "through")
 _AFTER = ("after", "later than")
 _SINCE = ("since", "starting", "from")
 _RELATION = re.compile(
-    r"\b(?P<relation>before|prior\ to|earlier\ than|until|till|up\ to|by|as\ of|through|after"
-    r"|later\ than|since|starting|from|between)"
-    r"(?:\ and\ including)?(?:\ the)?(?:\ (?P<edge>start|beginning|end)\ of(?:\ the)?)?\ ",
-    re.VERBOSE,
+    rf"\b(?P<relation>{'|'.join((*_BEFORE, *_UNTIL, *_AFTER, *_SINCE, 'between'))})"
+    r"(?: and including)?(?: the)? "
 )
 _AND = re.compile(r" (?:and|to|until|till|through)(?: the)? ")
 _TO = re.compile(r" (?:to|until|till|through) ")
-_DASHED = re.compile(
-    rf"\b(?:(?P<month>{MONTH})\.?\ (?P<from>\d\d?)(?:st|nd|rd|th)?\s?[-–—]\s?(?=\d\d?\b)"
-    rf"|(?P<day>\d\d?)(?:st|nd|rd|th)?\s?[-–—]\s?(?P<to>\d\d?(?:st|nd|rd|th)?)"
-    rf"\ (?:of\ )?(?P<dmonth>{MONTH})\b)",
-    re.VERBOSE | re.IGNORECASE,
-)
 _NUMBER = re.compile(r"(\d\d?)(?:st|nd|rd|th)?\b(?: (?P<year>(?:19|20)\d\d)\b)?")
-_OFFSET = re.compile(
-    r"(?:\b(?P<count>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|couple of|few) )?"
-    r"\b(?P<unit>day|week|weekend|month|year)s? $"
-)
 
 
 class Period(NamedTuple):
@@ -69,17 +55,6 @@ class _Found(NamedTuple):
 
     spans: list[Span]
     end: int
-
-
-def spelled_out(text: str) -> str:
-    """Write ranges of days with a dash in words: April 6-7 is April 6 to 7."""
-
-    def spelled(match: re.Match[str]) -> str:
-        if match["month"]:
-            return f"{match['month']} {match['from']} to "
-        return f"{match['dmonth']} {match['day']} to {match['to']}"
-
-    return _DASHED.sub(spelled, text)
 
 
 def periods(words: Sequence[str], at: datetime) -> list[Period]:
@@ -138,19 +113,7 @@ def _related(
             return begin, [ranged[0]], ranged[1]
         if relation == "between":
             return begin, [Period(*span) for span in first.spans], first.end
-    if relation in ("before", "after") and (offset := _OFFSET.search(text[:begin])):
-        sign = -1 if relation == "before" else 1
-        moved_ = [moved(span, offset["count"] or "", offset["unit"], sign) for span in first.spans]
-        return offset.start(), [Period(*span) for span in moved_], first.end
-    spans = [_edge(span, match["edge"]) for span in first.spans]
-    return begin, [_open(relation, span, today) for span in spans], first.end
-
-
-def _edge(span: Span, edge: str | None) -> Span:
-    if edge is None:
-        return span
-    day = span.last if edge == "end" else span.first
-    return Span(day, day, span.any_year)
+    return begin, [_open(relation, span, today) for span in first.spans], first.end
 
 
 def _open(relation: str, span: Span, today: date) -> Period:
