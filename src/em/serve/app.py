@@ -45,6 +45,7 @@ from em.serve.service import AnyRequest, JsonRequest, Service, errors, no_body, 
 from em.settings import Settings
 from em.store import redactor_of
 from em.values.mismatch import options_at
+from em.values.structs import prepare_structs
 
 
 def make_app(
@@ -56,6 +57,7 @@ def make_app(
 
     Raises UsageError if other machines could reach it without a token.
     """
+    prepare_structs()
     tokens = Tokens(settings.api) if tokens is None else tokens
     refuse_open_door(settings.api, tokens)
     metrics, key, tickets = Metrics(counts), shared_key(memory.store), memory.store.tickets

@@ -1,23 +1,19 @@
 """Job: queued work, as an event in the log. The queue itself stores only the job's id."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import islice
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
-from em.errors import InputError, InvalidWorkflow, UsageError, WorkError
-from em.log.event import Event, EventQuery, check_name, job_stream, run_stream, trace_stream
+from em.errors import InputError, UsageError, WorkError
+from em.log.event import Event, EventQuery, job_stream, run_stream, trace_stream
 from em.log.kinds import Edge, event_body, event_flow
 from em.log.summary import Summary, event_summary
 from em.memory import Memory
 from em.redaction.redactor import Redactor
-from em.runner.package import find_routine
-from em.state.portions import subjects_of
 from em.values.canonical import Json, canonical
-from em.values.ids import new_ids
+from em.values.leaves import differences
 
 Kind = Literal["routine", "workflow", "checkpoint", "compile", "reflect", "embed"]
 State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
@@ -139,8 +135,9 @@ def refuse_secrets(value: Json, redactor: Redactor, place: str, where: str) -> N
 
     where: whose environment can have the secret instead.
     """
-    hidden = first_difference(value, redactor.value(value))
-    if hidden is not None:
+    shown = redactor.value(value)
+    if shown != value:
+        hidden = next((at for at, *_ in differences(value, shown) if at), "the whole value")
         raise InputError(
             "this looks like a secret, and secrets are never stored in the log",
             place=f"{place}, {hidden}",
@@ -220,122 +217,3 @@ def failed_sources(memory: Memory, job: Job, report: JobReport) -> list[str]:
         if job.kind != "compile":
             found += [event.id for event in memory.store.read(query) if event.body is not None]
     return found
-
-
-def first_difference(one: Any, other: Any, place: str = "") -> str | None:
-    """Return the path at which two JSON values first differ; None if they are equal."""
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        parts: Iterable[tuple[str, Any, Any]] = ((f".{key}", one[key], other[key]) for key in one)
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        parts = ((f"[{n}]", *pair) for n, pair in enumerate(zip(one, other, strict=True)))
-    else:
-        return None if one == other else place.lstrip(".") or "the whole value"
-    for name, left, right in parts:
-        found = first_difference(left, right, place + name)
-        if found is not None:
-            return found
-    return None
-
-
-T = TypeVar("T")
-
-
-def routine_jobs(
-    memory: Memory, routine: str, inputs: Iterable[Json | None], chunk: int
-) -> Iterator[Job]:
-    """Make jobs that run a stored routine in its current version, once for each input."""
-    found = find_routine(memory.store, routine)
-    name = f"{found.name}@{found.version}"
-    for part in portions(_runs(inputs), chunk):
-        yield Job(kind="routine", name=name, items=part)
-
-
-def workflow_jobs(
-    memory: Memory,
-    workflow: str,
-    params: Iterable[Mapping[str, Any] | None],
-    chunk: int,
-    *,
-    prompt: str | None = None,
-    file: str | Path | None = None,
-) -> Iterator[Job]:
-    """Make jobs that run a workflow as it is written now. Workers don't need its file."""
-    from em.workflows.definition import WorkflowFile, check_params
-    from em.workflows.plan import validate_file
-
-    source = WorkflowFile(file)
-    found = source.workflow(workflow)
-    problems = [one for one in validate_file(source, workflow) if one.severity == "error"]
-    if problems:
-        raise InvalidWorkflow(
-            str(problems[0]),
-            place=source.place,
-            fix="`em workflow validate` lists all its problems",
-            problems=list(map(str, problems)),
-        )
-    how = {"definition": msgspec.to_builtins(found)}
-    checked = (check_params(found, given or {}) for given in params)
-    for part in portions(_runs(checked, prompt), chunk):
-        yield Job(kind="workflow", name=workflow, items=part, how=how)
-
-
-def checkpoint_jobs(
-    memory: Memory, subjects: Iterable[str] | None, chunk: int, how: Json
-) -> Iterator[Job]:
-    """Make jobs that checkpoint these subjects, or all subjects with observations."""
-    names = subjects_of(memory.store) if subjects is None else subjects
-    items = (Item(id=check_name(name, "subject")) for name in names)
-    for part in portions(items, chunk):
-        yield Job(kind="checkpoint", items=part, how=how)
-
-
-def compile_jobs(
-    memory: Memory, tasks: Mapping[str, Sequence[str]], chunk: int, how: Json
-) -> Iterator[Job]:
-    """Make jobs that compile the traces of each task, given by their ids."""
-    items = (Item(id=task, traces=list(ids)) for task, ids in tasks.items())
-    for part in portions(items, chunk):
-        # A task is what the traces say that they are about.
-        events = _first_events(memory, [trace for item in part for trace in item.traces])
-        yield Job(kind="compile", items=part, how=how, from_events=events)
-
-
-def reflect_jobs(
-    memory: Memory, traces: Iterable[str] | None, chunk: int, how: Json
-) -> Iterator[Job]:
-    """Make jobs that learn lessons from these traces, or from all."""
-    if traces is None:
-        prefix = trace_stream("")
-        traces = (name.removeprefix(prefix) for name in memory.store.streams(prefix))
-    for part in portions((Item(id=check_name(one, "trace")) for one in traces), chunk):
-        events = _first_events(memory, [item.id for item in part])
-        yield Job(kind="reflect", items=part, how=how, from_events=events)
-
-
-def embed_jobs(memory: Memory, subjects: Iterable[str] | None, chunk: int) -> Iterator[Job]:
-    """Make jobs that compute the missing vectors of these subjects, or of everything."""
-    names = subjects
-    if names is None:
-        names = [*subjects_of(memory.store), EVERYTHING_ELSE]
-    for part in portions((Item(id=check_name(name, "subject")) for name in names), chunk):
-        yield Job(kind="embed", items=part)
-
-
-def _first_events(memory: Memory, traces: Sequence[str]) -> list[str]:
-    firsts = [EventQuery(stream=trace_stream(one), limit=1) for one in traces]
-    return [event.id for query in firsts for event in memory.store.read(query)]
-
-
-def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the things in lists of at most `size`."""
-    left = iter(things)
-    while portion := list(islice(left, size)):
-        yield portion
-
-
-def _runs(inputs: Iterable[Any], prompt: str | None = None) -> list[Item]:
-    given = [{} if one is None else one for one in inputs]
-    return [
-        Item(id=run_id, input=one, prompt=prompt)
-        for run_id, one in zip(new_ids(len(given)), given, strict=True)
-    ]

@@ -9,17 +9,19 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from em.compiler.kind import tasks_in
-from em.errors import NotFound, QueueFull, UsageError, WorkError
-from em.log.event import JOB_PREFIX, Draft, EventQuery, check_name, job_stream
+from em.errors import InvalidWorkflow, NotFound, QueueFull, UsageError, WorkError
+from em.log.event import JOB_PREFIX, Draft, EventQuery, check_name, job_stream, trace_stream
 from em.memory import Memory
 from em.runner.cancellation import cancel_runs
 from em.runner.history import read_run
+from em.runner.package import find_routine
 from em.settings import Settings, WorkSettings
+from em.state.portions import subjects_of
 from em.store import redactor_of
 from em.store.preparation import refuse_secret_name
 from em.values.canonical import Json
@@ -27,23 +29,19 @@ from em.values.ids import made_at, new_id, new_ids
 from em.values.times import from_micros, now_micros
 from em.work.database import Database
 from em.work.job import (
+    EVERYTHING_ELSE,
     Item,
     Job,
     JobReport,
     Kind,
     State,
     body_of,
-    checkpoint_jobs,
-    compile_jobs,
-    embed_jobs,
-    portions,
     read_job,
     read_report,
-    reflect_jobs,
-    routine_jobs,
-    workflow_jobs,
 )
 from em.work.ledger import Entry, Ledger, Wanted
+
+T = TypeVar("T")
 
 DEFAULT = "default"
 """The queue of jobs for which no queue is named."""
@@ -92,6 +90,20 @@ def limit_of(lane: str, settings: WorkSettings) -> int | None:
     """Return how many jobs of a queue may run at a time, over all workers; None for any number."""
     is_limited = lane.startswith(LIMITED)
     return settings.limits.workflows.get(lane.removeprefix(LIMITED)) if is_limited else None
+
+
+class Options(TypedDict, total=False):
+    """How items are queued."""
+
+    queue: str | None
+    """The queue of the jobs; without it, that of their kind."""
+    subject: str | None
+    """Who the jobs and their runs are about. Forgetting the subject forgets them."""
+    key: str | None
+    """Jobs that were queued with this key are not queued again; their ids are returned."""
+    chunk: int | None
+    """Items in one job, done one after the other. By default 1 run, and of other items as many as
+    take about `work.chunk_seconds`."""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,9 +164,8 @@ class Queue:
     ) -> list[str]:
         """Queue all of these jobs, or none; return their ids. Invalid jobs are refused first.
 
-        subject: who the jobs and their runs are about. Forgetting the subject forgets them.
-        key: jobs that were queued with this key are not queued again; their ids are returned.
-        Raises QueueFull if more jobs would wait than `work.most_waiting`.
+        The rest is as in `Options`. Raises QueueFull if more jobs would wait than
+        `work.most_waiting`.
         """
         checked = [(job.kind, self._lane(job, queue), body_of(job, self._redactor)) for job in jobs]
         keys = [_numbered(key, number) for number in range(len(checked))]
@@ -191,28 +202,19 @@ class Queue:
 
     def chunk(self, kind: Kind) -> int:
         """Return how many items of a kind to put in one job, so that it takes `chunk_seconds`."""
-        seconds = self._ledger.seconds(kind)
+        first = FIRST_CHUNK.get(kind, 1)
+        seconds = self._ledger.seconds(kind) if kind in FIRST_CHUNK else None
         if seconds is None:
-            return FIRST_CHUNK.get(kind, 1)
+            return first
         return max(1, min(LARGEST_CHUNK, int(self._settings.chunk_seconds / max(seconds, 1e-6))))
 
     def add_runs(
-        self,
-        routine: str,
-        inputs: Iterable[Json | None],
-        *,
-        chunk: int = 1,
-        queue: str | None = None,
-        subject: str | None = None,
-        key: str | None = None,
+        self, routine: str, inputs: Iterable[Json | None], **options: Unpack[Options]
     ) -> list[str]:
-        """Queue a run of a stored routine for each input; return the ids of the jobs.
-
-        The routine's current version will run. chunk: runs per job, one after the other. subject:
-        who they are about. key: as for `add`.
-        """
-        jobs = routine_jobs(self._memory, routine, inputs, chunk)
-        return self.add(jobs, queue, subject=subject, key=key)
+        """Queue a run of a stored routine, in its current version, for each input."""
+        found = find_routine(self._memory.store, routine)
+        name = f"{found.name}@{found.version}"
+        return self._add("routine", _runs(inputs), options, name=name)
 
     def add_workflow_runs(
         self,
@@ -221,42 +223,49 @@ class Queue:
         *,
         prompt: str | None = None,
         file: str | Path | None = None,
-        chunk: int = 1,
-        queue: str | None = None,
-        subject: str | None = None,
-        key: str | None = None,
+        **options: Unpack[Options],
     ) -> list[str]:
-        """Queue a run of a workflow, as it is written now, for each set of parameters."""
-        jobs = workflow_jobs(self._memory, workflow, params, chunk, prompt=prompt, file=file)
-        return self.add(jobs, queue, subject=subject, key=key)
+        """Queue a run of a workflow, as it is written now, for each set of parameters.
+
+        Workers don't need its file.
+        """
+        from em.workflows.definition import WorkflowFile, check_params
+        from em.workflows.plan import validate_file
+
+        source = WorkflowFile(file)
+        found = source.workflow(workflow)
+        problems = [one for one in validate_file(source, workflow) if one.severity == "error"]
+        if problems:
+            raise InvalidWorkflow(
+                str(problems[0]),
+                place=source.place,
+                fix="`em workflow validate` lists all its problems",
+                problems=list(map(str, problems)),
+            )
+        items = _runs((check_params(found, given or {}) for given in params), prompt)
+        how = {"definition": msgspec.to_builtins(found)}
+        return self._add("workflow", items, options, name=workflow, how=how)
 
     def add_checkpoints(
         self,
         subjects: Iterable[str] | None = None,
         *,
-        chunk: int | None = None,
-        queue: str | None = None,
         how: Mapping[str, bool] | None = None,
-        subject: str | None = None,
-        key: str | None = None,
+        **options: Unpack[Options],
     ) -> list[str]:
-        """Queue checkpoints of these subjects, or of all.
+        """Queue checkpoints of these subjects, or of all with observations.
 
-        chunk: subjects per job; by default as many as take about `work.chunk_seconds`.
         how: options of `Memory.checkpoint`; `llm`: use the model of the worker's settings.
         """
-        size = chunk or self.chunk("checkpoint")
-        jobs = checkpoint_jobs(self._memory, subjects, size, dict(how or {}))
-        return self.add(jobs, queue, subject=subject, key=key)
+        names = subjects_of(self._memory.store) if subjects is None else subjects
+        return self._add("checkpoint", _named(names, "subject"), options, how=how)
 
     def add_compilations(
         self,
         tasks: Mapping[str, Sequence[str]] | None = None,
         *,
-        chunk: int | None = None,
-        queue: str | None = None,
         how: Mapping[str, Any] | None = None,
-        key: str | None = None,
+        **options: Unpack[Options],
     ) -> list[str]:
         """Queue the compilation of each task, given with the ids of its traces, or of all tasks.
 
@@ -264,40 +273,69 @@ class Queue:
             use the model of the worker's settings; `allow_unlabelled`: also take traces that don't
             say whether they succeeded.
         """
-        options = dict(how or {})
         if tasks is None:
-            unlabelled = options.get("allow_unlabelled", False)
+            unlabelled = (how or {}).get("allow_unlabelled", False)
             tasks = tasks_in(self._memory.store, allow_unlabelled=unlabelled)
-        size = chunk or self.chunk("compile")
-        return self.add(compile_jobs(self._memory, tasks, size, options), queue, key=key)
+        items = [Item(id=task, traces=list(ids)) for task, ids in tasks.items()]
+        return self._add("compile", items, options, how=how)
 
     def add_reflections(
         self,
         traces: Iterable[str] | None = None,
         *,
-        chunk: int | None = None,
-        queue: str | None = None,
         how: Mapping[str, bool] | None = None,
-        key: str | None = None,
+        **options: Unpack[Options],
     ) -> list[str]:
         """Queue `Memory.reflect` for these traces, given by their ids, or for all.
 
         how: `llm`: use the model of the worker's settings.
         """
-        size = chunk or self.chunk("reflect")
-        return self.add(reflect_jobs(self._memory, traces, size, dict(how or {})), queue, key=key)
+        if traces is None:
+            prefix = trace_stream("")
+            traces = (one.removeprefix(prefix) for one in self._memory.store.streams(prefix))
+        return self._add("reflect", _named(traces, "trace"), options, how=how)
 
     def add_embeddings(
-        self,
-        subjects: Iterable[str] | None = None,
-        *,
-        chunk: int | None = None,
-        queue: str | None = None,
-        key: str | None = None,
+        self, subjects: Iterable[str] | None = None, **options: Unpack[Options]
     ) -> list[str]:
         """Queue the missing vectors of these subjects, or of everything."""
-        jobs = embed_jobs(self._memory, subjects, chunk or self.chunk("embed"))
-        return self.add(jobs, queue, key=key)
+        every = subjects is None
+        names = [*subjects_of(self._memory.store), EVERYTHING_ELSE] if every else subjects
+        return self._add("embed", _named(names or (), "subject"), options)
+
+    def _add(
+        self,
+        kind: Kind,
+        items: Iterable[Item],
+        options: Options,
+        *,
+        name: str = "",
+        how: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        """Queue items of one kind, in chunks."""
+        size = options.get("chunk") or self.chunk(kind)
+        jobs = (
+            Job(
+                kind=kind,
+                name=name,
+                items=part,
+                how=dict(how or {}),
+                from_events=self._traces(kind, part),
+            )
+            for part in portions(items, size)
+        )
+        return self.add(
+            jobs, options.get("queue"), subject=options.get("subject"), key=options.get("key")
+        )
+
+    def _traces(self, kind: Kind, items: Sequence[Item]) -> list[str]:
+        """Return the first events of the traces that items are about: forgetting follows them."""
+        named = [item.id for item in items] if kind == "reflect" else ()
+        firsts = [
+            EventQuery(stream=trace_stream(one), limit=1)
+            for one in (*named, *(trace for item in items for trace in item.traces))
+        ]
+        return [event.id for query in firsts for event in self._memory.store.read(query)]
 
     def jobs(
         self,
@@ -520,3 +558,22 @@ def _cant_cancel(view: JobView) -> WorkError:
 def _numbered(key: str | None, number: int) -> str | None:
     """Return the key of one job of several: a hash, since a key may look like a secret."""
     return None if key is None else sha256(f"{number}/{key}".encode()).hexdigest()
+
+
+def portions(things: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the things in lists of at most `size`."""
+    left = iter(things)
+    while portion := list(islice(left, size)):
+        yield portion
+
+
+def _runs(inputs: Iterable[Any], prompt: str | None = None) -> list[Item]:
+    given = [{} if one is None else one for one in inputs]
+    return [
+        Item(id=run_id, input=one, prompt=prompt)
+        for run_id, one in zip(new_ids(len(given)), given, strict=True)
+    ]
+
+
+def _named(names: Iterable[str], what: str) -> Iterator[Item]:
+    return (Item(id=check_name(name, what)) for name in names)

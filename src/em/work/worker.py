@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -36,6 +37,7 @@ from em.settings import Settings
 from em.state.portions import MANY_EVENTS
 from em.values.canonical import Json
 from em.values.ids import new_id
+from em.values.structs import prepare_structs
 from em.work.database import Database
 from em.work.job import (
     EVERYTHING_ELSE,
@@ -71,6 +73,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 """Seconds to wait for a store that can't be reached, at first and at most."""
 BEATS = 5
 """Heartbeats in one lease."""
+LOADED = ("em.compiler.compile_trace", "em.runner.engine", "em.workflows.runs")
+"""What jobs would load otherwise, several at the same time."""
 
 
 class ItemResult(NamedTuple):
@@ -415,6 +419,9 @@ class Worker:
 
         advance: with `drain`, called with how many ended here, and these plus all that are open.
         """
+        for name in LOADED:
+            import_module(name)
+        prepare_structs()
         self._database.make()
         lease = self._settings.work.lease
         presence = Presence(self._database, self.id, lease, self._slots.tidy, self._report)
